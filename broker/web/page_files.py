@@ -24,8 +24,8 @@ Admit: TypeAlias = Callable[[Request], None]
 DIRECTORY: Final = Path(__file__).with_name("page")
 
 VIEWS: Final = (
-    *("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/groups", "/dead-letters", "/pending"),
-    *("/space", "/health"),
+    *("/", "/find", "/message", "/topics", "/topic", "/tail", "/search", "/groups", "/dead-letters"),
+    *("/light-topics", "/pending", "/space", "/health"),
 )
 
 ICON: Final = "/favicon.ico"

@@ -7,6 +7,7 @@ DOOR: Final = (
     "file_sizes",
     "group_progress",
     "key_search",
+    "light_topics",
     "message_store",
     "snapshot",
     "stale_tail",

@@ -41,6 +41,7 @@ from broker.web.api.groups import (
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
 from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogram
 from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
+from broker.web.api.light import LightAnswer, LightQuestion, light_topics
 from broker.web.api.looks import (
     Looker,
     shown_body,
@@ -133,6 +134,7 @@ class Api:
             ApiEndpoint("/topic", TopicQuestion, TopicAnswer, topic),
             ApiEndpoint("/groups", GroupsQuestion, GroupsAnswer, groups),
             ApiEndpoint("/dead-letters", DeadLettersQuestion, DeadLettersAnswer, dead_letters),
+            ApiEndpoint("/light-topics", LightQuestion, LightAnswer, light_topics),
             ApiEndpoint("/messages", BrowseQuestion, BrowseAnswer, browse, shown_lines),
             ApiEndpoint("/tail", TailQuestion, TailAnswer, tail, shown_lines, growth_questions),
             ApiEndpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),

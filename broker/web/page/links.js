@@ -30,6 +30,7 @@ const VIEWS = {
   },
   groups: { contains: text, behind: oneOf("1") },
   "dead-letters": { contains: text },
+  "light-topics": {},
   pending: { topic: text, dueAfter: moment, dueBefore: moment },
   space: { more: oneOf("1") },
   health: { over: oneOf("time") },

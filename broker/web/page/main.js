@@ -34,6 +34,7 @@ register("tail", later("view_tail.js", "tailView"));
 register("search", later("view_search.js", "searchView"));
 register("groups", later("view_groups.js", "groupsView"));
 register("dead-letters", later("view_groups.js", "deadLettersView"));
+register("light-topics", later("view_light.js", "lightView"));
 register("pending", later("view_pending.js", "pendingView"));
 register("space", later("view_space.js", "spaceView"));
 register("health", later("view_health.js", "healthView"));

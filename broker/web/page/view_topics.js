@@ -11,6 +11,8 @@ export async function topicsView(parameters, context) {
   const filter = el("input", { type: "search", placeholder: "Part of a name", "aria-label": "Topics whose name contains", value: parameters.contains ?? "", spellcheck: "false" });
   const own = el("input", { type: "checkbox", checked: parameters.system === "1" });
   const count = el("span", { class: "muted", role: "status" });
+  const light = link("light-topics", {}, "light topics by their parent");
+  light.hidden = true;
   const matter = el("div");
   const body = el("tbody");
   const table = el("table", { class: "topics stacked" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", `Last stored (${zone()})`].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
@@ -28,6 +30,7 @@ export async function topicsView(parameters, context) {
     body.append(...rows.values());
     for (const topic of answer.topics) if (rows.has(topic.topic)) lines.set(topic.topic, topic);
     shown += rows.size;
+    if (answer.topics.some((topic) => topic.topic.startsWith("%LMQ%"))) light.hidden = false;
     cursor = answer.cursor;
     more.hidden = cursor === null;
     table.hidden = save.hidden = shown === 0;
@@ -58,7 +61,7 @@ export async function topicsView(parameters, context) {
   own.addEventListener("change", anew);
   more.hidden = true;
   context.main.append(
-    el("div", { class: "bar" }, el("h1", {}, "Topics"), filter, el("label", { class: "check" }, own, "the broker's own"), count),
+    el("div", { class: "bar" }, el("h1", {}, "Topics"), filter, el("label", { class: "check" }, own, "the broker's own"), light, count),
     matter, table, more, save);
   ask("/store", {}, context.signal).then((store) => clear(matter, problems(store))).catch(() => {});
   await page();

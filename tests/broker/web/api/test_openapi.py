@@ -14,7 +14,8 @@ from web_questions import ApiOf
 
 PATHS = (
     "/store", "/find", "/message", "/message/body", "/message/life", "/queue/message", "/topics", "/topic", "/groups",
-    "/dead-letters", "/messages", "/tail", "/histogram", "/filter", "/search", "/pending", "/space", "/health",
+    "/dead-letters", "/light-topics", "/messages", "/tail", "/histogram", "/filter", "/search",
+    "/pending", "/space", "/health",
 )  # fmt: skip
 
 THERE: dict[str, st.SearchStrategy[Any]] = {

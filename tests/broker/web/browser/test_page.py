@@ -352,3 +352,15 @@ def test_everything_that_can_be_pressed_has_a_name(browser: Browser) -> None:
         browser.open(view, **parameters)
         browser.see(selector)
         assert browser.run(nameless) == 0, view
+
+
+def test_light_topics_are_listed_by_their_parent_from_the_list_of_topics(one_browser: Browser, tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-selective")
+    with serving_page([service_of(MessageStore.open(root))]) as origin:
+        one_browser.server = origin
+        one_browser.open("topics", system=1)
+        one_browser.click("main .bar a", "light topics by their parent")
+        row = one_browser.see("main tbody tr", "LightParent")
+        assert row.text.split()[:2] == ["LightParent", "3"]
+        one_browser.see(".end", "3 light topics of 1 parent.")
+        one_browser.keep("light-topics")

@@ -16,7 +16,7 @@ from web_browser import Browser
 
 VIEWS = (
     *("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health"),
-    "tail",
+    *("light-topics", "tail"),
 )
 QUEUES, MESSAGES = 1000, 2000
 

@@ -22,6 +22,7 @@ VIEWS = {
     "search": ({"contains": "hot 1", "tag": "TagA"}, ".list .end"),
     "groups": ({}, ".stacked tbody tr"),
     "dead-letters": ({}, "main [role=status]"),
+    "light-topics": ({}, ".end"),
     "pending": ({}, ".list .end"),
     "space": ({}, ".space-tables"),
     "health": ({}, ".picture"),
