@@ -184,6 +184,14 @@ class FoundBy(NamedTuple):
     damage: str | None = None
 
 
+def newest_of(messages: Sequence[Message], maximum: int) -> Sequence[Message]:
+    """The newest of some messages in the order of the log, with one of a batch all of it: a cursor leads to records."""
+    first = max(len(messages) - maximum, 0)
+    while 0 < first < len(messages) and messages[first - 1].physical_offset == messages[first].physical_offset:
+        first -= 1
+    return messages[first:]
+
+
 def taken_apart(record: Message) -> list[Message]:
     """The messages of a batch in one record; any other message, and what cannot be taken apart, by itself."""
     try:

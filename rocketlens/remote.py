@@ -26,6 +26,7 @@ from protocol.question import (
     KeyKind,
     Question,
     Reading,
+    newest_of,
     other_host,
     parts_of,
     places_of,
@@ -591,7 +592,7 @@ class AsyncRemoteStore:
 
     async def _pages(self, endpoint: Endpoint, question: Question) -> Messages:
         """The newest matches of one broker; several pages only where the broker knows cursors."""
-        pages: list[list[Message]] = []
+        pages: list[Sequence[Message]] = []
         count, before, maximum = 0, question.before_physical_offset, question.maximum
         while True:
             asked = msgspec.structs.replace(question, maximum=min(maximum - count, PAGE), before_physical_offset=before)
@@ -606,7 +607,7 @@ class AsyncRemoteStore:
                 and (has_inner_messages(record.sys_flag) or question.is_answered_by(message))
             }
             found = _ascending(list(matching.values()))
-            kept, cursor = _newest(found, maximum - count), page.cursor
+            kept, cursor = newest_of(found, maximum - count), page.cursor
             if len(kept) < len(found):
                 cursor = kept[0].physical_offset
             pages.append(kept)
@@ -664,14 +665,6 @@ def _absence(error: ResponseError, physical_offset: int) -> str:
     """Why a broker has no message at a physical offset: what one of ours says, or all that another one answers."""
     known = f"{NOT_FOUND_BY_OFFSET}, {physical_offset}: "
     return error.remark.removeprefix(known) if error.remark.startswith(known) else str(error)
-
-
-def _newest(found: list[Message], maximum: int) -> list[Message]:
-    """The newest of some messages, and with one of a batch all of it: a cursor leads behind its record."""
-    first = max(len(found) - maximum, 0)
-    while 0 < first < len(found) and _place(found[first - 1])[:2] == _place(found[first])[:2]:
-        first -= 1
-    return found[first:]
 
 
 def _place(message: Message) -> tuple[HostAddress, int, int, int]:

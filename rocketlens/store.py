@@ -13,7 +13,7 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
-from protocol.question import PAGE, KeyKind, Question, Reading, parts_of
+from protocol.question import PAGE, KeyKind, Question, Reading, newest_of, parts_of
 from protocol.system_topics import Stage, stage_of
 from rocketlens.absent_properties import note_of_some
 from rocketlens.answers import FoundMessages, Group, Info, Listed, Messages, PulledMessages, Topic, found_messages
@@ -461,9 +461,10 @@ def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK)
         if len(messages) >= maximum or found.cursor is None:
             break
         query = msgspec.structs.replace(query, before_physical_offset=found.cursor)
+    kept = newest_of(messages, maximum)
     return Messages(
-        tuple(messages),
-        cursor=found.cursor if messages else None,
+        tuple(kept),
+        cursor=kept[0].physical_offset if len(kept) < len(messages) else found.cursor if messages else None,
         notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
         reason="" if messages else _why_nothing_found(store, question, found.answer),
         details="" if messages or found.answer.refusal is not None else found.answer.search.sentence(),

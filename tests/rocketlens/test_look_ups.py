@@ -79,22 +79,6 @@ def test_every_message_that_was_produced_is_found_by_each_of_its_ids(source: Sou
         assert tuple(source.view(sent.offset_message_id)) == tuple(source.view(found.physical_offset)) == (found,)
 
 
-def test_every_message_is_found_by_its_keys_and_its_tag(source: Source) -> None:
-    sent = [each for each in produced() if each.topic == "TopicTest"]
-    keys, tags = {key for each in sent for key in each.keys}, {each.tags for each in sent if each.tags}
-    assert min(len(keys), len(tags)) > 7
-    for key in keys - {"hotkey"}:
-        expected = {each.unique_key for each in sent if key in each.keys}
-        assert {found.unique_key for found in source.query("TopicTest", key=key)} == expected
-    for tag in tags - {"TagD"}:
-        expected = {each.unique_key for each in sent if tag == each.tags}
-        assert {found.unique_key for found in source.query("TopicTest", tag=tag)} == expected
-    # Of the forty with this key and this tag the first and last two are listed.
-    for found in (source.query("TopicTest", key="hotkey"), source.query("TopicTest", tag="TagD")):
-        assert len(found) == 40
-        assert {each.unique_key for each in sent if each.tags == "TagD"} < {each.unique_key for each in found}
-
-
 @pytest.mark.parametrize(
     ("recorded", "options"),
     [
@@ -136,17 +120,6 @@ def test_times_are_numbers_and_dates(source: Source) -> None:
     times = [found.store_timestamp for found in source.query("TopicTest", key="hotkey")]
     between = source.query("TopicTest", key="hotkey", begin=times[3], end=datetime.fromtimestamp(times[7] / 1000, UTC))
     assert [found.store_timestamp for found in between] == [each for each in times if times[3] <= each <= times[7]]
-
-
-def test_older_matches_are_behind_the_cursor(source: Source) -> None:
-    everything = list(source.query("TopicTest", key="hotkey"))
-    found = source.query("TopicTest", key="hotkey", maximum=15)
-    pages = list(found)
-    while found.cursor is not None:
-        found = source.query("TopicTest", key="hotkey", maximum=15, cursor=found.cursor)
-        pages = [*found, *pages]
-    assert pages == everything
-    assert len(everything) == 40
 
 
 def test_nothing_found_says_why(source: Source) -> None:

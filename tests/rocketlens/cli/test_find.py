@@ -12,19 +12,11 @@ from hypothesis import strategies as st
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
-from golden_store import CASES, G1, unpack
+from golden_store import CASES, unpack
 from rocketlens.cli.find import HINT, words_of
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf
-
-PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
-"""Label, status, unique key, offset message id, topic, queue, queue offset, keys, tags."""
-
-SINGLE = [row for row in PRODUCED if len(row) == 9 and "," not in row[2] and row[3] != "null"]
-
-FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
-"""MSG, topic, queue, queue offset, unique key, offset message id, tags: what a consumer sent back."""
 
 
 @pytest.fixture(scope="module")
@@ -46,25 +38,6 @@ def find(where: tuple[object, ...], text: object, *arguments: object) -> Outcome
     return rocketlens("find", *where, text, *arguments, "--json")
 
 
-@pytest.mark.parametrize("row", SINGLE[:4] + SINGLE[-2:], ids=lambda row: row[0])
-def test_a_message_is_found_by_both_its_ids(where: tuple[object, ...], row: list[str]) -> None:
-    _, _, unique_key, offset_id, topic, queue_id, queue_offset, *_ = row
-    found = find(where, unique_key)
-    assert found.code == 0
-    delivered = [each for each in found.messages if each["topic"] == topic]
-    places = {(each["queueId"], each["queueOffset"]) for each in delivered}
-    assert places == {(int(queue_id), int(queue_offset))}
-    assert {each["foundBy"] for each in delivered} == {"unique key"}
-    (by_offset, *_) = find(where, offset_id).messages
-    assert (by_offset["foundBy"], by_offset["offsetMessageId"]) == ("offset message id", offset_id)
-
-
-def test_a_message_that_failed_is_found_where_it_waits_and_is_retried_too(where: tuple[object, ...]) -> None:
-    found = find(where, FAILED[0][4]).messages
-    assert {each["stage"] for each in found} == {"delivered", "scheduled", "retry"}
-    assert {each["topic"] for each in found} == {"TopicBatch", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG_FAIL"}
-
-
 def test_a_dead_letter_is_found_by_its_key_with_the_message_that_it_was(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for topic in ("orders", "%RETRY%billing", "%DLQ%billing"):
@@ -76,15 +49,6 @@ def test_a_dead_letter_is_found_by_its_key_with_the_message_that_it_was(tmp_path
         ("%RETRY%billing", "retry"),
         ("orders", "delivered"),
     ]
-
-
-@pytest.mark.parametrize(("text", "by"), [("hotkey", "key"), ("TagD", "tag")])
-def test_keys_and_tags_are_found_where_mqadmin_found_them(where: tuple[object, ...], text: str, by: str) -> None:
-    printed = G1 / "mqadmin-out" / {"key": "queryMsgByKey-hot.txt", "tag": "queryMsgByKey-tag.txt"}[by]
-    wanted = [line.split()[0] for line in printed.read_text().splitlines() if line.strip() and line[0] != "#"]
-    found = [each for each in find(where, text, "--topic", "TopicTest").messages if each["foundBy"] == by]
-    assert len(wanted) > 10
-    assert [each["uniqueKey"] for each in reversed(found)] == wanted
 
 
 def test_each_reading_of_the_text_is_explained(where: tuple[object, ...]) -> None:

@@ -92,23 +92,6 @@ def test_an_unknown_unique_key_says_what_was_searched(g1_store: Path, server: En
         assert "searched 10 index files" in details
 
 
-def test_a_topic_narrows_the_search(g1_store: Path, server: Endpoint) -> None:
-    for where in (g1_store, server):
-        assert rocketlens("find", where, UNIQUE_KEY, "--topic", "TopicTest").code == 0
-        outcome = rocketlens("find", where, UNIQUE_KEY, "--topic", "TopicTx")
-        assert outcome.code == 1
-        assert "in topic TopicTx" in outcome.errors
-
-
-@pytest.mark.parametrize("host", [HostAddress("10.9.8.7", 10911), HostAddress("::1", 10911)])
-def test_the_host_in_an_id_need_not_be_the_stores(g1_store: Path, server: Endpoint, host: HostAddress) -> None:
-    message_id = encode_message_id(host, OFFSET)
-    outcome = rocketlens("find", g1_store, message_id, "--json")
-    assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
-    assert f"(the id names {host}, the message there was stored by 127.0.0.1:10911)\n" in outcome.errors
-    assert rocketlens("find", server, message_id, "--json") == outcome
-
-
 def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
     ours = encode_message_id(HostAddress(*server), OFFSET)
     outcome = rocketlens("find", ours, "--from-id", "--json")

@@ -43,17 +43,6 @@ def offsets(outcome: Outcome) -> list[int]:
     return [message["physicalOffset"] for message in reversed(outcome.messages)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "count"),
-    [(("key", "hotkey"), HOT), (("tag", "TagD"), HOT), (("unique-key", UNIQUE_KEY), 1), (("key", "BB"), 1)],
-)
-def test_matches_are_listed(where: tuple[object, ...], arguments: tuple[str, ...], count: int) -> None:
-    outcome = query(where, *arguments)
-    assert (outcome.code, outcome.errors) == (0, "")
-    assert len(outcome.messages) == count
-    assert offsets(outcome) == sorted(set(offsets(outcome)))
-
-
 def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[object, ...]) -> None:
     everything = offsets(query(where, "key", "hotkey"))
     pages: list[int] = []
@@ -138,10 +127,6 @@ def test_times_from_now_and_days_are_taken(g1_store: Path, monkeypatch: pytest.M
     outcome = query((g1_store,), "key", "hotkey", "--since", "-1y")
     assert outcome.code == 2
     assert "neither milliseconds nor a time like 2024-05-31T08:30:00, -1h or yesterday 14:00" in outcome.errors
-
-
-def test_a_unique_key_is_found_whatever_the_times(where: tuple[object, ...]) -> None:
-    assert query(where, "unique-key", UNIQUE_KEY, "--until", "1").code == 0
 
 
 def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
