@@ -15,9 +15,9 @@ from golden.record.records import Record
 from golden_store import G1
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
-from interop.java_client import JavaClient, JavaError
+from interop.java_client import JavaClient, JavaError, Subscription
 from interop.proxy import RecordingProxy, recording_proxy
-from interop.stages import address_text
+from interop.stages import address_text, wait_until
 from interop.stored import Stored, as_java_shows, comparable, stored
 from process import serving_process
 from store_writer import StoreWriter
@@ -169,3 +169,16 @@ def test_the_pages_of_topics_consumers_and_the_cluster_are_filled(behind: Behind
     (figures,) = behind.page(client, "cluster").values()
     assert {"msgPutTotalTodayNow", "msgGetTotalTodayNow", "putTps", "runtime"} <= set(figures["runtime"])
     assert figures["config"] == "broker-a"
+
+
+def test_a_group_that_consumes_here_alone_is_in_the_list_of_consumers(behind: Behind, client: JavaClient) -> None:
+    assert "CG_HERE" not in behind.page(client, "consumers", group="CG_TAG")["groups"]
+    client.consume(address_text(behind.main), {"here": Subscription("push", "CG_HERE", TOPIC, "TagA")})
+    try:
+        wait_until(lambda: (TOPIC, 3) in client.look("here").queues, "the queues are given to the consumer")
+        assert "CG_HERE" in behind.page(client, "consumers", group="CG_TAG")["groups"]
+        topics = behind.page(client, "topics", topic=TOPIC)
+        assert "%RETRY%CG_HERE" in topics["topics"]
+        assert "CG_HERE" in topics["groups"]
+    finally:
+        client.end("here")
