@@ -121,7 +121,7 @@ def test_every_line_of_a_table_is_as_described(shop: Shop, tmp_path: Path, forma
     assert rocketlens("export", shop.root, *arguments).code == 4  # one of the messages is damaged
     files = (tmp_path / "table" / "data").rglob(f"*.{format_}")
     lines = [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
-    assert len(lines) == len(shop.writer.written) - 1
+    assert len(lines) == len(shop.writer.written)  # without the damaged one, and with two of the batch
     for line in lines:
         check("selected", line)
         assert line.keys() == {*JSON_NAMES.values(), "bodyEncoding"}
@@ -225,6 +225,8 @@ def test_no_field_is_described_that_nothing_writes(shop: Shop, api: ApiOf, tmp_p
 def test_a_command_and_the_api_write_the_same_of_a_message(shop: Shop, api: ApiOf) -> None:
     for record in shop.writer.written:
         offset = record.physical_offset
+        if offset == shop.batch.physical_offset:  # whose messages a command lists one by one, and the API inside it
+            continue
         (line,) = rocketlens("find", shop.root, str(offset), "--as", "physical-offset", "--json").messages
         answer = api.get("/message", offset=offset)
         del line["foundBy"]
