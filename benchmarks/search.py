@@ -129,19 +129,19 @@ def measure_lookup(store: Path, plan: StorePlan, count: int) -> Run:
 
 
 def measure_command(store: Path, plan: StorePlan, count: int) -> Run:
-    """Look the keys up by ``rocketlens lookup``, timed from its start to its last line."""
+    """Look the keys up by ``rocketlens find -f``, timed from its start to its last line."""
     numbers = random.Random(2).sample(range(plan.parameters.count), min(count, plan.parameters.count))
     with tempfile.TemporaryDirectory(dir=store.parent) as directory:
         asked, out = Path(directory) / "keys", Path(directory) / "out"
         asked.write_text("\n".join(map(order_key, numbers)))
         command = [sys.executable, "-c", "from rocketlens.cli.main import main; main()"]
-        command += ["lookup", str(store), str(asked), "--out", str(out)]
+        command += ["find", str(store), "-f", str(asked), "--out", str(out)]
 
         def work() -> int:
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
             return out.read_bytes().count(b"\n")
 
-        return timed("rocketlens lookup", 1, work, resource.RUSAGE_CHILDREN)
+        return timed("rocketlens find -f", 1, work, resource.RUSAGE_CHILDREN)
 
 
 def markdown(results: Mapping[str, Any]) -> str:

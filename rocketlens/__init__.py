@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.growing_table import append_batches
+    from rocketlens.looking_up import LookUp
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
     from rocketlens.searching import AsyncSearch, Search
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from storage.doctor.examine import Diagnosis
     from storage.doctor.finding import Finding
     from storage.life.message_life import Event, MessageLife
+    from storage.search.lookup import Match
     from storage.search.progress import ProgressReport
     from storage.space.whole import Space
     from storage.store.extents import QueueExtent
@@ -65,6 +67,8 @@ _PLACES: Final = {
     "Group": "rocketlens.answers",
     "HostAddress": "protocol.host_address",
     "Info": "rocketlens.answers",
+    "LookUp": "rocketlens.looking_up",
+    "Match": "storage.search.lookup",
     "Message": "protocol.message",
     "MessageLife": "storage.life.message_life",
     "Messages": "rocketlens.answers",
@@ -109,6 +113,8 @@ __all__ = [
     "Group",
     "HostAddress",
     "Info",
+    "LookUp",
+    "Match",
     "Message",
     "MessageLife",
     "Messages",

@@ -12,6 +12,7 @@ from storage.patterns.mask import BoundedMask
 if TYPE_CHECKING:
     from spark_jobs.search.searched_store import SearchedStore
     from storage.search.criteria import Criteria
+    from storage.search.lookup import LookupStep
     from storage.search.step import Step
     from storage.space.tally import Tally
     from storage.store.message_store import MessageStore
@@ -27,7 +28,7 @@ class StoreByTasks(Store):
         super().__init__(path, arguments)
         self._engine, self._notify = engine, notify
 
-    def searched(self, *, with_keys: bool) -> "SearchedStore":
+    def _searched(self, *, with_keys: bool) -> "SearchedStore":
         """The store to plan by; `with_keys`: with every index file checked, and what the index lacks scanned."""
         from spark_jobs.search.searched_store import SearchedStore
 
@@ -48,7 +49,7 @@ class StoreByTasks(Store):
         from spark_jobs.search.search import search_by_tasks
 
         return search_by_tasks(
-            self.searched(with_keys=needs_keys(criteria, exhaustive=exhaustive)),
+            self._searched(with_keys=needs_keys(criteria, exhaustive=exhaustive)),
             criteria,
             engine=self._engine,
             notify=self._notify,
@@ -56,6 +57,16 @@ class StoreByTasks(Store):
             cursor=cursor,
             should_stop=should_stop,
             exhaustive=exhaustive,
+        )
+
+    def _looked_up(
+        self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+    ) -> "Iterator[LookupStep]":
+        from spark_jobs.search.look_up import looked_up_by_tasks
+
+        searched = self._searched(with_keys=False)
+        return looked_up_by_tasks(
+            searched, self._engine, self._notify, texts, topic, kind, should_stop, self._arguments.index_slots or 0
         )
 
     def _tally(self, store: "MessageStore", report: Callable[[int], None]) -> "Tally":

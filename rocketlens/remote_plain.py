@@ -5,10 +5,10 @@ Nothing is asked here: each method is made of the one of :class:`AsyncRemoteStor
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from protocol.errors import RocketLensError
 from rocketlens.remote import AsyncRemoteStore, connect_async
@@ -103,6 +103,8 @@ class RemoteStore(Source):
 
     A Java broker finds less than a store that is opened, and says less about what it did not find.
     """
+
+    why_not: ClassVar[Mapping[str, str]] = {"look_up": "a broker is asked for one text after the other: find each"}
 
     def __init__(self, remote: AsyncRemoteStore) -> None:
         """Use `rocketlens.connect`."""

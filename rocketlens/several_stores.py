@@ -1,6 +1,6 @@
 """Several stores asked as one, as a name server's brokers are: what `rocketlens.open` returns for their directories."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
 
 from protocol.errors import ConfigError
@@ -11,7 +11,9 @@ from rocketlens.source import Source, documented
 from rocketlens.store import Store
 
 if TYPE_CHECKING:
+    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
+    from storage.search.lookup import LookupStep
     from storage.store.extents import QueueExtent
 
 Answer = TypeVar("Answer")
@@ -64,6 +66,26 @@ class SeveralStores(Source):
             return store.find(text, topic=topic, begin=begin, end=end, maximum=maximum, kind=kind)
 
         return joined(self._each(ask), maximum)
+
+    def look_up(
+        self,
+        texts: Iterable[str],
+        *,
+        topic: str | None = None,
+        kind: str | None = None,
+        should_stop: Callable[[], bool] = never,
+    ) -> "LookUp":
+        from rocketlens.looking_up import LookUp
+
+        def ask(wanted: list[str]) -> "Iterator[LookupStep]":
+            from storage.search.lookup import LookupStep
+
+            for store in self._stores.values():
+                found = store.look_up(wanted, topic=topic, kind=kind, should_stop=should_stop)
+                for piece in found.pieces():
+                    yield LookupStep(tuple(piece), found.progress, found.notes)
+
+        return LookUp(texts, kind, ask)
 
     def pull(
         self,

@@ -11,6 +11,7 @@ from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessa
 from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, never, unreported
 
 if TYPE_CHECKING:
+    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
@@ -89,6 +90,25 @@ class Source:
         [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
         """
         raise self._refusal("find")
+
+    def look_up(
+        self,
+        texts: Iterable[str],
+        *,
+        topic: str | None = None,
+        kind: str | None = None,
+        should_stop: Callable[[], bool] = never,
+    ) -> "LookUp":
+        """The messages that very many texts name, a million and more: the index is gone over once, or the log.
+
+        Each text is an offset message id of the store, else a unique key or a key; with a `kind` of :meth:`find`, but
+        not a tag, all are taken for that alone, as for a ``physical offset``. In one topic or in all, in the order of
+        the log. `should_stop` is asked often. Raises :class:`ConfigError` for texts that a mask hides.
+
+        >>> [(match.text, match.kind) for match in store.look_up(["BB", "7F00000100002A9F00000000000019B5"])]
+        [('BB', 'key'), ('7F00000100002A9F00000000000019B5', 'offset message id')]
+        """
+        raise self._refusal("look_up")
 
     def pull(
         self,

@@ -46,6 +46,7 @@ from storage.names import did_you_mean
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
+    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from storage.patterns.mask import BoundedMask
     from storage.query.get_message import GetMessageResult
     from storage.search.criteria import Criteria
+    from storage.search.lookup import LookupStep
     from storage.search.step import Step
     from storage.space.tally import Tally
     from storage.space.whole import Space
@@ -158,6 +160,29 @@ class Store(Source):
             lost="; ".join(filter(None, (*store.config.notes_of_topics(names), store.why_lost))),
             details=finder.details,
         )
+
+    def look_up(
+        self,
+        texts: Iterable[str],
+        *,
+        topic: str | None = None,
+        kind: str | None = None,
+        should_stop: Callable[[], bool] = never,
+    ) -> "LookUp":
+        from rocketlens.looking_up import LookUp
+
+        self._check_open()
+        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop), self._hiding())
+
+    def _looked_up(
+        self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+    ) -> "Iterator[LookupStep]":
+        """The steps of a look-up."""
+        from storage.search.lookup import LookupHere, look_up
+
+        store = self._opened(with_keys=bool(parts_of(kind)))
+        store.refuse_tier("look_up")
+        return look_up(LookupHere(store), texts, topic=topic, kind=kind, should_stop=should_stop)
 
     def pull(
         self,
@@ -418,22 +443,6 @@ def _count(names: Callable[[], Sized]) -> int | None:
         return len(names())
     except StoreError:
         return None
-
-
-def message_store_of(
-    store: Store, command: str | None = None, *, with_keys: bool = True, masks: bool = False
-) -> "MessageStore":
-    """The files of a store, for commands of our own that do what the public face does not offer.
-
-    Raises ConfigError for a `command`, where one is named, that would miss what is in a tier. Only a caller that
-    `masks` what it shows gets the files of a store of which something is hidden; another is an error of ours.
-    """
-    if store._mask and not masks:
-        raise AssertionError(f"{command}: what is hidden would be shown")
-    found = store._opened(with_keys=with_keys)
-    if command is not None:
-        found.refuse_tier(command)
-    return found
 
 
 def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:

@@ -36,9 +36,11 @@ from rocketlens.source import Source, documented
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
+    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from spark_jobs.run.engine import EngineOptions
     from spark_jobs.search.searched_store import SearchedStore
+    from storage.search.lookup import LookupStep
     from storage.search.step import Step
 
 FETCHED: Final = "of a store behind a URL records are looked up and searched: fetch it, and open the directory"
@@ -128,6 +130,20 @@ class UrlStore(Source):
         names = [topic] if topic else [each.name for each in self.topics()] if parts else []
         return found_messages(question, names, found, readings, [""] * min(len(found), maximum))
 
+    def look_up(
+        self,
+        texts: Iterable[str],
+        *,
+        topic: str | None = None,
+        kind: str | None = None,
+        should_stop: Callable[[], bool] = never,
+    ) -> "LookUp":
+        from rocketlens.looking_up import LookUp
+
+        self._check_open()
+        hiding = Hiding(self._mask, warns=True)
+        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop), hiding)
+
     def search(
         self,
         *,
@@ -190,7 +206,7 @@ class UrlStore(Source):
 
     def _at(self, physical_offset: int) -> Messages:
         """The message at a physical offset."""
-        found = self._looked_up(str(physical_offset), None, PHYSICAL_OFFSET)
+        found = self._found_by(str(physical_offset), None, PHYSICAL_OFFSET)
         return Messages(tuple(each.message for each in found), reason="" if found else "no message there")
 
     def _named(self, text: str, topic: str | None, parts: Sequence[KeyKind] = PARTS[0]) -> list[FoundBy]:
@@ -199,21 +215,22 @@ class UrlStore(Source):
         self._mask.refuse_value("keys", text)
         found = [
             each._replace(message=self._mask.message(each.message))
-            for each in self._looked_up(text, topic, reading_of(parts))
+            for each in self._found_by(text, topic, reading_of(parts))
         ]
         return [each for each in found if text in (*each.message.keys, each.message.unique_key)]
 
-    def _looked_up(self, text: str, topic: str | None, kind: str) -> list[FoundBy]:
-        from spark_jobs.search.look_up import LookupByTasks
-        from spark_jobs.search.search import engine_for
-        from storage.search.lookup import look_up
+    def _found_by(self, text: str, topic: str | None, kind: str) -> list[FoundBy]:
+        """The messages that one text names, as they are."""
+        steps = self._looked_up([text], topic, kind, never)
+        return [FoundBy(match.message.detached(), match.kind) for step in steps for match in step.matches]
 
-        with (
-            self._opened(None) as searched,
-            engine_for("lookup", self._on(), self._notify, LookupByTasks.__module__) as engine,
-        ):
-            steps = look_up(LookupByTasks(engine, searched, 0), [text], topic=topic, kind=kind)
-            return [FoundBy(match.message.detached(), match.kind) for step in steps for match in step.matches]
+    def _looked_up(
+        self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+    ) -> "Iterator[LookupStep]":
+        from spark_jobs.search.look_up import looked_up_by_tasks
+
+        with self._opened(None) as searched:
+            yield from looked_up_by_tasks(searched, self._on(), self._notify, texts, topic, kind, should_stop)
 
     def _shown(self, found: Messages) -> Messages:
         hiding = Hiding(self._mask, warns=True)

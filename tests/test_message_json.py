@@ -102,7 +102,7 @@ def test_every_line_of_a_command_is_as_described(shop: Shop, name: str) -> None:
 
 def test_every_line_of_a_lookup_is_as_described(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "asked").write_text("A-1\nU1\nnowhere\n")
-    found = rocketlens("lookup", shop.root, tmp_path / "asked").messages
+    found = rocketlens("find", shop.root, "-f", tmp_path / "asked").messages
     assert [line["query"] for line in found if not line["found"]] == ["nowhere"]
     assert {"A-1", "U1"} == {line["query"] for line in found if line["found"]}
     for line in found:
@@ -216,7 +216,7 @@ def types_of(schema: Row) -> set[str]:
 
 def test_no_field_is_described_that_nothing_writes(shop: Shop, api: ApiOf, tmp_path: Path) -> None:
     (tmp_path / "asked").write_text("A-1\n")
-    rows = rocketlens("lookup", shop.root, tmp_path / "asked").messages
+    rows = rocketlens("find", shop.root, "-f", tmp_path / "asked").messages
     rows += [line for name in COMMANDS if COMMANDS[name][0] == "message" for line in written(shop, name)]
     rows += [message for name, message in answers(shop, api) if name in ("message", "line")]
     assert FIELDS.keys() - {field for row in rows for field in row} == set()
@@ -239,8 +239,8 @@ def test_parquet_has_one_schema_and_each_of_its_columns_a_name_in_json(shop: Sho
     from spark_jobs.read.arrow_columns import arrow_schema  # as above: what serves needs no pyarrow
 
     (tmp_path / "asked").write_text("A-1\n")
-    arguments = (shop.root, tmp_path / "asked", "--format", "parquet", "--out", tmp_path / "out")
-    assert rocketlens("lookup", *arguments).code == 0
+    arguments = (shop.root, "-f", tmp_path / "asked", "--format", "parquet", "--out", tmp_path / "out")
+    assert rocketlens("find", *arguments).code == 0
     found, exported = pq.read_schema(tmp_path / "out"), arrow_schema(tuple(JSON_NAMES))
     assert tuple(JSON_NAMES) == tuple(KINDS)
     assert [found.field(name).type for name in KINDS] == [exported.field(name).type for name in KINDS]

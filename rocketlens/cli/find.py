@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -12,12 +13,14 @@ from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyK
 from rocketlens.answers import FoundMessages, Messages
 from rocketlens.arguments import MOST_FOUND, QueryOptions
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
+from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, source_options
 from rocketlens.cli.options import charset_option, cursor_option, gathered, is_typed, limit_option, verbose_option
-from rocketlens.cli.output import format_options, found_writer, say_notes, writer
+from rocketlens.cli.output import format_options_with, found_writer, say_notes, writer
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
+from spark_jobs.run.engine import EngineOptions
 from storage.amounts import counted
 from storage.files.write_guard import check_outside
 
@@ -74,6 +77,16 @@ class FindArguments(msgspec.Struct, frozen=True):
             raise click.UsageError("--cursor needs one TEXT, --topic, and --as key, unique-key or tag")
         if self.from_id and self.kind not in (None, "offset-id"):
             raise click.UsageError("--from-id takes each TEXT for an offset message id: --as does not apply")
+
+    def check_many(self, source: SourceArguments, output_format: str) -> None:
+        """Raise a usage error for what does not apply to the lines of a file."""
+        if source.rest:
+            raise click.UsageError("-f FILE takes the place of TEXT")
+        names = ("begin", "end", "maximum", "cursor", "full", "copies", "body", "from_id")
+        if is_typed(*names) or (output_format == "table" and is_typed("output_format")):
+            raise click.UsageError("-f FILE takes --as, --topic, --charset, and a --format for programs")
+        if self.kind == "tag":
+            raise click.UsageError("--as tag and -f FILE exclude each other: tags are found one by one")
 
     def ask(self, source: "Source", text: str) -> FoundMessages:
         """The messages that a text names; where it names none, those that the words in it name."""
@@ -171,13 +184,36 @@ from_id_option = click.option(
 )
 @body_option
 @from_id_option
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Look up each line of FILE (- is stdin), a million and more, instead of TEXT: see below.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="With -f: write to this new file, which appears when it is complete. [default: stdout]",
+)
+@click.option("--replace", is_flag=True, help="Replace an existing file at --out.")
 @charset_option
-@format_options
+@optional_engine_options
+@format_options_with("parquet", said=", parquet with -f and --out")
 @timezone_option
 @verbose_option
-@gathered(wanted=FindArguments)
+@gathered(wanted=FindArguments, engine=EngineOptions)
 @plain_errors
-def find(source: SourceArguments, wanted: FindArguments, output_format: str) -> None:
+def find(
+    source: SourceArguments,
+    wanted: FindArguments,
+    engine: EngineOptions,
+    file: str | None,
+    out: Path | None,
+    replace: bool,
+    output_format: str,
+) -> None:
     """Find the messages that each TEXT names, whatever it is, in SOURCE: a directory, a URL, or a server's HOST:PORT.
 
     TEXT may be an offset message id, a physical offset, a unique key, a key or a tag: all are tried, in every topic,
@@ -187,9 +223,23 @@ def find(source: SourceArguments, wanted: FindArguments, output_format: str) -> 
     Copies of a message, which wait, are retried or were given up, share a row, that of the last one; `rocketlens life`
     shows what happened to it. Programs get a row each.
 
-    Exit code 0 if each TEXT named a message, 1 if not.
+    With -f there is a row for each line of FILE and message, in the order of the log, with the line as `query`, then
+    one with `found` false for each line that names nothing. A line is an offset message id of the store, or else a
+    unique key or a key; --as says another. The index is read once, or the log; by an engine for a URL, or where
+    one is named.
+
+    Exit code 0 if each TEXT, or line, named a message, 1 if not.
     """
-    find_and_show(source, wanted, output_format)
+    if file is None:
+        if output_format == "parquet" or is_typed("out", "replace", "engine", "master", "settings"):
+            raise click.UsageError("--format parquet, --out, --replace and the options of an engine need -f FILE")
+        find_and_show(source, wanted, output_format)
+    from rocketlens.cli.find_many import ManyArguments, find_many  # few look up many
+
+    wanted.check_many(source, output_format)
+    output_format = "json" if output_format == "table" else output_format
+    many = ManyArguments(file, out, replace, output_format, wanted.charset)
+    find_many(source, many, engine, wanted.topic, None if wanted.kind is None else AS[wanted.kind])
 
 
 def find_and_show(

@@ -28,7 +28,7 @@ COMMANDS = {
     "groups": Later("rocketlens.cli.groups:groups", "List consumer groups: offsets, and how far they are behind."),
     "info": Later("rocketlens.cli.info:info", "Show which store or broker this is, and how far it reaches."),
     "life": Later("rocketlens.cli.life:life", "Show everything that happened to one message."),
-    "lookup": Later("rocketlens.cli.lookup:lookup", "Look up many keys and ids in a store."),
+    "lookup": Later("rocketlens.cli.find_earlier:lookup", "As `find -f FILE`.", now="find SOURCE -f FILE"),
     "pending": Later("rocketlens.cli.pending:pending", "List the messages that wait for a time, by topic."),
     "query": Later(
         "rocketlens.cli.find_earlier:query",

@@ -107,7 +107,9 @@ class SourceArguments(msgspec.Struct, frozen=True):
     @property
     def directories(self) -> tuple[Path, ...]:
         """The directories that are read, where a store is: nothing may be written into them."""
-        return self.stores if self.place is None else (Path(local_path(self.place)),)
+        if self.place is None:
+            return self.stores
+        return () if is_url(self.place) else (Path(local_path(self.place)),)
 
     def open(self, engine: "EngineOptions | None" = None) -> "Source":
         """Open it; with an `engine` that is named its tasks read the log of a store, and search it.

@@ -202,30 +202,6 @@ def write_list(messages: Iterable[Message], charset: str | None = None) -> None:
     )
 
 
-def staged_writer(name: str, charset: str | None = None) -> Writer:
-    """As :func:`writer`, for a list with copies: each message with its stage and the topic it is stored under."""
-    from protocol.system_topics import stage_of
-
-    def write_rows(messages: Iterable[Message]) -> None:
-        print_table(
-            ("MESSAGE ID", "STAGE", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "KEYS"),
-            (
-                (
-                    *(message.message_id, stage_of(message.topic).value, message.topic, message.queue_id),
-                    *(message.queue_offset, message.physical_offset, time_text(message.store_timestamp)),
-                    " ".join(message.keys),
-                )
-                for message in messages
-            ),
-        )
-
-    if name == "table":
-        return write_rows
-    return lambda messages: write_messages(
-        name, ((message, {"stage": stage_of(message.topic).value}) for message in messages), charset
-    )
-
-
 def found_writer(
     name: str, charset: str | None = None, *, lists_copies: bool = False
 ) -> "Callable[[FoundMessages], None]":
@@ -402,21 +378,30 @@ def writer(name: str, *, detailed: bool, charset: str | None = None) -> Writer:
     return functools.partial(write_details if detailed else write_list, charset=charset)
 
 
-def format_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--format` and `--json`; the command gets the one of `FORMATS` that they choose as `output_format`."""
+def format_options_with(*more: str, said: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Options `--format` and `--json`; a command gets the one of `FORMATS`, or of `more`, that they choose as
+    `output_format`. `said` is what help says of these.
+    """
 
-    @functools.wraps(command)
-    def run(*, output_format: str | None, as_json: bool, **arguments: Any) -> None:
-        command(output_format=chosen_format(output_format, as_json), **arguments)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(*, output_format: str | None, as_json: bool, **arguments: Any) -> None:
+            command(output_format=chosen_format(output_format, as_json), **arguments)
 
-    with_json = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(run)
-    return click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(FORMATS),
-        metavar="NAME",
-        help="table for people, json for an object on each line, msgpack for a stream of maps. [default: table]",
-    )(with_json)
+        with_json = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(run)
+        return click.option(
+            "--format",
+            "output_format",
+            type=click.Choice((*FORMATS, *more)),
+            metavar="NAME",
+            help=f"table for people, json for an object on each line, msgpack for a stream of maps{said}. "
+            "[default: table]",
+        )(with_json)
+
+    return decorate
+
+
+format_options = format_options_with()
 
 
 def chosen_format(output_format: str | None, as_json: bool) -> str:

@@ -9,7 +9,7 @@ The newest part of the log is read whatever the index covers: there crashes leav
 records no more than :mod:`spark_jobs.search.waves` allows.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,9 @@ import numpy as np
 from protocol.message_id import MessageId
 from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.places.remote_tree import local_copy
-from spark_jobs.run.engine import Engine, Shared
+from spark_jobs.run.engine import Engine, EngineOptions, Shared
 from spark_jobs.scan.probe_store import LogReader, SegmentPlace, check_index_file
+from spark_jobs.search.search import engine_for
 from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
 from spark_jobs.search.waves import answers_in_waves, in_waves
@@ -34,6 +35,7 @@ from storage.log.commit_log import CommitLog, Segment
 from storage.log.log_window import LONGEST_RECORD
 from storage.log.record_scan import SEARCH_BACK_BYTES
 from storage.ranges import Range, intersect, merge
+from storage.search.lookup import LookupStep, look_up
 from storage.search.wanted_entries import WantedHashes, offsets_in_file
 from storage.store.message_store import MessageStore, store_host_of
 from storage.store.snapshot import lacks_of
@@ -131,6 +133,26 @@ def fetch_records(task: RecordsTask) -> list[tuple[int, bytes | None]]:
                 found.append((offset, bytes(file.view[at : at + size]) if size > 0 else None))
                 left -= max(size, 0)
     return found
+
+
+def looked_up_by_tasks(
+    searched: SearchedStore,
+    engine: EngineOptions,
+    notify: Callable[[str], None] | None,
+    texts: Iterable[str],
+    topic: str | None,
+    kind: str | None,
+    should_stop: Callable[[], bool],
+    slots: int = 0,
+) -> Iterator[LookupStep]:
+    """As :func:`storage.search.lookup.look_up`, by the tasks of an engine, which is ended with the look-up.
+
+    `notify` gets the lines for who waits for a cluster; `slots` of index files are what the user says, 0 where nobody
+    does. Raises SparkFailed where Spark does not start.
+    """
+    with engine_for("lookup", engine, notify, __name__) as opened:
+        source = LookupByTasks(opened, searched, slots)
+        yield from look_up(source, texts, topic=topic, kind=kind, should_stop=should_stop)
 
 
 @dataclass

@@ -124,7 +124,7 @@ def commands(store: SecretStore, keys_file: Path) -> Iterator[tuple[str, ...]]:
     yield "search", "--where", "card IS NOT NULL"
     yield "search", "--size", "1..99999"
     yield "search", "--topic", TOPIC, "--tag", "*", "--explain"
-    yield "lookup", str(keys_file)
+    yield "find", "-f", str(keys_file)
     yield from (("life", "--unique-key", key) for key in ("U0", "T0", "N0", "T1"))
     yield ("pending",)
     yield ("space",)
@@ -135,7 +135,7 @@ def shown_by_commands(store: SecretStore, keys_file: Path, rules: tuple[str, ...
     masks = [text for rule in rules for text in ("--mask", rule)]
     for name, *arguments in list(commands(store, keys_file))[part]:
         own = [] if name == "topics" else masks
-        for form in ([], ["--json"]) if name != "lookup" else ([],):
+        for form in ([], ["--json"]):
             outcome = rocketlens(name, store.root, *arguments, *own, *form)
             assert outcome.code in (0, 1, 2), outcome.errors
             yield f"{name} {' '.join(form)}", outcome.output + outcome.errors.encode()

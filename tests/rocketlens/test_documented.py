@@ -20,6 +20,7 @@ METHODS = (
     "groups",
     "info",
     "life",
+    "look_up",
     "pending",
     "pull",
     "query",
@@ -29,7 +30,7 @@ METHODS = (
 )
 METHODS += ("topics", "view")
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-MODULES = ("answers", "arrow_reader", "remote", "searching", "source")
+MODULES = ("answers", "arrow_reader", "looking_up", "remote", "searching", "source")
 
 
 def run(test: doctest.DocTest, address: Endpoint, path: Path) -> int:
@@ -78,6 +79,7 @@ def test_the_page_names_all_that_is_promised() -> None:
     unnamed |= {
         "Diagnosis",
         "Finding",
+        "LookUp",
         "RemoteStore",
         "QueueExtent",
         "Search",

@@ -85,7 +85,7 @@ JOBS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "rebuild all": (("--slots", "97", "--entries", "400", "--out", "OUT"), KINDS),
     "compact index": (("--out", "OUT"), KINDS),
     "export": (("--format", "ndjson", "--out", "OUT"), (LOG,)),
-    "lookup": (("KEYS",), (LOG, INDEX)),
+    "find --json": (("-f", "KEYS"), (LOG, INDEX)),
     "diff": (("OTHER",), (LOG,)),
 }
 """What walks a whole store; OUT is not there yet, OTHER the store itself as it was."""

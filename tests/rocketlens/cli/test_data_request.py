@@ -74,13 +74,13 @@ def test_all_that_is_kept_of_a_customer_is_found_and_handed_over(kept: tuple[Pat
     wanted = tmp_path / "wanted.txt"
     wanted.write_text("".join(f"{offset}\n" for offset in sorted(found)))
     answer = tmp_path / "answer.ndjson"
-    looked_up = rocketlens("lookup", root, wanted, "--as", "physical-offset", "--out", answer)
+    looked_up = rocketlens("find", root, "-f", wanted, "--as", "physical-offset", "--out", answer)
     assert (looked_up.code, looked_up.errors.splitlines()[-1]) == (0, "rocketlens: 6 of 6 found")
     handed_over = rows(answer)
     assert [each["physicalOffset"] for each in handed_over] == theirs
     assert [each["uniqueKey"] for each in handed_over] == ["U1", "U2", "U3", "U4", "U5", "U6"]
     assert [json.loads(each["body"])["order"]["customer"] for each in handed_over[:3]] == [4711, 4711, "4711"]
-    assert rocketlens("lookup", root, wanted, "--as", "physical-offset", "--out", answer).code == 2
+    assert rocketlens("find", root, "-f", wanted, "--as", "physical-offset", "--out", answer).code == 2
 
 
 def test_what_others_may_see_of_it_is_exported_without_what_is_masked(

@@ -67,6 +67,12 @@ OLD = [
     ("view STORE ID ID 0", "find STORE ID ID 0 --full"),
     ("view STORE ID --damaged --topic TopicTest --body -", "find STORE ID --topic TopicTest --body -"),
     ("view ID --from-id", "find ID --from-id"),
+    ("lookup STORE KEYS", "find STORE -f KEYS"),
+    (
+        "lookup STORE KEYS --as physical-offset --topic TopicTest",
+        "find STORE -f KEYS --as physical-offset --topic TopicTest",
+    ),
+    ("lookup STORE KEYS --format ndjson --engine local", "find STORE -f KEYS --json --engine local"),
     ("query STORE --topic TopicTest --tag TagD -v", "find STORE TagD --as tag --topic TopicTest -v"),
     ("query STORE --topic TopicTest --unique-key U", "find STORE U --as unique-key --topic TopicTest"),
     ("query STORE --topic T --key k --copies --json", "find STORE k --as key --topic T --copies --json"),
@@ -80,8 +86,11 @@ OLD = [
 
 
 @pytest.mark.parametrize(("line", "now"), OLD)
-def test_a_command_that_find_has_taken_the_place_of_finds_the_same(line: str, now: str, g1_store: Path) -> None:
-    places = {"STORE": str(g1_store), "U": UNIQUE_KEY, "ID": OFFSET_ID}
+def test_a_command_that_find_has_taken_the_place_of_finds_the_same(
+    line: str, now: str, g1_store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "keys").write_text(f"hotkey\n{OFFSET_ID}\n0\nnowhere\n")
+    places = {"STORE": str(g1_store), "U": UNIQUE_KEY, "ID": OFFSET_ID, "KEYS": str(tmp_path / "keys")}
     outcome, other = (rocketlens(*(places.get(word, word) for word in each.split())) for each in (line, now))
     name = line.split()[0]
     assert (outcome.code, outcome.errors) == (other.code, other.errors)
@@ -98,6 +107,7 @@ def test_a_command_that_find_has_taken_the_place_of_finds_the_same(line: str, no
         ("query STORE --topic T", "exactly one of"),
         ("query STORE --topic T --key a --tag b", "exactly one of"),
         ("query STORE more --topic T --key a", "expected one SOURCE"),
+        ("lookup STORE", "behind it a FILE"),
         ("view STORE", "behind it a TEXT"),
     ],
 )
@@ -108,7 +118,7 @@ def test_wrong_usage_of_an_earlier_command_is_code_2(line: str, says: str, g1_st
 
 def test_the_new_line_is_one_that_can_be_typed() -> None:
     earlier = {name: each.now for name, each in COMMANDS.items() if each.now}
-    assert {"clean", "fetch", "query", "verify", "view"} <= set(earlier)
+    assert {"clean", "fetch", "lookup", "query", "verify", "view"} <= set(earlier)
     for now in earlier.values():
         words = [word for word in now.split() if word.islower() and not word.startswith("-")]
         assert " ".join(words) in commands()

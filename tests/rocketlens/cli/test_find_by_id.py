@@ -234,7 +234,7 @@ class TestBodies:
         for arguments in (
             ("find", store, "U2", "--topic", "T", "--as", "unique-key", "--json"),
             ("search", store, "--contains", "订单", "--json"),
-            ("lookup", store, tmp_path / "keys"),
+            ("find", store, "-f", tmp_path / "keys"),
             ("find", store, "U2", "--json"),
         ):
             outcome = rocketlens(*arguments, "--charset", "GBK")

@@ -84,7 +84,7 @@ def test_what_is_found_loads_nothing_that_looks_into_messages_or_writes_files(g1
     [
         ("find", "STORE", UNIQUE_KEY, "--topic", "TopicTest", "--as", "unique-key", "--json"),
         ("find", "STORE", UNIQUE_KEY, "--json"),
-        ("lookup", "STORE", "KEYS"),
+        ("find", "STORE", "-f", "KEYS"),
         ("search", "STORE", "--topic", "TopicTest", "--json"),
         ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),
         ("pending", "WAITING", "--json"),

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "groups": (),
     "info": (),
     "life": ("--unique-key", UNIQUE_KEY),
-    "lookup": ("KEYS",),
+    "find --json": ("-f", "KEYS"),
     "pending": (),
     "search": ("--key", KEY),
     "space": ("--by", "topic"),
@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "topics": (),
 }
 """Questions that g1 answers, and what is asked of it."""
-SHOWING_MESSAGES = {"find", "life", "lookup", "search", "tail"}
+SHOWING_MESSAGES = {"find", "life", "find --json", "search", "tail"}
 SIZES = ("--index-slots", 97, "--index-entries", 150)
 """Of g1, as its README says."""
 
@@ -46,7 +46,7 @@ PASSING = re.compile(rb'"seconds":[0-9.e-]+|"kind":"forecast".*')
 def ask(command: str, store: Path, *options: object) -> Outcome:
     """Ask for what a program gets, where the command has it; without what is different each time."""
     question = [store.parent / "keys" if each == "KEYS" else each for each in COMMANDS[command]]
-    outcome = rocketlens(command, store, *question, *options, *([] if command == "lookup" else ["--json"]))
+    outcome = rocketlens(*command.split(), store, *question, *options, "--json")
     return replace(outcome, output=PASSING.sub(b"", outcome.output))
 
 

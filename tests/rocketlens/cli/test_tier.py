@@ -59,7 +59,7 @@ def test_an_expression_finds_the_messages_of_both_parts(store: Path, is_alone: b
         ("space",),
         ("life", "--unique-key", "7F0000016C8F"),
         ("pending",),
-        ("lookup", "/dev/null"),
+        ("find", "-f", "/dev/null"),
         ("doctor",),
     ],
     ids=lambda arguments: arguments[0],
@@ -123,13 +123,13 @@ def test_a_search_finds_each_message_of_both_parts_once_in_pieces_and_at_once(st
     assert sorted(message["topic"] for message in everywhere.messages) == ["Tier-new", "Tier-old"]
 
 
-def test_a_lookup_in_a_store_with_its_tier_names_the_way_out(store: Path, tmp_path: Path) -> None:
+def test_a_look_up_in_a_store_with_its_tier_names_the_way_out(store: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("new-7\n")
-    refused = rocketlens("lookup", store, keys, "--tier", store / "tiered")
+    refused = rocketlens("find", store, "-f", keys, "--tier", store / "tiered")
     assert refused.code not in (0, 1)
     assert "without the tier it reads the store's own log" in refused.errors
-    assert rocketlens("lookup", store, keys).code == 0
+    assert rocketlens("find", store, "-f", keys).code == 0
 
 
 def test_a_directory_that_is_no_tier_is_named(store: Path) -> None:

@@ -117,7 +117,10 @@ class TestJobs:
     ) -> None:
         ids, options = tmp_path / "ids", ("--storage-options", objects.options)
         ids.write_text("k7\nk42\nnone")
-        for name, *arguments in (("search", "--topic", "Orders", "--contains", "body 4", "--json"), ("lookup", ids)):
+        for name, *arguments in (
+            ("search", "--topic", "Orders", "--contains", "body 4", "--json"),
+            ("find", "-f", ids),
+        ):
             here, found = rocketlens(name, store, *arguments), rocketlens(name, url, *arguments, *options)
             assert (found.code, found.output) == (here.code, here.output)
             assert len(here.messages) > 2

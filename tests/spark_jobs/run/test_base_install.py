@@ -105,9 +105,9 @@ def test_jobs_on_one_machine_run_and_no_java_is_called(base: BaseInstall, tmp_pa
     assert len(hits.splitlines()) == sum(b"body" in record.body for record in read_log(store / "commitlog")) > 0
     assert base.run("search", store, "--contains", "body", "--engine", "local", "--json") == hits
     (tmp_path / "keys").write_text("hotkey\n")
-    found = [json.loads(line) for line in base.run("lookup", store, tmp_path / "keys").splitlines()]
+    found = [json.loads(line) for line in base.run("find", store, "-f", tmp_path / "keys").splitlines()]
     assert found == [
-        json.loads(line) for line in base.run("lookup", store, tmp_path / "keys", "--engine", "local").splitlines()
+        json.loads(line) for line in base.run("find", store, "-f", tmp_path / "keys", "--engine", "local").splitlines()
     ]
     assert all(each["found"] for each in found)
     for format_ in ("csv", "ndjson"):

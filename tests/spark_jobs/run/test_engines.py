@@ -153,7 +153,7 @@ def test_an_export_and_a_table_have_each_message_once_and_name_the_damage(
 
 COMMANDS: dict[str, tuple[object, ...]] = {
     "search": ("--contains", "body 3", "--json"),
-    "lookup": ("k17\nk99\nnone",),
+    "find": ("k17\nk99\nnone",),
     "space": ("--by", "topic", "--by", "queue", "--by", "tag", "--by", "hour", "--by", "largest", "--json"),
 }
 
@@ -169,16 +169,16 @@ def test_a_command_that_reads_says_what_it_says_without_an_engine(
     engine: "JobEngine", store: Path, tmp_path: Path, name: str
 ) -> None:
     arguments = COMMANDS[name]
-    if name == "lookup":
+    if name == "find":
         (tmp_path / "keys").write_text(str(arguments[0]))
-        arguments = (tmp_path / "keys",)
+        arguments = ("-f", tmp_path / "keys")
     here = rocketlens(name, store, *arguments)
     stop = -1 if name == "space" else None  # its last line is a forecast, and the disk is never the same
     for said in SAID[engine.name]:
         there = rocketlens(name, store, *arguments, *said.split())
         assert there.code == here.code
         assert there.messages[:stop] == here.messages[:stop] != []
-        assert "hold no intact record" in there.errors or name == "lookup"
+        assert "hold no intact record" in there.errors or name == "find"
 
 
 def test_spark_runs_a_task_a_segment_and_one_a_file_under_the_names_of_phases(

@@ -174,12 +174,12 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
 
 def test_the_command_looks_up_through_faults(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
     (tmp_path / "ids").write_text("\n".join(queries(store)))
-    expected = rocketlens("lookup", store, tmp_path / "ids")
+    expected = rocketlens("find", store, "-f", tmp_path / "ids")
     url, plan = objects.put(store, f"lookup-{next(NUMBERS)}"), FaultPlan(3, share=0.2)
     with objects.behind(plan) as faulty:
-        found = rocketlens("lookup", url, tmp_path / "ids", "--storage-options", faulty.options)
+        found = rocketlens("find", url, "-f", tmp_path / "ids", "--storage-options", faulty.options)
     assert plan.done.total()
-    there = rocketlens("lookup", f"file://{store}", tmp_path / "ids", "--engine", "local")
+    there = rocketlens("find", f"file://{store}", "-f", tmp_path / "ids", "--engine", "local")
     assert (found.code, found.output) == (there.code, there.output) == (expected.code, expected.output)
     assert found.errors == there.errors == expected.errors
     assert len(expected.messages) > 20
@@ -188,5 +188,5 @@ def test_the_command_looks_up_through_faults(objects: ObjectStore, store: Path, 
 
 def test_what_a_url_cannot_have_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ids").write_text("k1")
-    refused = rocketlens("lookup", "memory://none", tmp_path / "ids", "--index-slots", 5, "--index-entries", 5)
+    refused = rocketlens("find", "memory://none", "-f", tmp_path / "ids", "--index-slots", 5, "--index-entries", 5)
     assert (refused.code, "--index-slots and a STORE that is a URL" in refused.errors) == (2, True)

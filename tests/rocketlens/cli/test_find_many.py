@@ -1,4 +1,4 @@
-"""`rocketlens lookup`: rows for each line, what is missing, formats, ends."""
+"""`rocketlens find -f`: rows for each line, what is missing, formats, ends."""
 
 import json
 import os
@@ -6,18 +6,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
 from command_line import rocketlens
-from rocketlens.cli.lookup import JsonRows
+from rocketlens.cli.find import AS
+from rocketlens.cli.find_many import PlainRows
 from rocketlens.cli.main import main
 from small_disk import small_disk
 from spark_jobs.search import lookup_parquet
 from storage.columns.names import JSON_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
 
+OFFSET_ID = "7F00000100002A9F00000000000019B5"
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 HOT = 40
 
@@ -30,7 +33,7 @@ def asked(tmp_path: Path) -> Path:
 
 
 def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked: Path) -> None:
-    outcome = rocketlens("lookup", g1_store, asked)
+    outcome = rocketlens("find", g1_store, "-f", asked)
     assert outcome.code == 1
     assert outcome.errors == "rocketlens: 2 of 3 found; missing: nowhere\n"
     assert len(outcome.messages) == HOT + 1 + 1
@@ -39,21 +42,26 @@ def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked
         ("hotkey", "key"),
         (UNIQUE_KEY, "unique key"),
     }
-    whole = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json").messages
-    assert [{**row} for row in outcome.messages if row["query"] == "hotkey"] == [
-        {"query": "hotkey", "found": True, "foundBy": "key", **message} for message in whole
+    whole = rocketlens("find", g1_store, "hotkey", "--as", "key", "--topic", "TopicTest", "--json").messages
+    assert [row for row in outcome.messages if row["query"] == "hotkey"] == [
+        {
+            "query": "hotkey",
+            "found": True,
+            **{name: message[name] for name in message if name not in ("stage", "outcome")},
+        }
+        for message in reversed(whole)
     ]
 
 
 def test_all_found_is_code_0_and_stdin_is_read(g1_store: Path) -> None:
-    arguments = ["lookup", str(g1_store), "-", "--topic", "TopicTest"]
+    arguments = ["find", str(g1_store), "-f", "-", "--topic", "TopicTest"]
     outcome = CliRunner().invoke(main, arguments, input=UNIQUE_KEY)
     assert outcome.exit_code == 0
     assert json.loads(outcome.stdout)["uniqueKey"] == UNIQUE_KEY
 
 
 def test_a_topic_that_the_store_does_not_have_is_named(g1_store: Path, asked: Path) -> None:
-    outcome = rocketlens("lookup", g1_store, asked, "--topic", "TopicTst")
+    outcome = rocketlens("find", g1_store, "-f", asked, "--topic", "TopicTst")
     assert outcome.code == 1
     assert outcome.errors.startswith("rocketlens: the store has no queue of topic TopicTst; did you mean TopicTest")
     assert "\nrocketlens: 0 of 3 found" in outcome.errors
@@ -61,8 +69,8 @@ def test_a_topic_that_the_store_does_not_have_is_named(g1_store: Path, asked: Pa
 
 def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:
     lines, table = tmp_path / "out.ndjson", tmp_path / "out.parquet"
-    assert rocketlens("lookup", g1_store, asked, "--out", lines).code == 1
-    assert rocketlens("lookup", g1_store, asked, "--out", table, "--format", "parquet").code == 1
+    assert rocketlens("find", g1_store, "-f", asked, "--out", lines).code == 1
+    assert rocketlens("find", g1_store, "-f", asked, "--out", table, "--format", "parquet").code == 1
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     stored = pyarrow.parquet.read_table(table).to_pylist()
     assert len(stored) == len(rows)
@@ -78,6 +86,55 @@ def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
 
 
+def test_msgpack_holds_the_same_as_the_lines(g1_store: Path, asked: Path) -> None:
+    lines = rocketlens("find", g1_store, "-f", asked, "--json").messages
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(rocketlens("find", g1_store, "-f", asked, "--format", "msgpack").output)
+    packed = [row | ({"body": row["body"].decode()} if row["found"] else {}) for row in unpacker]
+    assert packed == [{name: row[name] for name in row if name != "bodyEncoding"} for row in lines]
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("key", {"hotkey"}),
+        ("unique-key", {UNIQUE_KEY}),
+        ("offset-id", {OFFSET_ID}),
+        ("physical-offset", {"0"}),
+        (None, {"hotkey", UNIQUE_KEY, OFFSET_ID}),
+    ],
+)
+def test_lines_are_taken_for_what_they_are_said_to_be(
+    g1_store: Path, tmp_path: Path, kind: str | None, found: set[str]
+) -> None:
+    (tmp_path / "asked").write_text(f"hotkey\n{UNIQUE_KEY}\n{OFFSET_ID}\n0\n")
+    rows = rocketlens("find", g1_store, "-f", tmp_path / "asked", *(() if kind is None else ("--as", kind))).messages
+    assert {row["query"] for row in rows if row["found"]} == found
+    if kind is not None:
+        assert {row["foundBy"] for row in rows if row["found"]} == {AS[kind]}
+
+
+def test_several_stores_are_asked_as_one_and_a_server_says_how(g1_store: Path, asked: Path, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "other")
+    writer.append("T", keys="nowhere")
+    writer.close()
+    one = rocketlens("find", g1_store, "-f", asked).messages
+    both = rocketlens("find", "--store", g1_store, "--store", writer.root, "-f", asked)
+    assert both.code == 0
+    assert both.messages[:-1] == one[:-1]
+    assert (both.messages[-1]["query"], both.messages[-1]["topic"]) == ("nowhere", "T")
+    refused = rocketlens("find", "127.0.0.1:1", "-f", asked)
+    assert (refused.code, refused.output) == (2, b"")
+    assert "look_up: a broker is asked for one text after the other: find each" in refused.errors
+
+
+@pytest.mark.parametrize("options", [("--out", "x"), ("--replace",), ("--format", "parquet"), ("--engine", "local")])
+def test_what_is_for_a_file_of_texts_is_refused_without_one(g1_store: Path, options: tuple[str, ...]) -> None:
+    outcome = rocketlens("find", g1_store, "hotkey", *options)
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert "need -f FILE" in outcome.errors
+
+
 def test_large_bodies_are_written_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup_parquet, "BYTES_AT_ONCE", 10)
     rows = lookup_parquet.ParquetRows(tmp_path / "out")
@@ -87,14 +144,14 @@ def test_large_bodies_are_written_before_they_fill_the_memory(tmp_path: Path, mo
     assert [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)] == [3, 3, 1]
 
 
-@pytest.mark.parametrize("output_format", ["ndjson", "parquet"])
+@pytest.mark.parametrize("output_format", ["json", "msgpack", "parquet"])
 def test_a_file_without_room_is_told_and_not_left(
     g1_store: Path, asked: Path, tmp_path: Path, output_format: str
 ) -> None:
     with small_disk(tmp_path / "disk") as give:
         disk = give("size=8k")
         (disk / "full").write_bytes(bytes(8192))
-        outcome = rocketlens("lookup", g1_store, asked, "--out", disk / "out", "--format", output_format)
+        outcome = rocketlens("find", g1_store, "-f", asked, "--out", disk / "out", "--format", output_format)
         assert outcome.code == 2
         assert outcome.errors.endswith("No space left on device\n")
         assert os.listdir(disk) == ["full"]
@@ -104,18 +161,18 @@ def test_two_that_write_to_one_place_at_a_time_do_not_write_into_each_others_fil
     g1_store: Path, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone, out = tmp_path / "alone", tmp_path / "out"
-    assert rocketlens("lookup", g1_store, asked, "--out", alone).code == 1
-    write, others = JsonRows.write, iter([1])
+    assert rocketlens("find", g1_store, "-f", asked, "--out", alone).code == 1
+    write, others = PlainRows.write, iter([1])
 
-    def write_with_another_in_between(rows: JsonRows, some: Iterable[Mapping[str, Any]]) -> None:
+    def write_with_another_in_between(rows: PlainRows, some: Iterable[Mapping[str, Any]]) -> None:
         if next(others, None):
             write(rows, [{"query": "the first of the two is half done" * 1000}])
-            assert rocketlens("lookup", g1_store, asked, "--out", out).code == 1
+            assert rocketlens("find", g1_store, "-f", asked, "--out", out).code == 1
             assert out.read_bytes() == alone.read_bytes()
         write(rows, some)
 
-    monkeypatch.setattr(JsonRows, "write", write_with_another_in_between)
-    assert rocketlens("lookup", g1_store, asked, "--out", out, "--replace").code == 1
+    monkeypatch.setattr(PlainRows, "write", write_with_another_in_between)
+    assert rocketlens("find", g1_store, "-f", asked, "--out", out, "--replace").code == 1
     assert len(out.read_bytes()) > len(alone.read_bytes())
     assert sorted(os.listdir(tmp_path)) == ["alone", "asked", "out"]
 
@@ -127,7 +184,7 @@ def test_times_that_no_timestamp_tells_are_null_in_parquet(tmp_path: Path) -> No
     writer.close()
     (tmp_path / "asked").write_text("".join(f"U{number}\n" for number in range(5)))
     table = tmp_path / "out.parquet"
-    assert rocketlens("lookup", writer.root, tmp_path / "asked", "--out", table, "--format", "parquet").code == 0
+    assert rocketlens("find", writer.root, "-f", tmp_path / "asked", "--out", table, "--format", "parquet").code == 0
     times = pyarrow.parquet.read_table(table).column("born_timestamp").to_pylist()
     assert [time and round(time.timestamp() * 1000) for time in times] == [START_TIMESTAMP, -1, None, None, None]
 
@@ -140,13 +197,18 @@ def test_times_that_no_timestamp_tells_are_null_in_parquet(tmp_path: Path) -> No
         (b"\xff\n", (), "is not UTF-8 text"),
         (b"k\n", ("--format", "parquet"), "--format parquet needs --out"),
         (b"k\n", ("--out", "/nonexistent/out"), "cannot be written"),
+        (b"k\n", ("more",), "-f FILE takes the place of TEXT"),
+        (b"k\n", ("--as", "tag"), "tags are found one by one"),
+        (b"k\n", ("--format", "table"), "a --format for programs"),
+        (b"k\n", ("--since", "2000"), "-f FILE takes --as, --topic"),
+        (b"k\n", ("--limit", "5"), "-f FILE takes --as, --topic"),
     ],
 )
 def test_what_cannot_be_is_wrong_usage(
     g1_store: Path, asked: Path, content: bytes, arguments: tuple[str, ...], reason: str
 ) -> None:
     asked.write_bytes(content)
-    outcome = rocketlens("lookup", g1_store, asked, *arguments)
+    outcome = rocketlens("find", g1_store, "-f", asked, *arguments)
     assert outcome.code == 2
     assert reason in outcome.errors
 
@@ -157,7 +219,7 @@ def test_nothing_is_written_into_a_store_nor_over_a_directory(
 ) -> None:
     out = g1_store / "found" if inside else tmp_path
     before = sorted(g1_store.iterdir())
-    outcome = rocketlens("lookup", g1_store, asked, "--out", out)
+    outcome = rocketlens("find", g1_store, "-f", asked, "--out", out)
     assert outcome.code == 2
     assert reason in outcome.errors
     assert sorted(g1_store.iterdir()) == before
@@ -168,8 +230,8 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_for_and_only_by_a_whol
 ) -> None:
     out = tmp_path / "found"
     out.write_text("of yesterday")
-    refused = rocketlens("lookup", g1_store, asked, "--out", out)
+    refused = rocketlens("find", g1_store, "-f", asked, "--out", out)
     assert (refused.code, "exists already" in refused.errors) == (2, True)
     assert out.read_text() == "of yesterday"
-    assert rocketlens("lookup", g1_store, asked, "--out", out, "--replace").code == 1
+    assert rocketlens("find", g1_store, "-f", asked, "--out", out, "--replace").code == 1
     assert len(out.read_text().splitlines()) == HOT + 2
