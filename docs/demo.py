@@ -29,7 +29,7 @@ def commands(rocketlens: str, store: str, address: str) -> list[tuple[str, list[
         ("the same, asked of the server", [rocketlens, "find", address, OFFSET_ID]),
         (
             "the newest five messages with one key",
-            [rocketlens, "query", store, "--topic", "TopicTest", "--key", "hotkey", "--limit", "5"],
+            [rocketlens, "find", store, "hotkey", "--topic", "TopicTest", "--limit", "5"],
         ),
         (
             "a unique key, as JSON",
@@ -37,7 +37,7 @@ def commands(rocketlens: str, store: str, address: str) -> list[tuple[str, list[
         ),
         (
             "a key that is not there: the answer says what was searched",
-            [rocketlens, "query", store, "--topic", "TopicTest", "--key", "nosuchkey"],
+            [rocketlens, "find", store, "nosuchkey", "-v"],
         ),
         (
             "RocketMQ's own mqadmin, where you have it",

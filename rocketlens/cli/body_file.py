@@ -18,8 +18,7 @@ MOST_NAMED: Final = 5
 body_option = click.option(
     "--body",
     metavar="FILE",
-    help="Write the body alone, as consumers get it, into this new file, or to stdout for -. It is decompressed, but "
-    "neither unpacked nor changed otherwise.",
+    help="Write the body alone, as consumers get it, into this new file, or to stdout for -.",
 )
 
 

@@ -170,7 +170,13 @@ from_id_option = click.option(
 
 @click.command(cls=GroupedCommand)
 @source_options("SOURCE TEXT...")
-@click.option("--as", "kind", type=click.Choice(list(AS)), help="Take each TEXT for this alone.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(list(AS)),
+    metavar="KIND",
+    help=f"Take each TEXT for this alone: {', '.join(AS)}.",
+)
 @click.option("--topic", help="Look in this topic only; without it every topic is searched.")
 @stored_options(("--begin", "--end"))
 @limit_option("List at most N messages of each TEXT.", earlier=["--max"], default=MOST_FOUND)
@@ -179,8 +185,8 @@ from_id_option = click.option(
 @click.option(
     "--copies",
     is_flag=True,
-    help="List all copies of a message, which else share a row; with --topic and --as also those of the topic's "
-    "messages that a broker keeps under topics of its own.",
+    help="List all copies of a message, which else share a row; with --topic and --as also those under the broker's "
+    "own topics.",
 )
 @body_option
 @from_id_option
@@ -189,13 +195,13 @@ from_id_option = click.option(
     "--file",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="Look up each line of FILE (- is stdin), a million and more, instead of TEXT: see below.",
+    help="Look up each line of FILE (- is stdin), a million and more.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="With -f: write to this new file, which appears when it is complete. [default: stdout]",
+    help="With -f: write to this new file. [default: stdout]",
 )
 @click.option("--replace", is_flag=True, help="Replace an existing file at --out.")
 @charset_option
@@ -217,16 +223,15 @@ def find(
     """Find the messages that each TEXT names, whatever it is, in SOURCE: a directory, a URL, or a server's HOST:PORT.
 
     TEXT may be an offset message id, a physical offset, a unique key, a key or a tag: all are tried, in every topic,
-    retries and dead letters among them, and for each it is printed on stderr how many messages it names. Keys and tags
-    are compared whole, and case counts. --since and --until do not apply to ids.
+    and stderr says how many messages each names. Keys and tags are compared whole, and case counts. --since and --until
+    do not apply to ids.
 
     Copies of a message, which wait, are retried or were given up, share a row, that of the last one; `rocketlens life`
     shows what happened to it. Programs get a row each.
 
     With -f there is a row for each line of FILE and message, in the order of the log, with the line as `query`, then
     one with `found` false for each line that names nothing. A line is an offset message id of the store, or else a
-    unique key or a key; --as says another. The index is read once, or the log; by an engine for a URL, or where
-    one is named.
+    unique key or a key, without --as. The index is read once.
 
     Exit code 0 if each TEXT, or line, named a message, 1 if not.
     """

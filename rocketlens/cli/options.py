@@ -55,7 +55,7 @@ cursor_option = click.option(
     "--cursor",
     type=click.IntRange(0, 2**63 - 1),
     metavar="OFFSET",
-    help="Only matches below this physical offset; with one TEXT, --topic and --as.",
+    help="Only matches below this; with one TEXT, --topic and --as.",
 )
 
 
