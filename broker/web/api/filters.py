@@ -61,4 +61,9 @@ def _by_tag(text: str) -> Choice:
 def _by_expression(text: str) -> Choice:
     expression = parse(text)
     stages = ExpressionFilter(expression)
-    return Choice(stages, lambda message: stages.matches_commit_log(message.properties_bytes), expression.note or None)
+
+    def delivers(message: Message) -> bool:
+        of_record = message.record_properties
+        return stages.matches_commit_log(message.properties_bytes if of_record is None else of_record)
+
+    return Choice(stages, delivers, expression.note or None)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from broker.web.api.request_context import RequestContext
-from golden_store import G1
+from golden_store import CASES, G1, unpack
 from protocol.errors import StoreError
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter
@@ -176,6 +176,19 @@ def test_what_passes_a_filter_is_what_a_consumer_received(api: ApiOf, filter_: d
         assert [page["before"] for page in pages] == [
             0, *itertools.accumulate(page["lookedAt"] for page in pages[:-1])
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("filter_", "count"),
+    [({"sql": "TAGS IS NULL"}, 3), ({"sql": "TAGS = 'TagC'"}, 0), ({"tag": "TagC"}, 0), ({"tag": "*"}, 3)],
+)
+def test_a_batch_passes_as_its_record_does(filter_: dict[str, str], count: int, tmp_path: Path) -> None:
+    """A broker stored three messages with TagC in one record without a tag, as its README says."""
+    api = ApiOf(unpack("store", tmp_path, archives=CASES / "B2-B3-batches"))
+    found = lines(api.pages("/messages", topic="batched", **filter_))
+    assert [each["tags"] for each in found] == ["TagC"] * count
+    (page,) = api.pages("/filter", topic="batched", **filter_)
+    assert page["passed"] == count
 
 
 @pytest.mark.parametrize(
