@@ -51,7 +51,7 @@ class SearchQuestion(TimedParameters):
     ] = "body"
     json_path: Annotated[Text, Meta(description="A JSONPath, or JSONPath=value, in bodies of JSON.")] | None = None
     where: Sql | None = None
-    tag: Annotated[Text, Meta(description="The tag of the message.")] | None = None
+    tag: Annotated[Text, Meta(description="A tag subscription: TagA || TagB.")] | None = None
     key: Annotated[Text, Meta(description="One of its keys, or its unique key.")] | None = None
     key_prefix: Annotated[Text, Meta(description="How one of its keys, or its unique key, begins.")] | None = None
     born_host: (
@@ -122,7 +122,7 @@ def search_content(context: RequestContext, question: SearchQuestion) -> SearchA
     try:
         return _search(context, question)
     except FilterSyntaxError as error:
-        raise bad_parameter("where", str(error)) from None
+        raise bad_parameter("tag" if error.source == question.tag else "where", str(error)) from None
     except ConfigError as error:
         raise bad_parameter(_blamed(question, str(error)), str(error)) from None
 

@@ -177,6 +177,7 @@ def test_what_takes_long_to_compile_is_refused_in_time_and_holds_nobody_up(
         ({"regex": "("}, "regex"),
         ({"jsonPath": "no value"}, "jsonPath"),
         ({"where": "a >"}, "where"),
+        ({"tag": "||"}, "tag"),
         ({"bornHost": "no host"}, "bornHost"),
         ({"contains": "a", "cursor": "abc"}, "cursor"),
         ({"place": "nowhere"}, "place"),
