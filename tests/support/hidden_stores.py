@@ -31,6 +31,10 @@ def _store(root: Path, secret: str) -> StoreWriter:
         (text.encode(), 0),
         (gzip.compress(text.encode(), mtime=0)[:-9], 0),
         (zlib.compress(text.encode(), 0), 1),
+        # Not what the flag says, but read all the same: stored as it is, twice, without the flag.
+        (text.encode(), 0x301),
+        (zlib.compress(zlib.compress(text.encode(), 0), 0), 1),
+        (zlib.compress(text.encode(), 0), 0),
         (f"\xff {secret}".encode("latin-1"), 0),
     ):
         writer.append(
