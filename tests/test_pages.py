@@ -157,6 +157,16 @@ def test_the_architecture_names_the_modules() -> None:
     assert len(modules_named(ARCHITECTURE)) > 50
 
 
+def test_ten_questions_about_queues_lead_to_modules_of_their_folder() -> None:
+    (table,) = re.findall(r"^\| question about queues .*\n\|[-|]+\n((?:\|.*\n)+)", ARCHITECTURE.read_text(), re.M)
+    answers = [CODE.findall(line) for line in table.splitlines()]
+    assert len(answers) == 10
+    named = {path.stem for path in (ROOT / "storage" / "queue").glob("*.py")}
+    for names in answers:
+        assert names
+        assert {name.removeprefix("storage.queue.") for name in names} <= named
+
+
 def test_a_module_that_does_not_exist_is_noticed() -> None:
     assert not is_there("broker.no_such_module")
     assert not is_there("storage.store.snapshot.NoSuchClass")

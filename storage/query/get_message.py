@@ -3,10 +3,9 @@
 Statuses, order of checks, limits and the offset to go on from are those of the broker's getMessage (store-format
 §5.4), with differences that keep answers exact. A record that is damaged is left out like one that cannot be read.
 Only a record whose segment is missing makes the pull jump to the next segment. Messages whose units are damaged or lost
-are taken from the log if it has them (:mod:`storage.queue.queue_holes`).
+are taken from the log if it has them (:mod:`storage.queue.unit_reader`).
 """
 
-from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Final, cast
@@ -21,11 +20,10 @@ from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, pull
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
-from storage.queue.found_entries import tags_code_of
-from storage.queue.queue import Queue, Unit
-from storage.queue.queue_holes import QueueHole
-from storage.queue.queue_record import batch_in
+from storage.queue.queue import SourceQueue, Unit
+from storage.queue.queue_record import batch_in, tags_code_of
 from storage.queue.queue_store import QueueStore
+from storage.queue.unit_reader import LOST, NOWHERE, UnitReader
 from storage.queue.unit_struct import FILLER
 
 LARGEST_FILTER_SCAN: Final = 16_000
@@ -128,7 +126,7 @@ def get_message_lookup(
     if isinstance(part, ConsumeQueue) and choice is not None:
         result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter)
     if result is None:
-        result = yield from _collect(_Messages(part.log, part, message_filter), limits, queue_offset)
+        result = yield from _collect(_Messages(part, message_filter), limits, queue_offset)
     return result if part is queue else replace(result, min_offset=minimum, max_offset=end)
 
 
@@ -222,7 +220,7 @@ def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> Looku
     count = total = 0
     status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
     try:
-        for unit in messages.units(queue_offset, limits.stop):
+        for unit in messages.reader.units(queue_offset, limits.stop):
             if isinstance(unit, Wait):
                 yield unit
                 continue
@@ -268,84 +266,37 @@ class _Doubt(Enum):
 
 DOUBTFUL: Final = _Doubt.DOUBTFUL
 
-NOWHERE: Final = -1
-"""The physical offset in a placeholder for a unit that is lost."""
-
 
 class _Messages:
     """The messages of one queue as one pull reads them; `lost` are those that it skipped and that the log lacks."""
 
-    __slots__ = ("_filter", "_hole", "_is_stale", "_log", "_skip_to", "lost", "queue")
+    __slots__ = ("_filter", "_log", "_skip_to", "lost", "queue", "reader")
 
-    def __init__(self, commit_log: CommitLog, queue: Queue, message_filter: MessageFilter | None) -> None:
-        self._log = commit_log
+    def __init__(self, queue: SourceQueue, message_filter: MessageFilter | None) -> None:
+        self._log = queue.log
         self.queue = queue
+        self.reader = UnitReader(queue)
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
         self._skip_to = 0  # where the log continues after a missing segment
-        self._hole: QueueHole | None = None
-        self._is_stale = False  # the units that follow may have been replaced by repaired ones
         self.lost: Lost | None = None
-
-    def units(self, queue_offset: int, stop: int) -> Iterator[Unit | Wait]:
-        """Yield the units of one file from `queue_offset` on, and the waits between them.
-
-        Placeholders for units that are lost have the physical offset NOWHERE.
-        """
-        units = yield from self.queue.walk(queue_offset, stop - queue_offset)
-        if units is None:
-            yield from self._lost_units(queue_offset, stop)
-            return
-        for unit in units:
-            is_lost = unit[2] < 0 and self.queue.has_batches
-            if unit[0] > queue_offset or is_lost:
-                hole = yield from self._lost_units(queue_offset, unit[1] if is_lost else unit[0])
-                queue_offset = hole.stop
-                if queue_offset != (unit[1] if is_lost else unit[0]):
-                    return
-            if unit[1] > queue_offset:
-                yield unit
-                queue_offset = unit[1]
-            if self._is_stale:
-                return
 
     def size_of(self, unit: Unit) -> int:
         """Return the bytes of a unit's record that the pull's limit counts; 0 if the log has to be searched first."""
-        hole = self._hole
-        is_in_hole = hole is not None and hole.first <= unit[0] < hole.stop
-        return 0 if is_in_hole or not self._log.minimum <= unit[2] < self._log.end else unit[3]
+        return unit[3] if self._log.minimum <= unit[2] < self._log.end else 0
 
     def find(self, unit: Unit) -> Lookup[tuple[Found, int]]:
         """Return the result for a unit, and the queue offset after it. Raises BeingSearched."""
-        offset, after, *_ = unit
-        hole = self._hole
-        if hole is None or not hole.first <= offset < hole.stop:
+        if unit[3] != LOST and not self.reader.is_of_log(unit):
             found = yield from self._by_unit(unit)
             if found is not DOUBTFUL:
-                return found, after
-            hole = self._hole = yield from self.queue.hole_at_lookup(offset)
-            self._is_stale = self.queue.has_batches
-        place = hole.place(offset)
-        if place is None and unit[2] != NOWHERE:
-            # The search found no such message, but the unit may still lead to one that a broker would deliver.
-            found = yield from self._by_unit(unit)
-            if found is not DOUBTFUL:
-                return found, after
-        if place is not None or self.queue.has_batches:
-            after = hole.after(offset)
-        if place is not None:
-            return (yield from self._in_log(place)), after
+                return found, unit[1]
+            unit = yield from self.reader.instead_of(unit)
+        offset, after, physical_offset, _, _ = unit
+        if physical_offset != NOWHERE:
+            return (yield from self._of_log(unit)), after
         lost = Lost(after - offset, offset, after)
         self.lost = lost if self.lost is None else self.lost + lost
         return GetMessageStatus.MESSAGE_WAS_REMOVING, after
-
-    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit | Wait, None, QueueHole]:
-        """Yield placeholders for units of one hole: one for each record that the log has, and for each run it lacks."""
-        hole = self._hole = yield from self.queue.hole_at_lookup(queue_offset)
-        while queue_offset < min(stop, hole.stop):
-            after = hole.after(queue_offset)
-            yield queue_offset, after, NOWHERE, 0, 0
-            queue_offset = after
-        return hole
 
     def _by_unit(self, unit: Unit) -> Lookup[Found | _Doubt]:
         """Return the result for a unit if its values are right; DOUBTFUL if they lead to no message."""
@@ -403,17 +354,16 @@ class _Messages:
             return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
         return claimed == offset or (len(record) == size and not (yield from self.queue.is_doubtful_lookup(offset)))
 
-    def _in_log(self, physical_offset: int) -> Lookup[Found]:
-        """Return the result for a message that was found by searching the log."""
-        record = yield from self._log.record_at_lookup(physical_offset)
+    def _of_log(self, unit: Unit) -> Lookup[Found]:
+        """Return the result for a unit that comes from the log."""
+        record = yield from self._log.record_at_lookup(unit[2])
         if record is None:
             return GetMessageStatus.MESSAGE_WAS_REMOVING
         self._skip_to = 0
-        if self._filter is None:
-            return record
-        if not self._filter.matches_consume_queue_entry(tags_code_of(record), None):
+        chosen = self._filter
+        if chosen is not None and not chosen.matches_consume_queue_entry(unit[4], None):
             return GetMessageStatus.NO_MATCHED_MESSAGE
-        if self._filter.needs_properties and not _match_properties(self._filter, record):
+        if chosen is not None and chosen.needs_properties and not _match_properties(chosen, record):
             return GetMessageStatus.NO_MATCHED_MESSAGE
         return record
 

@@ -7,7 +7,6 @@ DOOR: Final = (
     "consume_queue",
     "consume_queue_ext",
     "derived_queues",
-    "found_entries",
     "queue",
     "queue_files",
     "queue_holes",
@@ -15,6 +14,7 @@ DOOR: Final = (
     "queue_record",
     "queue_store",
     "tier",
+    "unit_reader",
     "unit_runs",
     "unit_struct",
 )

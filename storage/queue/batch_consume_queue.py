@@ -221,6 +221,8 @@ class BatchConsumeQueue(NamedQueue):
         unit = None if number is None else (yield from self._unit(number))
         if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
             return True
+        if number is not None and (yield from self._leads(number)):
+            return False
         return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
 
     is_doubtful = plainly(is_doubtful_lookup)

@@ -7,7 +7,7 @@ offset, which in a tier is the position in the tier's own log. Where a message t
 is that of another store: it is left out, and said so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,7 @@ from storage.files.waiting import Lookup, plainly
 from storage.kernels.records import PHYSICAL_OFFSET, SYS_FLAG
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-from storage.queue.queue import ConsumeQueueEntry, QueuePart, SourceQueue, TimeBoundary, Unit
-from storage.queue.queue_holes import QueueHole
+from storage.queue.queue import ConsumeQueueEntry, QueuePart, SourceQueue, TimeBoundary
 from storage.queue.queue_record import NamedQueue, QueueName
 
 
@@ -94,25 +92,9 @@ class JoinedQueue(NamedQueue):
 
     entries = plainly(entries_lookup)
 
-    def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Return up to `maximum` units of one file of one part, from `queue_offset` on; None where there is none."""
-        return (yield from self._at(queue_offset).walk(queue_offset, maximum))
-
     def message_in_log(self, queue_offset: int) -> int | None:
         """Return the physical offset of the message with a queue offset, in its part's log; None where it is lost."""
         return self._at(queue_offset).message_in_log(queue_offset)
-
-    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """Return the hole around a unit that leads to no message, searched in the log. Raises BeingSearched."""
-        return self._at(queue_offset).hole_at_lookup(queue_offset)
-
-    hole_at = plainly(hole_at_lookup)
-
-    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether a unit is lost, or points to a place where its message cannot be."""
-        return self._at(queue_offset).is_doubtful_lookup(queue_offset)
-
-    is_doubtful = plainly(is_doubtful_lookup)
 
     def sound_from(self, queue_offset: int) -> int:
         """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`. Waits."""
@@ -122,10 +104,6 @@ class JoinedQueue(NamedQueue):
                 if found < part.stop:
                     return found
         return self.max_offset
-
-    def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """Return the extension unit whose address is in a unit's tags code; a tier has none."""
-        return self._own.extension_at(tags_code)
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
         """Return the store time in ms of the message at a queue offset, −1 where it cannot be read."""

@@ -124,10 +124,6 @@ class Queue(Protocol):
         """`entries` as a look-up."""
         ...
 
-    def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Return up to `maximum` units of one file, from `queue_offset` on; None where that one has no unit."""
-        ...
-
     def message_in_log(self, queue_offset: int) -> int | None:
         """Return the physical offset of the message with a queue offset; None where it is lost.
 
@@ -135,28 +131,8 @@ class Queue(Protocol):
         """
         ...
 
-    def hole_at(self, queue_offset: int) -> QueueHole:
-        """Return the hole around a unit that leads to no message, searched in the log. Raises BeingSearched."""
-        ...
-
-    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """`hole_at` as a look-up."""
-        ...
-
-    def is_doubtful(self, queue_offset: int) -> bool:
-        """Return whether a unit is lost, or points to a place where its message cannot be."""
-        ...
-
-    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """`is_doubtful` as a look-up."""
-        ...
-
     def sound_from(self, queue_offset: int) -> int:
         """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`."""
-        ...
-
-    def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """Return the extension unit whose address is in a unit's tags code; None where it is lost."""
         ...
 
     def store_timestamp_at(self, queue_offset: int) -> int:
@@ -196,6 +172,30 @@ class SourceQueue(Queue, Protocol):
     @property
     def log(self) -> CommitLog:
         """The log that the units point into."""
+        ...
+
+    def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
+        """Return up to `maximum` units of one file, from `queue_offset` on; None where that one has no unit."""
+        ...
+
+    def hole_at(self, queue_offset: int) -> QueueHole:
+        """Return the hole around a unit that leads to no message, searched in the log. Raises BeingSearched."""
+        ...
+
+    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
+        """`hole_at` as a look-up."""
+        ...
+
+    def is_doubtful(self, queue_offset: int) -> bool:
+        """Return whether a unit is lost, or points to a place where its message cannot be."""
+        ...
+
+    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
+        """`is_doubtful` as a look-up."""
+        ...
+
+    def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
+        """Return the extension unit whose address is in a unit's tags code; None where it is lost."""
         ...
 
 

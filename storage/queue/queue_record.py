@@ -10,12 +10,14 @@ from itertools import zip_longest
 from typing import Final
 
 from protocol.errors import StoreError
+from protocol.java_hash import java_hash
 from protocol.message_layout import INT, SYS_FLAG_POSITION, PartPlaces, locate
 from protocol.properties import (
     INNER_BASE,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     INNER_NUM,
+    TAGS,
     integer_in,
     property_value,
 )
@@ -110,6 +112,13 @@ def dispatched_places(record: memoryview | bytes, places: PartPlaces) -> Iterato
         for name, offset in zip_longest(names.split(_LIST_SEPARATOR), offsets):
             if name is not None:
                 yield name, _number(offset, _OFFSET_BITS)
+
+
+def tags_code_of(record: memoryview) -> int:
+    """Return the tags code that the unit of a record of sound shape should have."""
+    places = locate(record)
+    tag = property_value(record[places.properties : places.total_size], TAGS)
+    return java_hash(tag) if tag else 0
 
 
 def batch_in(record: memoryview, queue_offset: int) -> tuple[int, int]:

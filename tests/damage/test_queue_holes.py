@@ -1,7 +1,7 @@
 """Queues of which units or files are gone, drained by a consumer: every message that the log has arrives, in order."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -238,16 +238,13 @@ def test_a_pull_of_nothing_but_lost_messages_moves_on_and_says_so(made: Made, tm
 
 
 def test_units_of_a_damaged_queue_that_the_page_lists_are_resolved(made: Made, copied: Path) -> None:
-    from storage.queue.found_entries import found_entries
+    from storage.queue.consume_queue import ConsumeQueue
+    from storage.queue.unit_reader import entries_between
     from storage.store.message_store import MessageStore
 
     DAMAGES["lost files and a page"](copied / "consumequeue" / "T" / "0")
     store = MessageStore.open(copied)
     queue = store.queues.queue("T", 0)
-    assert queue is not None
-
-    def places() -> Iterator[int]:
-        for entry in found_entries(queue, store.commit_log, 0, queue.max_offset):
-            yield entry.physical_offset
-
-    assert list(places()) == [written.physical_offset for written in made.plain]
+    assert isinstance(queue, ConsumeQueue)
+    places = [entry.physical_offset for entry in entries_between(queue, 0, queue.max_offset)]
+    assert places == [written.physical_offset for written in made.plain]

@@ -33,8 +33,8 @@ from broker.web.api.request_context import RequestContext
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
 from storage.log.absence import explain_absence
-from storage.queue.found_entries import LOST, found_entries
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
+from storage.queue.unit_reader import LOST, entries_between
 
 AT_ONCE: Final = 64
 """Units of one queue that are read together from its end back."""
@@ -213,7 +213,7 @@ def _read(queue: SourceQueue, entry: ConsumeQueueEntry) -> tuple[Message | None,
 def _forward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
     """The entries of a part in order, a record that several in a row point to once."""
     last = -1
-    for entry in found_entries(span.queue, span.queue.log, span.first, span.end):
+    for entry in entries_between(span.queue, span.first, span.end):
         if entry.size == LOST:
             yield replace(entry, physical_offset=max(last, 0))
         elif entry.physical_offset != last:
@@ -226,7 +226,7 @@ def _backward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
     log, end, last = span.queue.log, span.end, -1
     while end > span.first:
         start = max(end - AT_ONCE, span.first)
-        for entry in reversed(list(found_entries(span.queue, log, start, end))):
+        for entry in reversed(list(entries_between(span.queue, start, end))):
             if entry.size == LOST:
                 yield replace(entry, physical_offset=last if last >= 0 else log.end)
             elif entry.queue_offset < end and entry.physical_offset != last:

@@ -1,0 +1,181 @@
+"""Units of damaged queues as pulls and the page read them: each leads to its message, or says that it is lost."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from doctoring import put
+from oracles import java_hash, packed, read_record
+from queue_stores import open_queues, unit_bytes
+from storage.files.waiting import Wait, finish
+from storage.query.get_message import get_message
+from storage.queue.batch_consume_queue import BatchConsumeQueue
+from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue_store import QueueStore
+from storage.queue.unit_reader import LOST, UnitReader, entries_between
+from store_writer import StoreWriter, Written
+
+COUNT, A_FILE = 60, 10
+BATCHES, BATCHES_A_FILE = 24, 6
+"""The last file of a queue stays whole: where a queue ends is found elsewhere."""
+
+
+@dataclass(frozen=True, repr=False)
+class Made:
+    """A store, and the messages of its queue T 0 and of its queue of batches."""
+
+    root: Path
+    plain: list[Written]
+    batches: list[Written]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    root = tmp_path_factory.mktemp("reader") / "store"
+    writer = StoreWriter(
+        root, segment_size=4096, queue_file_size=20 * A_FILE, batch_queue_file_size=46 * BATCHES_A_FILE
+    )
+    plain, batches = [], []
+    for number in range(COUNT):
+        plain.append(writer.append("T", b"x" * number, tags="ABC"[number % 3]))
+        writer.append("T", b"another queue", queue_id=1)
+        if number % 2 and len(batches) < BATCHES:
+            batches.append(writer.append_inner_batch("B", [(b"", {})] * (1 + number % 4)))
+    writer.close()
+    return Made(root, plain, batches)
+
+
+KINDS = ("zeros", "ones", "minus one", "far", "within a record", "another message")
+
+
+def units_of(made: Made) -> dict[str, bytes]:
+    """What may be in the place of a unit, by what it is."""
+    far, stranger = made.plain[COUNT - 1].physical_offset + 10**9, made.plain[2]
+    return {
+        "zeros": bytes(20),
+        "ones": b"\xff" * 20,
+        "minus one": packed(-1, 8) + bytes(12),
+        "far": unit_bytes(far, 99, 7),
+        "within a record": unit_bytes(stranger.physical_offset + 5, 99, 7),
+        "another message": unit_bytes(stranger.physical_offset, stranger.size, 7),
+    }
+
+
+def places(records: list[memoryview]) -> list[int]:
+    """Physical offsets of records, by what they say themselves."""
+    found = [read_record(bytes(record), 0) for record in records]
+    return [record.physical_offset for record in found if record is not None]
+
+
+def pulled(queues: QueueStore, topic: str, end: int) -> list[memoryview]:
+    """What a consumer gets of queue 0, from its beginning to its end."""
+    found: list[memoryview] = []
+    offset = 0
+    while offset < end:
+        result = get_message(queues, topic, 0, offset, 7, 1 << 20)
+        assert result.next_begin_offset > offset
+        found += result.records
+        offset = result.next_begin_offset
+    return found
+
+
+NUMBERS = st.integers(0, COUNT - A_FILE - 1)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    damaged=st.dictionaries(NUMBERS, st.sampled_from(KINDS), max_size=12),
+    lost_files=st.sets(st.integers(0, COUNT // A_FILE - 2), max_size=2),
+    gone=st.sets(NUMBERS, max_size=4),
+    first=st.integers(0, COUNT - 1),
+)
+@example(damaged={0: "zeros", 20: "minus one"}, lost_files={1}, gone=set(), first=0)
+def test_entries_are_those_of_all_messages_that_the_log_has_and_pulls_bring_them(
+    damaged: dict[int, str], lost_files: set[int], gone: set[int], first: int, made: Made
+) -> None:
+    contents = units_of(made)
+    with tempfile.TemporaryDirectory() as directory:
+        root = shutil.copytree(made.root, Path(directory) / "store")
+        units = root / "consumequeue" / "T" / "0"
+        for number, content in damaged.items():
+            put(units / f"{number // A_FILE * A_FILE * 20:020d}", number % A_FILE * 20, contents[content])
+        for number in lost_files:
+            (units / f"{number * A_FILE * 20:020d}").unlink()
+        for number in gone:
+            place = made.plain[number].physical_offset
+            put(root / "commitlog" / f"{place // 4096 * 4096:020d}", place % 4096, bytes(made.plain[number].size))
+        queues, _ = open_queues(root)
+        queue = queues.queue("T", 0)
+        assert isinstance(queue, ConsumeQueue)
+        end = queue.max_offset
+        assert end == COUNT
+        start = max(first, queue.min_offset)
+        reached, listed = start, list[int]()
+        for entry in entries_between(queue, start, end):
+            assert entry.queue_offset == reached
+            reached += entry.batch_size
+            there = [number for number in range(entry.queue_offset, reached) if number not in gone]
+            if entry.size == LOST:
+                assert there == []
+                continue
+            written = made.plain[entry.queue_offset]
+            assert entry.physical_offset == written.physical_offset
+            if there:
+                assert (entry.size, entry.tags_code) == (written.size, java_hash("ABC"[entry.queue_offset % 3]))
+                listed.append(entry.physical_offset)
+        assert reached == end
+        assert listed == [each.physical_offset for n, each in enumerate(made.plain) if n >= start and n not in gone]
+        found = places(pulled(queues, "T", end))
+        assert found == [each.physical_offset for number, each in enumerate(made.plain) if number not in gone]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    damaged=st.dictionaries(
+        st.integers(0, BATCHES - BATCHES_A_FILE - 1), st.sampled_from([bytes(46), b"\x7f" * 46]), max_size=6
+    ),
+    lost_files=st.sets(st.integers(0, BATCHES // BATCHES_A_FILE - 2), max_size=2),
+)
+@example(damaged={}, lost_files={1})
+def test_entries_are_those_of_all_batches(damaged: dict[int, bytes], lost_files: set[int], made: Made) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = shutil.copytree(made.root, Path(directory) / "store")
+        units = root / "batchconsumequeue" / "B" / "0"
+        for number, content in damaged.items():
+            put(units / f"{number // BATCHES_A_FILE * BATCHES_A_FILE * 46:020d}", number % BATCHES_A_FILE * 46, content)
+        for number in lost_files:
+            (units / f"{number * BATCHES_A_FILE * 46:020d}").unlink()
+        queues, _ = open_queues(root)
+        queue = queues.queue("B", 0)
+        assert isinstance(queue, BatchConsumeQueue)
+        entries = list(entries_between(queue, 0, queue.max_offset))
+        assert [(each.queue_offset, each.physical_offset, each.size) for each in entries] == [
+            (each.queue_offset, each.physical_offset, each.size) for each in made.batches
+        ]
+        expected = [each.physical_offset for each in made.batches]
+        assert places(pulled(queues, "B", queue.max_offset)) == expected
+
+
+def test_units_of_a_hole_come_from_the_log_once_somebody_has_met_one_of_them(made: Made, tmp_path: Path) -> None:
+    root = shutil.copytree(made.root, tmp_path / "store")
+    put(root / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * 3, b"\xff" * 60)
+    queue = open_queues(root)[0].queue("T", 0)
+    assert isinstance(queue, ConsumeQueue)
+    reader = UnitReader(queue)
+    found = []
+    for unit in reader.units(0, A_FILE):
+        if isinstance(unit, Wait):
+            unit.warm()
+            continue
+        if unit[0] == 3:
+            assert unit[2] == -1
+            assert not reader.is_of_log(unit)
+            unit = finish(reader.instead_of(unit))
+        assert reader.is_of_log(unit) == (3 <= unit[0] < 6)
+        found.append(unit[2])
+    assert found == [each.physical_offset for each in made.plain[:A_FILE]]
