@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from broker.service.denials import Want
 from broker_harness import service_of
 from golden_store import G1, GOLDEN, unpack
 from page_server import serving_page
@@ -364,3 +365,18 @@ def test_light_topics_are_listed_by_their_parent_from_the_list_of_topics(one_bro
         assert row.text.split()[:2] == ["LightParent", "3"]
         one_browser.see(".end", "3 light topics of 1 parent.")
         one_browser.keep("light-topics")
+
+
+def test_the_first_view_says_which_account_was_refused_and_the_line_to_add(
+    one_browser: Browser, g1_store: Path
+) -> None:
+    service = service_of(MessageStore.open(g1_store))
+    service.denials.note(Want("reader-key", "SUB of topic <b>orders", "topicPerms: - <b>orders=SUB"), 3)
+    with serving_page([service]) as origin:
+        one_browser.server = origin
+        one_browser.open("")
+        one_browser.click("details.notice summary", "Clients were refused by --acl")
+        said = one_browser.see("details.notice li", "reader-key").text
+    assert said.startswith(
+        "account reader-key lacks SUB of topic <b>orders; add to plain_acl.yml: topicPerms: - <b>orders=SUB (3 requests"
+    )
