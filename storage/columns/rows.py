@@ -80,10 +80,12 @@ class RowReader:
         *,
         names: bool = False,
         checksums: bool = True,
+        apart: bool = True,
         is_last: bool = False,
         boundary: int = 0,
     ) -> None:
-        """`names`: note where keys, tag and unique key lie; `checksums`: hold the messages against theirs.
+        """`names`: note where keys, tag and unique key lie; `checksums`: hold the messages against theirs;
+        `apart`: take batches apart.
 
         `boundary`: physical offset at which the next segment starts, or would start; 0 for the end of the file.
 
@@ -92,7 +94,7 @@ class RowReader:
         self._window, self._wanted, self._is_last = window, wanted, is_last
         self._boundary = boundary or window.base_offset + window.size
         self._is_cut = not boundary
-        self._query = wanted.query(names=names, checksums=checksums)
+        self._query = wanted.query(names=names, checksums=checksums, apart=apart)
         self._whole = wanted.query(names=names, checksums=checksums, apart=False)
         self._expression = None if wanted.where is None else parse(wanted.where)
         self._table = np.empty(ROWS, ROW)

@@ -57,7 +57,7 @@ def tally_segment(part: SegmentPart, check: Callable[[], None] = lambda: None) -
         tally.add_gone(part.base_offset, part.base_offset + part.stop)
         return tally
     with LogWindow(file, part.base_offset, PIECE_BYTES) as window:
-        reader = RowReader(window, Wanted(), names=True, checksums=False, boundary=part.boundary)
+        reader = RowReader(window, Wanted(), names=True, checksums=False, apart=False, boundary=part.boundary)
         for rows in reader.read(0, part.stop):
             check()
             add_rows(tally, rows)
