@@ -4,13 +4,19 @@ Every list is ascending, and its ranges are not empty and do not overlap.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Range: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = tuple[Range, ...]
+
+NEAR: Final = 1 << 16
+"""Bytes of log between what is read that are read with it rather than left out."""
+
+MOST: Final = 4096
+"""Ranges that are told apart where there may be very many."""
 
 
 def intersect(left: Sequence[Range], right: Sequence[Range]) -> Ranges:
@@ -55,6 +61,19 @@ def merge(ranges: Iterable[Range]) -> Ranges:
         elif start < stop:
             found.append((start, stop))
     return tuple(found)
+
+
+def coarse(ranges: Sequence[Range] | npt.NDArray[np.int64], most: int = MOST) -> Ranges:
+    """At most so many ranges that hold these: neighbours no further apart than `NEAR` are one, and else the nearest."""
+    bounds = np.array(ranges, np.int64).reshape(-1, 2)
+    if not len(bounds):
+        return ()
+    gaps = bounds[1:, 0] - bounds[:-1, 1]
+    kept = np.flatnonzero(gaps > NEAR)
+    if len(kept) >= most:
+        kept = np.sort(np.argsort(gaps, kind="stable")[len(gaps) - most + 1 :])
+    starts, stops = bounds[np.concatenate([[0], kept + 1]), 0], bounds[np.concatenate([kept, [-1]]), 1]
+    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def total_length(ranges: Iterable[Range]) -> int:

@@ -23,7 +23,7 @@ from storage.kernels.records import AT_DAMAGE, AT_PACKED, MAXIMUM_PIECES, OUTPUT
 from storage.kernels.store_view import RunsView
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.record_scan import RecordScan, Stop, end_of_record_around
-from storage.ranges import Range, Ranges, intersect, lie_within, merge, subtract, total_length
+from storage.ranges import MOST, Range, Ranges, coarse, intersect, lie_within, merge, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
 ENTRY_BYTES = 12
@@ -144,7 +144,7 @@ class TailIndex:
         wanted = intersect(self.remaining, scanned.ranges)
         if not wanted:
             return self
-        batches = merge([*self.batches, *scanned.batches]) if scanned.batches else self.batches
+        batches = _with_batches(self.batches, scanned.batches) if scanned.batches else self.batches
         runs = self.runs
         run = scanned.run() if scanned.hashes else None
         if run is not None and wanted != tuple(scanned.ranges):
@@ -205,6 +205,15 @@ def merge_candidates(tail: TailIndex, key_hash: int, candidates: Offsets) -> Tai
     hashes = np.full(offsets.size, key_hash, dtype=np.int32)
     run = EntryRun(hashes, offsets, int(offsets[0]), int(offsets[-1]))
     return replace(tail, runs=(*tail.runs, run))
+
+
+def _with_batches(known: Ranges, found: Sequence[Range]) -> Ranges:
+    """Ranges with batches, and further ones that a scan found, which mostly lie behind them."""
+    if known and found[0][0] >= known[-1][0]:
+        joined = (*known[:-1], *coarse(merge([known[-1], *found])))
+    else:
+        joined = merge([*known, *found])
+    return coarse(joined, MOST // 2) if len(joined) > MOST else joined
 
 
 def _merge(runs: list[EntryRun]) -> tuple[EntryRun, ...]:

@@ -37,7 +37,7 @@ from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.tier import TIER_QUEUES, Tier
 from storage.queue.unlisted_queues import UnlistedQueues
-from storage.ranges import Range, Ranges, merge
+from storage.ranges import Range, Ranges, coarse, merge
 
 __all__ = ["Queue", "QueueStore"]
 
@@ -45,9 +45,6 @@ AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue | JoinedQueue
 
 QUEUE_LIMIT: Final = 8192
 """Most queues that are kept open; each takes about a kilobyte."""
-NEAR: Final = 1 << 16
-"""Bytes of log between two batches that are read with them rather than left out."""
-
 MOST_REFUSED: Final = 5
 """Most queues without their tier that are reported one by one."""
 LARGEST_QUEUE_ID: Final = (1 << 31) - 1
@@ -252,7 +249,7 @@ class QueueStore:
         return topic in self._batch
 
     def batch_ranges(self) -> Ranges:
-        """Ranges of physical offsets in which batches start, by the units of their queues; coarse. Waits for the disk.
+        """Ranges of physical offsets in which batches start, by the units of their queues. Waits for the disk.
 
         Where units are lost, what lies between their neighbours is among them.
         """
@@ -267,12 +264,7 @@ class QueueStore:
                         lost += gaps
         found = np.unique(np.concatenate(places))
         found = found[(found >= self._commit_log.minimum) & (found < self._commit_log.end)]
-        if not found.size:
-            return merge(lost)
-        ends = np.flatnonzero(np.diff(found) > NEAR)
-        starts = found[np.concatenate([[0], ends + 1])].tolist()
-        stops = (found[np.concatenate([ends, [-1]])] + 1).tolist()
-        return merge([*lost, *zip(starts, stops, strict=True)])
+        return coarse(merge([*lost, *coarse(np.stack([found, found + 1], 1))]))
 
     def queue_ids(self, topic: str) -> tuple[int, ...]:
         """The ids of a topic's queues, ascending; none for a topic that has no directory.

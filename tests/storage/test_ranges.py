@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ranges import Range, Ranges, intersect, lie_within, merge, subtract, total_length
+from storage.ranges import NEAR, Range, Ranges, coarse, intersect, lie_within, merge, subtract, total_length
 
 LENGTH = 30
 
@@ -67,3 +67,16 @@ def test_offsets_as_large_as_a_file_may_say_are_no_trouble() -> None:
     offsets = np.array([-(2**63), 0, 2**63 - 2, 2**63 - 1], dtype=np.int64)
     assert lie_within(offsets, whole).tolist() == [True, True, True, False]
     assert subtract(whole, [(0, 1)]) == ((-(2**63), 0), (1, 2**63 - 1))
+
+
+@given(st.sets(st.integers(0, 40).map(lambda number: number * (NEAR // 4)), max_size=20), st.integers(1, 8))
+def test_coarse_ranges_hold_all_and_are_few(starts: set[int], most: int) -> None:
+    ranges = [(start, start + 1) for start in sorted(starts)]
+    found = coarse(ranges, most)
+    assert subtract(ranges, found) == ()
+    assert {start for start, _ in found} <= starts
+    assert {stop - 1 for _, stop in found} <= starts
+    assert len(found) <= most
+    assert all(later - earlier > NEAR for (_, earlier), (later, _) in itertools.pairwise(found))
+    gaps = [later - earlier for (_, earlier), (later, _) in itertools.pairwise(ranges)]
+    assert len(found) == min(most, sum(gap > NEAR for gap in gaps) + 1) if ranges else found == ()
