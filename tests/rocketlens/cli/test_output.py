@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -231,10 +232,11 @@ def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.Mon
         time.tzset()
 
 
-def run_on_a_terminal(arguments: list[str], **variables: str) -> bytes:
-    """What a command writes to a terminal."""
+def run_on_a_terminal(arguments: list[str], columns: int = 80, **variables: str) -> bytes:
+    """What a command writes to a terminal of so many columns."""
     master, slave = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    termios.tcsetwinsize(slave, (24, columns))
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
     environment |= {"TERM": "xterm-256color", **variables}
     with subprocess.Popen([sys.executable, "-m", "rocketlens", *arguments], stdout=slave, env=environment) as process:
         os.close(slave)
@@ -258,3 +260,41 @@ def test_nothing_is_bold_or_coloured_with_no_color(g1_store: Path) -> None:
     plain = run_on_a_terminal(arguments, NO_COLOR="1")
     assert b"\x1b" not in plain
     assert b"TopicTest" in plain
+
+
+TABLES: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "find": (["find", "STORE", "hotkey", "--limit", "3"], ("MESSAGE ID", "TOPIC", "PHYSICAL", "BODY")),
+    "tail": (["tail", "STORE", "TopicTest", "-n", "3"], ("MESSAGE ID", "QUEUE", "KEYS", "BODY")),
+    "search": (["search", "STORE", "--contains", "hot 3", "--limit", "3"], ("MESSAGE ID", "TOPIC", "BODY")),
+    "topics": (["topics", "STORE", "--contains", "Topic"], ("TOPIC", "QUEUES", "MESSAGES")),
+}
+"""Commands that list, and some of their columns."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too_narrow(
+    name: str, g1_store: Path
+) -> None:
+    command, columns = TABLES[name]
+    arguments = [str(g1_store) if each == "STORE" else each for each in command]
+    environment = os.environ | {"COLUMNS": "20"}  # of a pipe nothing says how wide it is
+    piped = subprocess.run(
+        [sys.executable, "-m", "rocketlens", *arguments], capture_output=True, text=True, check=True, env=environment
+    )
+    heading, *rows = piped.stdout.splitlines()
+    assert [each for each in columns if each not in heading] == []
+    names = re.split(r" {2,}", heading.strip())
+    assert len(rows) > 2
+    if "MESSAGE ID" in columns:
+        assert all(re.search(r"\b[0-9A-F]{56}\b", row) for row in rows)
+
+    wide = run_on_a_terminal(arguments, 400, NO_COLOR="1").decode().splitlines()
+    assert [line.rstrip() for line in wide] == [line.rstrip() for line in (heading, *rows)]
+
+    narrow = run_on_a_terminal(arguments, 40, NO_COLOR="1").decode().replace("\r\n", "\n")
+    records = [record.splitlines() for record in narrow.strip("\n").split("\n\n")]
+    assert len(records) == len(rows)
+    for record, row in zip(records, rows, strict=True):
+        assert [re.split(r" {2,}", line.rstrip(), maxsplit=1)[0] for line in record] == names
+        values = [re.split(r" {2,}", line.rstrip(), maxsplit=1)[1:] for line in record]
+        assert [value for each in values for value in each if value not in row] == []
