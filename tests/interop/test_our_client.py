@@ -8,7 +8,7 @@ from interop.sites import site
 from interop.stored import stored
 
 
-@pytest.mark.parametrize("way", ["--server", "--from-id"])
+@pytest.mark.parametrize("way", ["SOURCE", "--from-id"])
 def test_our_client_views_ids_of_both_families_on_our_server(
     tmp_path_factory: pytest.TempPathFactory, way: str
 ) -> None:
