@@ -147,3 +147,18 @@ def test_what_is_chosen_in_a_view_is_there_again_after_a_reload(browser: Browser
         browser.see(selector, text)
         browser.driver.refresh()
         browser.see(selector, text)
+
+
+def test_a_body_that_is_not_what_it_says_and_words_of_keys_are_explained(lone: Browser, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    plain = writer.append("orders", b'{"order": 4711}', sys_flag=0x301, keys="order 4711")
+    packed = writer.append("orders", "订单已付款，请尽快发货".encode("gbk"))
+    writer.close()
+    with serving_page([service_of(MessageStore.open(writer.root))]) as origin:
+        lone.server = origin
+        lone.open("message", offset=plain.physical_offset)
+        lone.see(".body-panel .notice", "sysFlag says zlib, and the body is not compressed.")
+        lone.open("message", offset=packed.physical_offset)
+        lone.see(".body-panel .notice", "It looks like GBK: choose that charset above to read it.")
+        lone.open("find", text="order 4711")
+        lone.see("main div p", "RocketMQ splits keys at blanks")
