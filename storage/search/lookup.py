@@ -30,6 +30,7 @@ from storage.search.ascending import ascending
 from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore
+from storage.store.snapshot import lacks_of
 from storage.store.topic_catalog import absence_of_topic
 
 HASHES_AT_ONCE: Final = 1 << 25
@@ -240,7 +241,7 @@ class _Lookup:
                 yield self._step((), entry_bytes)
         places = ascending(np.concatenate(offsets))
         yield from self._records(places, entry_bytes)
-        yield self._step((), self._searched, self._notes(self._source.incomplete))
+        yield self._step((), self._searched, self._notes())
 
     def _groups(self) -> Iterator[Sequence[str]]:
         """Topics that are looked for together."""
@@ -282,7 +283,9 @@ class _Lookup:
         seconds = time.monotonic() - self._started
         return LookupStep(tuple(matches), ProgressReport(self._searched, total, self._found, seconds), notes)
 
-    def _notes(self, incomplete: str | None) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
+        log_alone = "; ".join(lacks_of(self._store.commit_log)) or None  # ids and offsets are not looked for elsewhere
+        incomplete = self._source.incomplete if self._keys else log_alone
         notes = [] if incomplete is None else [f"something may be missing: {incomplete}"]
         if self._topic is not None:
             notes += absence_of_topic(self._store, self._topic)

@@ -29,7 +29,7 @@ KINDS = {
 }
 NUMBERS = itertools.count()
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"pull": ("TopicTest", 0, 0), "life": ("a",), "queues": ("TopicTest",)}
-ARGUMENTS["follow"] = ("TopicTest", {})
+ARGUMENTS |= {"follow": ("TopicTest", {}), "look_up": (["hotkey"],)}
 
 
 @pytest.fixture
@@ -102,6 +102,35 @@ def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path
             with pytest.raises(rocketlens.ConfigError) as caught:
                 getattr(source, name)(*ARGUMENTS.get(name, ()))
             assert str(caught.value) == f"{name}: {reason}"
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "key", "unique key", "unique key or key", "offset message id", "physical offset"]
+)
+def test_many_texts_name_the_same_in_a_directory_behind_a_url_and_in_several_stores(
+    g1_store: Path, url: str, kind: str | None
+) -> None:
+    ids = ["FD000000000000000000000000000002708C30946E09687211CE0017", "7F00000100002A9F00000000000019B5"]
+    texts = ["hotkey", "nowhere", "BB", "0", *ids, "hotkey"]
+    answers = []
+    for place in (g1_store, url, [g1_store]):
+        with rocketlens.open(place) as source:
+            found = source.look_up(texts, kind=kind)
+            named = [(match.text, match.kind, match.message.physical_offset) for match in found]
+            answers.append((named, found.missing, found.notes))
+    assert answers == [answers[0]] * 3
+    named, missing, _ = answers[0]
+    assert {text for text, _, _ in named}.isdisjoint(missing)
+    assert {text for text, _, _ in named} | {*missing} == {*texts}
+    kinds = {"unique key", "key"} if kind == "unique key or key" else {kind}
+    assert named
+    assert kind is None or {by for _, by, _ in named} <= kinds
+
+
+def test_tags_are_not_looked_up(g1_store: Path, url: str) -> None:
+    for place in (g1_store, url):
+        with rocketlens.open(place) as source, pytest.raises(rocketlens.ConfigError, match="find a tag by itself"):
+            source.look_up(["TagA"], kind="tag")
 
 
 def test_a_url_has_what_the_directory_has(g1_store: Path, url: str) -> None:
