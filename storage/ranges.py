@@ -16,7 +16,7 @@ NEAR: Final = 1 << 16
 """Bytes of log between what is read that are read with it rather than left out."""
 
 MOST: Final = 4096
-"""Ranges that are told apart where there may be very many."""
+"""Ranges that are kept apart where there may be very many."""
 
 
 def intersect(left: Sequence[Range], right: Sequence[Range]) -> Ranges:
