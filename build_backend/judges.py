@@ -145,7 +145,7 @@ def run_tests(place: Path, arguments: Iterable[str]) -> tuple[int, str]:
     settings = environment(place)
     if "ASAN_OPTIONS" in settings:
         settings["ASAN_OPTIONS"] += ":handle_sigbus=1"  # of the processes of pytest alone
-    command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "-p", "no:faulthandler", "-p", PLUGIN, *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:faulthandler", "-p", PLUGIN, *arguments]
     code = subprocess.run(command, cwd=ROOT, env=settings, check=False).returncode
     reports = take_reports(place)
     if code < 0:

@@ -32,6 +32,7 @@ from storage.layout.store_layout import (
     StoreLayout,
 )
 from storage.layout.timer_log import TIMER_LOG, TIMER_WHEEL
+from storage.layout.unread_parts import ROCKSDB_STORE, rows_of_rocksdb_store
 
 COPIED: Final = (CONFIG, TIMER_WHEEL, ABORT, "kvStore", "compaction")
 """What a store has besides log, queues and index, and names no places of the log.
@@ -41,9 +42,6 @@ The timer wheel names those of `timerlog/`; pop's own store and compacted topics
 
 MADE: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, CHECKPOINT, COMMIT_LOG, TIMER_LOG, "lock")
 """What is made anew, or by a broker that starts."""
-
-ROCKSDB_STORE: Final = "rocksdbstore"
-"""Where brokers from 5.4 on keep index, timers and transactions, by physical offsets, if they are configured so."""
 
 
 def check_new_store(out: Path, work: Path) -> None:
@@ -61,14 +59,13 @@ def check_new_store(out: Path, work: Path) -> None:
 
 def check_rocksdb(layout: StoreLayout) -> None:
     """Raise StoreError where a store has rows in RocksDB that may name physical offsets: nobody would find them."""
-    directory = layout.root / ROCKSDB_STORE
-    rows = [path for path in sorted(directory.glob("*")) if path.suffix in (".sst", ".log") and path.stat().st_size]
+    rows = rows_of_rocksdb_store(layout.root)
     if rows:
         raise StoreError(
             rows[0],
             what="has rows of an index, of timers or of transactions in RocksDB, which name places in the log: they "
-            f"cannot be converted. If the broker ran with indexRocksDBEnable alone, move {directory} away: files take "
-            "its place",
+            f"cannot be converted. If the broker ran with indexRocksDBEnable alone, move {rows[0].parent} away: files "
+            "take its place",
         )
 
 

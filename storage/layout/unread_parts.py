@@ -77,12 +77,18 @@ def unread_parts(
     if has_kv_notes(root):
         meaning = "what groups have popped and not acknowledged is noted there, and counts as consumed"
         yield UnreadPart(f"{KV_DIRECTORY}/", meaning, about_groups=True)
-    if _names_in(root / ROCKSDB_STORE):
+    if rows_of_rocksdb_store(root):
         meaning = "what the broker keeps there of timers, transactions and keys is taken from the log instead"
         yield UnreadPart(f"{ROCKSDB_STORE}/", meaning)
     if os.path.isfile(root / EPOCHS):
         meaning = "a controller decides which end of the log counts; here it ends where its last intact record does"
         yield UnreadPart(EPOCHS, meaning)
+
+
+def rows_of_rocksdb_store(root: Path) -> list[Path]:
+    """The files of `rocksdbstore/` that may hold rows; brokers make the directory where nothing uses it too."""
+    files = sorted((root / ROCKSDB_STORE).glob("*"))
+    return [path for path in files if path.suffix in (".sst", ".log") and path.stat().st_size]
 
 
 def has_kv_notes(root: Path) -> bool:

@@ -195,7 +195,7 @@ async def test_answers_before_a_bad_frame_go_out_then_the_connection_is_closed(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1
     assert lines[0].startswith("127.0.0.1:")
-    assert "limit" in lines[0]
+    assert "a request by HTTP, and this is the remoting port" in lines[0]
 
 
 async def test_what_waits_is_answered_before_a_bad_frame_closes_the_connection() -> None:

@@ -47,7 +47,7 @@ MADE: dict[str, Callable[[Path], None]] = {
         root, "config/messageRequestMode.json", {"messageRequestModeMap": {"T": {"g": {"mode": "POP"}}}}
     ),
     "kvStore/": lambda root: with_database(root, "kvStore"),
-    "rocksdbstore/": lambda root: with_database(root, "rocksdbstore"),
+    "rocksdbstore/": lambda root: written(root, "rocksdbstore/000012.sst", "rows"),
     "epochFileCheckpoint": lambda root: written(root, "epochFileCheckpoint", "1\n0\n1-0\n"),
 }
 """How each part comes into a store, whose topic is T and whose group is g."""

@@ -156,7 +156,7 @@ STATES = {
     "search-unfolded": ("search", {"minimumSize": 1, "zone": "Asia/Kathmandu"}, ".list .end", None),
     "wrong-time": ("topic", {"topic": "orders"}, ".messages tbody tr", refuse),
     "wrong-link": ("topics", {"from": "2026", "zone": "Mars"}, ".topics tbody tr", None),
-    "nothing-found": ("find", {"text": "no such key"}, "main > p.muted", None),
+    "nothing-found": ("find", {"text": "no such key"}, "main p.muted", None),
     "no-such-message": ("message", {"offset": 5}, ".notice.error", None),
     "zone": ("topics", {}, ".topics tbody .count:not(:empty)", choose),
 }
