@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocol.sys_flag import has_inner_messages
 from storage.doctor.finding import INDEX, INDEX_ANEW, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.index.tail_index import scan_ranges
-from storage.kernels.records import tag_entry_hash
-from storage.ranges import Range, Ranges, subtract
+from storage.index.tail_index import Hashes, Offsets, Scanned, scan_ranges
+from storage.kernels.records import SYS_FLAG, entry_hashes, tag_entry_hash
+from storage.ranges import Range, Ranges, lie_within, subtract
 
 SCANNED_BYTES = 256 * 1024 * 1024
 """Bytes of uncovered log that are scanned; the rest is assumed to hold keys."""
@@ -43,8 +44,7 @@ def measure_index_reach(store: OpenedStore) -> IndexReach:
         budget -= stop - start
         if not scanned.hashes:
             continue
-        run = scanned.run()
-        lacking = _lacking(store, run.hashes, run.offsets, edges)
+        lacking = _lacking(store, *_of_records(store, scanned), edges)
         if lacking.size:
             last = int(lacking[-1])
             reached = scanned.ranges[0][1]
@@ -84,6 +84,30 @@ def indexed_ranges(store: OpenedStore, reach: IndexReach) -> Ranges:
     """What the index files cover, as far as the log goes."""
     log = store.commit_log
     return subtract([(log.minimum, log.end)], reach.uncovered) if store.index.files else ()
+
+
+def _of_records(store: OpenedStore, scanned: Scanned) -> tuple[Hashes, Offsets]:
+    """The entries that a broker makes: of a batch those of its record alone, of none of its messages."""
+    run = scanned.run()
+    near = np.unique(run.offsets[lie_within(run.offsets, scanned.batches)]) if scanned.batches else run.offsets[:0]
+    own = {offset: of_batch for offset in near.tolist() if (of_batch := _hashes_of_batch(store, offset)) is not None}
+    if not own:
+        return run.hashes, run.offsets
+    others = ~np.isin(run.offsets, list(own))
+    hashes = np.array([each for of_batch in own.values() for each in of_batch], np.int32)
+    offsets = np.repeat(np.array(list(own), np.int64), [len(of_batch) for of_batch in own.values()])
+    return np.concatenate([run.hashes[others], hashes]), np.concatenate([run.offsets[others], offsets])
+
+
+def _hashes_of_batch(store: OpenedStore, physical_offset: int) -> list[int] | None:
+    """The hashes of a batch's own keys and tag; None for any other record."""
+    segment = store.commit_log.segment_of(physical_offset)
+    if segment is None:
+        return None
+    position = physical_offset - segment.base_offset
+    if not has_inner_messages(int.from_bytes(segment.file.peek(position + SYS_FLAG, 4), "big")):
+        return None
+    return entry_hashes(segment.file.region, position, segment.valid_length)
 
 
 def _edges(store: OpenedStore) -> set[int]:

@@ -1,6 +1,7 @@
 """The doctor on stretches of the log that no index file covers."""
 
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from doctoring import findings_of, make_store, only
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
+from store_files import pack_batch
 
 
 def test_a_lagging_index_is_named_where_it_ends(tmp_path: Path) -> None:
@@ -79,3 +81,21 @@ def test_rolled_back_messages_need_no_entries(tmp_path: Path) -> None:
     writer.append("T", b"x", keys="gone", sys_flag=0xC)
     writer.close()
     assert findings_of(examine(tmp_path), "index-reach") == []
+
+
+@pytest.mark.parametrize("has_entries", [True, False])
+@pytest.mark.parametrize("sys_flag", [0xC0, 0xC1], ids=["plain", "packed"])
+def test_of_a_batch_its_own_keys_need_entries_and_not_those_of_its_messages(
+    tmp_path: Path, sys_flag: int, has_entries: bool
+) -> None:
+    writer, _ = make_store(tmp_path)
+    messages = [(b"a", {"KEYS": "inner", "UNIQ_KEY": "i"}), (b"b", {"TAGS": "t"})]
+    packed = zlib.compress(pack_batch(messages)) if sys_flag & 1 else None
+    for _ in range(3):
+        writer.append_inner_batch("B", messages, packed=packed, sys_flag=sys_flag)
+    batch = writer.append_inner_batch("B", messages, keys="own", packed=packed, sys_flag=sys_flag, index=has_entries)
+    for _ in range(3):
+        writer.append_inner_batch("B", messages, packed=packed, sys_flag=sys_flag)
+    writer.close()
+    lacking = [each.physical_offset for each in findings_of(examine(tmp_path), "index-reach")]
+    assert lacking == ([] if has_entries else [batch.physical_offset])
