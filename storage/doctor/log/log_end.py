@@ -136,19 +136,23 @@ def _check_files_behind(store: OpenedStore, findings: Findings) -> None:
                 file = MappedFile.of(path, None)
             except StoreError:  # removed meanwhile
                 continue
-            _check_file_behind(store, findings, base, file)
+            _check_file_behind(store, findings, base, file, listed[-1][0])
 
 
-def _check_file_behind(store: OpenedStore, findings: Findings, base: int, file: MappedFile) -> None:
-    """Report one file behind the log's end; one of zeros, to which nothing leads, is as a broker makes them ahead."""
+def _check_file_behind(store: OpenedStore, findings: Findings, base: int, file: MappedFile, newest: int) -> None:
+    """Report one file behind the log's end; one of zeros, to which nothing leads, is as a broker makes them ahead.
+
+    The last one begins at `newest`.
+    """
+    last = store.commit_log.segments[-1]
+    length = last.boundary - last.base_offset
     if not any(file.peek(file.first_data(0), WINDOW)):
-        if not store.state.is_live and (witness := _witness_of(store, base)):
+        if not store.state.is_live and (witness := _witness_of(store, base, newest + length)):
             found = f"the log ends before this file, in which there is nothing, and {witness} in it"
             at = FoundAt(file.path, position=0, physical_offset=base)
             findings.add(Kind.TORN_END, Severity.ERROR, at, found, f"{UNKNOWN}; {NO_START} their places", NO_COMMAND)
         return
-    last = store.commit_log.segments[-1]
-    boundary = base + max(last.boundary - last.base_offset, file.size)
+    boundary = base + max(length, file.size)
     code = codes.BAD_SIZE if file.size < codes.PHYSICAL_OFFSET + 8 else code_at(base, file, 0, boundary)
     if code >= 0:
         return
@@ -158,19 +162,22 @@ def _check_file_behind(store: OpenedStore, findings: Findings, base: int, file: 
         FoundAt(file.path, position=0, physical_offset=base),
         f"the log ends before this file, which does not begin with an intact record: {reason_of(code)}",
         *(
-            _misplaced(file, base, base + last.boundary - last.base_offset, 0, code)
+            _misplaced(file, base, base + length, 0, code)
             or ((CUT_SHORT, WRITTEN_OVER) if _is_cut_short(store, base, file) else None)
             or (f"{UNKNOWN}; {NO_START} what is left of it", NO_COMMAND)
         ),
     )
 
 
-def _witness_of(store: OpenedStore, base: int) -> str:
-    """What says that there were messages in a file behind the log's end: a clause; "" where nothing does."""
+def _witness_of(store: OpenedStore, base: int, stop: int) -> str:
+    """What says that there were messages in a file behind the log's end: a clause; "" where nothing does.
+
+    A checkpoint that leads beyond `stop`, where the last file ends, is that of another log.
+    """
     if _has_units(store.layout.root, base, where_unreadable=False):
         return "queues lead to messages"
     flushed = 0 if store.checkpoint is None else store.checkpoint.logics_physical_offset
-    return f"the checkpoint says that queues led up to {flushed}," if flushed > base else ""
+    return f"the checkpoint says that queues led up to {flushed}," if base < flushed <= stop else ""
 
 
 def _is_cut_short(store: OpenedStore, base: int, file: MappedFile) -> bool:
