@@ -87,8 +87,17 @@ def unread_parts(
 
 def rows_of_rocksdb_store(root: Path) -> list[Path]:
     """The files of `rocksdbstore/` that may hold rows; brokers make the directory where nothing uses it too."""
-    files = sorted((root / ROCKSDB_STORE).glob("*"))
-    return [path for path in files if path.suffix in (".sst", ".log") and path.stat().st_size]
+    directory = root / ROCKSDB_STORE
+    found = (directory / name for name in sorted(_names_in(directory)) if name.endswith((".sst", ".log")))
+    return [path for path in found if _size(path)]
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file; 0 where it has just gone."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def has_kv_notes(root: Path) -> bool:

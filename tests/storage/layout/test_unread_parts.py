@@ -141,6 +141,12 @@ def test_a_part_that_goes_or_says_nothing_is_named_no_more(root: Path) -> None:
     assert {each.name for each in store.config.unread} == {*MADE} - {"kvStore/", "config/consumerOrderInfo.json"}
 
 
+def test_a_database_without_rows_which_each_broker_makes_is_not_named(root: Path) -> None:
+    with_database(root, "rocksdbstore")
+    written(root, "rocksdbstore/000004.log", "")
+    assert StoreConfig.load(root).unread == ()
+
+
 def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_none(tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "B7-compaction")
     said = rocketlens("topics", store, "states").errors
