@@ -20,7 +20,7 @@ JAVA_RECORDS = [bytes.fromhex(columns[0]) for columns in vectors("message")]
 
 
 def encode_again(message: Message) -> bytes:
-    other = ("total_size", "stored_body", "properties_bytes", "_properties", "budget")
+    other = ("total_size", "stored_body", "properties_bytes", "_properties", "budget", "record_properties")
     fields = {name: getattr(message, name) for name in Message.__slots__ if name not in other}
     return encode_message(**fields, body=message.stored_body, properties=message.properties_bytes)
 

@@ -182,8 +182,8 @@ def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: 
 
 
 def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None:
-    """The log of a crashed disk ends before what all its queues point to."""
-    writer = StoreWriter(tmp_path / "store", queue_file_size=1000)
+    """The log of a crashed disk ends, in its only segment, before what all its queues point to."""
+    writer = StoreWriter(tmp_path / "store", queue_file_size=1000, segment_size=1 << 20)
     written = [writer.append("T", b"x", queue_id=number % 1000) for number in range(2000)]
     for each in written[1000:]:
         writer.overwrite(each.physical_offset, bytes(each.size))
