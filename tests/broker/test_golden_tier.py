@@ -18,6 +18,7 @@ from broker_harness import RawClient, connected, service_of, serving
 from golden_store import GOLDEN, unpack
 from oracles import Record, read_record
 from protocol.codes import RequestCode, ResponseCode
+from protocol.command import ext_fields_of
 from storage.store.message_store import MessageStore, StoreOptions
 from tier_answers import Exchange, Queue, exchanges_of, pulls_of, records_in
 
@@ -71,7 +72,7 @@ def ask_all(case: Case, questions: list[tuple[int, dict[str, str]]]) -> list[tup
     async def run() -> list[tuple[int, dict[str, str], bytes]]:
         async with serving(service_of(case.store)) as server, connected(server.addresses[0]) as client:
             answers = [await client.ask(code, fields) for code, fields in questions]
-            return [(each.code, dict(each.ext_fields or {}), bytes(each.body)) for each in answers]
+            return [(each.code, ext_fields_of(each), bytes(each.body)) for each in answers]
 
     return asyncio.run(run())
 
@@ -97,7 +98,7 @@ async def pull(client: RawClient, queue: Queue) -> list[bytes]:
         answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
         assert answer.code in (0, ResponseCode.PULL_RETRY_IMMEDIATELY), answer.remark
         found += records_in(bytes(answer.body))
-        following = answer.ext_fields or {}
+        following = ext_fields_of(answer)
         assert int(following["nextBeginOffset"]) > offset
         offset, end = int(following["nextBeginOffset"]), int(following["maxOffset"])
     return found

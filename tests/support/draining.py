@@ -2,25 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import msgspec
+from typing import TypeAlias
 
 from oracles import Record, read_record
 from protocol.codes import RequestCode
+from protocol.command import Command, Response, ext_fields_of
 
 FOUND, BUSY, NOT_FOUND, RETRY, MOVED = 0, 2, 19, 20, 21
 SUBSCRIPTION = 4
 MOST_PULLS = 5000
 
-
-class Answer(Protocol):
-    """An answer to a pull."""
-
-    code: int
-    remark: str | None
-    ext_fields: Any
-    body: Any
+Answer: TypeAlias = Command | Response
+"""An answer to a pull, from the wire or not."""
 
 
 @dataclass
@@ -88,9 +81,9 @@ def take(drained: Drained, answer: Answer) -> bool:
 
 
 def next_offset(answer: Answer) -> int:
-    """Where an answer says to go on; on the wire its fields are JSON."""
-    fields = answer.ext_fields
-    return int((fields if isinstance(fields, dict) else msgspec.json.decode(fields))["nextBeginOffset"])
+    """Where an answer says to go on."""
+    fields = ext_fields_of(answer) if isinstance(answer, Command) else answer.ext_fields or {}
+    return int(fields["nextBeginOffset"])
 
 
 def records_of(body: bytes) -> Iterator[Record]:

@@ -16,7 +16,7 @@ from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_M
 from broker.service.dispatcher import ClientConnection, Dispatcher, handles
 from broker.service.pending_reply import PendingReply
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_request, encode_response
+from protocol.command import Command, Response, decode_command, encode_request, encode_response, ext_fields_of
 from protocol.frame import PREFIX, FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from still_clock import StillClock
@@ -140,7 +140,7 @@ class EvenLane:
     def _answer(self, frame: tuple[int, bytes, bytes]) -> bytes | None:
         try:
             command = decode_command(frame)
-            offset = int(command.ext_fields["offset"])  # type: ignore[call-overload]
+            offset = int(ext_fields_of(command)["offset"])
         except Exception:
             return None
         if command.code != VIEW or command.flag or offset % 2 or offset < 0:
