@@ -20,6 +20,7 @@ import msgspec
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from protocol.sys_flag import is_packed_batch
 from protocol.system_topics import is_known_by
 
 LARGEST: Final = 2**63 - 1
@@ -132,11 +133,11 @@ class Question(msgspec.Struct, gc=False):
         """The messages of a record that was found: itself, or those of a batch that are asked for.
 
         All of them where the record itself is what is asked for, by the id of the whole batch; itself where it cannot
-        be taken apart.
+        be taken apart, which one that is compressed as a whole may be found for only by what the record itself says.
         """
         messages = taken_apart(record)
         if messages == [record]:
-            return messages
+            return messages if not is_packed_batch(record.sys_flag) or self.is_answered_by(record) else []
         named = [message for message in messages if self.is_answered_by(message)]
         return named or (messages if self.is_answered_by(record) else [])
 

@@ -51,3 +51,8 @@ def compression_type(sys_flag: int) -> CompressionType | None:
 def has_inner_messages(sys_flag: int) -> bool:
     """Whether the body is a batch that the reader has to split (store-format §2.9): a client asks for both bits."""
     return sys_flag & _UNWRAP == _UNWRAP
+
+
+def is_packed_batch(sys_flag: int) -> bool:
+    """Whether the body is such a batch, compressed as a whole: its messages cannot be read in place."""
+    return has_inner_messages(sys_flag) and bool(sys_flag & SysFlag.COMPRESSED)

@@ -177,8 +177,9 @@ def messages_of(record: Record) -> list[Record]:
     """The messages of a batch in one record, as a consumer has them (store-format §2.9); else the record itself."""
     if record.sys_flag & 0xC0 != 0xC0:
         return [record]
-    cursor, found = _Cursor(_plain_body(record)), list[Record]()
+    found: list[Record] = []
     try:
+        cursor = _Cursor(_plain_body(record))
         while cursor.position < len(cursor.data):
             start = cursor.position
             *_, flag, length = cursor.integers(INNER)

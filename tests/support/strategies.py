@@ -170,13 +170,13 @@ class BatchPlan:
         for number, (messages, packing) in enumerate(self.batches):
             body = pack_batch(messages, flag=number)
             inner = {"INNER_NUM": str(len(messages)), "INNER_BASE": str(writer.next_queue_offset["B", 0])}
-            if packing == "zlib":
+            if packing.startswith("zlib"):
                 body = zlib.compress(body)
             writer.append_inner_batch(
                 "B",
                 messages,
-                packed=body[:-1] if packing == "cut" else body,
-                sys_flag=0xC1 if packing == "zlib" else 0xC0,
+                packed=body[:-1] if packing.endswith("cut") else body,
+                sys_flag=0xC1 if packing.startswith("zlib") else 0xC0,
                 properties=inner | {"UNIQ_KEY": f"batch-{number}"},
             )
             writer.append("T", b"plain", keys="k1", unique_key=f"plain-{number}")
@@ -197,7 +197,7 @@ batch_plans = st.builds(
     st.lists(
         st.tuples(
             st.lists(st.tuples(st.binary(max_size=12), properties_in_batches), min_size=1, max_size=6),
-            st.sampled_from(["", "", "zlib", "cut"]),
+            st.sampled_from(["", "", "zlib", "cut", "zlib, cut"]),
         ),
         min_size=1,
         max_size=6,

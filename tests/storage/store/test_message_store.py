@@ -129,7 +129,8 @@ class TestBatches:
             if lost:
                 shutil.rmtree(writer.root / "index", ignore_errors=True)
             store = MessageStore.open(writer.root)
-            texts = {KeyKind.KEY: KEYS, KeyKind.UNIQUE: ("uniq-1", "Aa", "k1", "batch-1"), KeyKind.TAG: ("TagA", "Aa")}
+            unique = ("uniq-1", "Aa", "k1", "batch-0", "batch-1")
+            texts = {KeyKind.KEY: (*KEYS, "batch-0"), KeyKind.UNIQUE: unique, KeyKind.TAG: ("TagA", "Aa")}
             for kind, topic in itertools.product(texts, ("B", "T")):
                 for text in texts[kind]:
                     question = Question(topic, text, kind)
@@ -138,13 +139,13 @@ class TestBatches:
                         each for record in decode_messages(answer.records) for each in question.messages_in(record)
                     ]
                     # A message before the place where a batch breaks off is found with all that there is of it.
-                    named = {(each.physical_offset, each.queue_offset) for each in found if not is_broken(each)}
+                    named = {(each.physical_offset, each.queue_offset) for each in found if not breaks_off(each)}
                     assert named == {
                         (each.physical_offset, each.queue_offset)
                         for record in writer.records
                         for each in oracles.messages_of(record)
                         if each.topic == topic and (has(each, text, kind) or has(record, text, kind))
-                        if not is_broken(each)
+                        if not breaks_off(each)
                     }
 
 
@@ -152,9 +153,9 @@ def has(record: oracles.Record, text: str, kind: KeyKind) -> bool:
     return oracles.has_key(record, text, KINDS[kind])
 
 
-def is_broken(message: Message | oracles.Record) -> bool:
-    """Whether it is a batch that could not be taken apart."""
-    return message.sys_flag & 0xC0 == 0xC0
+def breaks_off(message: Message | oracles.Record) -> bool:
+    """Whether it is a batch that could not be taken apart, of which the first messages can be read in place."""
+    return message.sys_flag & 0xC1 == 0xC0
 
 
 class TestPaging:
