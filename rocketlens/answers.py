@@ -120,7 +120,7 @@ def found_messages(
 
 
 def _more_than(maximum: int) -> str:
-    return f"there are more than {maximum} messages: ask for a higher maximum"
+    return f"there are more than {maximum} messages: ask for more with --limit (in Python with maximum)"
 
 
 def merged(found: Mapping[str, Messages], maximum: int | None = None) -> Messages:
@@ -156,10 +156,19 @@ def joined(found: Mapping[str, FoundMessages], maximum: int) -> FoundMessages:
     ]
     parts.sort(key=lambda part: place_in_list(part[0]))
     kept, more = parts[:maximum], _more_than(maximum)
-    readings = []
-    for alike in zip(*(each.readings for each in found.values()), strict=True):
-        notes = dict.fromkeys(each.note for each in alike if each.note)
-        readings.append(Reading(alike[0].kind, sum(each.found for each in alike), "; ".join(notes)))
+    by_kind: dict[str, list[Reading]] = {}
+    # A store that has found enough tries no further kinds: the order is that of one that has tried most.
+    for each in sorted(found.values(), key=lambda each: -len(each.readings)):
+        for reading in each.readings:
+            by_kind.setdefault(reading.kind, []).append(reading)
+    readings = [
+        Reading(
+            kind,
+            sum(each.found for each in alike),
+            "; ".join(dict.fromkeys(filter(None, (each.note for each in alike)))),
+        )
+        for kind, alike in by_kind.items()
+    ]
     return FoundMessages(
         tuple(each.message for each, _ in kept),
         None,

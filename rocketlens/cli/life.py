@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from protocol.system_topics import TopicContent, content_of
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, meant_instead, source_options
@@ -88,8 +89,18 @@ def life(
 
 
 def _named(opened: "Source", text: str, topic: str | None) -> str | None:
-    """The unique key of the newest message that a text names, None where there is none; others are named."""
-    found = sorted(opened.find(text, topic=topic), key=lambda each: (each.born_timestamp, each.physical_offset))
+    """The unique key of the newest message that a text names, None where there is none; others are named.
+
+    Reports about messages, such as traces, have the keys of those: they come last.
+    """
+    found = sorted(
+        opened.find(text, topic=topic),
+        key=lambda each: (
+            content_of(each.topic) is not TopicContent.REPORTS,
+            each.born_timestamp,
+            each.physical_offset,
+        ),
+    )
     keys = list(dict.fromkeys(each.unique_key for each in reversed(found) if each.unique_key))
     if not keys:
         return None

@@ -246,3 +246,14 @@ def test_keys_that_a_blank_has_split_are_found_by_their_words_and_alone(case: Pa
     vain = command("find", case, "order-7")
     assert vain.code == 1
     assert "a part of a body is found by `search --contains`; keys are compared whole" in vain.errors
+
+
+@pytest.mark.parametrize("text", ["single-1", "batch-2"])
+@in_case("B2-B3-batches")
+def test_the_life_of_a_key_is_that_of_the_message_and_not_of_its_trace(case: Path, text: str) -> None:
+    outcome = command("life", case, text, "--json")
+    with rocketlens.open(case) as store:
+        topics = {message.topic for message in store.find(text)}
+    assert "RMQ_SYS_TRACE_TOPIC" in topics
+    told = {(each["message"] or each["trace"])["topic"] for each in outcome.messages}
+    assert told - {None} == topics - {"RMQ_SYS_TRACE_TOPIC"}  # traces of consumers name no topic

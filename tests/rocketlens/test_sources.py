@@ -168,6 +168,17 @@ def two_stores(g1_store: Path, tmp_path: Path) -> list[Path]:
     return [g1_store, unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")]
 
 
+@pytest.mark.parametrize("maximum", [1, 2, 39, 40])
+def test_a_store_that_has_found_enough_hides_nothing_of_what_others_tried(two_stores: list[Path], maximum: int) -> None:
+    with rocketlens.open(two_stores) as stores:
+        found = stores.find("hotkey", maximum=maximum)
+    assert {message.keys[0] for message in found} == {"hotkey"}
+    assert len(found) == maximum
+    kinds = [reading.kind for reading in found.readings]
+    assert len(kinds) == len(set(kinds))
+    assert {"unique key or key", "tag"} & {*kinds} == {"unique key or key", "tag"}
+
+
 def test_several_directories_are_asked_as_a_name_server_is(two_stores: list[Path]) -> None:
     services = [service_of(MessageStore.open(store)) for store in two_stores]
     with serving_in_a_thread(services[0]) as one, serving_in_a_thread(services[1]) as other:
