@@ -245,7 +245,10 @@ def test_a_key_that_was_stored_from_a_list_is_found_by_the_list(tmp_path: Path) 
     assert len(rocketlens("find", writer.root, "[o-1, o-2]", "--json").messages) == 1
 
 
-@given(st.lists(st.from_regex(r"[A-Za-z0-9-]{3,8}", fullmatch=True), min_size=1, max_size=4, unique=True), st.data())
+@given(
+    st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9-]{2,7}", fullmatch=True), min_size=1, max_size=4, unique=True),
+    st.data(),
+)
 @settings(max_examples=10, deadline=None)
 def test_each_key_of_a_list_that_was_stored_is_found_alone(keys: list[str], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -33,6 +33,10 @@ class Made:
     plain: list[Written]
     batches: list[Written]
 
+    def __repr__(self) -> str:
+        """Short, since each example that fails is printed with it."""
+        return f"Made({str(self.root)!r})"
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
