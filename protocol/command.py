@@ -107,18 +107,22 @@ def decode_header(command: Command, header_type: type[Header]) -> Header:
 
 def ext_fields_of(command: Command) -> dict[str, str]:
     """All of a command's own fields as texts; raises `BadHeader` when they are no JSON object."""
-    fields = command.ext_fields
-    if isinstance(fields, Fields):
-        return fields.texts()
+    fields = sent_fields_of(command)
     if isinstance(fields, dict):
         return fields
     raise BadHeader("extFields", decode_java(fields[:200]), "is no JSON object")
 
 
-def ext_field_of(command: Command, name: bytes) -> str | None:
+def sent_fields_of(command: Command) -> dict[str, str] | bytes:
+    """All of a command's own fields as texts, or the bytes that came in their place and are no JSON object."""
+    fields = command.ext_fields
+    return fields.texts() if isinstance(fields, Fields) else fields
+
+
+def ext_field_of(command: Command, name: str) -> str | None:
     """One of a command's own fields as a text, None where it has none; raises `BadHeader` as `ext_fields_of`."""
     fields = command.ext_fields
-    return fields.text(name) if isinstance(fields, Fields) else ext_fields_of(command).get(name.decode())
+    return fields.text(name) if isinstance(fields, Fields) else ext_fields_of(command).get(name)
 
 
 def encode_response(command: Command, response: Response) -> bytes:

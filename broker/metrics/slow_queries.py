@@ -179,8 +179,8 @@ def result_name(result: int) -> str:
 def _names(command: Command) -> tuple[str | None, str | None]:
     """Topic and group that a request names, as far as it can be read."""
     with contextlib.suppress(ProtocolError):
-        group = ext_field_of(command, b"consumerGroup") or ext_field_of(command, b"group")
-        return _printable(ext_field_of(command, b"topic")), _printable(group)
+        group = ext_field_of(command, "consumerGroup") or ext_field_of(command, "group")
+        return _printable(ext_field_of(command, "topic")), _printable(group)
     return None, None
 
 

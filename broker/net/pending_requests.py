@@ -7,7 +7,7 @@ from broker.metrics.slow_queries import Visit
 from broker.net.budget import PENDING_REQUEST_BYTES, ConnectionBudget
 from broker.service.dispatcher import Answer
 from broker.service.pending_reply import PENDING_REPLY_BYTES, PendingReply
-from protocol.command import Command, Response, ext_fields_of
+from protocol.command import Command, Response, sent_fields_of
 from storage.files.waiting import Unfinished
 
 FIELD_COST = 200
@@ -17,15 +17,9 @@ WIDEST = 4
 """Bytes that a character may take in memory where a text is not ASCII alone."""
 
 
-def _texts_of(command: Command) -> dict[str, str] | bytes:
-    """The fields of a request, or as they came where they are no object."""
-    fields = command.ext_fields
-    return fields if isinstance(fields, bytes) else ext_fields_of(command)
-
-
 def text_bytes(command: Command) -> int:
     """Bytes that the texts of a request's fields hold, or its fields as they came."""
-    fields = _texts_of(command)
+    fields = sent_fields_of(command)
     if isinstance(fields, bytes):
         return len(fields)
     return sum(len(text) if text.isascii() else WIDEST * len(text) for text in (*fields, *fields.values()))
@@ -48,7 +42,7 @@ class PendingRequest:
 
     def __init__(self, command: Command, visit: Visit, work: Awaitable[Response] | Unfinished[Answer]) -> None:
         self.command, self.visit, self.work = command, visit, work
-        fields = _texts_of(command)
+        fields = sent_fields_of(command)
         count = 0 if isinstance(fields, bytes) else len(fields)
         self.cost = PENDING_REQUEST_BYTES + FIELD_COST * count + text_bytes(command) + len(command.body)
         """What it holds, in bytes."""

@@ -14,7 +14,7 @@ from broker.service.dispatcher import Answer, Dispatcher
 from broker.service.pending_reply import Outcome
 from broker.workers.link import Link, LinkKind, is_ours, pack
 from protocol.bodies import encode_json
-from protocol.command import Command, Response, ext_fields_of
+from protocol.command import Command, Response, sent_fields_of
 from storage.files.waiting import Unfinished
 
 logger = logging.getLogger(__name__)
@@ -213,14 +213,13 @@ class _OwnersLink(Link):
 
 def as_fields(command: Command) -> list[Any]:
     """A command as a list for a message."""
-    fields = command.ext_fields
     return [
         command.code,
         command.flag,
         command.opaque,
         command.version,
         command.language,
-        fields if isinstance(fields, bytes) else ext_fields_of(command),
+        sent_fields_of(command),
         command.serialize_type,
         bytes(command.body),
     ]

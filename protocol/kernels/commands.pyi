@@ -39,7 +39,7 @@ class Fields:
         Bytes that are no UTF-8 become U+FFFD, halves of characters `?`.
         """
 
-    def text(self, name: bytes) -> str | None:
+    def text(self, name: str) -> str | None:
         """One field as a text; None where it is absent or null."""
 
     def header(self, plan: HeaderPlan) -> Any | None:

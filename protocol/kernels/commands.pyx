@@ -142,13 +142,15 @@ cdef class Fields:
             self._texts = texts_of(self._start, self._stop, self._is_binary)
         return self._texts
 
-    def text(self, bytes name not None):
+    def text(self, str name not None):
         cdef Text called
         cdef const Field *field
+        cdef bytes written
         if not self._is_whole:
-            return self.texts().get(name.decode())
-        called.start, called.length = <const uint8_t *><char *>name, len(name)
-        field = self.find(heads.NUMBER_OF_FIELD.get(name.decode(), UNKNOWN), &called)
+            return self.texts().get(name)
+        written = name.encode()
+        called.start, called.length = <const uint8_t *><char *>written, len(written)
+        field = self.find(heads.NUMBER_OF_FIELD.get(name, UNKNOWN), &called)
         return None if field == NULL else text_of(&field.value)
 
     def header(self, HeaderPlan plan not None):

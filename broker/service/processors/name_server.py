@@ -77,7 +77,7 @@ class NameServerProcessor:
     @handles(RequestCode.GET_BROKER_MEMBER_GROUP, EmptyRequestHeader)
     def get_broker_member_group(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """The brokers with a name: the served one that has it, else this one."""
-        name = ext_field_of(request.command, b"brokerName")
+        name = ext_field_of(request.command, "brokerName")
         services = [service for service in self._brokers.services if service.broker_name == name]
         group = self._broker(services[0] if services else self._service, request)
         return Response(body=encode_json({"brokerMemberGroup": group}))

@@ -193,8 +193,8 @@ def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool
 
 def _in_namespace(topic: str, command: Command) -> str | None:
     """The topic with its namespace, for a client that has the server add it; None for other clients."""
-    namespace = ext_field_of(command, b"ns")
-    if not namespace or (ext_field_of(command, b"nsd") or "").lower() != "true" or topic.startswith(f"{namespace}%"):
+    namespace = ext_field_of(command, "ns")
+    if not namespace or (ext_field_of(command, "nsd") or "").lower() != "true" or topic.startswith(f"{namespace}%"):
         return None
     return f"{namespace}%{topic}"
 
@@ -267,7 +267,7 @@ def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
 
 def wants_copies(command: Command) -> bool:
     """Whether a request asks for copies too."""
-    return (ext_field_of(command, b"rocketlensCopies") or "").lower() == "true"
+    return (ext_field_of(command, "rocketlensCopies") or "").lower() == "true"
 
 
 def _remark(disclosures: dict[str, str]) -> str:

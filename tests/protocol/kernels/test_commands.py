@@ -122,7 +122,7 @@ def test_a_typed_header_is_that_of_the_texts_whatever_they_are() -> None:
         expected = _header(partial(header_from_texts, kind, texts))
         assert _header(partial(decode_header, command, kind)) == expected, pairs
         for name, _ in pairs:
-            assert ext_field_of(command, name) == texts.get(name.decode())
+            assert ext_field_of(command, name.decode()) == texts.get(name.decode())
         made += isinstance(expected, kind)
     assert made > EXAMPLES // 10
 
