@@ -52,7 +52,7 @@ class UnitReader:
                     return
             if unit[1] > queue_offset:
                 queue_offset = unit[1]
-                yield (yield from self._found_for(unit[0])) or unit
+                yield unit if self._hole is None else (yield from self._found_for(unit[0])) or unit
             if self._is_stale:
                 return
 
