@@ -94,14 +94,15 @@ class FindArguments(msgspec.Struct, frozen=True):
         if found or self.from_id or self.kind not in (None, "key") or self.cursor is not None:
             return found
         words = words_of(text)
-        if len(words) > 1:
-            say(f"{text}: RocketMQ splits KEYS at blanks; looked for each of {', '.join(words)}")
-        else:
+        is_one = len(words) == 1
+        if is_one:
             words = forms_in_list(text)
+        else:
+            say(f"{text}: RocketMQ splits KEYS at blanks; looked for each of {', '.join(words)}")
         each = [self._ask(source, word) for word in words]
         if not any(each):
             return found
-        if words == forms_in_list(text):
+        if is_one:
             stored = ", ".join(word for word, one in zip(words, each, strict=True) if one)
             say(f"{text}: is a key only as {stored}: KEYS was a list, which RocketMQ splits at its blanks")
         return together(each)
