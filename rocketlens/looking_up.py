@@ -6,6 +6,7 @@ from dataclasses import replace
 from protocol.errors import ConfigError
 from protocol.question import READINGS, KeyKind, parts_of
 from rocketlens.hidden_whole import Hiding
+from rocketlens.searching import FoundByPieces
 from storage.search.lookup import LookupStep, Match
 from storage.search.progress import ProgressReport
 
@@ -14,7 +15,7 @@ LOOKED_UP = tuple(reading for reading in READINGS if reading != KeyKind.TAG.word
 """What texts may be taken for: tags are in no part of the index that is gone over."""
 
 
-class LookUp(Iterator[Match]):
+class LookUp(FoundByPieces[Match]):
     """Each text with a message that it names, in the order of the log, found while they are asked for.
 
     >>> found = store.look_up(["hotkey", "nowhere"], topic="TopicTest")
@@ -42,7 +43,6 @@ class LookUp(Iterator[Match]):
                 for field in ("keys", "unique_key"):
                     hiding.mask.refuse_value(field, text)
         self._steps = iter(ask(list(self._missing)))
-        self._matches: Iterator[Match] = iter(())
         self.progress = ProgressReport(0, 0, 0, 0.0)
         """How much of the index is gone over so far, and how much there is."""
         self.notes: tuple[str, ...] = ()
@@ -52,17 +52,6 @@ class LookUp(Iterator[Match]):
     def missing(self) -> list[str]:
         """The texts that have named nothing so far; at the end, those that name nothing."""
         return list(self._missing)
-
-    def __next__(self) -> Match:
-        while True:
-            match = next(self._matches, None)
-            if match is not None:
-                return match
-            self._matches = iter(next(self._pieces(4)))
-
-    def pieces(self) -> Iterator[list[Match]]:
-        """The same piece by piece, some pieces without any: after each `progress` is another."""
-        return self._pieces(3)
 
     def _pieces(self, level: int) -> Iterator[list[Match]]:
         for step in self._steps:

@@ -1,7 +1,8 @@
 """A search by content as it runs: messages one after the other, and how far it is."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from protocol.message import Message
 from storage.search.progress import ProgressReport
@@ -11,7 +12,32 @@ if TYPE_CHECKING:
     from storage.search.step import Step
 
 
-class Search(Iterator[Message]):
+Found = TypeVar("Found")
+
+
+class FoundByPieces(Iterator[Found]):
+    """What is found while it is asked for, one after the other or piece by piece."""
+
+    _rest: Iterator[Found] = iter(())
+    """What is left of the last piece."""
+
+    def __next__(self) -> Found:
+        while True:
+            found = next(self._rest, None)
+            if found is not None:
+                return found
+            self._rest = iter(next(self._pieces(4)))
+
+    def pieces(self) -> Iterator[Sequence[Found]]:
+        """The same piece by piece, some pieces without any: after each `progress` is another."""
+        return self._pieces(3)
+
+    @abstractmethod
+    def _pieces(self, level: int) -> Iterator[Sequence[Found]]:
+        """The pieces; `level` is how many calls above who asks for one stands, for warnings."""
+
+
+class Search(FoundByPieces[Message]):
     """Messages in the order of the log, found while they are asked for; what is not asked for is not searched.
 
     >>> search = store.search(topic="TopicTest", contains="hot", limit=2)
@@ -24,24 +50,12 @@ class Search(Iterator[Message]):
     def __init__(self, steps: "Iterable[Step]", hiding: "Hiding | None" = None) -> None:
         """Use :meth:`Store.search`."""
         self._steps, self._hiding = iter(steps), hiding
-        self._messages: Iterator[Message] = iter(())
         self.progress = ProgressReport(0, 0, 0, 0.0)
         """How much of the log is searched so far, and how much there is to search."""
         self.cursor: str | None = None
         """Where another search for the same goes on behind what was found; None at the end of the log."""
         self.notes: tuple[str, ...] = ()
         """At the end: how it was searched, and what could not be."""
-
-    def __next__(self) -> Message:
-        while True:
-            message = next(self._messages, None)
-            if message is not None:
-                return message
-            self._messages = iter(next(self._pieces(4)))
-
-    def pieces(self) -> Iterator[tuple[Message, ...]]:
-        """The messages piece by piece, some pieces without any: after each `progress` is another."""
-        return self._pieces(3)
 
     def _pieces(self, level: int) -> Iterator[tuple[Message, ...]]:
         for step in self._steps:
