@@ -12,7 +12,7 @@ from storage.store.message_store import MessageStore
 
 
 @pytest.fixture(scope="module")
-def address(g1_store: Path) -> Iterator[Endpoint]:
+def server(g1_store: Path) -> Iterator[Endpoint]:
     """A server of the recorded store."""
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
         yield endpoint
@@ -20,9 +20,9 @@ def address(g1_store: Path) -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module", params=["store", "broker"])
 def source(
-    request: pytest.FixtureRequest, g1_store: Path, address: Endpoint
+    request: pytest.FixtureRequest, g1_store: Path, server: Endpoint
 ) -> Iterator[rocketlens.Store | rocketlens.RemoteStore]:
     """The same messages in two ways."""
-    opened = rocketlens.open(g1_store) if request.param == "store" else rocketlens.connect(str(address))
+    opened = rocketlens.open(g1_store) if request.param == "store" else rocketlens.connect(str(server))
     with opened:
         yield opened

@@ -33,10 +33,10 @@ FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 MODULES = ("answers", "arrow_reader", "looking_up", "remote", "searching", "source")
 
 
-def run(test: doctest.DocTest, address: Endpoint, path: Path) -> int:
+def run(test: doctest.DocTest, server: Endpoint, path: Path) -> int:
     """Run examples with the addresses and paths that they name put in; how many there were."""
     for example in test.examples:
-        example.source = example.source.replace(ADDRESS, str(address)).replace("/path/to/store", str(path))
+        example.source = example.source.replace(ADDRESS, str(server)).replace("/path/to/store", str(path))
     report: list[str] = []
     outcome = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
     assert outcome.failed == 0, "".join(report)
@@ -44,20 +44,20 @@ def run(test: doctest.DocTest, address: Endpoint, path: Path) -> int:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_what_docstrings_show_is_what_happens(name: str, g1_store: Path, address: Endpoint) -> None:
+def test_what_docstrings_show_is_what_happens(name: str, g1_store: Path, server: Endpoint) -> None:
     module = importlib.import_module(f"rocketlens.{name}")
-    with rocketlens.open(g1_store) as store, rocketlens.connect(str(address)) as remote:
+    with rocketlens.open(g1_store) as store, rocketlens.connect(str(server)) as remote:
         names = {"store": store, "remote": remote, "path": g1_store, "rocketlens": rocketlens, "asyncio": asyncio}
         tests = doctest.DocTestFinder(exclude_empty=True).find(module, f"rocketlens.{name}", extraglobs=names)
-        assert sum(run(each, address, g1_store) for each in tests) > 0
+        assert sum(run(each, server, g1_store) for each in tests) > 0
 
 
-def test_what_docstrings_of_sources_show_happens_over_the_network_too(g1_store: Path, address: Endpoint) -> None:
+def test_what_docstrings_of_sources_show_happens_over_the_network_too(g1_store: Path, server: Endpoint) -> None:
     module = importlib.import_module("rocketlens.source")
-    with rocketlens.connect(str(address)) as remote:
+    with rocketlens.connect(str(server)) as remote:
         tests = doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs={"store": remote})
         asked = [each for each in tests if each.name.rpartition(".")[2] not in rocketlens.RemoteStore.why_not]
-        assert sum(run(each, address, g1_store) for each in asked) > 10
+        assert sum(run(each, server, g1_store) for each in asked) > 10
 
 
 def test_every_method_of_a_source_that_looks_something_up_shows_how() -> None:
@@ -66,10 +66,10 @@ def test_every_method_of_a_source_that_looks_something_up_shows_how() -> None:
         assert f"store.{name}(" in shown, name
 
 
-def test_what_the_page_shows_is_what_happens(g1_store: Path, address: Endpoint) -> None:
+def test_what_the_page_shows_is_what_happens(g1_store: Path, server: Endpoint) -> None:
     text = re.sub(r"^```.*$", "", PAGE.read_text(), flags=re.M)
     test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
-    assert run(test, address, g1_store) > 20
+    assert run(test, server, g1_store) > 20
 
 
 def test_the_page_names_all_that_is_promised() -> None:

@@ -71,16 +71,16 @@ def test_tls_is_spoken_and_certificates_are_checked(g1_store: Path, tmp_path: Pa
             remote.view(0)
 
 
-def test_tls_to_a_server_without_it_is_an_error(address: Endpoint) -> None:
+def test_tls_to_a_server_without_it_is_an_error(server: Endpoint) -> None:
     with (
-        rocketlens.connect(str(address), tls=True) as remote,
+        rocketlens.connect(str(server), tls=True) as remote,
         pytest.raises(rocketlens.ClientError, match="cannot conn"),
     ):
         remote.view(0)
 
 
-def test_an_id_alone_says_which_broker_to_ask(address: Endpoint) -> None:
-    message_id = str(MessageId(rocketlens.HostAddress(*address), 6581))
+def test_an_id_alone_says_which_broker_to_ask(server: Endpoint) -> None:
+    message_id = str(MessageId(rocketlens.HostAddress(*server), 6581))
     with rocketlens.connect() as remote:
         assert remote.view(message_id)[0].unique_key == UNIQUE_KEY
         with pytest.raises(rocketlens.ClientError, match="only an offset message id contains an address"):
@@ -90,15 +90,15 @@ def test_an_id_alone_says_which_broker_to_ask(address: Endpoint) -> None:
                 ask()
 
 
-def test_brokers_are_found_by_their_name_server(address: Endpoint) -> None:
-    one = NamedBrokers(a=address)
+def test_brokers_are_found_by_their_name_server(server: Endpoint) -> None:
+    one = NamedBrokers(a=server)
     with serving_in_a_thread(service_of(FakeStore()), [one]) as names, rocketlens.connect(str(names)) as remote:
         assert len(remote.query("TopicTest", key="hotkey")) == 40
         assert [message.queue_offset for message in remote.pull("TopicTest", 0, 3, maximum=2)] == [3, 4]
         assert remote.view(6581)[0].unique_key == remote.find("6581")[0].unique_key == UNIQUE_KEY
         assert {"CG_TAG", "CG_SQL"} < {group.name for group in remote.groups()}
         assert remote.info().end_offset == 156014
-    several = NamedBrokers(a=address, b=address)
+    several = NamedBrokers(a=server, b=server)
     with serving_in_a_thread(service_of(FakeStore()), [several]) as names, rocketlens.connect(str(names)) as remote:
         with pytest.raises(rocketlens.ClientError, match=r"on several brokers, connect to one of them: a \(.*, b \("):
             remote.pull("TopicTest", 0, 0)
@@ -113,7 +113,7 @@ def test_brokers_are_found_by_their_name_server(address: Endpoint) -> None:
 
 
 def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_finds(
-    g1_store: Path, address: Endpoint
+    g1_store: Path, server: Endpoint
 ) -> None:
     conditions: list[dict[str, str]] = [
         {"contains": "hot"},
@@ -124,7 +124,7 @@ def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_find
         {"size": "100.."},
         {"contains": "nothing of this kind"},
     ]
-    with rocketlens.open(g1_store) as store, rocketlens.connect(str(address)) as remote:
+    with rocketlens.open(g1_store) as store, rocketlens.connect(str(server)) as remote:
         for condition in conditions:
             local = {message.physical_offset for message in store.search(topic="TopicTest", **condition)}
             found = remote.search(topic="TopicTest", **condition)
@@ -136,8 +136,8 @@ def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_find
 
 
 @pytest.mark.parametrize("limit", [1, 7, 39])
-def test_a_search_over_the_network_goes_on_at_its_cursor(address: Endpoint, limit: int) -> None:
-    with rocketlens.connect(str(address)) as remote:
+def test_a_search_over_the_network_goes_on_at_its_cursor(server: Endpoint, limit: int) -> None:
+    with rocketlens.connect(str(server)) as remote:
         whole = [message.physical_offset for message in remote.search(topic="TopicTest", contains="hot")]
         pages: list[int] = []
         cursor: str | None = None
@@ -153,21 +153,21 @@ def test_a_search_over_the_network_goes_on_at_its_cursor(address: Endpoint, limi
             remote.search(topic="TopicTest", cursor="7")
 
 
-def test_it_works_where_a_loop_runs_already(address: Endpoint) -> None:
+def test_it_works_where_a_loop_runs_already(server: Endpoint) -> None:
     async def in_a_notebook() -> int:
-        with rocketlens.connect(str(address)) as remote:
+        with rocketlens.connect(str(server)) as remote:
             return len(remote.query("TopicTest", key="hotkey"))
 
     assert asyncio.run(in_a_notebook()) == 40
 
 
-def test_threads_may_share_it(address: Endpoint) -> None:
+def test_threads_may_share_it(server: Endpoint) -> None:
     found: list[int] = []
 
     def ask() -> None:
         found.append(len(remote.query("TopicTest", key="hotkey")))
 
-    with rocketlens.connect(str(address)) as remote:
+    with rocketlens.connect(str(server)) as remote:
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -385,9 +385,9 @@ def test_closing_ends_what_connects() -> None:
     assert isinstance(caught[0], rocketlens.Error)
 
 
-def test_a_client_that_is_closed_answers_nothing_and_connects_to_nobody(address: Endpoint) -> None:
+def test_a_client_that_is_closed_answers_nothing_and_connects_to_nobody(server: Endpoint) -> None:
     async def ask() -> None:
-        store = rocketlens.connect_async(str(address))
+        store = rocketlens.connect_async(str(server))
         assert await store.topics()
         await store.close()
         for asked in (store.topics(), store.view(0), store.query("TopicTest", key="a"), store.queues("TopicTest")):

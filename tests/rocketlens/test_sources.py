@@ -95,9 +95,9 @@ def test_the_page_says_which_method_works_on_which_source() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path, address: Endpoint) -> None:
+def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path, server: Endpoint) -> None:
     places = {"a directory": g1_store, "several directories": [g1_store], "a URL": "memory://somewhere"}
-    with rocketlens.open(places.get(kind, str(address))) as source:
+    with rocketlens.open(places.get(kind, str(server))) as source:
         for name, reason in source.why_not.items():
             with pytest.raises(rocketlens.ConfigError) as caught:
                 getattr(source, name)(*ARGUMENTS.get(name, ()))

@@ -2,14 +2,12 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, unpack
@@ -17,19 +15,6 @@ from rocketlens.cli.find import HINT, words_of
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(scope="module", params=["store", "server"])
-def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
-    """The arguments that name the same messages in two ways."""
-    return (g1_store,) if request.param == "store" else ("--server", server)
-
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 

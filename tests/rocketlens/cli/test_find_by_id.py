@@ -4,7 +4,6 @@ import gzip
 import io
 import shutil
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgpack
@@ -27,12 +26,6 @@ from store_writer import StoreWriter
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 OFFSET_ID = "7F00000100002A9F00000000000019B5"
 OFFSET = 6581
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
 
 
 class Fixed:

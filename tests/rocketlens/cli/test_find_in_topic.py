@@ -1,7 +1,6 @@
 """`rocketlens find --topic --as`: by key, unique key and tag, from a store, a broker or a name server."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,6 @@ from storage.store.message_store import MessageStore
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 HOT = 40
 """Messages of g1's TopicTest with the key `hotkey` and the tag `TagD` (produced.tsv)."""
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
 
 
 @pytest.fixture(scope="module", params=["store", "server"])

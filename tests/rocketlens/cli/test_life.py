@@ -2,17 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgpack
 import pytest
 
 from broker.endpoint import Endpoint
-from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import CASES, G1, unpack
-from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
@@ -22,12 +19,6 @@ TRACED = "7F0000010007"
 TRACES = [line.split("\t") for line in (G1.parent / "trace-vectors.tsv").read_text("utf-8").splitlines()]
 SENT_TIMESTAMP = 1_795_243_506_437
 """Of the message in the traces."""
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
 
 
 def test_a_life_is_a_table_for_people(g1_store: Path) -> None:

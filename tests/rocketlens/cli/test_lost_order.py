@@ -5,16 +5,13 @@ where it is. The second one was given up, so that nothing but its dead letter is
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.endpoint import Endpoint
-from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import G1
-from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 _, TOPIC, QUEUE, OFFSET, UNIQUE_KEY, OFFSET_ID, _, KEY, BODY_BYTES, _ = (
@@ -24,12 +21,6 @@ _, TOPIC, QUEUE, OFFSET, UNIQUE_KEY, OFFSET_ID, _, KEY, BODY_BYTES, _ = (
 
 BODY = b'{"order": 4711, "items": 3}'
 RETRIES = 2
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
 
 
 @pytest.mark.parametrize("kind", ["store", "server"])

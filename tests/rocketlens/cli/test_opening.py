@@ -1,7 +1,6 @@
 """What a command reads, its SOURCE: a store, one behind a URL, or a server; and a server in the environment."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import fsspec
 import pytest
 
 from broker.endpoint import Endpoint
-from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import G1
 from loop_engine import run_jobs_here
-from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
@@ -21,12 +18,6 @@ UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]
 NOBODY = "127.0.0.1:1"
 READERS = ("find", "groups", "info", "life", "pending", "search", "space", "tail", "topics")
 """The commands that read a store or ask a server."""
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
 
 
 SPEED = re.compile(r"[0-9.]+ [kMG]?B/s, in .* s$", re.M)

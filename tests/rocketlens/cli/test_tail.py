@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
-from broker.endpoint import Endpoint
 from broker.service import following_threads
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
@@ -31,18 +30,6 @@ COMING = 20
 MOST_SECONDS = 0.1
 """How long a message may lie in a store before it is found."""
 AN_HOUR = 3600.0
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(scope="module", params=["store", "server"])
-def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
-    """The arguments that name the same store in two ways."""
-    return (g1_store,) if request.param == "store" else ("--server", server)
 
 
 @pytest.fixture(scope="module")

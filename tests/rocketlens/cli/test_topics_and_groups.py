@@ -4,31 +4,17 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, G1, GOLDEN, unpack
 from oracles import read_log
 from storage.layout.rocksdb_config import EXTRA
 from storage.store.message_store import MessageStore
-
-
-@pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(scope="module", params=["store", "server"])
-def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
-    """The arguments that name the same store in two ways."""
-    return (g1_store,) if request.param == "store" else ("--server", server)
 
 
 def printed(name: str) -> list[list[str]]:
