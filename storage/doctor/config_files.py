@@ -55,7 +55,8 @@ def check_config(store: OpenedStore) -> list[Finding]:
                 install_line(EXTRA),
             )
             continue
-        is_older = f"{os.path.basename(path)}.bak is used instead" in " ".join(store.config.problems)
+        source = store.config.sources.get(os.path.basename(path))
+        is_older = source is not None and source.is_of_backup
         meaning = (
             OLDER_USED if is_older else "its content is not known here, and a broker that starts reads the same file"
         )

@@ -224,6 +224,7 @@ class ConfigSource(msgspec.Struct, Generic[Content], frozen=True):
 
     `state` is None where they are to be read again in any case: they were being written, or the system refused them.
     `unknown` says why the content is not known, None where it is; `left_out` names the entries that are not valid.
+    `is_of_backup`: the backup's content counts.
     """
 
     path: Path
@@ -232,12 +233,14 @@ class ConfigSource(msgspec.Struct, Generic[Content], frozen=True):
     problems: list[str]
     unknown: str | None = None
     left_out: frozenset[str] = frozenset()
+    is_of_backup: bool = False
 
 
 class StoreConfig(msgspec.Struct, frozen=True):
     """All of it. Offsets are the next to consume, by (group, topic) and queue id; `delay_offsets` by delay level.
 
     `sources` are what the files held, by their names; `unread` are parts of the store that are not read.
+    `lacks_reader`: tables are in RocksDB, and nothing is there that reads it.
     """
 
     topics: dict[str, TopicConfig]
@@ -253,11 +256,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
     problems: list[str]
     sources: dict[str, ConfigSource[Any]] = {}
     unread: tuple[UnreadPart, ...] = ()
-
-    @property
-    def lacks_reader(self) -> bool:
-        """Whether tables are in RocksDB, and nothing is there that reads it."""
-        return any(install_line(EXTRA) in problem for problem in self.problems)
+    lacks_reader: bool = False
 
     def notes_of_topics(self, topics: Iterable[str]) -> list[str]:
         """Sentences about what is not read of some topics."""
@@ -333,7 +332,9 @@ class StoreConfig(msgspec.Struct, frozen=True):
         tables = topics, groups, offsets, light_offsets, delay_offsets, filters
         read: tuple[ConfigSource[Any], ...] = (*tables, mapped, ordered, modes)
         sources = {source.path.name: source for source in read}
-        problems = [*_problems_of(directory), *(problem for source in sources.values() for problem in source.problems)]
+        lacks_reader = _lacks_reader(directory)
+        general = _problems_of(directory, lacks_reader=lacks_reader)
+        problems = [*general, *(problem for source in sources.values() for problem in source.problems)]
         unread = unread_parts(
             root,
             [name for name, topic in topics.content.topics.items() if topic.is_compacted],
@@ -366,6 +367,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
             problems=problems,
             sources=sources,
             unread=parts,
+            lacks_reader=lacks_reader,
         )
 
 
@@ -431,14 +433,19 @@ def _are_those(config: StoreConfig, *sources: ConfigSource[Any]) -> bool:
     return all(any(source is other for other in known) for source in sources)
 
 
-def _problems_of(directory: Path) -> list[str]:
+def _lacks_reader(directory: Path) -> bool:
+    """Whether tables are in databases, and nothing is there that reads them."""
+    return not can_read_databases() and any(
+        database_of(directory, table, directory / name) is not None for name, (table, _) in _DATABASES.items()
+    )
+
+
+def _problems_of(directory: Path, *, lacks_reader: bool) -> list[str]:
     """Return sentences about the directory as a whole."""
     problems = []
     if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
         problems.append(f"{directory} cannot be read; the store is served without it")
-    if not can_read_databases() and any(
-        database_of(directory, table, directory / name) is not None for name, (table, _) in _DATABASES.items()
-    ):
+    if lacks_reader:
         said = "topics are those of the log, groups and how far they have come are not known"
         problems.append(f"{directory} is kept in RocksDB, which is read with {install_line(EXTRA)}; without it {said}")
     return problems
@@ -463,7 +470,7 @@ class _Reader:
         self._known = known
         self.problems: list[str] = []
         self._unknown: list[str] = []
-        self._was_refused = False
+        self._was_refused = self._is_of_backup = False
 
     def read(self, name: str, convert: Callable[["_ConfigFile"], Content]) -> ConfigSource[Content]:
         """Read one file, or its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
@@ -475,7 +482,8 @@ class _Reader:
         known = self._known.get(name)
         if known is not None and state is not None and known.state == state:
             return known
-        self.problems, self._unknown, self._was_refused = [], [], False
+        self.problems, self._unknown = [], []
+        self._was_refused = self._is_of_backup = False
         if database is not None and read_table is not None:
             file = self._open_database(database, read_table)
         else:
@@ -487,13 +495,15 @@ class _Reader:
         if unknown is not None and name in (OFFSETS, LIGHT_OFFSETS):
             self.problems.append(f"{path}: how far consumer groups have come is not known; none is told an offset")
         state = None if self._was_refused else state
-        return ConfigSource(path, state, content, self.problems, unknown, frozenset(file.left_out))
+        left_out = frozenset(file.left_out)
+        return ConfigSource(path, state, content, self.problems, unknown, left_out, self._is_of_backup)
 
     def _open(self, path: Path, candidates: Iterable[Path]) -> "_ConfigFile":
         for candidate in candidates:
             found = self._parse(candidate)
             if found is not None:
-                if candidate is not path:
+                self._is_of_backup = candidate is not path
+                if self._is_of_backup:
                     self.problems.append(f"{path} is missing or unreadable, {candidate.name} is used instead")
                 self._unknown = []
                 return _ConfigFile(path, found, self.problems)
