@@ -7,6 +7,7 @@ as where a producer sent two batches in a millisecond, each part that the messag
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from protocol.errors import StoreError
@@ -31,10 +32,14 @@ def ids_of_batch(store: MessageStore, record: Message, found: Sequence[Message])
         return []
     before, after = _neighbours(store, record, -1), _neighbours(store, record, 1)
     ids = [each.unique_key or "" for each in (*reversed(before), record, *after)]
-    place = len(before)
-    parts = [(start, stop) for start in range(place + 1) for stop in range(place + 1, len(ids) + 1) if stop - start > 1]
-    parts.sort(key=lambda part: part[0] - part[1])
-    return [",".join(ids[start:stop]) for start, stop in parts[:MOST_PARTS]]
+    return [",".join(ids[start:stop]) for start, stop in islice(_parts(len(before), len(ids)), MOST_PARTS)]
+
+
+def _parts(place: int, count: int) -> Iterator[tuple[int, int]]:
+    """The parts of a run in which a message lies with another, the longest and first ones first: start and stop."""
+    for length in range(count, 1, -1):
+        for start in range(max(place + 1 - length, 0), min(place, count - length) + 1):
+            yield start, start + length
 
 
 def _neighbours(store: MessageStore, record: Message, step: int) -> list[Message]:
