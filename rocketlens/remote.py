@@ -17,6 +17,7 @@ from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, NoSuchTopic, ProtocolError, RocketLensError, StoreError
 from protocol.message import HostAddress, Message, decode_message, decode_messages
+from protocol.message_id import MessageId
 from protocol.offset_keys import split_offset_key
 from protocol.question import (
     LARGEST,
@@ -28,6 +29,7 @@ from protocol.question import (
     Reading,
     newest_of,
     other_host,
+    other_topic,
     parts_of,
     places_of,
     reading_of,
@@ -35,7 +37,17 @@ from protocol.question import (
 )
 from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import LIGHT_PREFIX
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic, found_messages, merged
+from rocketlens.answers import (
+    FoundMessages,
+    Group,
+    Info,
+    Listed,
+    Messages,
+    PulledMessages,
+    Topic,
+    found_messages,
+    merged,
+)
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -63,6 +75,7 @@ from storage.names import did_you_mean, similar_names
 if TYPE_CHECKING:
     import ssl
 
+    from broker.service.store_answers import SentNotes
     from rocketlens.remote_pending import AsyncPending
     from rocketlens.searching import AsyncSearch
     from storage.doctor.examine import Diagnosis
@@ -157,6 +170,7 @@ class AsyncRemoteStore:
     def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
         """Use `rocketlens.connect_async`."""
         self._open_client, self._server, self._group = client, server, group
+        self._without_notes: set[Endpoint] = set()
         self._is_closed = False
 
     async def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
@@ -229,7 +243,7 @@ class AsyncRemoteStore:
         parts = parts_of(kind)
         names = [question.topic] if question.topic else await self._client.topics(server) if parts else []
         places = [
-            (place, at_place(await self._at(server, physical_offset, topic), topic, message_id))
+            (place, await self._found_at(server, physical_offset, question, message_id))
             for place, physical_offset, message_id in places_of(question.text, kind)
         ]
         brokers = await self._each(names if parts else (), self._brokers_with)
@@ -332,6 +346,8 @@ class AsyncRemoteStore:
             count = 1 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
             run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
             async for step in run.steps():
+                if step.is_last:
+                    step = replace(step, notes=(*step.notes, *(await self._notes(server, topic)).topics))
                 yield step
                 if should_stop():
                     return
@@ -392,23 +408,26 @@ class AsyncRemoteStore:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             return [Topic(name) for name in await self._client.topics(server)]
-        return [Topic(name, found.read_queue_nums, found.write_queue_nums) for name, found in sorted(queues.items())]
+        found = (Topic(name, each.read_queue_nums, each.write_queue_nums) for name, each in sorted(queues.items()))
+        return Listed(found, (await self._notes(server)).topics)
 
     async def queues(self, topic: str) -> "list[QueueExtent]":
         from storage.store.extents import QueueExtent
 
         try:
-            offsets = await self._client.topic_offsets(await self._broker_of(topic), topic)
+            server = await self._broker_of(topic)
+            offsets = await self._client.topic_offsets(server, topic)
         except NoSuchTopic:
             return []
         except ResponseError as error:
             if error.code not in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR):
                 raise
             return []
-        return [
+        queues = (
             QueueExtent(queue_id, each.min_offset, each.max_offset, None, each.last_update_timestamp or None)
             for queue_id, each in sorted(offsets.items())
-        ]
+        )
+        return Listed(queues, (await self._notes(server, topic)).topics)
 
     async def info(self) -> Info:
         async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str]]:
@@ -427,10 +446,11 @@ class AsyncRemoteStore:
         )
 
     async def groups(self) -> list[Group]:
-        async def ask(endpoint: Endpoint) -> tuple[Sequence[str], dict[str, dict[int, int]]]:
-            return await self._client.groups(endpoint), await self._client.consumer_offsets(endpoint)
+        async def ask(endpoint: Endpoint) -> tuple[list[str], Sequence[str], dict[str, dict[int, int]]]:
+            names = await self._client.groups(endpoint)
+            return (await self._notes(endpoint)).groups, names, await self._client.consumer_offsets(endpoint)
 
-        groups, committed = await self._of_broker(self._named_server(), ask)
+        notes, groups, committed = await self._of_broker(self._named_server(), ask)
         offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in groups}
         for place, of_queues in committed.items():
             names = split_offset_key(place)
@@ -438,7 +458,7 @@ class AsyncRemoteStore:
                 continue
             topic, group = names
             offsets.setdefault(group, {})[topic] = of_queues
-        return [Group(name, offsets[name]) for name in sorted(offsets)]
+        return Listed((Group(name, offsets[name]) for name in sorted(offsets)), notes)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -568,6 +588,47 @@ class AsyncRemoteStore:
         reasons = [f"{name}: {found.reason}" for name, (_, found) in answers.items() if found.reason]
         reason = "; ".join(reasons) or f"{server} names no broker"
         return Messages(tuple(messages), reason="" if messages else reason)
+
+    async def _found_at(
+        self, server: Endpoint, physical_offset: int, question: Question, message_id: MessageId | None
+    ) -> Messages:
+        """The messages at a physical offset that a text names; where an id names a message that is gone, its copies.
+
+        A RocketLens server alone is asked for these.
+        """
+        topic = question.topic or None
+        at = await self._at(server, physical_offset, topic)
+        if at or message_id is None:
+            return at_place(at, topic, message_id)
+        from broker.service.store_answers import decode_answer
+        from storage.search.origin_copies import say_copies
+
+        asked = {"question": "copies", "uniqueKey": question.text}
+
+        async def ask(endpoint: Endpoint) -> list[bytes]:
+            return decode_answer(await self._client.ask_store(endpoint, asked), list[bytes])
+
+        try:
+            answers = await self._of_each_broker(server, ask)
+        except (ResponseError, NotABroker, ProtocolError) as error:
+            is_refused = isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION
+            return replace(at, reason=f"{at.reason}; copies of it are listed to administrators") if is_refused else at
+        records = b"".join(record for _, each in answers.values() for record in each)
+        copies = [each for each in _decoded(server, records) if not other_topic(each, topic)][: question.maximum]
+        return Messages(tuple(copies), reason=f"{at.reason}; copies of it: {say_copies(copies)}") if copies else at
+
+    async def _notes(self, server: Endpoint, topic: str = "") -> "SentNotes":
+        """What a RocketLens server does not read of a topic, or of all topics and groups; nothing of other brokers."""
+        from broker.service.store_answers import SentNotes, decode_answer
+
+        if server not in self._without_notes:
+            try:
+                data = await self._client.ask_store(server, {"question": "notes", "topic": topic})
+                return decode_answer(data, SentNotes)
+            except (ResponseError, ProtocolError) as error:
+                if not isinstance(error, ResponseError) or error.code != ResponseCode.NO_PERMISSION:
+                    self._without_notes.add(server)
+        return SentNotes()
 
     async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Messages:
         """Ask for a unique key in one topic, else in every topic that the server knows."""

@@ -290,7 +290,8 @@ class Store(Source):
         settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
         store = self._opened(with_keys=False)
         store.refuse_tier("space")
-        return space_of(store.commit_log, self._tally(store, report), settings, self._mask)
+        lacks = store.config.notes_of_topics()
+        return space_of(store.commit_log, self._tally(store, report), settings, lacks, self._mask)
 
     def _tally(self, store: "MessageStore", report: Callable[[int], None]) -> "Tally":
         """Count the whole log."""

@@ -17,7 +17,7 @@ from protocol.question import (
     places_of,
     reading_of,
 )
-from rocketlens.answers import FoundMessages, Messages, Topic, found_messages, place_in_list
+from rocketlens.answers import FoundMessages, Listed, Messages, Topic, found_messages, place_in_list
 from rocketlens.arguments import (
     MOST_FOUND,
     QueryOptions,
@@ -179,7 +179,8 @@ class UrlStore(Source):
         from storage.store.topic_catalog import topic_names
 
         with self._opened(None) as searched:
-            return [Topic(name) for name in topic_names(searched.store)]
+            names = topic_names(searched.store)
+            return Listed(map(Topic, names), searched.store.config.notes_of_topics(names))
 
     def close(self) -> None:
         self._is_closed = True

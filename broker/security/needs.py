@@ -12,6 +12,7 @@ from broker.security.accounts import Permission
 from broker.service.long_work import parse_body
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody
 from protocol.bodies import QueryAssignmentRequestBody as AssignmentBody
+from protocol.codes import OwnRequestCode
 from protocol.codes import RequestCode as Code
 from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import Lookup
@@ -96,6 +97,8 @@ def needs_of(code: int, fields: Fields, body: bytes) -> Lookup[Needs]:
         return NOTHING if topic in OPEN_TOPICS else Needs({topic: ANY}, {})
     if code in SIGNED_ALONE:
         return NOTHING
+    if code == OwnRequestCode.ASK_STORE and fields.get("question") == "notes" and fields.get("topic"):
+        return Needs({fields["topic"]: SUB}, {})
     read_body = BODIES.get(code)
     if read_body is None:
         return ADMIN

@@ -47,6 +47,7 @@ class SentLife(msgspec.Struct, frozen=True, array_like=True):
     events: list[SentEvent]
     incomplete: str | None
     transactions: tuple[str | None, ...]
+    notes: tuple[str, ...] = ()
 
 
 class SentPending(msgspec.Struct, frozen=True, array_like=True):
@@ -57,10 +58,17 @@ class SentPending(msgspec.Struct, frozen=True, array_like=True):
     rows: list[KnownRow]
 
 
+class SentNotes(msgspec.Struct, frozen=True, array_like=True):
+    """Sentences about what is not read of topics, and of groups."""
+
+    topics: list[str] = []
+    groups: list[str] = []
+
+
 def encode_life(store: MessageStore, life: MessageLife) -> bytes:
     """A life with its records; raises StoreError where one is gone."""
     return encode_answer(
-        SentLife([_sent(store, event) for event in life.events], life.incomplete, life.transactions),
+        SentLife([_sent(store, event) for event in life.events], life.incomplete, life.transactions, life.notes),
     )
 
 
@@ -101,7 +109,7 @@ def decode_life(data: bytes) -> MessageLife:
         )
         for each in sent.events
     )
-    return MessageLife(events, sent.incomplete, sent.transactions)
+    return MessageLife(events, sent.incomplete, sent.transactions, sent.notes)
 
 
 def _message(record: bytes, queue_offset: int) -> Message:

@@ -12,7 +12,7 @@ from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, meant_instead, source_options
 from rocketlens.cli.options import charset_option
-from rocketlens.cli.output import format_options, print_table, time_text, write_maps
+from rocketlens.cli.output import format_options, print_table, say_what_lacks, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import counted
 
@@ -77,6 +77,7 @@ def life(
         meant = "" if found.events or topic is None else meant_instead(opened, topic)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
+    say_what_lacks(found)
     if not found.events:
         say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}{meant}")
     if len(found.stories) > 1:

@@ -270,8 +270,8 @@ def say_notes(found: "Messages", *, verbose: bool) -> None:
             say(note)
 
 
-def say_what_lacks(found: "Sequence[object]") -> None:
-    """Print what a list lacks, or what of it is not as it seems."""
+def say_what_lacks(found: object) -> None:
+    """Print what a list or another answer lacks, or what of it is not as it seems."""
     for note in getattr(found, "notes", ()):
         say(note)
 

@@ -17,7 +17,7 @@ from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
 from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
-from rocketlens.cli.output import Writer, format_options, growing_writer
+from rocketlens.cli.output import Writer, format_options, growing_writer, say_what_lacks
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import count_text
 
@@ -105,6 +105,7 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
     if not queues:
         say(f"there is no topic {wanted.topic}{meant_instead(opened, wanted.topic)}")
         sys.exit(NOT_FOUND)
+    say_what_lacks(queues)
     found: list[Message] = []
     is_cut = False
     for queue in queues:

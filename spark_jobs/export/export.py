@@ -25,6 +25,7 @@ from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, expor
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.export.url_place import UrlPlace
 from spark_jobs.places.file_systems import file_system, has_scheme, is_url, state_of
+from spark_jobs.read.absent_topics import unread_of_store
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.engine import opened_engine
@@ -217,6 +218,7 @@ def _notes(request: ExportRequest, found: LogRanges, records: int) -> Iterator[s
     what = "log" if found.tier is None else "tier"
     if not records:
         yield f"no message of the {what} matches"
+    yield from unread_of_store(request.store, request.storage, request.topics)
     # Behind a URL, and beside a log that lies alone, no topics are known.
     known = _topics(Path(request.store)) if found.tier is None else found.tier.topics()
     which = "store" if found.tier is None else "tier"

@@ -1,7 +1,10 @@
-"""Refuse topics that a store does not have, where none of its messages was found: that is a name typed wrong."""
+"""What the topics that a job is asked for are in its store, which may be a URL: none, or not read in full.
+
+A topic that a store does not have, where none of its messages was found, is a name typed wrong, and is refused.
+"""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from protocol.errors import ConfigError, NoSuchTopic, RocketLensError
 from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.places.file_systems import is_url, local_path
 from spark_jobs.scan.source import opened_source
+from storage.layout.store_config import StoreConfig
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.topic_catalog import refuse_absent
 
@@ -32,6 +36,18 @@ def refuse_absent_topics(store: str, commit_log: Sequence[str], storage: str, to
         raise
     except RocketLensError:
         return
+
+
+def unread_of_store(store: str, storage: str, topics: Collection[str]) -> list[str]:
+    """Sentences about what is not read of some topics, or with none of all; of a store that cannot be looked at none.
+
+    The store is a directory or a URL.
+    """
+    if not is_url(store):
+        return StoreConfig.load(Path(local_path(store))).notes_of_topics(topics or None)
+    with contextlib.suppress(RocketLensError), opened_source(store, (), storage) as source:
+        return StoreConfig.load(source.layout.root).notes_of_topics(topics or None)
+    return []
 
 
 @contextlib.contextmanager

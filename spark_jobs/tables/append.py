@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from protocol.errors import ConfigError
+from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.placed_run import this_process
-from spark_jobs.read.absent_topics import refuse_absent_topics
+from spark_jobs.read.absent_topics import refuse_absent_topics, unread_of_store
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import run_phase
 from spark_jobs.run.engine import Engine, opened_engine
@@ -75,6 +76,7 @@ class _Run:
         self._stack = contextlib.ExitStack()
         self._table: Table = open_table(request, self._run_all)
         self._opened: Engine | None = None
+        self._unread: list[str] = []
 
     def __enter__(self) -> "_Run":
         return self
@@ -100,6 +102,8 @@ class _Run:
         appended = self._append(pieces, shape) if pieces else []
         if last is None and not any(each["written"] for each in appended):  # a table of nothing that ever comes
             refuse_absent_topics(request.store, request.commit_log_directories, request.storage, request.topics)
+        if last is None or not is_url(request.store):  # behind a URL files are fetched for it: once for a table
+            self._unread = unread_of_store(request.store, request.storage, request.topics)
         commit = self._commit(found, shape, (start, gap), appended)
         removed = self._keep_house(day)
         stop = start if commit is None else commit.position.physical_offset
@@ -232,7 +236,7 @@ class _Run:
             ),
             damages=damages,
             more_damages=0 if record is None else record.more_damage,
-            notes=hidden_notes(sum(each.get("hidden_whole", 0) for each in ranges)),
+            notes=[*self._unread, *hidden_notes(sum(each.get("hidden_whole", 0) for each in ranges))],
         )
 
     def _run_all(self, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:

@@ -258,17 +258,29 @@ class StoreConfig(msgspec.Struct, frozen=True):
     unread: tuple[UnreadPart, ...] = ()
     lacks_reader: bool = False
 
-    def notes_of_topics(self, topics: Iterable[str]) -> list[str]:
-        """Sentences about what is not read of some topics."""
-        wanted = set(topics) if any(each.topics for each in self.unread) else set()
-        return [each.sentence() for each in self.unread if each.topics & wanted]
+    def notes_of_topics(self, topics: Iterable[str] | None = None) -> list[str]:
+        """Sentences about what is not read of some topics, by default of all; they name no other ones."""
+        return self._unread_of(topics, about_groups=False)
 
     @property
     def notes_of_groups(self) -> list[str]:
         """Sentences about what is not known of groups: files that an older one stands for, and what is not read."""
         files = (source for name in (GROUPS, OFFSETS, LIGHT_OFFSETS) if (source := self.sources.get(name)) is not None)
-        unread = (each.sentence() for each in self.unread if each.about_groups)
-        return [*(problem for source in files for problem in source.problems), *unread]
+        return [*(problem for source in files for problem in source.problems), *self.unread_of_groups()]
+
+    def unread_of_groups(self, topics: Iterable[str] | None = None) -> list[str]:
+        """Sentences about what is not read of groups, in some topics or in all."""
+        return self._unread_of(topics, about_groups=True)
+
+    def _unread_of(self, topics: Iterable[str] | None, *, about_groups: bool) -> list[str]:
+        parts = [each for each in self.unread if each.about_groups or each.topics]
+        wanted = set(topics) if topics is not None and parts else None
+        return [
+            each.sentence(concerned)
+            for each in parts
+            if each.about_groups is about_groups
+            and ((concerned := each.topics if wanted is None else each.topics & wanted) or not each.topics)
+        ]
 
     def is_unknown(self, name: str) -> bool:
         """Whether the content of a file is not known."""

@@ -27,10 +27,14 @@ REQUEST_MODE: Final = "messageRequestMode.json"
 MOST_NAMED: Final = 5
 
 
+TOPICS: Final = "{topics}"
+"""Where the meaning of a part has the topics that a sentence is about."""
+
+
 class UnreadPart(msgspec.Struct, frozen=True):
     """One part: where it is below the store's root, what that means, and the topics that it concerns.
 
-    `about_groups`: what is said of groups lacks it.
+    `about_groups`: what is said of groups lacks it, and not what is said of messages and queues.
     """
 
     name: str
@@ -38,9 +42,12 @@ class UnreadPart(msgspec.Struct, frozen=True):
     topics: frozenset[str] = frozenset()
     about_groups: bool = False
 
-    def sentence(self) -> str:
-        """What is not read, and what that means, as one sentence."""
-        return f"{self.name} is not read: {self.meaning}"
+    def sentence(self, about: Collection[str] | None = None) -> str:
+        """What is not read, and what that means, as one sentence; about some of its topics, by default all."""
+        meaning = self.meaning
+        if self.topics:
+            meaning = meaning.replace(TOPICS, _named("topic", self.topics if about is None else about))
+        return f"{self.name} is not read: {meaning}"
 
 
 def unread_parts(
@@ -57,11 +64,13 @@ def unread_parts(
     """
     topics = frozenset((*compacted, *_names_in(root / COMPACTED_LOGS)))
     if topics:
-        meaning = f"of {_named('topic', topics)} a broker gives the newest message of each key from there; here is what"
+        meaning = f"of {TOPICS} a broker gives the newest message of each key from there; here is what"
         yield UnreadPart(f"{COMPACTION}/", f"{meaning} the log still has", topics)
     if static:
-        meaning = f"{_named('topic', static)} {_be(static)} static: queues and offsets here are the broker's own, not"
-        meaning = f"{meaning} those that clients of all its brokers see"
+        meaning = (
+            f"the queues of {TOPICS} are static: queues and offsets here are the broker's own, not those that clients"
+        )
+        meaning = f"{meaning} of all its brokers see"
         yield UnreadPart(f"config/{TOPIC_MAPPING}", meaning, frozenset(static))
     for name in ACL_DATABASES:
         if _names_in(root / "config" / name):
@@ -72,8 +81,8 @@ def unread_parts(
         meaning = f"which messages {_named('group', ordered)} popped in order and {_hold(ordered)} is not known"
         yield UnreadPart(f"config/{ORDER_INFO}", meaning, about_groups=True)
     if modes:
-        meaning = f"of {_named('topic', modes)} some groups are to pop; here all pull"
-        yield UnreadPart(f"config/{REQUEST_MODE}", meaning, frozenset(modes))
+        meaning = f"of {TOPICS} some groups are to pop; here all pull"
+        yield UnreadPart(f"config/{REQUEST_MODE}", meaning, frozenset(modes), about_groups=True)
     if has_kv_notes(root):
         meaning = "what groups have popped and not acknowledged is noted there, and counts as consumed"
         yield UnreadPart(f"{KV_DIRECTORY}/", meaning, about_groups=True)
@@ -118,10 +127,6 @@ def _named(what: str, names: Collection[str]) -> str:
     more = len(listed) - MOST_NAMED
     behind = f" and {counted(more, what)} more" if more > 0 else ""
     return f"{what}{'s' if len(listed) > 1 else ''} {', '.join(listed[:MOST_NAMED])}{behind}"
-
-
-def _be(names: Collection[str]) -> str:
-    return "is" if len(names) == 1 else "are"
 
 
 def _hold(names: Collection[str]) -> str:

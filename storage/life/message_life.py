@@ -89,13 +89,15 @@ class Story:
 class MessageLife:
     """The events of all messages that a unique key names, in order of time; `incomplete` says what may be missing.
 
-    Mostly that is one message. Where it is several, `stories` tells each of them alone.
+    Mostly that is one message. Where it is several, `stories` tells each of them alone. `notes`, sentences, say what
+    is not read of the topics and groups that it is about.
     """
 
     events: tuple[Event, ...]
     incomplete: str | None = None
     transactions: tuple[str | None, ...] = ()
     """How the transaction of each message ended."""
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def stories(self) -> tuple[Story, ...]:
@@ -163,8 +165,13 @@ def find_life(
     stored.sort(key=lambda event: event.message.physical_offset if event.message else 0)
     traced = (_numbered(event, messages) for event in _traces(store, named, trace_topics))
     events = sorted(chain(stored, traced), key=lambda event: event.timestamp)
-    incomplete = incomplete or teller.incomplete
-    return MessageLife(tuple(_shown(event, mask) for event in events), incomplete, tuple(teller.transactions))
+    about = {name for each in messages for message, origin in each for name in (message.topic, origin.topic) if name}
+    return MessageLife(
+        tuple(_shown(event, mask) for event in events),
+        incomplete or teller.incomplete,
+        tuple(teller.transactions),
+        (*store.config.notes_of_topics(about or topics), *store.config.unread_of_groups(about or topics)),
+    )
 
 
 def _numbered(event: Event, messages: Sequence[Sequence[Record]]) -> Event:

@@ -68,6 +68,7 @@ def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = Fal
     lacking = log.gaps()
     if criteria.topic is not None:
         lacking += absence_of_topic(store, criteria.topic)
+    lacking += tuple(store.config.notes_of_topics(None if criteria.topic is None else [criteria.topic]))
     if exhaustive:
         return Plan(list(chunks_of(log, log.minimum, log.end)), lacking)
     chunks, notes = _narrowed(store, criteria, sight or Sight())

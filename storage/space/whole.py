@@ -1,5 +1,6 @@
 """All that takes the disk in a store's log, in one answer."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocol.mask import NO_MASK, Mask
@@ -52,8 +53,10 @@ class Space:
         return by_kind[kind]
 
 
-def space_of(log: CommitLog, tally: Tally, settings: BrokerSettings, mask: Mask = NO_MASK) -> Space:
-    """What was counted of a log; counts by what `mask` hides are left out."""
+def space_of(
+    log: CommitLog, tally: Tally, settings: BrokerSettings, lacks: Iterable[str] = (), mask: Mask = NO_MASK
+) -> Space:
+    """What was counted of a log; counts by what `mask` hides are left out. `lacks`: what is not read of the store."""
     return Space(
         messages=tally.messages,
         size=tally.size,
@@ -64,7 +67,7 @@ def space_of(log: CommitLog, tally: Tally, settings: BrokerSettings, mask: Mask 
         hours=tuple(name_counts(tally, "hour")),
         largest=tuple(tally.largest_messages(MOST_LARGEST)),
         forecast=make_forecast(log, tally, settings),
-        notes=(*problems_of(log, tally), *inexact_counts(tally)),
+        notes=(*problems_of(log, tally), *inexact_counts(tally), *lacks),
         oldest_timestamp=tally.oldest if tally.messages else None,
         newest_timestamp=tally.newest if tally.messages else None,
         damaged_places=tally.damaged_places,

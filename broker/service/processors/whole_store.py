@@ -1,8 +1,10 @@
 """What only RocketLens is asked for: a message's life, what waits, what takes the disk, what is wrong with the store.
 
+Also what is not read of it, and which copies there are of a message that is gone.
+
 It goes over the remoting port, since that is the one that clients know: the page may be elsewhere or not there at all.
 What reads all of a store is done once for all who ask (:mod:`broker.service.kept_work`); until it is there an answer
-says that it is under way. Only administrators may ask where accounts are.
+says that it is under way. Where accounts are, only administrators may ask, but for what is not read of one topic.
 
 Late imports: what only one question needs is loaded when it is first asked, for most servers are asked none.
 """
@@ -11,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.service.broker_service import BrokerService
@@ -30,12 +33,15 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE: Final = 50_000
 
+MOST_COPIES: Final = 1000
+"""Copies of one message that are sent."""
+
 LISTED_SECONDS: Final = 600.0
 """How long a list of what waits may take."""
 
 
 class AskStoreRequestHeader(RequestHeader, frozen=True):
-    """ASK_STORE: `question` is life, pending, space or doctor; the others narrow a life, or are where a list goes on.
+    """ASK_STORE: `question` is one of :class:`WholeStoreProcessor`; the others narrow it, or are where a list goes on.
 
     `trace_topics` are separated by commas. `file_reserved_time` and `disk_max_used_space_ratio` are a broker's settings
     for a forecast of space; -1 for those that nobody said.
@@ -62,6 +68,8 @@ class WholeStoreProcessor:
             "pending": self._pending,
             "space": self._space,
             "doctor": self._doctor,
+            "notes": self._notes,
+            "copies": self._copies,
         }
 
     @handles(OwnRequestCode.ASK_STORE, AskStoreRequestHeader)
@@ -114,13 +122,34 @@ class WholeStoreProcessor:
         if isinstance(found, Response):
             return found
         log, tally = found
-        return Response(body=encode_answer(space_of(log, tally, settings)))
+        return Response(
+            body=encode_answer(space_of(log, tally, settings, self._service.store.config.notes_of_topics()))
+        )
 
     def _doctor(self, _header: AskStoreRequestHeader) -> Response:
         from broker.service.store_answers import encode_answer
 
         found = self._done("doctor", partial(_diagnosis, self._service), KEPT_SECONDS)
         return found if isinstance(found, Response) else Response(body=encode_answer(found))
+
+    def _notes(self, header: AskStoreRequestHeader) -> Response:
+        """What is not read of one topic, or of all topics and groups."""
+        from broker.service.store_answers import SentNotes, encode_answer
+
+        config = self._service.store.config
+        if header.topic:
+            return Response(body=encode_answer(SentNotes(config.notes_of_topics([header.topic]), [])))
+        return Response(body=encode_answer(SentNotes(config.notes_of_topics(), config.notes_of_groups)))
+
+    def _copies(self, header: AskStoreRequestHeader) -> Response:
+        """The records that name an offset message id, which is `unique_key`, as that of their origin."""
+        from broker.service.store_answers import encode_answer
+        from storage.search.origin_copies import copies_of
+
+        store = self._service.store
+        found = islice(copies_of(store, header.unique_key), MOST_COPIES)
+        records = [record for each in found if (record := store.record_at(each.physical_offset)) is not None]
+        return Response(body=encode_answer(list(map(bytes, records))))
 
     def _done(self, question: str, work: Callable[[Report], Any], maximum_age: float) -> Any:
         """What came of a work, or the response that it is under way; raises RocketLensError where it failed."""

@@ -83,14 +83,15 @@ class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Events in order of time, and what they come to for each group that met the message.
 
     `messages` are those that the key names, mostly one; events and verdicts have their numbers.
-    `incomplete` says what may be missing, `left_out` counts what may not be seen. `similar_topics` are those that may
-    be meant instead of a topic that the store does not have.
+    `incomplete` says what may be missing, `notes` what is not read, `left_out` counts what may not be seen.
+    `similar_topics` are those that may be meant instead of a topic that the store does not have.
     """
 
     events: list[LifeEvent]
     verdicts: list[VerdictLine]
     messages: list[NamedMessage]
     incomplete: str | None
+    notes: list[str]
     left_out: int
     similar_topics: list[str]
 
@@ -139,6 +140,7 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
             if story.number in read
         ],
         incomplete=found.incomplete,
+        notes=list(found.notes),
         left_out=len(found.events) - len(seen),
         similar_topics=[] if found.events or question.topic is None else context.similar_topics(question.topic),
     )

@@ -261,7 +261,7 @@ def _outcome(context: RequestContext, counted: _Counted, limit: int) -> SpaceOut
         hours=_table("hour", rows["hour"], limit),
         largest=[each.line for each in largest[:limit]],
         forecast=None if forecast is None else msgspec.convert(forecast.fields(), SpaceForecast),
-        notes=counted.notes,
+        notes=[*counted.notes, *(context.readable(each, ()) for each in context.store.config.notes_of_topics())],
         left_out=left_out + len(counted.largest) - len(largest),
         counted_timestamp=counted.timestamp,
         seconds=counted.seconds,

@@ -24,6 +24,7 @@ async function load(message, shown, context, judge) {
     clear(shown,
       life.messages.length > 1 ? notice(namedAlike(life), "warning") : null,
       life.incomplete ? notice(`Something may be missing: ${life.incomplete}`, "warning") : null,
+      ...life.notes.map((text) => notice(text, "warning")),
       life.messages.filter((named) => named.transaction).map((named) => el("p", {}, life.messages.length > 1 ? `Transaction of message ${named.number}: ` : "Transaction: ", named.transaction)),
       el("ol", { class: "life" }, life.events.map((event, at) => line(event, life.events[at - 1], message, life.messages.length > 1))),
       life.leftOut ? el("p", { class: "muted" }, `${number(life.leftOut)} more, of topics that you may not read.`) : null);

@@ -4,14 +4,18 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import CASES, unpack
 from protocol.codes import RequestCode
+from rocketlens import connect
+from spark_jobs.read.absent_topics import unread_of_store
 from storage.layout.store_config import StoreConfig
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -56,7 +60,7 @@ MADE: dict[str, Callable[[Path], None]] = {
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"x", keys="k")
+    writer.append("T", b"x", keys="k", unique_key="U")
     writer.set_topic("Other")
     writer.consumer_offsets = {"T@g": {0: 1}}
     writer.close()
@@ -82,11 +86,30 @@ def figures(root: Path) -> str:
 
 def page(root: Path) -> str:
     api = ApiOf(root)
-    return json.dumps(
-        [api.ask("/store").json]
-        + [api.ask(f"/{path}", **asked).json for path, asked in (
-            ("topics", {}), ("topic", {"topic": "T"}), ("find", {"text": "nowhere"}))]
-    )  # fmt: skip
+    asked: dict[str, dict[str, str]] = {
+        "store": {},
+        "topics": {},
+        "topic": {"topic": "T"},
+        "find": {"text": "nowhere"},
+        "search": {"topic": "T", "contains": "x"},
+        "message/life": {"uniqueKey": "U"},
+    }
+    return json.dumps([api.ask(f"/{path}", **parameters).json for path, parameters in asked.items()])
+
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "tail": ("T",),
+    "search": ("T", "--contains", "x"),
+    "life": ("U",),
+    "space": ("--by", "topic"),
+}
+
+
+def said_by(name: str, source: object) -> str:
+    """The lines of a command about what is not read, without those that are others each time."""
+    outcome = rocketlens(name, source, *ASKED[name])
+    assert outcome.code == 0, outcome.errors
+    return "".join(line for line in outcome.errors.splitlines(keepends=True) if "is not read" in line)
 
 
 ANSWERS: dict[str, Callable[[Path], str]] = {
@@ -96,6 +119,8 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "find": lambda root: rocketlens("find", root, "nowhere").errors,
     "query": lambda root: rocketlens("query", root, "--topic", "T", "--key", "nowhere").errors,
     "pending": lambda root: rocketlens("pending", root).errors,
+    **{name: partial(said_by, name) for name in ASKED},
+    "export": lambda root: "".join(unread_of_store(str(root), "", ["T"])),  # which it reports, as is shown below
     "doctor": lambda root: rocketlens("doctor", root, "--json").text,
     "info": lambda root: rocketlens("info", root).errors,
     "serve": lambda root: "\n".join(MessageStore.open(root).problems),  # which it logs (test_serve_state.py)
@@ -125,9 +150,26 @@ def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: s
             assert part.rstrip("/") in said, name
             assert part.rstrip("/") not in before[name], name
             if name == "page" and unread.topics:
-                assert said.count(unread.sentence()) == 4
+                assert said.count(unread.sentence()) == (2 if unread.about_groups else 6)
         else:
             assert said == before[name], name
+
+
+def test_a_server_says_the_same_to_our_own_client(root: Path, tmp_path: Path) -> None:
+    for make in MADE.values():
+        make(root)
+    with serving_in_a_thread(service_of(MessageStore.open(root))) as address:
+        for name in ASKED:
+            assert said_by(name, address) == said_by(name, root) != "", name
+        for arguments in (["topics"], ["topics", "T"], ["groups"]):
+            asked, *rest = arguments
+            said = rocketlens(asked, address, *rest).errors
+            assert said.strip()
+            assert rocketlens(asked, root, *rest).errors.startswith(said), arguments
+    service = service_of(MessageStore.open(root), acl=write_accounts(tmp_path / "plain_acl.yml"))
+    keys = {"access_key": DEFAULTS, "secret_key": DEFAULTS_SECRET}  # which is no administrator
+    with serving_in_a_thread(service) as address, connect(str(address), **keys) as remote:
+        assert getattr(remote.queues("T"), "notes", ()) == tuple(StoreConfig.load(root).notes_of_topics(["T"])) != ()
 
 
 def test_a_part_that_goes_or_says_nothing_is_named_no_more(root: Path) -> None:
@@ -152,14 +194,16 @@ def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_
     said = rocketlens("topics", store, "states").errors
     assert "compaction/ is not read: of topic states a broker gives the newest message of each key from there" in said
     assert "compaction/ is not read" in rocketlens("find", store, "account-99").errors
+    exports = ("--out", tmp_path / "out", "--format", "jsonl")
+    assert "compaction/ is not read" in rocketlens("export", store, "--topic", "states", *exports).text
+    table = ("--to", tmp_path / "table", "--format", "parquet")
+    assert "compaction/ is not read" in rocketlens("export", store, *table).text
     assert [each.name for each in StoreConfig.load(store).unread] == ["compaction/", "config/users", "config/acls"]
 
 
 def test_a_recorded_static_topic_is_named_as_one(tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "B16-static-topic")
-    said = (
-        "config/topicQueueMapping.json is not read: topic static1 is static: queues and offsets here are the broker's"
-    )
+    said = "config/topicQueueMapping.json is not read: the queues of topic static1 are static: queues and offsets here"
     assert said in rocketlens("topics", store, "static1").errors
     assert [each.name for each in StoreConfig.load(store).unread] == ["config/topicQueueMapping.json"]
 

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
+from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import CASES, unpack
 from protocol.properties import DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID
+from rocketlens import connect
 from storage.search import origin_copies
 from storage.search.origin_copies import copies_of
 from storage.store.message_store import MessageStore
@@ -43,6 +46,24 @@ def test_of_one_topic_its_copies_alone_are_found(case: Path) -> None:
     outcome = rocketlens("find", case, GONE, "--topic", "%DLQ%g", "--json")
     assert [each["physicalOffset"] for each in outcome.messages] == [DEAD_LETTER]
     assert rocketlens("find", case, GONE, "--topic", "other").code == 1
+
+
+def test_a_server_is_asked_for_the_copies_of_an_expired_message_by_our_own_client(case: Path, tmp_path: Path) -> None:
+    here = rocketlens("find", case, GONE, "--json")
+    with serving_in_a_thread(service_of(MessageStore.open(case))) as address:
+        outcome = rocketlens("find", address, GONE, "--json")
+        assert (outcome.code, outcome.messages) == (0, here.messages)
+        assert f"copies of it: the dead letter at {DEAD_LETTER}, the retry at {RETRY}" in outcome.errors
+        one = rocketlens("find", address, GONE, "--topic", "%DLQ%g", "--json")
+        assert [each["physicalOffset"] for each in one.messages] == [DEAD_LETTER]
+        assert rocketlens("find", address, OTHER).code == 1
+        assert "g gave up" in rocketlens("life", address, GONE).text
+    service = service_of(MessageStore.open(case), acl=write_accounts(tmp_path / "plain_acl.yml"))
+    keys = {"access_key": DEFAULTS, "secret_key": DEFAULTS_SECRET}  # which is no administrator
+    with serving_in_a_thread(service) as address, connect(str(address), **keys) as remote:
+        assert (
+            "copies of it are listed to administrators" in remote.find(GONE, kind="offset message id").readings[0].note
+        )
 
 
 @pytest.mark.parametrize("mask", ["unique_key", "store_host", "properties"])

@@ -39,7 +39,7 @@ def test_a_question_that_is_none_names_those_that_are(address: Endpoint) -> None
     error = asyncio.run(ask())
     assert (error.code, error.remark) == (
         ResponseCode.INVALID_PARAMETER,
-        "expected one of life, pending, space, doctor",
+        "expected one of life, pending, space, doctor, notes, copies",
     )
 
 
