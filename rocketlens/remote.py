@@ -354,13 +354,18 @@ class AsyncRemoteStore:
 
         return AsyncSearch(steps())
 
-    async def life(
-        self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()
-    ) -> "MessageLife":
+    async def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
         from broker.service.store_answers import decode_life
+        from rocketlens.named_life import keys_named, with_reason
 
-        fields = {"uniqueKey": id_of(unique_key), "topic": topic or "", "traceTopics": ",".join(trace_topics)}
-        return await self._of_store("life", fields, decode_life)
+        fields = {"uniqueKey": id_of(text), "topic": topic or "", "traceTopics": ",".join(trace_topics)}
+        life = await self._of_store("life", fields, decode_life)
+        if life.events:
+            return life
+        found = await self.find(text, topic=topic)
+        if not (named := keys_named(found)):
+            return with_reason(life, found)
+        return replace(await self._of_store("life", fields | {"uniqueKey": named[0]}, decode_life), named=named)
 
     async def pending(self) -> "AsyncPending":
         from broker.service.store_answers import SentPending, decode_answer

@@ -169,11 +169,13 @@ class Source:
         """
         raise self._refusal("search")
 
-    def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
+    def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
         """Everything that happened to one message, in order of time.
 
         Where it waited, was delivered, retried and given up, which groups have passed it, and what traces say, under
-        the usual topics and `trace_topics`. `topic` is the one it was sent to; without it every topic is searched.
+        the usual topics and `trace_topics`. `topic` is the one it was sent to; without it every topic is searched. What
+        is no unique key is taken as by :meth:`find`: the newest of the messages that it names is meant, and `named`
+        has the unique keys of all. Where it names none `reason` says why.
 
         >>> life = store.life("FD000000000000000000000000000002708C30946E09687211CE0017")
         >>> [event.stage.value for event in life.events]

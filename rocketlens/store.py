@@ -262,13 +262,20 @@ class Store(Source):
         )
         return of_a_topic(store, criteria.topic, steps)
 
-    def life(self, unique_key: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
+    def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
+        from rocketlens.named_life import keys_named, with_reason
         from storage.life.message_life import find_life
 
         store = self._opened()
         store.refuse_tier("life")
-        hiding = self._hiding()
-        life = find_life(store, id_of(unique_key), topic, trace_topics, mask=hiding.mask)
+        hiding, trace_topics = self._hiding(), tuple(trace_topics)
+        life = find_life(store, id_of(text), topic, trace_topics, mask=hiding.mask)
+        if not life.events:
+            found = self.find(text, topic=topic)
+            if named := keys_named(found):
+                life = replace(find_life(store, named[0], topic, trace_topics, mask=hiding.mask), named=named)
+            else:
+                life = with_reason(life, found)
         hiding.warn()
         return life
 

@@ -16,9 +16,9 @@ from rocketlens.cli.body_file import body_option, check_body_options, file_of, w
 from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import EXPECTED, SourceArguments, source_options
+from rocketlens.cli.opening import EXPECTED, SourceArguments, absence_of, say_nothing_is_named, source_options
 from rocketlens.cli.options import charset_option, cursor_option, gathered, is_typed, limit_option, verbose_option
-from rocketlens.cli.output import format_options_with, found_writer, say_notes, writer
+from rocketlens.cli.output import format_options_with, found_writer, writer
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
 from spark_jobs.run.engine import EngineOptions
 from storage.amounts import counted
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 MOST_TOPICS = 20
 """Topics whose names hold the text that are printed."""
-
-HINT: Final = "a part of a body is found by `search --contains`; keys are compared whole, and case counts"
-"""What an empty answer says, as the page does."""
 
 AS: Final = {
     "key": KeyKind.KEY.words,
@@ -262,14 +259,17 @@ def find_and_show(
         check_outside((*source.directories, *logs), file_of(wanted.body))
     with source.open_by_ids() if wanted.from_id else source.open() as opened:
         answers = {text: wanted.ask(opened, text) for text in texts}
+        absence = "" if any(answers.values()) else absence_of(opened, wanted.topic)
     for text, found in answers.items():
         if wanted.kind is None:
             _say_readings(found, f"{text} as" if len(answers) > 1 else "as")
-        say_notes(found, verbose=wanted.verbose)
+        for note in found.notes:
+            say(note)
+        if not found:
+            details = found.details if wanted.verbose else ""
+            say_nothing_is_named(found.reason, absence, details, hints=wanted.kind is None)
         if found.cursor is not None:
             say(f"there are older matches: continue with --cursor {found.cursor}")
-        if not found and wanted.kind is None:
-            say(HINT)
     write = found_writer(output_format, wanted.charset, lists_copies=wanted.copies)
     all_found = next(iter(answers.values())) if len(answers) == 1 else together(list(answers.values()))
     if wanted.body is not None:

@@ -9,7 +9,7 @@ import click
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.output import format_options, print_table, say_what_lacks, write_maps
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
@@ -55,10 +55,11 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
             for name in sorted(each.offsets)
             if topic in (None, name)
         ]
+        absence = "" if rows or not listed else absence_of(opened, topic)
     rows += [TopicProgress(each.name, None) for each in listed if not each.offsets and topic is None]
     rows.sort(key=lambda each: (each.group, each.topic or ""))
     if not rows:
-        say(_nothing(group, topic, names, known_topics))
+        say(absence or _nothing(group, topic, names, known_topics))
         sys.exit(NOT_FOUND)
     say_what_lacks(found)
     if is_unknown:

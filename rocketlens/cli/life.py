@@ -1,23 +1,21 @@
 """`rocketlens life`: everything that happened to one message, in order of time."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from protocol.system_topics import TopicContent, content_of
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import EXPECTED, SourceArguments, meant_instead, source_options
+from rocketlens.cli.opening import EXPECTED, SourceArguments, absence_of, say_nothing_is_named, source_options
 from rocketlens.cli.options import charset_option
 from rocketlens.cli.output import format_options, print_table, say_what_lacks, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import counted
 
 if TYPE_CHECKING:
-    from rocketlens.source import Source
     from storage.life.message_life import Event, MessageLife
     from storage.life.verdicts import GroupVerdict
 
@@ -68,20 +66,19 @@ def life(
     text = source.one_of(None)
     if (text is None) == (unique_key is None) or not (text or unique_key):
         raise click.UsageError(f"{EXPECTED}, and behind it one TEXT")
+    text = text or unique_key or ""
     with source.open() as opened:
-        unique_key = unique_key or text or ""
-        found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
-        if not found.events and text is not None and (named := _named(opened, text, topic)):
-            unique_key = named
-            found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
-        meant = "" if found.events or topic is None else meant_instead(opened, topic)
+        found = opened.life(text, topic=topic, trace_topics=trace_topics)
+        absence = "" if found.events else absence_of(opened, topic)
+    if found.named:
+        say(_named(found.named, text))
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     say_what_lacks(found)
     if not found.events:
-        say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}{meant}")
+        say_nothing_is_named(found.reason, absence)
     if len(found.stories) > 1:
-        say(_named_alike(found, unique_key))
+        say(_named_alike(found, next(iter(found.named), text)))
     if output_format == "table":
         _show(found)
     else:
@@ -89,26 +86,11 @@ def life(
     sys.exit(FOUND if found.events else NOT_FOUND)
 
 
-def _named(opened: "Source", text: str, topic: str | None) -> str | None:
-    """The unique key of the newest message that a text names, None where there is none; others are named.
-
-    Reports about messages, such as traces, have the keys of those: they come last.
-    """
-    found = sorted(
-        opened.find(text, topic=topic),
-        key=lambda each: (
-            content_of(each.topic) is not TopicContent.REPORTS,
-            each.born_timestamp,
-            each.physical_offset,
-        ),
-    )
-    keys = list(dict.fromkeys(each.unique_key for each in reversed(found) if each.unique_key))
-    if not keys:
-        return None
+def _named(keys: Sequence[str], text: str) -> str:
+    """Which message is shown of those that a text names, by their unique keys, and some of the others."""
     others = keys[1 : MOST_OTHERS + 1]
     more = f"; others are {', '.join(others)}{' …' if len(keys) > MOST_OTHERS + 1 else ''}" if others else ""
-    say(f"{counted(len(keys), 'message is', 'messages are')} named {text}: this is {keys[0]}{more}")
-    return keys[0]
+    return f"{counted(len(keys), 'message is', 'messages are')} named {text}: this is {keys[0]}{more}"
 
 
 def _named_alike(found: "MessageLife", unique_key: str) -> str:

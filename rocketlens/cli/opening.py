@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from broker.endpoint import Endpoint
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, NoSuchTopic, RocketLensError
 from rocketlens.cli.command_options import storage_option_where
 from rocketlens.cli.errors import say
 from rocketlens.cli.options import DIRECTORY, gathered, is_typed, store_options
@@ -44,21 +44,38 @@ def open_store(path: Path, arguments: StoreArguments = NO_ARGUMENTS) -> "Store":
     return Store(path, arguments)
 
 
-def meant_instead(source: "Source", topic: str) -> str:
-    """The end of a sentence that asks for a topic that may be meant instead of one that a source does not have.
+HINT: Final = "a part of a body is found by `search --contains`; keys are compared whole, and case counts"
+"""What an answer says that nothing is named so, as the page does."""
 
-    Empty where the source has it, or none like it, and where it does not say which it has.
+
+def absence_of(source: "Source", topic: str | None) -> str:
+    """A sentence that a source does not have a topic, and which may be meant instead.
+
+    Empty where the source has it, or does not say which it has, and for no topic.
     """
     # Most commands start without what these need.
-    from protocol.errors import RocketLensError
+    from protocol.system_topics import LIGHT_PREFIX
     from storage.names import did_you_mean, similar_names
 
+    if topic is None:
+        return ""
     try:
         names = [each.name for each in source.topics()]
+        if topic in names or (topic.startswith(LIGHT_PREFIX) and source.queues(topic)):  # these are in no list
+            return ""
     except RocketLensError:
         return ""
-    proposed = [] if topic in names else similar_names(topic, names)
-    return f"; {did_you_mean(proposed)}" if proposed else ""
+    return str(NoSuchTopic(topic, did_you_mean(similar_names(topic, names))))
+
+
+def say_nothing_is_named(reason: str, absence: str, details: str = "", *, hints: bool = True) -> None:
+    """Print why a text names nothing: that its topic is nowhere, else the reason that a source gives, with a hint.
+
+    `details` are what was searched in vain.
+    """
+    for line in (absence or reason, details, HINT if hints and not absence else ""):
+        if line:
+            say(line)
 
 
 class SourceArguments(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ from storage.times import format_local, zone_name
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rocketlens.answers import FoundMessages, Messages
+    from rocketlens.answers import FoundMessages
 
 Fields: TypeAlias = dict[str, Any]
 Writer: TypeAlias = Callable[[Iterable[Message]], None]
@@ -261,13 +261,6 @@ def _one_of_copies(
         )
         for each in alike.values()
     ]
-
-
-def say_notes(found: "Messages", *, verbose: bool) -> None:
-    """Print what is to be said of an answer: its notes, and why it is empty; with `verbose` also what was searched."""
-    for note in (*found.notes, found.reason, found.details if verbose else ""):
-        if note:
-            say(note)
 
 
 def say_what_lacks(found: object) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from protocol.errors import ConfigError
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.options import gathered
 from rocketlens.cli.output import format_options, growing_table, print_table, time_text, write_maps
 from rocketlens.cli.time_options import FORMS, timestamp, timezone_option, typed_time
@@ -93,8 +93,8 @@ def pending(source: SourceArguments, options: PendingOptions, output_format: str
         if found.incomplete:
             say(f"something may be missing: {found.incomplete}")
         if not total:
-            meant = "" if options.topic is None else meant_instead(opened, options.topic)
-            say(f"no message waits{f' for topic {options.topic}' if options.topic else ''}{_when(options)}{meant}")
+            what = f"no message waits{f' for topic {options.topic}' if options.topic else ''}{_when(options)}"
+            say(absence_of(opened, options.topic) or what)
         elif output_format == "table":
             say(_as_of(found.as_of))
         if 0 < options.limit < listed:

@@ -15,7 +15,7 @@ from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import MOST_PULLED
 from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer, say_what_lacks
 from rocketlens.cli.time_options import timezone_option
@@ -103,7 +103,7 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
     """
     queues = opened.queues(wanted.topic)
     if not queues:
-        say(f"there is no topic {wanted.topic}{meant_instead(opened, wanted.topic)}")
+        say(absence_of(opened, wanted.topic) or f"topic {wanted.topic} has no queue")
         sys.exit(NOT_FOUND)
     say_what_lacks(queues)
     found: list[Message] = []

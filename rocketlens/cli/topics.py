@@ -9,7 +9,7 @@ import click
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, meant_instead, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.output import format_options, optional_time, print_table, say_what_lacks, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.names import names_holding
@@ -64,9 +64,7 @@ def _list_queues(opened: "Source", topic: str, output_format: str) -> None:
     """Write the queues of a topic, and end."""
     queues = opened.queues(topic)
     if not queues:
-        names = [each.name for each in opened.topics()]
-        what = f"topic {topic} has no queue" if topic in names else f"there is no topic {topic}"
-        say(f"{what}{meant_instead(opened, topic)}")
+        say(absence_of(opened, topic) or f"topic {topic} has no queue")
         sys.exit(NOT_FOUND)
     say_what_lacks(queues)
     if output_format == "table":

@@ -98,6 +98,10 @@ class MessageLife:
     transactions: tuple[str | None, ...] = ()
     """How the transaction of each message ended."""
     notes: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    """Where a text named the message that is no unique key: those of all that it names, this one's first."""
+    reason: str = ""
+    """Why there is nothing to tell; empty where there is something."""
 
     @cached_property
     def stories(self) -> tuple[Story, ...]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, unpack
-from rocketlens.cli.find import HINT, words_of
+from rocketlens.cli.find import words_of
+from rocketlens.cli.opening import HINT
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf

@@ -137,12 +137,6 @@ def test_no_key_is_refused(g1_store: Path) -> None:
         assert "and behind it one TEXT" in outcome.errors
 
 
-def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "nosuchkey", "--topic", "TopicTest")
-    assert (outcome.code, outcome.output) == (1, b"")
-    assert outcome.errors == "rocketlens: no message with unique key nosuchkey of topic TopicTest\n"
-
-
 @pytest.mark.parametrize("question", [(KEY, "--as", "key"), (UNIQUE_KEY, "--as", "unique-key")])
 def test_copies_are_found_in_a_store_and_by_its_server(
     g1_store: Path, server: Endpoint, question: tuple[str, ...]
@@ -186,10 +180,11 @@ def test_no_copies_are_no_answer(g1_store: Path, server: Endpoint) -> None:
         assert "searched 10 index files" in outcome.errors
 
 
-def test_a_topic_that_was_meant_is_proposed(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, "nobody", "--topic", "TopicBtach")
-    assert outcome.code == 1
-    assert outcome.errors.endswith("of topic TopicBtach; did you mean TopicBatch?\n")
+def test_what_is_nowhere_is_said_as_by_find(g1_store: Path, server: Endpoint) -> None:
+    for where in (g1_store, server):
+        outcome = rocketlens("life", where, "nobody")
+        assert (outcome.code, outcome.errors) == (1, rocketlens("find", where, "nobody").errors)
+        assert outcome.errors.startswith("rocketlens: nothing is named nobody in ")
 
 
 def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_recorded_broker_says_how_far_it_came(recorded: Path) -> None:
 def test_nothing_that_waits_is_said_and_has_an_exit_code(recorded: Path, g1_store: Path) -> None:
     outcome = rocketlens("pending", recorded, "--topic", "NoSuchTopic")
     assert (outcome.code, outcome.output) == (1, b"")
-    assert "no message waits for topic NoSuchTopic" in outcome.errors
+    assert outcome.errors == "rocketlens: there is no topic NoSuchTopic\n"
     assert rocketlens("pending", g1_store).code == 1
 
 

@@ -91,7 +91,6 @@ def test_the_table_has_one_head(where: tuple[object, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--topic", "TopicTets"), "there is no topic TopicTets; did you mean TopicTest"),
         (("--topic", "TopicTest", "--tag", "None"), "no message of topic TopicTest passes the filter"),
         (("--topic", "TBW102"), "no message of topic TBW102 is there"),
     ],

@@ -140,13 +140,28 @@ def test_the_table_of_topics_has_a_line_a_topic(where: tuple[object, ...]) -> No
     assert line.split()[:4] == ["TopicTest", "normal", "4", "52"]
 
 
+OF_A_TOPIC_THAT_IS_NOWHERE = [
+    (command, *arguments, "--topic", "TopicTets")
+    for command, *arguments in (
+        ("find", "nobody"),
+        ("find", "nobody", "--as", "key"),
+        ("find", "6581"),
+        ("life", "nobody"),
+        ("search", "--contains", "x"),
+        ("tail",),
+        ("topics",),
+        ("groups",),
+        ("pending",),
+    )
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("topics", "--topic", "TopicTets"), "there is no topic TopicTets; did you mean TopicTest"),
+        *((each, "there is no topic TopicTets; did you mean TopicTest") for each in OF_A_TOPIC_THAT_IS_NOWHERE),
         (("topics", "--contains", "nowhere"), "no topic holds nowhere in its name"),
         (("groups", "--group", "CG_TGA"), "there is no consumer group CG_TGA; did you mean CG_TAG"),
-        (("groups", "--topic", "TopicTets"), "an offset in topic TopicTets; did you mean TopicTest"),
         (("groups", "--group", "CG_TAG", "--topic", "TopicBatch"), "group CG_TAG has committed no offset in topic"),
     ],
 )

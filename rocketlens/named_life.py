@@ -1,0 +1,34 @@
+"""Which message is meant where a life is asked for by a text that is no unique key, but names some as `find` does."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from protocol.system_topics import TopicContent, content_of
+from rocketlens.answers import FoundMessages
+from storage.amounts import counted
+
+if TYPE_CHECKING:
+    from storage.life.message_life import MessageLife
+
+
+def keys_named(found: FoundMessages) -> tuple[str, ...]:
+    """The unique keys of messages that were found, that of the newest first.
+
+    Reports about messages, such as traces, have the keys of those: they come last.
+    """
+    newest = sorted(
+        found,
+        key=lambda each: (
+            content_of(each.topic) is not TopicContent.REPORTS,
+            each.born_timestamp,
+            each.physical_offset,
+        ),
+        reverse=True,
+    )
+    return tuple(dict.fromkeys(each.unique_key for each in newest if each.unique_key))
+
+
+def with_reason(life: "MessageLife", found: FoundMessages) -> "MessageLife":
+    """A life of nothing, which says why: nothing is named so, or nothing that has a unique key."""
+    messages = counted(len(found), "message is", "messages are")
+    return replace(life, reason=found.reason or f"{messages} named so, without a unique key, by which a life is found")
