@@ -57,6 +57,11 @@ def times_of(begin: Time | None, end: Time | None, earliest: int = 0) -> tuple[i
     return first, last
 
 
+def stored_between(begin: Time | None, end: Time | None) -> tuple[int, int]:
+    """Two times in ms between which messages were stored, all that can be where there are none; raises ConfigError."""
+    return times_of(begin, end, -LARGEST - 1)
+
+
 def id_of(value: int | str) -> str:
     """An id as text; raises ConfigError for an empty one."""
     text = str(value)

@@ -69,10 +69,11 @@ class StoreByTasks(Store):
             searched, self._engine, self._notify, texts, topic, kind, should_stop, self._arguments.index_slots or 0
         )
 
-    def _tally(self, store: "MessageStore", report: Callable[[int], None]) -> "Tally":
+    def _tally(self, store: "MessageStore", report: Callable[[int], None], times: tuple[int, int]) -> "Tally":
         from functools import partial
 
         from spark_jobs.search.space import tally_by_tasks
         from storage.space.measure import measure
 
-        return measure(store.commit_log, partial(tally_by_tasks, engine=self._engine, notify=self._notify), report)
+        tally_all = partial(tally_by_tasks, engine=self._engine, notify=self._notify)
+        return measure(store.commit_log, tally_all, report, times)

@@ -63,6 +63,7 @@ from rocketlens.arguments import (
     never,
     nothing_with,
     pulled,
+    stored_between,
     subscription,
     text_question,
     unreported,
@@ -389,14 +390,21 @@ class AsyncRemoteStore:
         return [next(iter(each), None) for each in found]
 
     async def space(
-        self, *, broker_config: str | PathLike[str] | None = None, report: Callable[[int], None] = unreported
+        self,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        broker_config: str | PathLike[str] | None = None,
+        report: Callable[[int], None] = unreported,
     ) -> "Space":
         from broker.service.store_answers import decode_answer
         from storage.space.broker_settings import BrokerSettings, read_broker_settings
         from storage.space.whole import Space
 
         settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
+        first, last = stored_between(begin, end)
         fields = {name: str(value) for name, value in settings.said.items()}
+        fields |= {"beginTimestamp": str(first), "endTimestamp": str(last)}
         return await self._of_store("space", fields, lambda data: decode_answer(data, Space), report)
 
     async def doctor(self) -> "Diagnosis":

@@ -196,13 +196,19 @@ class Source:
         raise self._refusal("pending")
 
     def space(
-        self, *, broker_config: str | PathLike[str] | None = None, report: Callable[[int], None] = unreported
+        self,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        broker_config: str | PathLike[str] | None = None,
+        report: Callable[[int], None] = unreported,
     ) -> "Space":
         """What takes the disk: messages and bytes by topic, queue, tag, sender and hour, and until when there is room.
 
-        The whole log is read once, without the bodies; `report` gets the bytes that are counted so far. `broker_config`
-        is the broker.conf of the store's broker, a file of this machine, which says how long it keeps messages; without
-        it a broker's defaults are assumed.
+        Of all messages, or of those stored between `begin` and `end`, both included: then without the forecast, which
+        follows from all. The whole log is read once, without the bodies; `report` gets the bytes that are counted so
+        far. `broker_config` is the broker.conf of the store's broker, a file of this machine, which says how long it
+        keeps messages; without it a broker's defaults are assumed.
 
         >>> space = store.space()
         >>> space.messages, [count.names for count in space.topics[:2]]

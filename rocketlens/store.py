@@ -33,6 +33,7 @@ from rocketlens.arguments import (
     never,
     nothing_with,
     pulled,
+    stored_between,
     subscription,
     text_question,
     unreported,
@@ -289,22 +290,29 @@ class Store(Source):
         return Pending(store, mask=hiding.mask, finish=hiding.warn)
 
     def space(
-        self, *, broker_config: str | PathLike[str] | None = None, report: Callable[[int], None] = unreported
+        self,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        broker_config: str | PathLike[str] | None = None,
+        report: Callable[[int], None] = unreported,
     ) -> "Space":
+        from storage.columns.wanted import ALL_TIMES
         from storage.space.broker_settings import BrokerSettings, read_broker_settings
         from storage.space.whole import space_of
 
         settings = BrokerSettings() if broker_config is None else read_broker_settings(Path(broker_config))
         store = self._opened(with_keys=False)
         store.refuse_tier("space")
-        lacks = store.config.notes_of_topics()
-        return space_of(store.commit_log, self._tally(store, report), settings, lacks, self._mask)
+        lacks, times = store.config.notes_of_topics(), stored_between(begin, end)
+        tally = self._tally(store, report, times)
+        return space_of(store.commit_log, tally, settings, lacks, self._mask, is_narrowed=times != ALL_TIMES)
 
-    def _tally(self, store: "MessageStore", report: Callable[[int], None]) -> "Tally":
-        """Count the whole log."""
+    def _tally(self, store: "MessageStore", report: Callable[[int], None], times: tuple[int, int]) -> "Tally":
+        """Count all of the log that was stored between two times."""
         from storage.space.measure import measure
 
-        return measure(store.commit_log, report=report)
+        return measure(store.commit_log, report=report, times=times)
 
     def doctor(self) -> "Diagnosis":
         from storage.doctor.examine import examine

@@ -21,6 +21,9 @@ PATIENCE_SECONDS: Final = 5.0
 WAITED_SECONDS: Final = 0.25
 """How long an answer waits for a work that may be done any moment."""
 
+MOST_KEPT: Final = 8
+"""Works of one kind whose outcomes are kept, or which run, at the same time."""
+
 Outcome = TypeVar("Outcome")
 Report: TypeAlias = Callable[[int], None]
 """Takes a number that says how far the work is; raises where it is to end."""
@@ -61,10 +64,22 @@ class KeptWorks(Generic[Outcome]):
                 each.is_closed = True
 
     def ask(self, key: str, work: Work[Outcome], maximum_age: float) -> WorkState[Outcome]:
-        """How far the work of a key is; it is begun if what is known is older than `maximum_age` seconds."""
+        """How far the work of a key is; it is begun if what is known is older than `maximum_age` seconds.
+
+        Raises RocketLensError where `MOST_KEPT` others are running.
+        """
         with self._lock:
+            if key not in self._by_key and len(self._by_key) >= MOST_KEPT:
+                self._give_up_one()
             kept = self._by_key.setdefault(key, _KeptWork(self._thread_name, self._subject))
         return kept.ask(work, maximum_age)
+
+    def _give_up_one(self) -> None:
+        """Forget the outcome that was asked for longest ago."""
+        done = [key for key, each in self._by_key.items() if not each.is_running]
+        if not done:
+            raise RocketLensError(f"{self._subject} is under way for {len(self._by_key)} others: ask again in a while")
+        del self._by_key[min(done, key=lambda key: self._by_key[key].asked_at)]
 
 
 class _KeptWork(Generic[Outcome]):
@@ -75,16 +90,21 @@ class _KeptWork(Generic[Outcome]):
         self._thread_name, self._subject = thread_name, subject
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._asked_at = self._started = 0.0
+        self.asked_at = self._started = 0.0
         self._progress = 0
         self._outcome: Outcome | None = None
         self._problem: str | None = None
         self._ended = -KEPT_SECONDS
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is under way."""
+        return self._thread is not None
+
     def ask(self, work: Work[Outcome], maximum_age: float) -> WorkState[Outcome]:
         """How far it is, or what came of it."""
         with self._lock:
-            self._asked_at = time.monotonic()
+            self.asked_at = time.monotonic()
             thread = self._thread
             is_known = self._outcome is not None or self._problem is not None
             if thread is None and (time.monotonic() - self._ended > maximum_age or not is_known):
@@ -122,6 +142,6 @@ class _KeptWork(Generic[Outcome]):
                 self._ended = time.monotonic()
 
     def _report(self, progress: int) -> None:
-        if self.is_closed or time.monotonic() - self._asked_at > PATIENCE_SECONDS:
+        if self.is_closed or time.monotonic() - self.asked_at > PATIENCE_SECONDS:
             raise _NobodyAsks
         self._progress = progress

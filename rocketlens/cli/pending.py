@@ -14,7 +14,7 @@ from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.options import gathered
 from rocketlens.cli.output import format_options, growing_table, print_table, time_text, write_maps
-from rocketlens.cli.time_options import FORMS, timestamp, timezone_option, typed_time
+from rocketlens.cli.time_options import FORMS, check_stored, stored_options, timestamp, timezone_option, typed_time
 from storage.amounts import bytes_text, count_text, counted
 from storage.times import LARGEST
 
@@ -38,17 +38,21 @@ class PendingOptions(msgspec.Struct, frozen=True):
     topic: str | None
     due_after: int | None
     due_before: int | None
+    begin: int | None
+    end: int | None
     limit: int
 
     def window(self) -> "PendingWindow":
         """The same as the storage layer takes it. Raises ConfigError."""
-        from storage.life.pending import PendingWindow
+        from storage.life.pending import EARLIEST, PendingWindow
 
         after, before = self.due_after or 0, LARGEST if self.due_before is None else self.due_before
         if after > before:
             first, last = typed_time("due_after", after), typed_time("due_before", before)
             raise ConfigError(f"--due-after {first} is after --due-before {last}")
-        return PendingWindow(self.topic, after, before)
+        check_stored(self.begin, self.end)
+        begin, end = EARLIEST if self.begin is None else self.begin, LARGEST if self.end is None else self.end
+        return PendingWindow(self.topic, after, before, begin, end)
 
 
 @click.command(cls=GroupedCommand)
@@ -56,6 +60,7 @@ class PendingOptions(msgspec.Struct, frozen=True):
 @click.option("--topic", help="Only messages that will be delivered to this topic.")
 @click.option("--due-after", type=timestamp, metavar="TIME", help=f"Due at this time or after it: {FORMS}.")
 @click.option("--due-before", type=timestamp, metavar="TIME", help="Due at this time or before it.")
+@stored_options(is_optional=True)
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -103,7 +108,9 @@ def pending(source: SourceArguments, options: PendingOptions, output_format: str
 
 
 def _when(options: PendingOptions) -> str:
-    return "" if options.due_after is None and options.due_before is None else " that is due in this time"
+    due = "" if options.due_after is None and options.due_before is None else " that is due in this time"
+    stored = " that was stored in this time" if (options.begin, options.end) != (None, None) else ""
+    return " and".join(filter(None, (due, stored)))
 
 
 def _as_of(as_of: "AsOf") -> str:

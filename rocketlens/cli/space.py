@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from rocketlens.cli.opening import SourceArguments, source_options
 from rocketlens.cli.options import DIRECTORY, gathered
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
 from rocketlens.cli.search_progress import SearchProgress
-from rocketlens.cli.time_options import timezone_option
+from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
 from spark_jobs.run.engine import EngineOptions
 from storage.amounts import bytes_text, count_text, counted, rate_text, share_text
 from storage.space.breakdown import COUNTED_BY, count_fields
@@ -46,6 +47,8 @@ class SpaceOptions(EngineOptions, frozen=True, kw_only=True):
     kinds: tuple[str, ...]
     top: int
     broker_config: Path | None
+    begin: int | None
+    end: int | None
 
 
 class SpaceProgress(msgspec.Struct, frozen=True):
@@ -84,6 +87,7 @@ class SpaceProgress(msgspec.Struct, frozen=True):
     help="The broker.conf of the store's broker, for fileReservedTime and diskMaxUsedSpaceRatio. Without it 72 hours "
     "and 75 % are assumed, a broker's defaults.",
 )
+@stored_options(is_optional=True)
 @engine_options_where("without an engine, by threads of this process")
 @format_options
 @timezone_option
@@ -94,11 +98,13 @@ def space(source: SourceArguments, options: SpaceOptions, output_format: str) ->
     """Show what takes the disk in SOURCE: bytes and messages by topic, queue, tag, sender and hour.
 
     Also the largest messages, how the log grows, and what comes first: that the disk is full, or that the broker
-    deletes the oldest messages. The whole log is read once, without the bodies. Bytes are those of whole records.
+    deletes the oldest messages. The whole log is read once, without the bodies. Bytes are those of whole records. With
+    --since or --until there is no forecast, which follows from all of the log.
 
     Exit code 0 if there are messages, 1 if there are none.
     """
     source.refuse_rest()
+    check_stored(options.begin, options.end)
     with source.open(options) as opened:
         found = _counted(opened, options)
         kinds = [kind for kind in options.kinds or KINDS if kind == "largest" or found.counts_by(kind)]
@@ -114,14 +120,15 @@ def space(source: SourceArguments, options: SpaceOptions, output_format: str) ->
 def _counted(opened: "Source", options: SpaceOptions) -> "Space":
     """Count, and show on a terminal how far that is."""
     with SearchProgress() as progress:
+        ask = partial(opened.space, begin=options.begin, end=options.end, broker_config=options.broker_config)
         if not progress.is_shown:
-            return opened.space(broker_config=options.broker_config)
+            return ask()
         started, log = time.monotonic(), opened.info()
 
         def report(done: int) -> None:
             progress.show(SpaceProgress(done, log.end_offset - log.min_offset, time.monotonic() - started))
 
-        return opened.space(broker_config=options.broker_config, report=report)
+        return ask(report=report)
 
 
 def _show(opened: "Source", found: "Space", kinds: Sequence[str], top: int) -> None:

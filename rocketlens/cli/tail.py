@@ -18,8 +18,9 @@ from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer, say_what_lacks
-from rocketlens.cli.time_options import timezone_option
+from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
 from storage.amounts import count_text
+from storage.times import LARGEST
 
 if TYPE_CHECKING:  # most commands start without it
     from rocketlens.source import Source
@@ -38,6 +39,19 @@ class TailArguments(msgspec.Struct, frozen=True):
     sql: str | None
     count: int
     follow: bool
+    begin: int
+    end: int
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether messages are left out because of when they were stored."""
+        return self.begin > 0 or self.end < LARGEST
+
+    def check(self) -> None:
+        """Raise a usage error for options that contradict each other."""
+        check_stored(self.begin, self.end)
+        if self.follow and self.end < LARGEST:
+            raise click.UsageError("--follow goes on with what will be stored: --until does not apply")
 
 
 @click.command(cls=GroupedCommand)
@@ -56,6 +70,7 @@ class TailArguments(msgspec.Struct, frozen=True):
     metavar="N",
     help="Begin with the N newest messages.",
 )
+@stored_options()
 @click.option("-f", "--follow", is_flag=True, help="Go on with messages as they are stored, until Ctrl-C.")
 @charset_option
 @format_options
@@ -67,7 +82,7 @@ def tail(wanted: TailArguments, output_format: str, charset: str | None, source:
     """List the newest messages of a topic, those stored last at the end, and with --follow those that come after them.
 
     SOURCE is a store, on which a broker may be running, or a server. Nothing is committed, and no
-    consumer group is made. With a filter the last 65,536 messages of each queue are looked at.
+    consumer group is made. With a filter, --since or --until the last 65,536 messages of each queue are looked at.
 
     Exit code 0 if messages were listed, 1 if not; 130 when --follow is ended with Ctrl-C.
     """
@@ -75,6 +90,7 @@ def tail(wanted: TailArguments, output_format: str, charset: str | None, source:
     if topic is None:
         raise click.UsageError("expected SOURCE and TOPIC")
     wanted = msgspec.structs.replace(wanted, topic=topic)
+    wanted.check()
     write = growing_writer(output_format, charset)
     try:
         with source.open() as opened:
@@ -112,8 +128,8 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
         if queue.problem:
             say(f"queue {queue.queue_id}: {queue.problem}")
         begin = max(queue.min_offset, queue.max_offset - LOOK_BACK)
-        of_queue = _newest_of_queue(opened, wanted, queue.queue_id, (begin, queue.max_offset))
-        is_cut = is_cut or (len(of_queue) < wanted.count and begin > queue.min_offset)
+        of_queue, reached = _newest_of_queue(opened, wanted, queue.queue_id, (begin, queue.max_offset))
+        is_cut = is_cut or (reached == begin > queue.min_offset and len(of_queue) < wanted.count)
         found += of_queue
     found.sort(key=lambda message: (message.store_timestamp, message.physical_offset))
     newest = found[-wanted.count :] if wanted.count else []
@@ -121,14 +137,19 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
         say(f"only the last {count_text(LOOK_BACK)} messages of each queue were looked at")
     if not found and wanted.count:
         what = "passes the filter" if wanted.tag is not None or wanted.sql is not None else "is there"
-        say(f"no message of topic {wanted.topic} {what}")
+        say(f"no message of topic {wanted.topic} {what}{' and was stored in this time' if wanted.is_narrowed else ''}")
         if wanted.sql is not None and (note := note_of_properties(opened, wanted.topic, wanted.sql)):
             say(note)
     return newest, {queue.queue_id: queue.max_offset for queue in queues}
 
 
-def _newest_of_queue(opened: "Source", wanted: TailArguments, queue_id: int, extent: tuple[int, int]) -> list[Message]:
-    """The newest messages of a queue between two queue offsets: a piece at its end is read, then ever longer ones."""
+def _newest_of_queue(
+    opened: "Source", wanted: TailArguments, queue_id: int, extent: tuple[int, int]
+) -> tuple[list[Message], int]:
+    """The newest messages of a queue between two queue offsets, and the offset down to which it was read.
+
+    A piece at its end is read, then ever longer ones, down to one of which all was stored before what is asked for.
+    """
     begin, end = extent
     found: list[Message] = []
     length = max(wanted.count, MOST_PULLED)
@@ -142,6 +163,8 @@ def _newest_of_queue(opened: "Source", wanted: TailArguments, queue_id: int, ext
             if got.next_offset <= place:
                 break
             place = got.next_offset
-        found = piece + found
+        found = [each for each in piece if wanted.begin <= each.store_timestamp <= wanted.end] + found
         end, length = start, length * 4
-    return found[-wanted.count :] if wanted.count else []
+        if piece and all(each.store_timestamp < wanted.begin for each in piece):
+            break
+    return found[-wanted.count :] if wanted.count else [], end

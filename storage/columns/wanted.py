@@ -11,6 +11,7 @@ from storage.kernels.message_rows import RowQuery
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
+ALL_TIMES: Final = (LOWEST, HIGHEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Wanted:
     topics: frozenset[bytes] | None = None
     queue_ids: frozenset[int] | None = None
     tags: frozenset[bytes] | None = None
-    times: tuple[int, int] = (LOWEST, HIGHEST)
+    times: tuple[int, int] = ALL_TIMES
     queue_offsets: tuple[int, int] = (LOWEST, HIGHEST)
     physical_offsets: tuple[int, int] = (LOWEST, HIGHEST)
     where: str | None = None

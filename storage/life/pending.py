@@ -81,7 +81,7 @@ LONGEST_NUMBER: Final = 18
 _TABLES: Final = """
 CREATE TABLE waiting (
     due INTEGER, physical INTEGER, topic TEXT, level INTEGER, rolls INTEGER, size INTEGER, key TEXT, is_late INTEGER,
-    state TEXT, owner TEXT
+    state TEXT, owner TEXT, stored INTEGER
 );
 CREATE TABLE cancels (due INTEGER, name TEXT, PRIMARY KEY (due, name)) WITHOUT ROWID;
 CREATE TABLE newest (due INTEGER, key TEXT, rolls INTEGER, PRIMARY KEY (due, key)) WITHOUT ROWID;
@@ -104,25 +104,26 @@ SELECT topic, sum(state = 'waiting'), sum(state = 'overdue'), sum(state = 'cance
        sum(CASE WHEN state IN ('waiting', 'overdue') THEN size ELSE 0 END),
        min(CASE WHEN state IN ('waiting', 'overdue') THEN due END),
        max(CASE WHEN state IN ('waiting', 'overdue') THEN due END)
-FROM waiting WHERE due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3) GROUP BY topic
+FROM waiting WHERE due BETWEEN ?1 AND ?2 AND (?3 IS NULL OR topic = ?3) AND stored BETWEEN ?4 AND ?5 GROUP BY topic
 ORDER BY sum(state IN ('waiting', 'overdue')) DESC, topic
 """
 _LIST: Final = """
 SELECT due, physical, rowid, topic, level, rolls, state, owner FROM waiting
-WHERE state IN ('waiting', 'overdue', 'cancelled', 'popped') AND due BETWEEN ? AND ? AND (?3 IS NULL OR topic = ?3)
-      AND (due, physical, rowid) > (?5, ?6, ?7)
-ORDER BY due, physical, rowid LIMIT ?4
+WHERE state IN ('waiting', 'overdue', 'cancelled', 'popped') AND due BETWEEN ?1 AND ?2 AND (?3 IS NULL OR topic = ?3)
+      AND stored BETWEEN ?4 AND ?5 AND (due, physical, rowid) > (?7, ?8, ?9)
+ORDER BY due, physical, rowid LIMIT ?6
 """
 
 
 _ROWS: Final = """
-SELECT due, physical, topic, level, rolls, size, state, owner FROM waiting WHERE rowid > ? ORDER BY rowid LIMIT ?
+SELECT due, physical, topic, level, rolls, size, state, owner, stored FROM waiting WHERE rowid > ?
+ORDER BY rowid LIMIT ?
 """
 
-KnownRow: TypeAlias = tuple[int, int, str, int | None, int, int, str, str | None]
-"""Due time, physical offset, topic, level, rolls, size, state and owner of what was found."""
+KnownRow: TypeAlias = tuple[int, int, str, int | None, int, int, str, str | None, int]
+"""Due time, physical offset, topic, level, rolls, size, state, owner and store time of what was found."""
 
-_Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None, str | None]
+_Row: TypeAlias = tuple[int, int, str, int | None, int, int, str | None, bool, str | None, str | None, int]
 """A row of the table of what waits, in the order of its columns."""
 
 
@@ -212,11 +213,18 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True)
 class PendingWindow:
-    """What is asked for: one real topic, None for all; due between two times in ms, both included."""
+    """What is asked for: one real topic, None for all; due and stored between two times in ms each, both included."""
 
     topic: str | None = None
     due_after: int = EARLIEST
     due_before: int = LARGEST
+    begin: int = EARLIEST
+    end: int = LARGEST
+
+    @property
+    def asked(self) -> tuple[int, int, str | None, int, int]:
+        """The same as the database is asked."""
+        return self.due_after, self.due_before, _storable(self.topic), self.begin, self.end
 
 
 EVERYTHING: Final = PendingWindow()
@@ -289,7 +297,7 @@ class Pending:
         self._open()
         with _database_errors():
             self._database.executescript(_TABLES)
-            self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)", rows)
+            self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?, ?, ?)", rows)
             self._database.execute(_INDEX)
         return self
 
@@ -327,9 +335,8 @@ class Pending:
 
     def topics(self, window: PendingWindow = EVERYTHING) -> list[PendingTopic]:
         """What waits by real topic, those with the most messages first."""
-        asked = (window.due_after, window.due_before, _storable(window.topic))
         with _database_errors():
-            rows = self._database.execute(_COUNT, asked).fetchall()
+            rows = self._database.execute(_COUNT, window.asked).fetchall()
         return [PendingTopic(*row) for row in rows]
 
     def messages(self, window: PendingWindow = EVERYTHING, limit: int = -1) -> Iterator[PendingMessage]:
@@ -367,8 +374,7 @@ class Pending:
 
     def _rows(self, window: PendingWindow, limit: int, behind: Place) -> sqlite3.Cursor:
         """A list, as :data:`ListedRow`."""
-        asked = (window.due_after, window.due_before, _storable(window.topic), limit, *behind)
-        return self._database.execute(_LIST, asked)
+        return self._database.execute(_LIST, (*window.asked, limit, *behind))
 
     def _messages_in_store(self, places: Sequence[int]) -> list[Message | None]:
         records = ((place, self._store.record_at(place)) for place in places)
@@ -447,7 +453,8 @@ class Pending:
                     rolls.append((due, key, rolled))
                 topic = _storable(properties.get(REAL_TOPIC)) or TIMER_TOPIC
                 state = None if cancelled is None else "cancel"
-                rows.append((due, record.physical_offset, topic, None, rolled, record.size, key, is_late, state, None))
+                place = due, record.physical_offset, topic, None
+                rows.append((*place, rolled, record.size, key, is_late, state, None, record.store_timestamp))
             self._keep(rows)
             self._database.executemany("INSERT OR IGNORE INTO cancels VALUES (?, ?)", cancels)
             self._database.executemany(
@@ -510,14 +517,15 @@ class Pending:
                 topic = _storable(property_value(record.properties, REAL_TOPIC)) or SCHEDULE_TOPIC
                 is_late = due <= log_timestamp
                 place = due, record.physical_offset, topic, queue_id + 1
-                rows.append((*place, 0, record.size, None, is_late or is_ahead, None, None))
+                late = is_late or is_ahead
+                rows.append((*place, 0, record.size, None, late, None, None, record.store_timestamp))
             self._keep(rows)
         if guessed:
             units = f"queue units of {counted(guessed, 'message')} of delay level {queue_id + 1}"
             self._lost.append(f"{units} are damaged: when they are due is taken from the usual delay levels")
 
     def _keep(self, rows: Iterable[_Row]) -> None:
-        self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def _was_delivered(self, record: _WaitingRecord, properties: Mapping[str, str]) -> bool:
         """Whether a later record of the real topic has the unique key of one that waits, or may have it.
@@ -554,7 +562,8 @@ class Pending:
                 continue
             topic = _storable(origins.of(message).topic) or message.topic
             place = popped.revive_timestamp, message.physical_offset, topic, None
-            self._keep([(*place, 0, message.total_size, None, False, "popped", _storable(popped.group))])
+            group, stored = _storable(popped.group), message.store_timestamp
+            self._keep([(*place, 0, message.total_size, None, False, "popped", group, stored)])
         if gone:
             self._lost.append(f"the records of {counted(gone, 'message')} that are popped, are damaged or missing")
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeAlias
 
 from storage.amounts import bytes_text, counted
+from storage.columns.wanted import ALL_TIMES
 from storage.log.commit_log import CommitLog
 from storage.ordered_threads import in_ordered_threads
 from storage.space.scan_space import SegmentPart, tally_segment
@@ -15,11 +16,15 @@ TallyAll: TypeAlias = Callable[[Sequence[SegmentPart]], Iterable[Tally]]
 """Counts segments, in whatever order, and gives their tallies in theirs."""
 
 
-def parts_of(commit_log: CommitLog) -> list[SegmentPart]:
-    """The segments of a log, each up to where its valid records end."""
+def parts_of(commit_log: CommitLog, times: tuple[int, int] = ALL_TIMES) -> list[SegmentPart]:
+    """The segments of a log, each up to where its valid records end; `times` are those of messages that count."""
     return [
         SegmentPart(
-            str(segment.file.path.absolute()), segment.base_offset, segment.end - segment.base_offset, segment.boundary
+            str(segment.file.path.absolute()),
+            segment.base_offset,
+            segment.end - segment.base_offset,
+            segment.boundary,
+            times,
         )
         for segment in commit_log.segments
     ]
@@ -29,12 +34,15 @@ def measure(
     commit_log: CommitLog,
     tally_all: TallyAll | None = None,
     report: Callable[[int], None] = lambda _bytes: None,
+    times: tuple[int, int] = ALL_TIMES,
 ) -> Tally:
-    """Count everything; `report` gets the bytes that are counted, and may raise to end it. Waits for the disk.
+    """Count all that was stored between two times, in ms; `report` gets the bytes that are counted, and may raise.
+
+    That ends the counting, which waits for the disk.
 
     Raises StoreError where a segment cannot be read.
     """
-    parts, whole, done = parts_of(commit_log), Tally(), 0
+    parts, whole, done = parts_of(commit_log, times), Tally(), 0
     report(0)
     for part, tally in zip(parts, (tally_all or in_threads)(parts), strict=True):
         whole.merge(tally)

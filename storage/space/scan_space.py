@@ -17,7 +17,7 @@ from protocol.properties import BORN_HOST
 from storage.columns.properties import Properties
 from storage.columns.rows import PIECE_BYTES, MessageRows, RowReader
 from storage.columns.texts import MULTIPLIER
-from storage.columns.wanted import Wanted
+from storage.columns.wanted import ALL_TIMES, Wanted
 from storage.kernels import records as codes
 from storage.kernels.message_rows import load_numbers
 from storage.kernels.region import Region
@@ -33,12 +33,16 @@ Numbers = npt.NDArray[np.int64]
 
 
 class SegmentPart(msgspec.Struct, frozen=True):
-    """The first `stop` bytes of the segment in a file; the next segment starts at the physical offset `boundary`."""
+    """The first `stop` bytes of the segment in a file; the next segment starts at the physical offset `boundary`.
+
+    Of its messages those count that were stored between `times`, in ms, both included.
+    """
 
     path: str
     base_offset: int
     stop: int
     boundary: int
+    times: tuple[int, int] = ALL_TIMES
 
 
 def tally_segment(part: SegmentPart, check: Callable[[], None] = lambda: None) -> Tally:
@@ -57,7 +61,9 @@ def tally_segment(part: SegmentPart, check: Callable[[], None] = lambda: None) -
         tally.add_gone(part.base_offset, part.base_offset + part.stop)
         return tally
     with LogWindow(file, part.base_offset, PIECE_BYTES) as window:
-        reader = RowReader(window, Wanted(), names=True, checksums=False, apart=False, boundary=part.boundary)
+        reader = RowReader(
+            window, Wanted(times=part.times), names=True, checksums=False, apart=False, boundary=part.boundary
+        )
         for rows in reader.read(0, part.stop):
             check()
             add_rows(tally, rows)

@@ -31,7 +31,7 @@ class Space:
     largest: tuple[tuple[int, int], ...]
     """Bytes and physical offsets of the largest messages, at most 100, the largest first."""
     forecast: Forecast | None
-    """How the log grows, and until when there is room; None for a log without segments."""
+    """How the log grows, and until when there is room; None for a log without segments, and for some times of it."""
     notes: tuple[str, ...] = ()
     """Sentences: what could not be counted, and which counts are not exact."""
     oldest_timestamp: int | None = None
@@ -54,9 +54,18 @@ class Space:
 
 
 def space_of(
-    log: CommitLog, tally: Tally, settings: BrokerSettings, lacks: Iterable[str] = (), mask: Mask = NO_MASK
+    log: CommitLog,
+    tally: Tally,
+    settings: BrokerSettings,
+    lacks: Iterable[str] = (),
+    mask: Mask = NO_MASK,
+    *,
+    is_narrowed: bool = False,
 ) -> Space:
-    """What was counted of a log; counts by what `mask` hides are left out. `lacks`: what is not read of the store."""
+    """What was counted of a log; counts by what `mask` hides are left out. `lacks`: what is not read of the store.
+
+    There is no forecast where the count `is_narrowed` to some times: the growth is that of the end of the log.
+    """
     return Space(
         messages=tally.messages,
         size=tally.size,
@@ -66,7 +75,7 @@ def space_of(
         hosts=() if hides_counts(mask, "host") else tuple(name_counts(tally, "host")),
         hours=tuple(name_counts(tally, "hour")),
         largest=tuple(tally.largest_messages(MOST_LARGEST)),
-        forecast=make_forecast(log, tally, settings),
+        forecast=None if is_narrowed else make_forecast(log, tally, settings),
         notes=(*problems_of(log, tally), *inexact_counts(tally), *lacks),
         oldest_timestamp=tally.oldest if tally.messages else None,
         newest_timestamp=tally.newest if tally.messages else None,

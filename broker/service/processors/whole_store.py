@@ -24,6 +24,7 @@ from protocol.command import Response
 from protocol.errors import ConfigError, RocketLensError
 from protocol.header_fields import I64
 from protocol.headers import RequestHeader
+from protocol.question import LARGEST
 from storage.files.waiting import Lookup, Wait
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class AskStoreRequestHeader(RequestHeader, frozen=True):
     """ASK_STORE: `question` is one of :class:`WholeStoreProcessor`; the others narrow it, or are where a list goes on.
 
     `trace_topics` are separated by commas. `file_reserved_time` and `disk_max_used_space_ratio` are a broker's settings
-    for a forecast of space; -1 for those that nobody said.
+    for a forecast of space; -1 for those that nobody said. Space is that of messages stored between the two times.
     """
 
     question: str
@@ -54,6 +55,8 @@ class AskStoreRequestHeader(RequestHeader, frozen=True):
     behind: I64 = 0
     file_reserved_time: I64 = -1
     disk_max_used_space_ratio: I64 = -1
+    begin_timestamp: I64 = -LARGEST - 1
+    end_timestamp: I64 = LARGEST
 
 
 class WholeStoreProcessor:
@@ -111,6 +114,7 @@ class WholeStoreProcessor:
 
     def _space(self, header: AskStoreRequestHeader) -> Response:
         from broker.service.store_answers import encode_answer
+        from storage.columns.wanted import ALL_TIMES
         from storage.space.broker_settings import MOST_USED, RESERVED, settings_of
         from storage.space.whole import space_of
 
@@ -118,13 +122,12 @@ class WholeStoreProcessor:
         settings = settings_of({name: value for name, value in said.items() if value >= 0})
         self._service.store.refuse_tier("space")
         # Counted once for all who ask; the forecast is made with the settings of each.
-        found = self._done("space", partial(_counted, self._service), KEPT_SECONDS)
+        lacks, times = self._service.store.config.notes_of_topics(), (header.begin_timestamp, header.end_timestamp)
+        found = self._done(f"space {times}", partial(_counted, self._service, times), KEPT_SECONDS)
         if isinstance(found, Response):
             return found
         log, tally = found
-        return Response(
-            body=encode_answer(space_of(log, tally, settings, self._service.store.config.notes_of_topics()))
-        )
+        return Response(body=encode_answer(space_of(log, tally, settings, lacks, is_narrowed=times != ALL_TIMES)))
 
     def _doctor(self, _header: AskStoreRequestHeader) -> Response:
         from broker.service.store_answers import encode_answer
@@ -169,14 +172,14 @@ def _waiting(service: BrokerService, report: Report) -> "Pending":
     return Pending(service.store, report)
 
 
-def _counted(service: BrokerService, report: Report) -> "tuple[CommitLog, Tally]":
-    """The log of this moment, and all that was counted of it."""
+def _counted(service: BrokerService, times: tuple[int, int], report: Report) -> "tuple[CommitLog, Tally]":
+    """The log of this moment, and all that was counted of it of messages that were stored between two times."""
     from storage.space.measure import in_threads, measure
 
     log = service.store.commit_log
     # Half of the cores stay with other clients.
     tally_all = partial(in_threads, threads=max((os.cpu_count() or 2) // 2, 1), check=lambda: report(0))
-    return log, measure(log, tally_all, report)
+    return log, measure(log, tally_all, report, times)
 
 
 def _diagnosis(service: BrokerService, report: Report) -> object:

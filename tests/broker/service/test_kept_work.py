@@ -39,6 +39,18 @@ def test_an_outcome_is_kept_until_it_is_too_old() -> None:
     assert len(counts) > 2
 
 
+def test_of_many_works_only_some_are_kept_and_none_that_runs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.service.kept_work.MOST_KEPT", 2)
+    works: KeptWorks[int] = KeptWorks("count", "counting")
+    goes_on = threading.Event()
+    works.ask("runs", lambda _report: int(goes_on.wait(60)), OLD)
+    assert ended(works, lambda _report: 1).outcome == 1
+    works.ask("takes the place of what ended", lambda _report: int(goes_on.wait(60)), OLD)
+    with pytest.raises(RocketLensError, match="counting is under way for 2 others: ask again"):
+        works.ask("too much", lambda _report: 3, OLD)
+    goes_on.set()
+
+
 def test_while_it_runs_it_says_how_far_it_is() -> None:
     works: KeptWorks[int] = KeptWorks("count", "counting")
     goes_on, has_reported = threading.Event(), threading.Event()

@@ -88,6 +88,19 @@ def test_a_topic_and_a_time_narrow_counts_and_list(crashed: Path) -> None:
     assert [(each["topic"], each["waiting"]) for each in late if each["kind"] == "topic"] == [("A", 1)]
 
 
+def test_times_of_the_store_narrow_counts_and_list(crashed: Path) -> None:
+    waiting = [each["message"] for each in rocketlens("pending", crashed, "--json").messages if "message" in each]
+    times = sorted({each["storeTimestamp"] for each in waiting})
+    assert len(times) > 2
+    narrowed = rocketlens("pending", crashed, "--since", times[1], "--until", times[-2], "--json").messages
+    expected = [each["uniqueKey"] for each in waiting if times[1] <= each["storeTimestamp"] <= times[-2]]
+    assert [each["message"]["uniqueKey"] for each in narrowed if each["kind"] == "message"] == expected
+    counts = [each["waiting"] + each["cancelled"] for each in narrowed if each["kind"] == "topic"]
+    assert sum(counts) == len(expected)
+    late = rocketlens("pending", crashed, "--since", times[-1] + 1)
+    assert (late.code, "no message waits that was stored in this time" in late.errors) == (1, True)
+
+
 def test_a_limit_is_said_to_be_one(crashed: Path) -> None:
     outcome = rocketlens("pending", crashed, "--limit", "1")
     assert len(outcome.text.partition("\n\n")[2].splitlines()) == 2

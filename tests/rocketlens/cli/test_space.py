@@ -48,6 +48,18 @@ def test_a_program_gets_every_count_as_the_oracle_has_it(g1_store: Path) -> None
     assert forecast["assumed"] == ["diskMaxUsedSpaceRatio", "fileReservedTime"]
 
 
+def test_times_narrow_every_count(where: tuple[object, ...], g1_store: Path) -> None:
+    times = sorted(record.store_timestamp for record in read_log(g1_store / "commitlog"))
+    first, last = times[len(times) // 4], times[len(times) // 2]
+    records = [each for each in read_log(g1_store / "commitlog") if first <= each.store_timestamp <= last]
+    outcome = rocketlens("space", *where, "--since", first, "--until", last, "--json", "--top", "10000")
+    (total,) = maps(outcome.messages, "total")
+    assert (total["messages"], total["bytes"]) == (len(records), sum(record.total_size for record in records))
+    found = [[each["messages"], each["bytes"]] for each in maps(outcome.messages, "topic")]
+    assert found == by_bytes(count(records).topics)
+    assert "forecast" not in {each["kind"] for each in outcome.messages}
+
+
 def test_msgpack_has_the_same_counts(g1_store: Path) -> None:
     unpacker = msgpack.Unpacker()
     unpacker.feed(rocketlens("space", g1_store, "--by", "topic", "--by", "tag", "--format", "msgpack").output)

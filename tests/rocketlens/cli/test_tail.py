@@ -56,6 +56,20 @@ def test_the_newest_are_those_at_the_end_of_the_log(
     assert offsets(tail(where, "-n", count)) == [record.physical_offset for record in stored[-count:]]
 
 
+def test_times_narrow_what_is_listed(where: tuple[object, ...], stored: list[Record]) -> None:
+    times = sorted(record.store_timestamp for record in stored)
+    first, last = times[len(times) // 3], times[len(times) // 2]
+    expected = [record.physical_offset for record in stored if first <= record.store_timestamp <= last]
+    assert offsets(tail(where, "-n", 1000, "--since", first, "--until", last)) == expected
+    assert offsets(tail(where, "-n", 2, "--until", last)) == expected[-2:]
+    outcome = tail(where, "--since", times[-1] + 1)
+    assert (outcome.code, "no message of topic TopicTest is there and was stored in this time" in outcome.errors) == (
+        1,
+        True,
+    )
+    assert tail(where, "--follow", "--until", last).code == 2
+
+
 def test_twenty_are_listed_unless_another_number_is_asked_for(where: tuple[object, ...], stored: list[Record]) -> None:
     assert offsets(tail(where)) == [record.physical_offset for record in stored[-20:]]
 

@@ -266,7 +266,7 @@ def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
 def test_a_page_neither_scans_nor_sorts_all_that_waits(tmp_path: Path) -> None:
     many_timers(tmp_path / "store", 10).close()
     with Pending(opened(tmp_path / "store")) as pending:
-        plan = pending._database.execute(f"EXPLAIN QUERY PLAN {_LIST}", (0, 1, None, 5, 0, 0, 0)).fetchall()
+        plan = pending._database.execute(f"EXPLAIN QUERY PLAN {_LIST}", (0, 1, None, 0, 1, 5, 0, 0, 0)).fetchall()
         assert plan
         assert all("SEARCH waiting USING INDEX by_due" in detail for *_, detail in plan)
 
