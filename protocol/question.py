@@ -1,4 +1,4 @@
-"""What is asked of a store of messages, and as what a text is taken: the words of every surface.
+"""What is asked of a store of messages, as what a text is taken, and what comes back: the words of every surface.
 
 A text that names messages may be several things at once:
 
@@ -11,9 +11,10 @@ A text that names messages may be several things at once:
 Offsets and unique keys are ids: they name messages whenever these were stored, so times narrow keys and tags alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import msgspec
 
@@ -175,6 +176,64 @@ class Reading(msgspec.Struct, frozen=True):
     kind: str
     found: int = 0
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Sequence[Message]):
+    """What was found: a sequence of messages, which explains itself where it is empty.
+
+    >>> found = store.query("TopicTest", key="nosuchkey")
+    >>> len(found)
+    0
+    >>> found.reason
+    'no message of topic TopicTest has the key nosuchkey'
+    >>> found.details
+    'searched 10 index files, walked ...'
+    """
+
+    messages: tuple[Message, ...] = ()
+    """Ascending by physical offset; those of several brokers by store time.
+
+    Those that a text names: first by such an id, then by topic, the newest of each first. Of a queue in its order.
+    """
+    cursor: int | None = None
+    """Where older matches go on that were left out; None where none were."""
+    notes: tuple[str, ...] = ()
+    """Sentences: what may be missing, and what is odd about something found."""
+    reason: str = ""
+    """Why nothing was found; empty where something was."""
+    _: KW_ONLY
+    details: str = field(default="", repr=False)
+    """What was searched in vain: how many index files and entries, and which part of the log they cover."""
+    kinds: tuple[str, ...] = field(default=(), repr=False)
+    """What each message that a text names was found by: its ``unique key``, a ``key``, its ``tag``, or an id."""
+    topics: tuple[str, ...] = field(default=(), repr=False)
+    """The topics whose name holds the text."""
+    readings: tuple[Reading, ...] = field(default=(), repr=False)
+    """All that the text was taken for, in this order, whether a message was found or not."""
+    outcomes: tuple[str, ...] = field(default=(), repr=False)
+    """How the transaction of each half message that a text names ended, as `life` says it; empty for other messages."""
+    next_offset: int = field(default=0, repr=False)
+    """The queue offset to pull from next; it moves on also where a filter let nothing through."""
+    min_offset: int = field(default=0, repr=False)
+    """The first queue offset that is still there in a queue that was pulled."""
+    max_offset: int = field(default=0, repr=False)
+    """The queue offset that the queue's next message will have: it is read to its end once `next_offset` is this."""
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    @overload
+    def __getitem__(self, number: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Message, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[number]
 
 
 class FoundBy(NamedTuple):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from protocol.errors import RocketLensError as Error
     from protocol.host_address import HostAddress
     from protocol.message import Message
-    from protocol.question import Reading
-    from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
+    from protocol.question import Answer, Reading
+    from rocketlens.answers import Group, Info, Topic
     from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.growing_table import append_batches
     from rocketlens.looking_up import LookUp
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from storage.store.extents import QueueExtent
 
 _PLACES: Final = {
+    "Answer": "protocol.question",
     "AsyncRemoteStore": "rocketlens.remote",
     "AsyncSearch": "rocketlens.searching",
     "BeingSearched": "protocol.errors",
@@ -63,7 +64,6 @@ _PLACES: Final = {
     "Event": "storage.life.message_life",
     "FilterSyntaxError": "protocol.errors",
     "Finding": "storage.doctor.finding",
-    "FoundMessages": "rocketlens.answers",
     "Group": "rocketlens.answers",
     "HostAddress": "protocol.host_address",
     "Info": "rocketlens.answers",
@@ -71,12 +71,10 @@ _PLACES: Final = {
     "Match": "storage.search.lookup",
     "Message": "protocol.message",
     "MessageLife": "storage.life.message_life",
-    "Messages": "rocketlens.answers",
     "NoSuchTopic": "protocol.errors",
     "NotAStore": "protocol.errors",
     "ProgressReport": "storage.search.progress",
     "ProtocolError": "protocol.errors",
-    "PulledMessages": "rocketlens.answers",
     "QueueExtent": "storage.store.extents",
     "Reading": "protocol.question",
     "RemoteStore": "rocketlens.remote_plain",
@@ -97,6 +95,7 @@ _PLACES: Final = {
 """Where each name is defined, and under which name where it has another one there."""
 
 __all__ = [
+    "Answer",
     "AsyncRemoteStore",
     "AsyncSearch",
     "BeingSearched",
@@ -109,7 +108,6 @@ __all__ = [
     "Event",
     "FilterSyntaxError",
     "Finding",
-    "FoundMessages",
     "Group",
     "HostAddress",
     "Info",
@@ -117,12 +115,10 @@ __all__ = [
     "Match",
     "Message",
     "MessageLife",
-    "Messages",
     "NoSuchTopic",
     "NotAStore",
     "ProgressReport",
     "ProtocolError",
-    "PulledMessages",
     "QueueExtent",
     "Reading",
     "RemoteStore",

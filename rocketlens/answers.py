@@ -1,80 +1,13 @@
 """What look-ups answer: messages with the reason where there are none, topics, consumer groups."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, overload
+from typing import TypeVar
 
-from protocol.message import Message
-from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind, Question, Reading, parts_of
+from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, Answer, FoundBy, KeyKind, Question, Reading, parts_of
 from storage.names import names_holding
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Messages(Sequence[Message]):
-    """What a look-up found: a sequence of messages, which explains itself where it is empty.
-
-    >>> found = store.query("TopicTest", key="nosuchkey")
-    >>> len(found)
-    0
-    >>> found.reason
-    'no message of topic TopicTest has the key nosuchkey'
-    >>> found.details
-    'searched 10 index files, walked ...'
-    """
-
-    messages: tuple[Message, ...] = ()
-    """Ascending by physical offset; those of several brokers by store time."""
-    cursor: int | None = None
-    """Where older matches go on that were left out; None where none were."""
-    notes: tuple[str, ...] = ()
-    """Sentences: what may be missing, and what is odd about something found."""
-    reason: str = ""
-    """Why nothing was found; empty where something was."""
-    details: str = field(default="", kw_only=True, repr=False)
-    """What was searched in vain: how many index files and entries, and which part of the log they cover."""
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self.messages)
-
-    @overload
-    def __getitem__(self, number: int) -> Message: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> tuple[Message, ...]: ...
-
-    def __getitem__(self, number: int | slice) -> Message | tuple[Message, ...]:
-        return self.messages[number]
-
-
-@dataclass(frozen=True, slots=True)
-class PulledMessages(Messages):
-    """Messages of a queue, in its order, and where it goes on."""
-
-    next_offset: int = 0
-    """The queue offset to pull from next; it moves on also where a filter let nothing through."""
-    min_offset: int = 0
-    """The first queue offset that is still there."""
-    max_offset: int = 0
-    """The queue offset that the next message will have: the queue is read to its end once `next_offset` is this."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMessages(Messages):
-    """Messages that a text names, those with such an id first, then by topic, the newest of each first."""
-
-    kinds: tuple[str, ...] = ()
-    """What each message was found by: its ``unique key``, a ``key``, its ``tag``, or the id that the text may be."""
-    topics: tuple[str, ...] = ()
-    """The topics whose name holds the text."""
-    readings: tuple[Reading, ...] = ()
-    """All that the text was taken for, in this order, whether a message was found or not."""
-    outcomes: tuple[str, ...] = ()
-    """How the transaction of each half message ended, as :meth:`Store.life` says it; empty for other messages."""
 
 
 def found_messages(
@@ -88,7 +21,7 @@ def found_messages(
     is_cut: bool = False,
     lost: str = "",
     details: str = "",
-) -> FoundMessages:
+) -> Answer:
     """What the text of a question names in topics of these names, and what there is to say about it.
 
     `is_cut`: there are more than were asked for. `lost` says what may have been lost.
@@ -106,16 +39,15 @@ def found_messages(
         if damage is not None
     ]
     more = [_more_than(question.maximum)]
-    return FoundMessages(
+    return Answer(
         tuple(message.detached() for message, _, _ in listed),
-        None,
-        tuple(dict.fromkeys((*damaged, *notes, *(more if is_cut or len(listed) < len(found) else ())))),
-        "" if listed else "; ".join(filter(None, (*reason, lost))),
-        tuple(kind for _, kind, _ in listed),
-        tuple(names_holding(names, text)),
-        tuple(noted),
-        tuple(outcomes),
+        notes=tuple(dict.fromkeys((*damaged, *notes, *(more if is_cut or len(listed) < len(found) else ())))),
+        reason="" if listed else "; ".join(filter(None, (*reason, lost))),
         details=details,
+        kinds=tuple(kind for _, kind, _ in listed),
+        topics=tuple(names_holding(names, text)),
+        readings=tuple(noted),
+        outcomes=tuple(outcomes),
     )
 
 
@@ -123,7 +55,7 @@ def _more_than(maximum: int) -> str:
     return f"there are more than {maximum} messages: ask for more with --limit (in Python with maximum)"
 
 
-def merged(found: Mapping[str, Messages], maximum: int | None = None) -> Messages:
+def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:
     """What several brokers or stores found, at most `maximum` messages by store time; `found` names each of them."""
     if len(found) == 1:
         return next(iter(found.values()))
@@ -135,7 +67,7 @@ def merged(found: Mapping[str, Messages], maximum: int | None = None) -> Message
         if each.cursor is not None
     ]
     reasons = dict.fromkeys(each.reason for each in found.values())
-    return Messages(
+    return Answer(
         tuple(messages if maximum is None else messages[-maximum:]),
         notes=tuple(notes),
         reason="" if messages else "; ".join(reasons) or "no broker has the topic",
@@ -143,11 +75,11 @@ def merged(found: Mapping[str, Messages], maximum: int | None = None) -> Message
     )
 
 
-def _details(found: Mapping[str, Messages]) -> str:
+def _details(found: Mapping[str, Answer]) -> str:
     return "; ".join(f"{name}: {each.details}" for name, each in found.items() if each.details)
 
 
-def joined(found: Mapping[str, FoundMessages], maximum: int) -> FoundMessages:
+def joined(found: Mapping[str, Answer], maximum: int) -> Answer:
     """What a text names in several stores, at most `maximum` messages, in the order that one store would have."""
     parts = [
         (FoundBy(message, kind), outcome)
@@ -169,19 +101,18 @@ def joined(found: Mapping[str, FoundMessages], maximum: int) -> FoundMessages:
         )
         for kind, alike in by_kind.items()
     ]
-    return FoundMessages(
+    return Answer(
         tuple(each.message for each, _ in kept),
-        None,
-        tuple(
+        notes=tuple(
             [f"{where}: {note}" for where, each in found.items() for note in each.notes if note != more]
             + ([more] if len(kept) < len(parts) or any(more in each.notes for each in found.values()) else [])
         ),
-        "" if kept else "; ".join(dict.fromkeys(each.reason for each in found.values())),
-        tuple(each.kind for each, _ in kept),
-        tuple(dict.fromkeys(name for each in found.values() for name in each.topics)),
-        tuple(readings),
-        tuple(outcome for _, outcome in kept),
+        reason="" if kept else "; ".join(dict.fromkeys(each.reason for each in found.values())),
         details=_details(found),
+        kinds=tuple(each.kind for each, _ in kept),
+        topics=tuple(dict.fromkeys(name for each in found.values() for name in each.topics)),
+        readings=tuple(readings),
+        outcomes=tuple(outcome for _, outcome in kept),
     )
 
 

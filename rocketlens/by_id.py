@@ -8,8 +8,7 @@ from protocol.errors import ConfigError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId
-from protocol.question import KeyKind, Question, other_host, other_topic, places_of, taken_apart
-from rocketlens.answers import Messages
+from protocol.question import Answer, KeyKind, Question, other_host, other_topic, places_of, taken_apart
 from storage.amounts import counted
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from storage.store.message_store import MessageStore
 
 
-def find_surely(layout: "StoreLayout", text: str, topic: str | None = None, kind: str | None = None) -> Messages | None:
+def find_surely(layout: "StoreLayout", text: str, topic: str | None = None, kind: str | None = None) -> Answer | None:
     """Find the message at an offset of either kind, as `find_in_store` would; None where the store must be opened."""
     from storage.query.sure_record import sure_record_at
 
@@ -25,14 +24,14 @@ def find_surely(layout: "StoreLayout", text: str, topic: str | None = None, kind
         record = sure_record_at(layout, physical_offset)
         if record is not None:
             message = decode_message(bytes(record), physical_offset=physical_offset)
-            found = Messages(tuple(taken_apart(message)))
+            found = Answer(tuple(taken_apart(message)))
             return None if other_host(message, message_id) else at_place(found, topic)
     return None
 
 
 def find_in_store(
     store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False, mask: Mask = NO_MASK
-) -> Messages:
+) -> Answer:
     """Find an id of any kind in a store; `topic` is the message's, `damaged` forgives a wrong CRC.
 
     The host in an offset message id need not be the store's: archives move. By what `mask` hides nothing is found,
@@ -47,7 +46,7 @@ def find_in_store(
     except ConfigError:
         if not places:
             raise
-        found = Messages()
+        found = Answer()
     else:
         found = _by_unique_key(store, text, topic)
     if found.messages or not places:
@@ -56,33 +55,33 @@ def find_in_store(
     return at_place(_at(store, physical_offset, damaged), topic, None if "store_host" in mask.fields else message_id)
 
 
-def at_place(found: Messages, topic: str | None, message_id: MessageId | None = None) -> Messages:
+def at_place(found: Answer, topic: str | None, message_id: MessageId | None = None) -> Answer:
     """What was found at a physical offset, unless it is another topic's; with a note where an id names another host."""
     if not found.messages:
         return found
     if elsewhere := other_topic(found.messages[0], topic):
-        return Messages(reason=elsewhere)
+        return Answer(reason=elsewhere)
     note = other_host(found.messages[0], message_id)
     return replace(found, notes=(note, *found.notes)) if note else found
 
 
-def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Messages:
+def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Answer:
     record = store.record_at(physical_offset)
     if record is not None:
-        return Messages(tuple(taken_apart(decode_message(bytes(record), physical_offset=physical_offset))))
+        return Answer(tuple(taken_apart(decode_message(bytes(record), physical_offset=physical_offset))))
     reason = store.explain_absence(physical_offset)
     record = store.damaged_record_at(physical_offset)
     if record is None:
-        return Messages(reason=f"no message there: {reason}")
+        return Answer(reason=f"no message there: {reason}")
     if not damaged:
-        return Messages(reason=f"no message there: {reason}; the option damaged shows the record")
+        return Answer(reason=f"no message there: {reason}; the option damaged shows the record")
     message = decode_message(bytes(record), physical_offset=physical_offset, check_crc=False)
-    return Messages(
+    return Answer(
         tuple(taken_apart(message)), notes=(f"the message at physical offset {physical_offset} is damaged: {reason}",)
     )
 
 
-def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messages:
+def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Answer:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
     from storage.query.search_report import summed
     from storage.store.topic_catalog import absence_of_topic
@@ -97,9 +96,9 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
         messages += chain.from_iterable(map(question.messages_in, decode_messages(answer.records)))
         reports.append(answer.search)
     if messages:
-        return Messages(tuple(sorted(messages, key=lambda message: message.physical_offset)))
+        return Answer(tuple(sorted(messages, key=lambda message: message.physical_offset)))
     if not reports:
-        return Messages(reason=f"no message with unique key {key}: the store knows no topic, name the message's")
+        return Answer(reason=f"no message with unique key {key}: the store knows no topic, name the message's")
     where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
     unknown = None if topic else store.queues.why_unknown()
     if unknown is not None:
@@ -107,4 +106,4 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
     absence = absence_of_topic(store, topic) if topic else ()
     notes = store.config.notes_of_topics(topics)
     reason = "; ".join((f"no message with unique key {key} {where}", *absence, *notes))
-    return Messages(reason=reason, details=summed(reports).sentence())
+    return Answer(reason=reason, details=summed(reports).sentence())

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from protocol.question import Answer
 from protocol.system_topics import TopicContent, content_of
-from rocketlens.answers import FoundMessages
 from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.life.message_life import MessageLife
 
 
-def keys_named(found: FoundMessages) -> tuple[str, ...]:
+def keys_named(found: Answer) -> tuple[str, ...]:
     """The unique keys of messages that were found, that of the newest first.
 
     Reports about messages, such as traces, have the keys of those: they come last.
@@ -28,7 +28,7 @@ def keys_named(found: FoundMessages) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.unique_key for each in newest if each.unique_key))
 
 
-def with_reason(life: "MessageLife", found: FoundMessages) -> "MessageLife":
+def with_reason(life: "MessageLife", found: Answer) -> "MessageLife":
     """A life of nothing, which says why: nothing is named so, or nothing that has a unique key."""
     messages = counted(len(found), "message is", "messages are")
     return replace(life, reason=found.reason or f"{messages} named so, without a unique key, by which a life is found")

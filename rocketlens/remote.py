@@ -23,6 +23,7 @@ from protocol.question import (
     LARGEST,
     NOT_FOUND_BY_OFFSET,
     PAGE,
+    Answer,
     FoundBy,
     KeyKind,
     Question,
@@ -37,17 +38,7 @@ from protocol.question import (
 )
 from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import LIGHT_PREFIX
-from rocketlens.answers import (
-    FoundMessages,
-    Group,
-    Info,
-    Listed,
-    Messages,
-    PulledMessages,
-    Topic,
-    found_messages,
-    merged,
-)
+from rocketlens.answers import Group, Info, Listed, Topic, found_messages, merged
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -86,7 +77,7 @@ if TYPE_CHECKING:
     from storage.store.extents import QueueExtent
 
 Thing = TypeVar("Thing")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""
@@ -174,7 +165,7 @@ class AsyncRemoteStore:
         self._without_notes: set[Endpoint] = set()
         self._is_closed = False
 
-    async def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+    async def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         if damaged:
             raise ConfigError("damaged: a broker sends intact records only, open its store")
         text = id_of(id)
@@ -184,7 +175,7 @@ class AsyncRemoteStore:
             server = Endpoint(message_id.address.ip, message_id.address.port)
         if server is None:
             raise ClientError(f"{text}: only an offset message id contains an address to connect to; name a server")
-        elsewhere = Messages()
+        elsewhere = Answer()
         for _, physical_offset, message_id in places:
             found = await self._at(server, physical_offset, topic)
             if message_id is None or (found and not other_host(found[0], message_id)):
@@ -199,12 +190,12 @@ class AsyncRemoteStore:
         self,
         topic: str,
         **options: Unpack[QueryOptions],
-    ) -> Messages:
+    ) -> Answer:
         question = key_question(topic, options)
         try:
             brokers = await self._brokers_of(topic)
         except NoSuchTopic as error:
-            return Messages(reason=f"{nothing_with(question)}; {error}")
+            return Answer(reason=f"{nothing_with(question)}; {error}")
         if len(brokers) > 1 and question.before_physical_offset < LARGEST:
             raise ConfigError(
                 f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
@@ -212,7 +203,7 @@ class AsyncRemoteStore:
         found = await self._of_brokers(brokers, question)
         return found if found else replace(found, reason=await self._with_similar(found.reason, topic))
 
-    async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question) -> Messages:
+    async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question) -> Answer:
         found = [await self._pages(endpoint, question) for endpoint in brokers.values()]
         return merged(dict(zip(_labels(brokers), found, strict=True)), question.maximum)
 
@@ -238,7 +229,7 @@ class AsyncRemoteStore:
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
-    ) -> FoundMessages:
+    ) -> Answer:
         question = text_question(text, topic, begin, end, maximum, kind)
         server = self._named_server()
         parts = parts_of(kind)
@@ -248,7 +239,7 @@ class AsyncRemoteStore:
             for place, physical_offset, message_id in places_of(question.text, kind)
         ]
         brokers = await self._each(names if parts else (), self._brokers_with)
-        answers: list[tuple[KeyKind, Messages]] = []
+        answers: list[tuple[KeyKind, Answer]] = []
         for kinds in parts:
             asked = [
                 (part, msgspec.structs.replace(question, topic=name, kind=part), where)
@@ -260,9 +251,9 @@ class AsyncRemoteStore:
             answers += [(part, each) for (part, *_), each in zip(asked, found, strict=True)]
         return _found(question, names, places, answers)
 
-    async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
+    async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
         """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
-        answers: list[Answer] = []
+        answers: list[Result] = []
         for place in range(0, len(things), AT_ONCE):
             answers += await asyncio.gather(*map(ask, things[place : place + AT_ONCE]))
         return answers
@@ -283,7 +274,7 @@ class AsyncRemoteStore:
         maximum: int = MOST_PULLED,
         tag: str | None = None,
         sql: str | None = None,
-    ) -> PulledMessages:
+    ) -> Answer:
         check_place(queue_id, offset)
         wanted = subscription(tag, sql)
         maximum = min(check_maximum(maximum), MOST_PULLED)
@@ -292,14 +283,21 @@ class AsyncRemoteStore:
             server = await self._broker_of(topic)
             answer = await self._client.pull(server, question)
         except NoSuchTopic as error:
-            return PulledMessages(reason=str(error))
+            return Answer(reason=str(error))
         except ResponseError as error:
             if error.code not in ABSENT:
                 raise
-            return PulledMessages(reason=str(error))
+            return Answer(reason=str(error))
         messages, notes = pulled(_decoded(server, answer.records), topic, offset, wanted)
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
-        return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
+        return Answer(
+            messages,
+            notes=notes,
+            reason=reason,
+            next_offset=answer.next_offset,
+            min_offset=answer.min_offset,
+            max_offset=answer.max_offset,
+        )
 
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
@@ -499,9 +497,9 @@ class AsyncRemoteStore:
         self,
         question: str,
         fields: dict[str, str],
-        decode: Callable[[bytes], Answer],
+        decode: Callable[[bytes], Result],
         report: Callable[[int], None] = unreported,
-    ) -> Answer:
+    ) -> Result:
         """Ask a RocketLens server about its whole store; raises ConfigError for other brokers."""
 
         async def ask(endpoint: Endpoint) -> tuple[Endpoint, bytes]:
@@ -550,7 +548,7 @@ class AsyncRemoteStore:
 
     # ------------------------------------------------------------------ one message
 
-    async def _of_broker(self, server: Endpoint, ask: Callable[[Endpoint], Awaitable[Answer]]) -> Answer:
+    async def _of_broker(self, server: Endpoint, ask: Callable[[Endpoint], Awaitable[Result]]) -> Result:
         """Ask what only a broker answers; of a name server the one broker that it names. Raises ClientError."""
         answers = await self._of_each_broker(server, ask)
         if len(answers) != 1:
@@ -560,8 +558,8 @@ class AsyncRemoteStore:
         return answer
 
     async def _of_each_broker(
-        self, server: Endpoint, ask: Callable[[Endpoint], Awaitable[Answer]]
-    ) -> dict[str, tuple[Endpoint, Answer]]:
+        self, server: Endpoint, ask: Callable[[Endpoint], Awaitable[Result]]
+    ) -> dict[str, tuple[Endpoint, Result]]:
         """Ask a broker, or each broker that a name server names, what only brokers answer; the answers by name."""
         try:
             return {"": (server, await ask(server))}
@@ -573,20 +571,20 @@ class AsyncRemoteStore:
                 raise NotABroker(f"{server} is neither a broker nor a name server: {error}") from None
         return {name: (endpoint, await ask(endpoint)) for name, endpoint in brokers.items()}
 
-    async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Messages:
+    async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Answer:
         """The messages at a physical offset of a broker, or of each that a name server names."""
 
-        async def ask(endpoint: Endpoint) -> Messages:
+        async def ask(endpoint: Endpoint) -> Answer:
             try:
                 record = await self._client.view(endpoint, physical_offset, topic or "")
             except ResponseError as error:
                 if error.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
                     raise
-                return Messages(reason=f"no message there: {_absence(error, physical_offset)}")
+                return Answer(reason=f"no message there: {_absence(error, physical_offset)}")
             try:
-                return Messages(tuple(taken_apart(decode_message(record, physical_offset=physical_offset))))
+                return Answer(tuple(taken_apart(decode_message(record, physical_offset=physical_offset))))
             except StoreError as error:
-                return Messages(reason=f"{endpoint} answered bytes that are not a message: {error}")
+                return Answer(reason=f"{endpoint} answered bytes that are not a message: {error}")
 
         try:
             answers = await self._of_each_broker(server, ask)
@@ -600,11 +598,11 @@ class AsyncRemoteStore:
         messages = [message for _, found in answers.values() for message in found]
         reasons = [f"{name}: {found.reason}" for name, (_, found) in answers.items() if found.reason]
         reason = "; ".join(reasons) or f"{server} names no broker"
-        return Messages(tuple(messages), reason="" if messages else reason)
+        return Answer(tuple(messages), reason="" if messages else reason)
 
     async def _found_at(
         self, server: Endpoint, physical_offset: int, question: Question, message_id: MessageId | None
-    ) -> Messages:
+    ) -> Answer:
         """The messages at a physical offset that a text names; where an id names a message that is gone, its copies.
 
         A RocketLens server alone is asked for these.
@@ -628,7 +626,7 @@ class AsyncRemoteStore:
             return replace(at, reason=f"{at.reason}; copies of it are listed to administrators") if is_refused else at
         records = b"".join(record for _, each in answers.values() for record in each)
         copies = [each for each in _decoded(server, records) if not other_topic(each, topic)][: question.maximum]
-        return Messages(tuple(copies), reason=f"{at.reason}; copies of it: {say_copies(copies)}") if copies else at
+        return Answer(tuple(copies), reason=f"{at.reason}; copies of it: {say_copies(copies)}") if copies else at
 
     async def _notes(self, server: Endpoint, topic: str = "") -> "SentNotes":
         """What a RocketLens server does not read of a topic, or of all topics and groups; nothing of other brokers."""
@@ -643,28 +641,28 @@ class AsyncRemoteStore:
                     self._without_notes.add(server)
         return SentNotes()
 
-    async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Messages:
+    async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Answer:
         """Ask for a unique key in one topic, else in every topic that the server knows."""
         try:
             names = [topic] if topic else await self._client.topics(server)
         except ResponseError as error:
             raise ClientError(f"{key} may be a unique key: name its topic ({error})") from error
 
-        async def ask(name: str) -> Messages:
+        async def ask(name: str) -> Answer:
             brokers = {"": server} if self._server is None else await self._brokers_with(name)
             return await self._of_brokers(brokers, Question(name, key, KeyKind.UNIQUE, MOST_OF_A_UNIQUE_KEY))
 
         answers = await self._each(names, ask)
         if messages := [message for found in answers for message in found]:
-            return Messages(tuple(sorted(messages, key=lambda message: message.physical_offset)))
+            return Answer(tuple(sorted(messages, key=lambda message: message.physical_offset)))
         where = f"in topic {topic}" if topic else f"in any of {counted(len(names), 'topic')}"
         reason = f"no message with unique key {key} {where}"
         details = answers[-1].details if answers else ""
-        return Messages(reason=await self._with_similar(reason, topic) if topic else reason, details=details)
+        return Answer(reason=await self._with_similar(reason, topic) if topic else reason, details=details)
 
     # ------------------------------------------------------------------ messages by key
 
-    async def _pages(self, endpoint: Endpoint, question: Question) -> Messages:
+    async def _pages(self, endpoint: Endpoint, question: Question) -> Answer:
         """The newest matches of one broker; several pages only where the broker knows cursors."""
         pages: list[Sequence[Message]] = []
         count, before, maximum = 0, question.before_physical_offset, question.maximum
@@ -689,7 +687,7 @@ class AsyncRemoteStore:
             if count >= maximum or cursor is None or cursor >= before or not page.records:
                 break
             before = cursor
-        return Messages(
+        return Answer(
             tuple(message for matching in reversed(pages) for message in matching),
             cursor=cursor if count else None,
             notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
@@ -701,9 +699,9 @@ class AsyncRemoteStore:
 def _found(
     question: Question,
     names: Sequence[str],
-    places: Sequence[tuple[str, Messages]],
-    answers: Sequence[tuple[KeyKind, Messages]],
-) -> FoundMessages:
+    places: Sequence[tuple[str, Answer]],
+    answers: Sequence[tuple[KeyKind, Answer]],
+) -> Answer:
     """Join the answers to each meaning of a text, those of places and those of keys; each message is listed once."""
     from protocol.system_topics import Stage, stage_of
     from storage.life.transactions import outcomes_among

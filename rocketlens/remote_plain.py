@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storage.search.step import Step
 
 Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def _connecting(ask: Callable[Arguments, AsyncRemoteStore]) -> "Callable[Arguments, RemoteStore]":
@@ -45,24 +45,24 @@ def _named_like(ask: Callable[..., Any]) -> Callable[[Callable[..., Any]], Calla
 
 
 def _awaited(
-    ask: Callable[Concatenate[AsyncRemoteStore, Arguments], Coroutine[Any, Any, Answer]],
-) -> "Callable[Concatenate[RemoteStore, Arguments], Answer]":
+    ask: Callable[Concatenate[AsyncRemoteStore, Arguments], Coroutine[Any, Any, Result]],
+) -> "Callable[Concatenate[RemoteStore, Arguments], Result]":
     """Make a method that waits for the answer of one to be awaited."""
 
     @_named_like(ask)
-    def plain(self: "RemoteStore", /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+    def plain(self: "RemoteStore", /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
         return self._wait(ask(self._remote, *arguments, **options))
 
     return plain
 
 
 def _iterated(
-    ask: Callable[Concatenate[AsyncRemoteStore, Arguments], AsyncGenerator[Answer]],
-) -> "Callable[Concatenate[RemoteStore, Arguments], Iterator[Answer]]":
+    ask: Callable[Concatenate[AsyncRemoteStore, Arguments], AsyncGenerator[Result]],
+) -> "Callable[Concatenate[RemoteStore, Arguments], Iterator[Result]]":
     """Make a method that gives one after the other what another gives to ``async for``."""
 
     @_named_like(ask)
-    def plain(self: "RemoteStore", /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Iterator[Answer]:
+    def plain(self: "RemoteStore", /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Iterator[Result]:
         return self._pieces(ask(self._remote, *arguments, **options))
 
     return plain
@@ -139,7 +139,7 @@ class RemoteStore(Source):
     def __repr__(self) -> str:
         return repr(self._remote).replace("AsyncRemoteStore", "RemoteStore")
 
-    def _wait(self, asking: Coroutine[Any, Any, Answer]) -> Answer:
+    def _wait(self, asking: Coroutine[Any, Any, Result]) -> Result:
         """Wait for an answer. The loop runs on a thread of its own: a notebook has one on the caller's already."""
         with self._starting:
             if self._is_closed:
@@ -157,10 +157,10 @@ class RemoteStore(Source):
             future.cancel()
             raise
 
-    def _pieces(self, given: AsyncGenerator[Answer]) -> Iterator[Answer]:
+    def _pieces(self, given: AsyncGenerator[Result]) -> Iterator[Result]:
         lock = asyncio.Lock()
 
-        async def piece() -> Answer:
+        async def piece() -> Result:
             async with lock:
                 return await anext(given)
 

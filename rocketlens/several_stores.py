@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
 
 from protocol.errors import ConfigError
 from protocol.message import Message
-from rocketlens.answers import FoundMessages, Messages, PulledMessages, Topic, joined, merged
+from protocol.question import Answer
+from rocketlens.answers import Topic, joined, merged
 from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, key_question, never
 from rocketlens.source import Source, documented
 from rocketlens.store import Store
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from storage.search.lookup import LookupStep
     from storage.store.extents import QueueExtent
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 OF_ONE_STORE = "it is about one store: open it alone"
 
@@ -38,13 +39,13 @@ class SeveralStores(Source):
             raise ConfigError("expected the directories of stores, got none")
         self._stores = {str(store.path): store for store in stores}
 
-    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         found = self._each(lambda store: store.view(id, topic=topic, damaged=damaged))
         # An offset message id names the host: of the stores that have a message there one may be the host's.
         ours = {where: each for where, each in found.items() if each and not each.notes}
         return merged(ours or found)
 
-    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Messages:
+    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Answer:
         question = key_question(topic, options)
         stores = self._having(topic)
         if len(stores) > 1 and options.get("cursor") is not None:
@@ -61,8 +62,8 @@ class SeveralStores(Source):
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
-    ) -> FoundMessages:
-        def ask(store: Store) -> FoundMessages:
+    ) -> Answer:
+        def ask(store: Store) -> Answer:
             return store.find(text, topic=topic, begin=begin, end=end, maximum=maximum, kind=kind)
 
         return joined(self._each(ask), maximum)
@@ -96,7 +97,7 @@ class SeveralStores(Source):
         maximum: int = MOST_PULLED,
         tag: str | None = None,
         sql: str | None = None,
-    ) -> PulledMessages:
+    ) -> Answer:
         return self._only(topic).pull(topic, queue_id, offset, maximum=maximum, tag=tag, sql=sql)
 
     def follow(
@@ -133,7 +134,7 @@ class SeveralStores(Source):
     def __repr__(self) -> str:
         return f"<SeveralStores {', '.join(self._stores)}>"
 
-    def _each(self, ask: Callable[[Store], Answer]) -> dict[str, Answer]:
+    def _each(self, ask: Callable[[Store], Result]) -> dict[str, Result]:
         """What each store answers, by its directory."""
         return {where: ask(store) for where, store in self._stores.items()}
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
 
 from protocol.errors import ConfigError
 from protocol.message import Message
-from rocketlens.answers import FoundMessages, Group, Info, Messages, PulledMessages, Topic
+from protocol.question import Answer
+from rocketlens.answers import Group, Info, Topic
 from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, never, unreported
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Source:
         """The error of a method that cannot be asked of this source."""
         return ConfigError(f"{name}: {self.why_not[name]}")
 
-    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         """The message that an id names: an offset message id, a physical offset, or a unique key.
 
         A unique key names several messages where a producer sent again; `topic` narrows the search for one, else it is
@@ -53,7 +54,7 @@ class Source:
         """
         raise self._refusal("view")
 
-    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Messages:
+    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Answer:
         """The newest `maximum` messages of a topic with a key, a unique key or a tag: exactly one of these is given.
 
         Stored between `begin` and `end`, both included, which do not narrow the search for a unique key. Where older
@@ -77,7 +78,7 @@ class Source:
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
-    ) -> FoundMessages:
+    ) -> Answer:
         """The messages that a text names, whatever it is: an id, an offset, a key or a tag; as the page's box does.
 
         In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind. With
@@ -119,7 +120,7 @@ class Source:
         maximum: int = MOST_PULLED,
         tag: str | None = None,
         sql: str | None = None,
-    ) -> PulledMessages:
+    ) -> Answer:
         """The messages of a queue from a queue offset on, at most `maximum` and 32, as a consumer gets them.
 
         `tag` (``TagA || TagB``) or `sql` (SQL92) is what the consumer subscribes to. Go on at `next_offset` until it is

@@ -13,10 +13,10 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message
-from protocol.question import PAGE, KeyKind, Question, Reading, newest_of, parts_of
+from protocol.question import PAGE, Answer, KeyKind, Question, Reading, newest_of, parts_of
 from protocol.system_topics import Stage, stage_of
 from rocketlens.absent_properties import note_of_some
-from rocketlens.answers import FoundMessages, Group, Info, Listed, Messages, PulledMessages, Topic, found_messages
+from rocketlens.answers import Group, Info, Listed, Topic, found_messages
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -94,7 +94,7 @@ class Store(Source):
         """The rules of what is hidden of messages."""
         return self._mask.rules
 
-    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         text = id_of(id)
         if self._store is None:
             self._check_open()
@@ -110,7 +110,7 @@ class Store(Source):
         self,
         topic: str,
         **options: Unpack[QueryOptions],
-    ) -> Messages:
+    ) -> Answer:
         question = key_question(topic, options)
         self._mask.refuse_value(question.kind.field, question.text)
         if not self._mask or question.kind is not KeyKind.KEY:
@@ -128,14 +128,14 @@ class Store(Source):
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
-    ) -> FoundMessages:
+    ) -> Answer:
         question = text_question(text, topic, begin, end, maximum, kind)
         is_key = bool(parts_of(kind))
         if kind is not None and not is_key and self._store is None:
             self._check_open()
             if found := find_surely(self._layout, question.text, topic, kind):
                 messages = self._shown(found).messages
-                return FoundMessages(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
+                return Answer(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
         from storage.search.find import Finder, FindPlace
         from storage.store.topic_catalog import topic_names
 
@@ -194,7 +194,7 @@ class Store(Source):
         maximum: int = MOST_PULLED,
         tag: str | None = None,
         sql: str | None = None,
-    ) -> PulledMessages:
+    ) -> Answer:
         from storage.query.get_message import TRANSFER_BYTES, get_message
 
         check_place(queue_id, offset)
@@ -209,11 +209,17 @@ class Store(Source):
         if sql is not None and reason:
             first = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES)
             reason = "; ".join(filter(None, (reason, note_of_some(map(decode_message, first.records), sql))))
-        offsets = result.next_begin_offset, result.min_offset, result.max_offset
         hiding = self._hiding()
         shown = tuple(map(hiding.mask.message, messages))
         hiding.warn()
-        return PulledMessages(shown, None, notes, reason, *offsets)
+        return Answer(
+            shown,
+            notes=notes,
+            reason=reason,
+            next_offset=result.next_begin_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+        )
 
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
@@ -407,7 +413,7 @@ class Store(Source):
         """The mask of one answer."""
         return Hiding(self._mask, warns=self._warns)
 
-    def _shown(self, found: Messages) -> Messages:
+    def _shown(self, found: Answer) -> Answer:
         """An answer of a method without what is hidden of its messages."""
         if not self._mask:
             return found
@@ -466,7 +472,7 @@ def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
     return bool(criteria.topic and criteria.key and not exhaustive)
 
 
-def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK) -> Messages:
+def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK) -> Answer:
     """The newest matches of a store, collected in pages, each below the one before.
 
     With a `mask` those that have the key as they are shown; they come as they are. Of a batch in one record all that
@@ -487,7 +493,7 @@ def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK)
             break
         query = msgspec.structs.replace(query, before_physical_offset=found.cursor)
     kept = newest_of(messages, maximum)
-    return Messages(
+    return Answer(
         tuple(kept),
         cursor=kept[0].physical_offset if len(kept) < len(messages) else found.cursor if messages else None,
         notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),

@@ -9,6 +9,7 @@ from protocol.errors import ConfigError, RocketLensError
 from protocol.question import (
     PARTS,
     PHYSICAL_OFFSET,
+    Answer,
     FoundBy,
     KeyKind,
     Reading,
@@ -17,7 +18,7 @@ from protocol.question import (
     places_of,
     reading_of,
 )
-from rocketlens.answers import FoundMessages, Listed, Messages, Topic, found_messages, place_in_list
+from rocketlens.answers import Listed, Topic, found_messages, place_in_list
 from rocketlens.arguments import (
     MOST_FOUND,
     QueryOptions,
@@ -71,22 +72,22 @@ class UrlStore(Source):
         self._engine, self._notify = engine, notify
         self._is_closed = False
 
-    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Messages:
+    def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         if damaged:
             raise ConfigError("damaged: only intact records are read behind a URL")
         text = id_of(id)
-        elsewhere = Messages()
+        elsewhere = Answer()
         for _, physical_offset, message_id in places_of(text):
             found = at_place(self._at(physical_offset), topic, message_id)
             if message_id is None or (found and not other_host(found[0], message_id)):
                 return self._shown(found)
             elsewhere = found
         if named := self._named(text, topic, (KeyKind.UNIQUE,)):
-            return Messages(tuple(each.message for each in named))
+            return Answer(tuple(each.message for each in named))
         where = f"in topic {topic}" if topic else "in any topic"
-        return self._shown(elsewhere) if elsewhere else Messages(reason=f"no message with unique key {text} {where}")
+        return self._shown(elsewhere) if elsewhere else Answer(reason=f"no message with unique key {text} {where}")
 
-    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Messages:
+    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Answer:
         question = key_question(topic, options)
         if question.kind is KeyKind.TAG:
             raise ConfigError(f"tag: {NOT_BY_TAG}")
@@ -95,7 +96,7 @@ class UrlStore(Source):
         found = [each for each in named if question.is_answered_by(each) and each.physical_offset < before]
         kept = found[-question.maximum :]
         cursor = kept[0].physical_offset if len(kept) < len(found) else None
-        return Messages(tuple(kept), cursor, reason="" if kept else nothing_with(question))
+        return Answer(tuple(kept), cursor, reason="" if kept else nothing_with(question))
 
     def find(
         self,
@@ -106,7 +107,7 @@ class UrlStore(Source):
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
-    ) -> FoundMessages:
+    ) -> Answer:
         question, parts = text_question(text, topic, begin, end, maximum, kind), parts_of(kind)
         if kind == KeyKind.TAG.words:
             raise ConfigError(f"tag: {NOT_BY_TAG}")
@@ -205,10 +206,10 @@ class UrlStore(Source):
         self._check_open()
         return searched_url(self._url, self._storage, topic)
 
-    def _at(self, physical_offset: int) -> Messages:
+    def _at(self, physical_offset: int) -> Answer:
         """The message at a physical offset."""
         found = self._found_by(str(physical_offset), None, PHYSICAL_OFFSET)
-        return Messages(tuple(each.message for each in found), reason="" if found else "no message there")
+        return Answer(tuple(each.message for each in found), reason="" if found else "no message there")
 
     def _named(self, text: str, topic: str | None, parts: Sequence[KeyKind] = PARTS[0]) -> list[FoundBy]:
         """The messages with a unique key or a key, as they are shown; one of which the text is hidden is none."""
@@ -233,7 +234,7 @@ class UrlStore(Source):
         with self._opened(None) as searched:
             yield from looked_up_by_tasks(searched, self._on(), self._notify, texts, topic, kind, should_stop)
 
-    def _shown(self, found: Messages) -> Messages:
+    def _shown(self, found: Answer) -> Answer:
         hiding = Hiding(self._mask, warns=True)
         shown = replace(found, messages=tuple(map(hiding.mask.message, found)))
         hiding.warn(4)

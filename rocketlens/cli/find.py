@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 import msgspec
 
-from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, FoundBy, KeyKind
-from rocketlens.answers import FoundMessages, Messages
+from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, FoundBy, KeyKind
 from rocketlens.arguments import MOST_FOUND, QueryOptions
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
 from rocketlens.cli.command_options import optional_engine_options
@@ -85,7 +84,7 @@ class FindArguments(msgspec.Struct, frozen=True):
         if self.kind == "tag":
             raise click.UsageError("--as tag and -f FILE exclude each other: tags are found one by one")
 
-    def ask(self, source: "Source", text: str) -> FoundMessages:
+    def ask(self, source: "Source", text: str) -> Answer:
         """The messages that a text names; where it names none, those that the words in it name."""
         found = self._ask(source, text)
         if found or self.from_id or self.kind not in (None, "key") or self.cursor is not None:
@@ -104,7 +103,7 @@ class FindArguments(msgspec.Struct, frozen=True):
             say(f"{text}: is a key only as {stored}: KEYS was a list, which RocketMQ splits at its blanks")
         return together(each)
 
-    def _ask(self, source: "Source", text: str) -> FoundMessages:
+    def _ask(self, source: "Source", text: str) -> Answer:
         if self.from_id:
             return _found_by(OFFSET_ID, source.view(text, topic=self.topic))
         kind = None if self.kind is None else AS[self.kind]
@@ -124,10 +123,10 @@ class FindArguments(msgspec.Struct, frozen=True):
         return _found_by(kind, source.query(self.topic, **options))
 
 
-def _found_by(kind: str, found: Messages) -> FoundMessages:
+def _found_by(kind: str, found: Answer) -> Answer:
     """Messages that were looked up in one way, the newest first."""
-    return FoundMessages(
-        found.messages[::-1], found.cursor, found.notes, found.reason, (kind,) * len(found), details=found.details
+    return Answer(
+        found.messages[::-1], found.cursor, found.notes, found.reason, kinds=(kind,) * len(found), details=found.details
     )
 
 
@@ -146,14 +145,14 @@ def forms_in_list(text: str) -> list[str]:
     return [] if _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]
 
 
-def together(answers: Sequence[FoundMessages]) -> FoundMessages:
+def together(answers: Sequence[Answer]) -> Answer:
     """Several answers as one, each message once."""
     rows: dict[tuple[object, ...], tuple[FoundBy, str]] = {}
     for found in answers:
         for message, kind, outcome in zip(found, found.kinds, found.outcomes or [""] * len(found), strict=True):
             place = message.physical_offset, message.offset_message_id, message.queue_offset  # of a batch each
             rows.setdefault(place, (FoundBy(message, kind), outcome))
-    return FoundMessages(
+    return Answer(
         tuple(found.message for found, _ in rows.values()),
         notes=tuple(dict.fromkeys(note for found in answers for note in found.notes)),
         kinds=tuple(found.kind for found, _ in rows.values()),
@@ -282,7 +281,7 @@ def find_and_show(
     sys.exit(FOUND if all(answers.values()) else NOT_FOUND)
 
 
-def _say_readings(found: FoundMessages, taken: str) -> None:
+def _say_readings(found: Answer, taken: str) -> None:
     """Print what the text was taken for, one reading a line, and the topics that are named so."""
     for reading in found.readings if found else ():
         count = counted(reading.found, "message") if reading.found else "none"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from protocol.question import OFFSET_ID, PAGE, PHYSICAL_OFFSET, KeyKind
-from rocketlens.answers import FoundMessages
+from protocol.question import OFFSET_ID, PAGE, PHYSICAL_OFFSET, Answer, KeyKind
 from rocketlens.cli.body_file import body_option
 from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import plain_errors
@@ -47,7 +46,7 @@ KINDS: Final = {"auto": None, "key": KeyKind.ANY.words, "offset-id": OFFSET_ID, 
 class OldestFirst(FindArguments, frozen=True):
     """What `query` looks for, whose list is the other way round."""
 
-    def ask(self, source: "Source", text: str) -> FoundMessages:
+    def ask(self, source: "Source", text: str) -> Answer:
         """As `find` does, the newest last."""
         found = FindArguments.ask(self, source, text)
         return replaced(found, messages=found.messages[::-1])

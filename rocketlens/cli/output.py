@@ -32,7 +32,7 @@ from storage.times import format_local, zone_name
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rocketlens.answers import FoundMessages
+    from protocol.question import Answer
 
 Fields: TypeAlias = dict[str, Any]
 Writer: TypeAlias = Callable[[Iterable[Message]], None]
@@ -202,19 +202,17 @@ def write_list(messages: Iterable[Message], charset: str | None = None) -> None:
     )
 
 
-def found_writer(
-    name: str, charset: str | None = None, *, lists_copies: bool = False
-) -> "Callable[[FoundMessages], None]":
+def found_writer(name: str, charset: str | None = None, *, lists_copies: bool = False) -> "Callable[[Answer], None]":
     """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage.
 
     In a table the copies of a message share the row of the one that was stored last, unless `lists_copies`.
     """
     from protocol.system_topics import stage_of
 
-    def ends_of(found: "FoundMessages") -> Sequence[str]:
+    def ends_of(found: "Answer") -> Sequence[str]:
         return found.outcomes or [""] * len(found)
 
-    def write_rows(found: "FoundMessages") -> None:
+    def write_rows(found: "Answer") -> None:
         print_table(
             ("FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
             (

@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from protocol.errors import ConfigError, RocketLensError
 from spark_jobs.run import local_worker
-from spark_jobs.run.local_worker import NUMBER, STOP_SECONDS, Answer, Order, find_shared
+from spark_jobs.run.local_worker import NUMBER, STOP_SECONDS, Order, TaskOutcome, find_shared
 from spark_jobs.run.spark_calls import TaskFailed
 from storage.child_process import child_environment, child_ids, python_command
 
@@ -180,10 +180,10 @@ class LocalEngine:
             self._workers.append(_Worker(number, ours))
         return self._workers[:wanted]
 
-    def _answer(self, worker: _Worker, task: str) -> Answer:
+    def _answer(self, worker: _Worker, task: str) -> TaskOutcome:
         """What a process answers; raises WorkerLost where it has ended instead."""
         try:
-            return cast("Answer", worker.orders.recv())
+            return cast("TaskOutcome", worker.orders.recv())
         except (EOFError, OSError):
             code = self._forget(worker)
         if code is None or code >= 0:
@@ -228,7 +228,7 @@ class LocalEngine:
         return int(NUMBER.unpack(answer)[0]) if answer else None
 
 
-def _result(answer: Answer, name: str) -> Any:
+def _result(answer: TaskOutcome, name: str) -> Any:
     """What a task returned; raises ConfigError, or else TaskFailed, for an error that it expects."""
     if answer.result is not None:
         return pickle.loads(answer.result)

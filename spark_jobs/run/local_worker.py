@@ -49,7 +49,7 @@ class Order(NamedTuple):
     kept: frozenset[int]
 
 
-class Answer(NamedTuple):
+class TaskOutcome(NamedTuple):
     """What became of a task: its pickled result, or the sentence of an error that it expects, or a traceback.
 
     `is_usage`: the error is a ConfigError.
@@ -146,21 +146,21 @@ def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(STOPPED)
 
 
-def _answer(order: Order) -> Answer:
+def _answer(order: Order) -> TaskOutcome:
     for number in SHARED.keys() - order.kept:
         del SHARED[number]
     try:
         SHARED.update({number: pickle.loads(value) for number, value in order.shared.items()})
         function, task = pickle.loads(order.task)
-        return Answer(result=pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL))
+        return TaskOutcome(result=pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL))
     except ConfigError as error:
-        return Answer(sentence=str(error), is_usage=True)
+        return TaskOutcome(sentence=str(error), is_usage=True)
     except (RocketLensError, OSError) as error:
-        return Answer(sentence=sentence_of(error), is_out_of_room=is_out_of_room(error))
+        return TaskOutcome(sentence=sentence_of(error), is_out_of_room=is_out_of_room(error))
     except MemoryError:
-        return Answer(sentence="the machine has too little memory for the task")
+        return TaskOutcome(sentence="the machine has too little memory for the task")
     except Exception:
-        return Answer(crash=traceback.format_exc())
+        return TaskOutcome(crash=traceback.format_exc())
 
 
 def find_shared(number: int) -> "Found":

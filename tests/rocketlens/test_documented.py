@@ -30,7 +30,8 @@ METHODS = (
 )
 METHODS += ("topics", "view")
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-MODULES = ("answers", "arrow_reader", "looking_up", "remote", "searching", "source")
+MODULES = ("protocol.question", *(f"rocketlens.{name}" for name in ("answers", "arrow_reader", "looking_up", "remote")))
+MODULES += ("rocketlens.searching", "rocketlens.source")
 
 
 def run(test: doctest.DocTest, server: Endpoint, path: Path) -> int:
@@ -45,10 +46,10 @@ def run(test: doctest.DocTest, server: Endpoint, path: Path) -> int:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_what_docstrings_show_is_what_happens(name: str, g1_store: Path, server: Endpoint) -> None:
-    module = importlib.import_module(f"rocketlens.{name}")
+    module = importlib.import_module(name)
     with rocketlens.open(g1_store) as store, rocketlens.connect(str(server)) as remote:
         names = {"store": store, "remote": remote, "path": g1_store, "rocketlens": rocketlens, "asyncio": asyncio}
-        tests = doctest.DocTestFinder(exclude_empty=True).find(module, f"rocketlens.{name}", extraglobs=names)
+        tests = doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs=names)
         assert sum(run(each, server, g1_store) for each in tests) > 0
 
 
@@ -74,8 +75,8 @@ def test_what_the_page_shows_is_what_happens(g1_store: Path, server: Endpoint) -
 
 def test_the_page_names_all_that_is_promised() -> None:
     text = PAGE.read_text()
-    unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "FoundMessages", "Group", "HostAddress", "Info", "Message"}
-    unnamed |= {"MessageLife", "Messages", "ProgressReport", "ProtocolError", "PulledMessages", "Reading"}
+    unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "Group", "HostAddress", "Info", "Message"}
+    unnamed |= {"MessageLife", "ProgressReport", "ProtocolError", "Reading"}
     unnamed |= {
         "Diagnosis",
         "Finding",

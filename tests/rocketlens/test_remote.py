@@ -264,7 +264,7 @@ def ask_everything(remote: rocketlens.RemoteStore) -> Iterator[Callable[[], obje
 
 def use(answer: object) -> None:
     """Everything that a caller may ask of what came back."""
-    for message in answer if isinstance(answer, rocketlens.Messages) else ():
+    for message in answer if isinstance(answer, rocketlens.Answer) else ():
         assert message.message_id is not None
         assert isinstance(message.properties, dict)
         assert str((message.store_time, message.born_time, message.keys, message.tags, message))

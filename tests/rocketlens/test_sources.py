@@ -158,7 +158,7 @@ def test_a_url_has_what_the_directory_has(g1_store: Path, url: str) -> None:
         there.view(0)
 
 
-def places(found: rocketlens.Messages) -> list[int]:
+def places(found: rocketlens.Answer) -> list[int]:
     return [message.physical_offset for message in found]
 
 
