@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
-from protocol.message import Message, decode_message
+from protocol.message import Message, decode_message, decode_messages
 from protocol.question import PAGE, Answer, KeyKind, Question, Reading, newest_of, parts_of
 from protocol.system_topics import Stage, stage_of
 from rocketlens.absent_properties import note_of_some
@@ -487,7 +487,7 @@ def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK)
     while True:
         page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
         found = query_with_copies(store.query, page, topics, origins)
-        named = chain.from_iterable(map(query.messages_in, found.messages))
+        named = chain.from_iterable(map(query.messages_in, decode_messages(found.records)))
         messages = [each for each in named if not mask or question.text in mask.message(each).keys] + messages
         if len(messages) >= maximum or found.cursor is None:
             break
@@ -497,8 +497,8 @@ def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK)
         tuple(kept),
         cursor=kept[0].physical_offset if len(kept) < len(messages) else found.cursor if messages else None,
         notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
-        reason="" if messages else _why_nothing_found(store, question, found.answer),
-        details="" if messages or found.answer.refusal is not None else found.answer.search.sentence(),
+        reason="" if messages else _why_nothing_found(store, question, found),
+        details="" if messages or found.refusal is not None else found.search.sentence(),
     )
 
 

@@ -7,7 +7,6 @@ where it waits. Source: store-format §2.11.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -29,30 +28,16 @@ _Record: TypeAlias = tuple[Message, memoryview, int]
 """A message, its record, and where that is in the store's log; negative for one of a tier."""
 
 
-@dataclass(frozen=True, slots=True)
-class WithCopies:
-    """Messages of a topic and their copies, ascending by physical offset, and the records that they are decoded from.
-
-    `answer` is what was found under the topic itself; `cursor` the physical offset below which older matches are left
-    out, None when there are none; `incomplete` what may be missing.
-    """
-
-    messages: list[Message]
-    records: list[memoryview]
-    answer: QueryAnswer
-    cursor: int | None = None
-    incomplete: str | None = None
-
-
-def query_with_copies(search: Search, query: Question, topics: Iterable[str], origins: Origins) -> WithCopies:
+def query_with_copies(search: Search, query: Question, topics: Iterable[str], origins: Origins) -> QueryAnswer:
     """The newest `query.maximum` matches of a topic, their copies under `topics` among them. Waits for the disk.
 
-    A copy of which it is not known whether it was sent to this topic or to another one counts as a match.
+    A copy of which it is not known whether it was sent to this topic or to another one counts as a match. Where nothing
+    is found the answer says what was searched under the topic itself.
     """
     own = search(query)
     found = [*_records(own)]
     # Below the highest place where a search was cut nothing is complete.
-    complete_from = own.physical_offsets[0] if own.truncated and own.count else None
+    complete_from = own.cursor
     incomplete = own.incomplete
     for topic in topics:
         if topic != query.topic:
@@ -62,14 +47,14 @@ def query_with_copies(search: Search, query: Question, topics: Iterable[str], or
             incomplete = incomplete or note
     found = [each for each in found if complete_from is None or each[2] >= complete_from]
     found.sort(key=lambda each: -each[2])
-    kept = _within_limits(found, query)
-    is_cut = complete_from is not None or len(kept) < len(found)
-    return WithCopies(
-        [message for message, _, _ in reversed(kept)],
-        [record for _, record, _ in reversed(kept)],
+    kept = _within_limits(found, query)[::-1]
+    return msgspec.structs.replace(
         own,
-        kept[-1][2] if is_cut and kept else None,
-        incomplete,
+        records=b"".join(record for _, record, _ in kept),
+        count=len(kept),
+        truncated=complete_from is not None or len(kept) < len(found) or (own.truncated and not kept),
+        incomplete=incomplete,
+        decoded=tuple((place, len(record)) for _, record, place in kept),
     )
 
 
@@ -94,10 +79,8 @@ def _copies_under(
     while True:
         answer = search(page)
         found += [each for each in _records(answer) if _may_be_of(query.topic, origins.found(each[0], search))]
-        if not answer.truncated or not answer.count:
-            return found, None, answer.incomplete
-        before = answer.physical_offsets[0]
-        if len(found) >= query.maximum:
+        before = answer.cursor
+        if before is None or len(found) >= query.maximum:
             return found, before, answer.incomplete
         page = msgspec.structs.replace(page, before_physical_offset=before)
 

@@ -85,6 +85,11 @@ class QueryAnswer(msgspec.Struct, gc=False):
     tier_logs: int = 0
 
     @property
+    def cursor(self) -> int | None:
+        """The physical offset below which older matches are left out, None where none are, or nothing fits."""
+        return self.physical_offsets[0] if self.truncated and self.count else None
+
+    @property
     def physical_offsets(self) -> tuple[int, ...]:
         """The physical offsets at which the records start, ascending."""
         return tuple(place for place, _ in self.decoded) or self.found.physical_offsets

@@ -96,14 +96,15 @@ class QueryMessageProcessor:
         """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
         query = _key_query(header, self._body_limit)
         if wants_copies(request.command):
-            return (yield from self._with_copies(header, query, request))
-        if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
-            record = yield from self._record_of_offset_id(decode_message_id(header.key), request)
-            if record is not None:
-                return self._found(record, NOTHING_TO_DISCLOSE)
-        answer = yield from self._searched(query)
-        if not answer.records:
-            answer = (yield from self._query_in_namespace(query, request)) or answer
+            answer = yield from self._with_copies(query)
+        else:
+            if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
+                record = yield from self._record_of_offset_id(decode_message_id(header.key), request)
+                if record is not None:
+                    return self._found(record, NOTHING_TO_DISCLOSE)
+            answer = yield from self._searched(query)
+            if not answer.records:
+                answer = (yield from self._query_in_namespace(query, request)) or answer
         if not answer.records:
             return (yield from self._none(header, answer))
         records = self._rewritten(answer.records, request) if self._rewrite else answer.records
@@ -122,17 +123,12 @@ class QueryMessageProcessor:
             self._found_fields = found_fields(*last_update)
         return found(self._found_fields, disclosures, records)
 
-    def _with_copies(self, header: QueryMessageRequestHeader, query: Question, request: Request) -> Lookup[Response]:
-        """Answer with the copies too; never on the event loop, since a topic of every group is searched."""
+    def _with_copies(self, query: Question) -> Lookup[QueryAnswer]:
+        """Search for the copies too; never on the event loop, since a topic of every group is searched."""
         yield Wait("copies under many topics")
-        found = query_with_copies(
+        return query_with_copies(
             lambda each: finish(self._searched(each)), query, copy_topics(self._store), self._service.origins
         )
-        if not found.messages:
-            return (yield from self._none(header, found.answer))
-        records = b"".join(found.records)
-        disclosures = disclose(found.cursor, found.incomplete)
-        return self._found(self._rewritten(records, request) if self._rewrite else records, disclosures)
 
     def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Lookup[Response]:
         """Make the answer that nothing was found: the broker's words, then the reason."""
@@ -252,7 +248,7 @@ def _disclosures(answer: QueryAnswer) -> dict[str, str]:
     """The header fields that say what an answer leaves out; mostly there are none."""
     if not answer.truncated and answer.incomplete is None:
         return NOTHING_TO_DISCLOSE
-    return disclose(answer.physical_offsets[0] if answer.truncated and answer.count else None, answer.incomplete)
+    return disclose(answer.cursor, answer.incomplete)
 
 
 def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:

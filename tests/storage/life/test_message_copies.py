@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import oracles
 from golden_store import G1, GOLDEN, unpack
 from message_encoding import encode_message
-from protocol.message import Message, decode_message
+from protocol.message import Message, decode_message, decode_messages
 from protocol.question import KeyKind, Question
 from protocol.system_topics import Stage, is_known_by, origin_of, stage_of
 from storage.life.message_copies import copy_topics, query_with_copies
@@ -55,10 +55,10 @@ def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY
     answer = query_with_copies(
         store.query, Question(topic=topic, text=key, kind=kind, **more), copy_topics(store), Origins(store)
     )
-    assert [bytes(record) for record in answer.records] == [
-        bytes(store.record_at(each.physical_offset) or b"") for each in answer.messages
-    ]
-    return [(stage_of(each.topic).value, each.physical_offset) for each in answer.messages]
+    assert answer.records == b"".join(store.record_at(place) or b"" for place in answer.physical_offsets)
+    messages = list(decode_messages(answer.records))
+    assert [each.physical_offset for each in messages] == list(answer.physical_offsets)
+    return [(stage_of(each.topic).value, each.physical_offset) for each in messages]
 
 
 def test_failed_messages_are_found_where_they_waited_and_where_they_came_back(g1_store: Path) -> None:
@@ -153,10 +153,11 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
     while cursor is not None:
         query.before_physical_offset = cursor
         page = query_with_copies(many.query, query, copy_topics(many), Origins(many))
-        assert len(page.messages) <= maximum
-        assert {origin_of(each).topic for each in page.messages} <= {topic}
-        assert page.messages or page.cursor is None
-        offsets = [each.physical_offset for each in page.messages] + offsets
+        messages = list(decode_messages(page.records))
+        assert len(messages) == page.count <= maximum
+        assert {origin_of(each).topic for each in messages} <= {topic}
+        assert messages or page.cursor is None
+        offsets = [each.physical_offset for each in messages] + offsets
         cursor = page.cursor
     assert len(offsets) == 120
     assert offsets == sorted(set(offsets))
@@ -165,8 +166,8 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
 def test_bytes_are_bounded_too(many: MessageStore) -> None:
     query = Question(topic="A", text="k", kind=KeyKind.KEY, maximum_bytes=1_000)
     page = query_with_copies(many.query, query, copy_topics(many), Origins(many))
-    assert 0 < sum(len(record) for record in page.records) <= 1_000
-    assert page.cursor == page.messages[0].physical_offset
+    assert 0 < len(page.records) == sum(page.sizes) <= 1_000
+    assert page.cursor == next(decode_messages(page.records)).physical_offset
 
 
 def test_only_topics_that_hold_copies_are_looked_into(many: MessageStore) -> None:

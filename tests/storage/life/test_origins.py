@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from golden_store import CASES, unpack
-from protocol.message import decode_message
+from protocol.message import decode_message, decode_messages
 from protocol.question import KeyKind, Question
 from protocol.system_topics import Origin, stage_of
 from storage.life.message_copies import copy_topics, query_with_copies
@@ -34,7 +34,7 @@ def test_every_recorded_copy_is_found_with_its_message_and_knows_its_origin(case
         query = Question(topic=row["records"][0]["origin"], text=row["key"], kind=KeyKind.KEY)
         found = query_with_copies(store.query, query, copy_topics(store), origins)
         wanted = [record["physicalOffset"] for record in row["records"]]
-        assert [message.physical_offset for message in found.messages] == wanted
+        assert list(found.physical_offsets) == wanted
 
 
 def popped(writer: StoreWriter, group: str, topic: str, key: str, *, sent: bool = True) -> None:
@@ -84,7 +84,7 @@ def test_where_a_broker_mixes_groups_each_message_is_told_by_its_first_record(tm
     for topic, keys in (("b_c", ["u1", "u1", "u3"]), ("c", ["u2", "u2", "u3"])):
         query = Question(topic=topic, text="k", kind=KeyKind.KEY)
         found = query_with_copies(store.query, query, copy_topics(store), Origins(store))
-        assert [message.unique_key for message in found.messages] == keys
+        assert [message.unique_key for message in decode_messages(found.records)] == keys
 
 
 def test_of_an_unknown_group_the_first_record_says_the_topic(tmp_path: Path) -> None:
