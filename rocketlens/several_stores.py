@@ -39,6 +39,11 @@ class SeveralStores(Source):
             raise ConfigError("expected the directories of stores, got none")
         self._stores = {str(store.path): store for store in stores}
 
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """Each store, by its directory."""
+        return self._stores
+
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         found = self._each(lambda store: store.view(id, topic=topic, damaged=damaged))
         # An offset message id names the host: of the stores that have a message there one may be the host's.

@@ -17,9 +17,9 @@ from rocketlens.cli.command_run import (
     refuse_tier,
     run_job,
 )
-from rocketlens.cli.errors import say
+from rocketlens.cli.errors import STORE_ERROR, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import address_in
+from rocketlens.cli.opening import EXPECTED, address_in, several_option
 from rocketlens.cli.options import is_typed
 from rocketlens.cli.server_options import NO_SERVER_ARGUMENTS, ServerArguments, server_options
 from rocketlens.cli.time_options import timezone_option
@@ -40,12 +40,13 @@ if TYPE_CHECKING:  # a usage error must not wait for what examines a store
     help="As --deep, but only what came since the last reading that found nothing wrong, and the whole of index files "
     "with entries of it; how far that was is kept in the user's state directory.",
 )
-@click.argument("store", type=DIRECTORY, metavar="SOURCE")
+@click.argument("store", type=DIRECTORY, metavar="SOURCE", required=False)
+@several_option
 @doctor_options
 @timezone_option
 @job_options
 @server_options
-def doctor(deep: bool, since_last: bool, **options: Any) -> None:
+def doctor(deep: bool, since_last: bool, store: str | None, stores: tuple[Path, ...], **options: Any) -> None:
     """Say what is wrong with the store of SOURCE: where it is, what it means, and how to fix it.
 
     This takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and
@@ -56,9 +57,22 @@ def doctor(deep: bool, since_last: bool, **options: Any) -> None:
     With --deep every record is read, and every queue unit and index entry is compared with what follows from the
     records. SOURCE may then be a URL such as s3://bucket/store, of which nothing else is looked at.
 
-    Exit code 0: nothing is wrong. 4: something is wrong. 3: SOURCE is not a store that can be read.
+    Exit code 0: nothing is wrong. 4: something is wrong. 3: SOURCE is not a store that can be read. Of several stores
+    the largest of their codes, but 3 where one cannot be read.
     """
-    _run(deep=deep or since_last, since_last=since_last, **options)
+    asked = [*([] if store is None else [store]), *map(str, stores)]
+    if not asked or (store is not None and stores):
+        raise click.UsageError(EXPECTED)
+    codes = [_code_of(each, deep=deep or since_last, since_last=since_last, **options) for each in asked]
+    sys.exit(STORE_ERROR if STORE_ERROR in codes else max(codes))
+
+
+def _code_of(store: str, **options: Any) -> int:
+    """Look at one store; the exit code."""
+    try:
+        _run(store=store, **options)
+    except SystemExit as ended:
+        return cast(int, ended.code)
 
 
 @click.command("verify", cls=GroupedCommand, hidden=True)
@@ -80,7 +94,7 @@ def _run(
     index_entries: int | None,
     server_arguments: ServerArguments = NO_SERVER_ARGUMENTS,
     **options: Any,
-) -> None:
+) -> NoReturn:
     if (index_slots is None) != (index_entries is None):
         raise click.UsageError("--index-slots and --index-entries: give both or neither")
     store = local_path(store)

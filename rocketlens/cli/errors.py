@@ -24,6 +24,8 @@ NOBODY_READS = 141
 """The exit code that shells report for a command that SIGPIPE ended: the reader of its output has closed the pipe, as
 `head` does when it has enough."""
 
+_STORE = "rocketlens.store"
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -49,9 +51,27 @@ def refuse_small_limits() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (FEWEST_DESCRIPTORS, most))
 
 
+def store_in_question() -> str | None:
+    """Which of several stores is asked at the moment; None where one source is."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(_STORE)
+
+
+@contextlib.contextmanager
+def about_store(where: str) -> Iterator[None]:
+    """Have what the block prints be about one of several stores."""
+    meta = click.get_current_context().meta
+    meta[_STORE] = where
+    try:
+        yield
+    finally:
+        del meta[_STORE]
+
+
 def say(text: str) -> None:
-    """Print something besides the answer, as one line on stderr."""
-    click.echo(f"rocketlens: {one_line(text)}", err=True)
+    """Print something besides the answer, as one line on stderr; of several stores behind the name of the one."""
+    store = store_in_question()
+    click.echo(f"rocketlens: {one_line(text if store is None else f'{store}: {text}')}", err=True)
 
 
 def fail(text: str, code: int) -> NoReturn:

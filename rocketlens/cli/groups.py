@@ -9,7 +9,7 @@ import click
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, absence_of, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, each_store, source_options
 from rocketlens.cli.output import format_options, print_table, say_what_lacks, write_maps
 from storage.amounts import counted
 from storage.names import did_you_mean, similar_names
@@ -43,24 +43,27 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     """
     group = source.one_of(group)
     with source.open() as opened:
-        found = opened.groups()
-        names = [each.name for each in found]
-        known_topics = {name for each in found for name in each.offsets}
-        listed = [each for each in found if group in (None, each.name)]
-        ends: dict[str, Mapping[int, int]] = {}
-        is_unknown = isinstance(opened, rocketlens.Store) and any(each.popped is None for each in found)
-        rows = [
-            _progress(opened, each, name, ends)
-            for each in listed
-            for name in sorted(each.offsets)
-            if topic in (None, name)
-        ]
-        absence = "" if rows or not listed else absence_of(opened, topic)
+        found = [_groups_in(each, group, topic, output_format) for each in each_store(opened, output_format)]
+    sys.exit(FOUND if any(found) else NOT_FOUND)
+
+
+def _groups_in(opened: "Source", group: str | None, topic: str | None, output_format: str) -> bool:
+    """List the groups of one store or broker; return whether there are any."""
+    found = opened.groups()
+    names = [each.name for each in found]
+    known_topics = {name for each in found for name in each.offsets}
+    listed = [each for each in found if group in (None, each.name)]
+    ends: dict[str, Mapping[int, int]] = {}
+    is_unknown = isinstance(opened, rocketlens.Store) and any(each.popped is None for each in found)
+    rows = [
+        _progress(opened, each, name, ends) for each in listed for name in sorted(each.offsets) if topic in (None, name)
+    ]
+    absence = "" if rows or not listed else absence_of(opened, topic)
     rows += [TopicProgress(each.name, None) for each in listed if not each.offsets and topic is None]
     rows.sort(key=lambda each: (each.group, each.topic or ""))
     if not rows:
         say(absence or _nothing(group, topic, names, known_topics))
-        sys.exit(NOT_FOUND)
+        return False
     say_what_lacks(found)
     if is_unknown:
         say("what groups have popped and not acknowledged is not known, and counts as consumed")
@@ -83,7 +86,7 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
         _print(GROUP_HEADINGS, ((_row(row), row.popped) for row in rows))
     else:
         _print(QUEUE_HEADINGS, ((_queue_row(row, each), each.popped) for row in rows for each in row.queues))
-    sys.exit(FOUND)
+    return True
 
 
 def _progress(

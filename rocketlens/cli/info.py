@@ -8,7 +8,7 @@ import click
 
 from rocketlens.cli.errors import plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.opening import SourceArguments, each_store, source_options
 from rocketlens.cli.output import format_options, print_fields, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import bytes_text, count_text
@@ -30,13 +30,14 @@ def info(output_format: str, source: SourceArguments) -> None:
     """
     source.refuse_rest()
     with source.open() as opened:
-        found = opened.info()
-    if output_format == "table":
-        print_fields(_fields(found))
-        for problem in found.problems:
-            say(problem)
-    else:
-        write_maps(output_format, [{camel_case(name): value for name, value in asdict(found).items()}])
+        for each in each_store(opened, output_format):
+            found = each.info()
+            if output_format == "table":
+                print_fields(_fields(found))
+                for problem in found.problems:
+                    say(problem)
+            else:
+                write_maps(output_format, [{camel_case(name): value for name, value in asdict(found).items()}])
 
 
 def camel_case(name: str) -> str:

@@ -9,13 +9,21 @@ import msgspec
 
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import EXPECTED, SourceArguments, absence_of, say_nothing_is_named, source_options
+from rocketlens.cli.opening import (
+    EXPECTED,
+    SourceArguments,
+    absence_of,
+    each_store,
+    say_nothing_is_named,
+    source_options,
+)
 from rocketlens.cli.options import charset_option
 from rocketlens.cli.output import format_options, print_table, say_what_lacks, time_text, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.amounts import counted
 
 if TYPE_CHECKING:
+    from rocketlens.source import Source
     from storage.life.message_life import Event, MessageLife
     from storage.life.verdicts import GroupVerdict
 
@@ -68,22 +76,37 @@ def life(
         raise click.UsageError(f"{EXPECTED}, and behind it one TEXT")
     text = text or unique_key or ""
     with source.open() as opened:
-        found = opened.life(text, topic=topic, trace_topics=trace_topics)
-        absence = "" if found.events else absence_of(opened, topic)
+        found = [
+            _life_in(each, text, topic, trace_topics, output_format, charset)
+            for each in each_store(opened, output_format)
+        ]
+    sys.exit(FOUND if any(found) else NOT_FOUND)
+
+
+def _life_in(
+    opened: "Source",
+    text: str,
+    topic: str | None,
+    trace_topics: Sequence[str],
+    output_format: str,
+    charset: str | None,
+) -> bool:
+    """Show what happened in one store to the message that a text names; return whether anything did."""
+    found = opened.life(text, topic=topic, trace_topics=trace_topics)
     if found.named:
         say(_named(found.named, text))
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     say_what_lacks(found)
     if not found.events:
-        say_nothing_is_named(found.reason, absence)
+        say_nothing_is_named(found.reason, absence_of(opened, topic))
     if len(found.stories) > 1:
         say(_named_alike(found, next(iter(found.named), text)))
     if output_format == "table":
         _show(found)
     else:
         write_maps(output_format, _maps(found), charset)
-    sys.exit(FOUND if found.events else NOT_FOUND)
+    return bool(found.events)
 
 
 def _named(keys: Sequence[str], text: str) -> str:

@@ -1,7 +1,7 @@
 """Open what a command reads, its SOURCE: what exists as a path, a URL, or the address of a server that runs."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +10,9 @@ import msgspec
 
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, NoSuchTopic, RocketLensError
+from protocol.printable import printable
 from rocketlens.cli.command_options import storage_option_where
-from rocketlens.cli.errors import say
+from rocketlens.cli.errors import about_store, say
 from rocketlens.cli.options import DIRECTORY, gathered, is_typed, store_options
 from rocketlens.cli.server_options import ServerArguments, server_option, server_options
 from rocketlens.opening import NO_ARGUMENTS, StoreArguments
@@ -66,6 +67,23 @@ def absence_of(source: "Source", topic: str | None) -> str:
     except RocketLensError:
         return ""
     return str(NoSuchTopic(topic, did_you_mean(similar_names(topic, names))))
+
+
+def each_store(source: "Source", output_format: str = "json") -> Iterator["Source"]:
+    """Each of several stores, whose name stands meanwhile above tables, in maps and before what is said; else a source.
+
+    For commands about one store; the name is a heading where the output is a table.
+    """
+    from rocketlens.several_stores import SeveralStores  # few have several
+
+    if not isinstance(source, SeveralStores):
+        yield source
+        return
+    for number, (where, store) in enumerate(source.stores.items()):
+        if output_format == "table":
+            click.echo(f"{'' if not number else chr(10)}store {printable(where)}")
+        with about_store(where):
+            yield store
 
 
 def say_nothing_is_named(reason: str, absence: str, details: str = "", *, hints: bool = True) -> None:
@@ -187,6 +205,16 @@ class SourceArguments(msgspec.Struct, frozen=True):
         return UrlStore(place, self.storage, self.store_arguments.rules, engine, say)
 
 
+several_option = click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    type=DIRECTORY,
+    metavar="DIR",
+    help="A store's directory, instead of SOURCE; repeatable.",
+)
+
+
 def source_options(metavar: str = "SOURCE") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add SOURCE, with the options of each kind of it; a command gets them as `source`.
 
@@ -196,14 +224,7 @@ def source_options(metavar: str = "SOURCE") -> Callable[[Callable[..., None]], C
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         command = store_options(server_options(gathered(source=SourceArguments)(command)))
         command = server_option(storage_option_where("SOURCE is a URL")(command))
-        command = click.option(
-            "--store",
-            "stores",
-            multiple=True,
-            type=DIRECTORY,
-            metavar="DIR",
-            help="A store's directory, instead of SOURCE; repeatable.",
-        )(command)
+        command = several_option(command)
         return click.argument("words", nargs=-1, metavar=metavar)(command)
 
     return decorate

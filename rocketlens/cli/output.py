@@ -23,7 +23,7 @@ from protocol.compression import Budget
 from protocol.errors import StoreError
 from protocol.message import Message
 from protocol.printable import printable
-from rocketlens.cli.errors import say
+from rocketlens.cli.errors import say, store_in_question
 from rocketlens.cli.options import is_typed
 from rocketlens.cli.time_options import chosen_zone
 from storage.amounts import counted
@@ -149,12 +149,16 @@ def _fields_in(name: str, charset: str | None) -> Callable[[Message], Fields]:
 
 
 def write_maps(name: str, maps: Iterable[Fields], charset: str | None = None) -> None:
-    """Write maps to stdout as JSON lines or msgpack; a `Message` in one of them becomes a map of its fields."""
+    """Write maps to stdout as JSON lines or msgpack; a `Message` in one of them becomes a map of its fields.
+
+    Each begins with `store` where several stores are asked.
+    """
     import msgpack
 
-    fields_of = _fields_in(name, charset)
+    fields_of, store = _fields_in(name, charset), store_in_question()
     for each in maps:
-        plain = {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
+        first: Fields = {} if store is None else {"store": store}
+        plain = first | {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
         sys.stdout.buffer.write(msgspec.json.encode(plain) + b"\n" if name == "json" else msgpack.packb(plain))
     sys.stdout.buffer.flush()
 

@@ -11,7 +11,7 @@ import msgspec
 from protocol.errors import ConfigError
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, absence_of, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, each_store, source_options
 from rocketlens.cli.options import gathered
 from rocketlens.cli.output import format_options, growing_table, print_table, time_text, write_maps
 from rocketlens.cli.time_options import FORMS, check_stored, stored_options, timestamp, timezone_option, typed_time
@@ -19,6 +19,7 @@ from storage.amounts import bytes_text, count_text, counted
 from storage.times import LARGEST
 
 if TYPE_CHECKING:
+    from rocketlens.source import Source
     from storage.life.pending import AsOf, Pending, PendingMessage, PendingTopic, PendingWindow
 
 TOPIC_HEADINGS: Final = (
@@ -85,7 +86,14 @@ def pending(source: SourceArguments, options: PendingOptions, output_format: str
     """
     options = msgspec.structs.replace(options, topic=source.one_of(options.topic))
     window = options.window()
-    with source.open() as opened, opened.pending() as found:
+    with source.open() as opened:
+        total = sum(_pending_in(each, options, window, output_format) for each in each_store(opened, output_format))
+    sys.exit(FOUND if total else NOT_FOUND)
+
+
+def _pending_in(opened: "Source", options: PendingOptions, window: "PendingWindow", output_format: str) -> int:
+    """Show what waits in one store; return how many messages do."""
+    with opened.pending() as found:
         topics = found.topics(window)
         if output_format == "table":
             _show(found, topics, window, options.limit)
@@ -104,7 +112,7 @@ def pending(source: SourceArguments, options: PendingOptions, output_format: str
             say(_as_of(found.as_of))
         if 0 < options.limit < listed:
             say(f"{counted(listed - options.limit, 'message')} more that are due later: use a higher --limit")
-    sys.exit(FOUND if total else NOT_FOUND)
+    return total
 
 
 def _when(options: PendingOptions) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from rocketlens.cli.command_options import engine_options_where
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, source_options
+from rocketlens.cli.opening import SourceArguments, each_store, source_options
 from rocketlens.cli.options import DIRECTORY, gathered
 from rocketlens.cli.output import format_options, print_table, time_text, write_maps
 from rocketlens.cli.search_progress import SearchProgress
@@ -106,15 +106,21 @@ def space(source: SourceArguments, options: SpaceOptions, output_format: str) ->
     source.refuse_rest()
     check_stored(options.begin, options.end)
     with source.open(options) as opened:
-        found = _counted(opened, options)
-        kinds = [kind for kind in options.kinds or KINDS if kind == "largest" or found.counts_by(kind)]
-        if output_format == "table":
-            _show(opened, found, kinds, options.top)
-        else:
-            write_maps(output_format, _maps(opened, found, kinds, options.top))
-        for problem in found.notes:
-            say(problem)
-    sys.exit(FOUND if found.messages else NOT_FOUND)
+        messages = sum(_space_of(each, options, output_format) for each in each_store(opened, output_format))
+    sys.exit(FOUND if messages else NOT_FOUND)
+
+
+def _space_of(opened: "Source", options: SpaceOptions, output_format: str) -> int:
+    """Show what takes the disk of one store; return how many messages there are."""
+    found = _counted(opened, options)
+    kinds = [kind for kind in options.kinds or KINDS if kind == "largest" or found.counts_by(kind)]
+    if output_format == "table":
+        _show(opened, found, kinds, options.top)
+    else:
+        write_maps(output_format, _maps(opened, found, kinds, options.top))
+    for problem in found.notes:
+        say(problem)
+    return found.messages
 
 
 def _counted(opened: "Source", options: SpaceOptions) -> "Space":

@@ -112,12 +112,35 @@ def test_several_stores_are_asked_as_one_or_the_command_says_why_not(
     writer.append("TopicTest", b"another", unique_key=UNIQUE_KEY)
     writer.close()
     both, first = run(command, "--store", g1_store, "--store", writer.root), run(command, g1_store)
-    if command in ("groups", "info", "life", "pending", "search", "space", "tail"):
+    if command in ("search", "tail"):
         assert (both.code, both.errors.count("\n")) == (2, 1)
-        assert f"{command}: " in both.errors or "TopicTest is in several stores, open one of them" in both.errors
+        assert "TopicTest is in several stores, open one of them" in both.errors
+    elif command == "pending":
+        assert (both.code, both.errors.count("no message waits")) == (1, 2)
     else:
         assert both.code == 0
         assert both.output != first.output
+        if command in ("groups", "info", "life", "space"):
+            stores = [str(g1_store), str(writer.root)]
+            assert (
+                list(dict.fromkeys(each.pop("store") for each in both.messages)) == stores[: 1 + (command != "groups")]
+            )
+
+
+def test_of_several_stores_each_has_its_section_and_the_worst_decides(g1_store: Path, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "second")
+    writer.append("TopicTest", b"another")
+    writer.close()
+    several = ("--store", g1_store, "--store", writer.root)
+    heads = [line for line in rocketlens("info", *several).text.splitlines() if line.startswith("store ")]
+    assert heads == [f"store {g1_store}", f"store {writer.root}"]
+    vain = rocketlens("life", *several, "nobody")
+    assert (vain.code, vain.errors.count(f"rocketlens: {writer.root}: nothing is named nobody")) == (1, 1)
+    codes = [rocketlens("doctor", "--store", each, "--json").code for each in (g1_store, writer.root)]
+    both = rocketlens("doctor", *several, "--json")
+    assert (both.code, [each["store"] for each in both.messages]) == (max(codes), [str(g1_store), str(writer.root)])
+    assert rocketlens("doctor", *several, "--store", tmp_path / "none").code == 3
+    assert rocketlens("doctor", g1_store, *several).code == 2
 
 
 @pytest.mark.parametrize("command", READERS)
