@@ -288,3 +288,9 @@ class OwnRequestCode(IntEnum):
     """What only a RocketLens server is asked for; no release of RocketMQ has these numbers."""
 
     ASK_STORE = 776_001
+
+
+BROKER_FIGURE = "rocketlensBroker"
+CLUSTER_FIGURE = "rocketlensCluster"
+STATE_FIGURE = "rocketlensState"
+"""The figures of a RocketLens server that say whose store it serves, and what became of that broker."""

@@ -52,7 +52,7 @@ def found_messages(
 
 
 def _more_than(maximum: int) -> str:
-    return f"there are more than {maximum} messages: ask for more with --limit (in Python with maximum)"
+    return f"there are more than {maximum} messages: ask for more with maximum"
 
 
 def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:

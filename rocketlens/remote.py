@@ -14,7 +14,7 @@ import msgspec
 
 from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
-from protocol.codes import ResponseCode
+from protocol.codes import BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE, ResponseCode
 from protocol.errors import ConfigError, NoSuchTopic, ProtocolError, RocketLensError, StoreError
 from protocol.message import HostAddress, Message, decode_message, decode_messages
 from protocol.message_id import MessageId
@@ -448,6 +448,9 @@ class AsyncRemoteStore:
         numbers = {name: int(text) for name, text in figures.items() if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII)}
         return Info(
             where=str(server),
+            broker=figures.get(BROKER_FIGURE),
+            cluster=figures.get(CLUSTER_FIGURE),
+            state=figures.get(STATE_FIGURE),
             version=figures.get("brokerVersionDesc"),
             min_offset=numbers.get("commitLogMinOffset", 0),
             end_offset=numbers.get("commitLogMaxOffset", 0),

@@ -363,7 +363,7 @@ class Store(Source):
             where=str(self.path),
             broker=store.identity.broker_name,
             cluster=store.identity.cluster,
-            state="live" if state.is_live else "crashed" if state.has_crashed else "stopped",
+            state=state.word,
             min_offset=log.minimum,
             end_offset=log.end,
             segments=log.segments,

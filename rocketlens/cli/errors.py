@@ -24,6 +24,14 @@ NOBODY_READS = 141
 """The exit code that shells report for a command that SIGPIPE ended: the reader of its output has closed the pipe, as
 `head` does when it has enough."""
 
+TYPED = {
+    "ask for more with maximum": "ask for more with --limit",
+    "ask it alone, with cursor ": "ask it alone, with --cursor ",
+    "the option damaged shows": "`find` shows",
+    "look_up: ": "find -f: ",
+}
+"""What sentences of the public face say of arguments and methods in Python, and how it is typed."""
+
 _STORE = "rocketlens.store"
 
 Parameters = ParamSpec("Parameters")
@@ -71,6 +79,8 @@ def about_store(where: str) -> Iterator[None]:
 def say(text: str) -> None:
     """Print something besides the answer, as one line on stderr; of several stores behind the name of the one."""
     store = store_in_question()
+    for word, typed in TYPED.items():
+        text = text.replace(word, typed)
     click.echo(f"rocketlens: {one_line(text if store is None else f'{store}: {text}')}", err=True)
 
 

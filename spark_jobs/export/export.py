@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from protocol.errors import RocketLensError
+from protocol.errors import ConfigError, NoSuchTopic, RocketLensError
 from spark_jobs.export.directory_place import DirectoryPlace
 from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.export.url_place import UrlPlace
 from spark_jobs.places.file_systems import file_system, has_scheme, is_url, state_of
-from spark_jobs.read.absent_topics import unread_of_store
+from spark_jobs.read.absent_topics import refuse_absent_topics, unread_of_store
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.engine import opened_engine
@@ -105,18 +105,35 @@ def run_export(
                 total = sum(each.size for each in chosen)
                 phase = Phase(PHASE, total, "bytes")
                 parts = run_phase(engine.run_tasks, place.work, progress, phase, tasks, export_part)
+                if not any(part["records"] for part in parts):
+                    _refuse_absent(request)
             steady = time.monotonic() - began
             report = _finish(place, request, found, parts)
             if place.has_discarded and not request.fresh:
                 report.notes.append("unfinished files of a run with other options were deleted")
-    except RocketLensError:
-        if not (is_up or resumed):
+    except RocketLensError as error:
+        if isinstance(error, NoSuchTopic | ConfigError) or not (is_up or resumed):
             place.undo()
         raise
     finally:
         place.close()
     report.resumed, report.steady_seconds, report.seconds = resumed, steady, time.monotonic() - started
     return report
+
+
+def _refuse_absent(request: ExportRequest) -> None:
+    """Raise NoSuchTopic where none of the topics that are asked for is anywhere, and none of their messages was found.
+
+    Messages of a topic that was deleted may still lie in the log, so that this is known when it is read.
+    """
+    absent: list[NoSuchTopic] = []
+    for topic in request.topics:
+        try:
+            refuse_absent_topics(request.store, request.commit_log_directories, request.storage, [topic])
+        except NoSuchTopic as error:
+            absent.append(error)
+    if absent and len(absent) == len(request.topics):
+        raise absent[0]
 
 
 def _task(range_: LogRange, request: ExportRequest, wanted: Wanted, names: tuple[str, ...]) -> ExportTask:

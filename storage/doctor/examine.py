@@ -234,7 +234,7 @@ def look_at(
     log = store.commit_log
     diagnosis = Diagnosis(
         store=str(root),
-        state="live" if store.state.is_live else "crashed" if store.state.has_crashed else "stopped",
+        state=store.state.word,
         segments=len(log.segments),
         minimum=log.minimum,
         end=log.end,

@@ -66,6 +66,11 @@ class StoreState:
         """Whether the broker did not stop cleanly, or the store was copied from under it."""
         return self.abort and not self.lock_held
 
+    @property
+    def word(self) -> str:
+        """What became of the broker: ``live``, ``crashed`` or ``stopped``."""
+        return "live" if self.is_live else "crashed" if self.has_crashed else "stopped"
+
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:

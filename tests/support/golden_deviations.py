@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from golden_frames import Answer, Exchange, parse_java_json, value_of
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE, RequestCode, ResponseCode
 from protocol.message import decode_messages
 
 LARGEST_NUMBER = 12
@@ -235,6 +235,8 @@ def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     for name in ("rocketlensBitmapEvaluations", "rocketlensBitmapEvaluationsSkipped"):
         table[name] = own_table[name]
         assert table[name] == "0"
+    for name in (BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE):
+        table[name] = own_table[name]
     return _json_answer(recorded, body)
 
 

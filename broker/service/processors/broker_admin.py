@@ -13,7 +13,7 @@ from broker.service.consumers.consume_rates import Rate
 from broker.service.dispatcher import Request, handles
 from broker.service.processors.name_server import encode_properties_text
 from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable, encode_json
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE, RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
@@ -80,6 +80,9 @@ class BrokerAdminProcessor:
             "consumeQueueDiskRatio": ratio,
             "rocketlensBitmapEvaluations": str(evaluations.done),
             "rocketlensBitmapEvaluationsSkipped": str(evaluations.skipped),
+            BROKER_FIGURE: self._service.broker_name,
+            CLUSTER_FIGURE: self._service.cluster,
+            STATE_FIGURE: self._store.snapshot.state.word,
             "runtime": _format_duration(time.time_ns() // 1_000_000 - self._service.started_timestamp),
         }
 

@@ -92,7 +92,7 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     snapshot = context.store.snapshot
     log, state = log_extent(snapshot), snapshot.state
     problems = [*filter(None, [answer.gone]), *context.store.problems]
-    answer.state = "live" if state.is_live else "crashed" if state.has_crashed else "stopped"
+    answer.state = state.word
     answer.store = str(snapshot.layout.root)
     answer.log = LogOverview(
         minimum=log.minimum,

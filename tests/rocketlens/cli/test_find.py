@@ -128,7 +128,7 @@ def test_times_and_a_maximum_narrow_keys(where: tuple[object, ...]) -> None:
     assert [each["storeTimestamp"] for each in found] == times[3:6][::-1]
     newest = find(where, "hotkey", "--limit", 3)
     assert newest.messages == everything[:3]
-    assert "there are more than 3 messages" in newest.errors
+    assert "there are more than 3 messages: ask for more with --limit\n" in newest.errors
 
 
 def test_the_table_says_what_each_message_was_found_by(where: tuple[object, ...]) -> None:
