@@ -1,6 +1,6 @@
 """Parts of a store that brokers write and RocketLens does not read, and what its answers lack without them.
 
-Nothing of them is skipped in silence: each is named where it matters (docs/unread.md), with the topics or groups that
+Nothing of them is skipped in silence: each is named where it matters (docs/stores.md), with the topics or groups that
 it concerns. Source: store-format §1.1, §9.1, other-formats §6.
 """
 

@@ -1,4 +1,4 @@
-"""What is not read: docs/unread.md lists it, and the answers that it names there say so."""
+"""What is not read: docs/stores.md lists it, and the answers that it names there say so."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from store_writer import StoreWriter
 from trial_client import TrialClient
 from web_questions import ApiOf
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "unread.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "stores.md"
 ROW = re.compile(r"\| `([^`]+)` \| .* \| ((?:`\w+`(?:, )?)+) \|")
 LISTED = {name: re.findall(r"\w+", said) for name, said in ROW.findall(DOCUMENT.read_text())}
 OF_NOTHING = ["doctor", "info", "serve", "page", "metrics"]
