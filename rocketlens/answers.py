@@ -125,11 +125,14 @@ def place_in_list(found: FoundBy) -> tuple[int, str, bool, int]:
 
 
 class Listed(list[Item]):
-    """A list with `notes`: sentences about what it lacks, or what of it is not as it seems."""
+    """A list with `notes`: sentences about what it lacks, or what of it is not as it seems.
 
-    def __init__(self, items: Iterable[Item] = (), notes: Iterable[str] = ()) -> None:
+    `is_whole`: what it does not have is known not to be there.
+    """
+
+    def __init__(self, items: Iterable[Item] = (), notes: Iterable[str] = (), *, is_whole: bool = True) -> None:
         super().__init__(items)
-        self.notes = tuple(notes)
+        self.notes, self.is_whole = tuple(notes), is_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
 from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.question import Answer
-from rocketlens.answers import Topic, joined, merged
+from rocketlens.answers import Listed, Topic, joined, merged
 from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, key_question, never
 from rocketlens.source import Source, documented
 from rocketlens.store import Store
@@ -123,9 +123,12 @@ class SeveralStores(Source):
         return self._only(topic).search(topic=topic, exhaustive=exhaustive, should_stop=should_stop, **options)
 
     def topics(self) -> list[Topic]:
-        return [
-            Topic(name) for name in sorted({topic.name for each in self._each(Store.topics).values() for topic in each})
-        ]
+        found = self._each(Store.topics)
+        return Listed(
+            map(Topic, sorted({topic.name for each in found.values() for topic in each})),
+            (f"{where}: {note}" for where, each in found.items() for note in getattr(each, "notes", ())),
+            is_whole=all(getattr(each, "is_whole", True) for each in found.values()),
+        )
 
     def queues(self, topic: str) -> "list[QueueExtent]":
         return self._only(topic).queues(topic)

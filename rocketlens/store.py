@@ -137,10 +137,10 @@ class Store(Source):
                 messages = self._shown(found).messages
                 return Answer(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
         from storage.search.find import Finder, FindPlace
-        from storage.store.topic_catalog import topic_names
+        from storage.store.topic_catalog import known_names
 
         hiding, store = self._hiding(), self._opened(with_keys=is_key)
-        names = [question.topic] if question.topic else topic_names(store) if is_key else []
+        names, more = ([question.topic], "") if question.topic else known_names(store) if is_key else ([], "")
         finder = Finder(store, question, names, mask=hiding.mask)
         finder.look_at_offset()
         finder.go_on(FindPlace())
@@ -156,7 +156,7 @@ class Store(Source):
             finder.found,
             finder.readings.values(),
             (ends.get(each.message.physical_offset, "") for each in finder.found[:maximum]),
-            notes=[f"something may be missing: {finder.incomplete}"] if finder.incomplete else [],
+            notes=filter(None, (f"something may be missing: {finder.incomplete}" if finder.incomplete else "", more)),
             is_cut=finder.place is not None,
             lost="; ".join(filter(None, (*store.config.notes_of_topics(names), store.why_lost))),
             details=finder.details,
@@ -329,11 +329,11 @@ class Store(Source):
         return examine(self.path, self.commit_log_directories, vouched)
 
     def topics(self) -> list[Topic]:
-        from storage.store.topic_catalog import stored_topic, topic_names
+        from storage.store.topic_catalog import known_names, stored_topic
 
         store = self._opened(with_keys=False)
         found = []
-        names = topic_names(store)
+        names, more = known_names(store)
         for name in names:
             try:
                 config = stored_topic(store, name)
@@ -342,7 +342,7 @@ class Store(Source):
             queues = (None, None) if config is None else (config.read_queue_nums, config.write_queue_nums)
             found.append(Topic(name, *queues))
         notes = store.config.problems if store.config.lacks_reader else []
-        return Listed(found, [*notes, *store.config.notes_of_topics(names)])
+        return Listed(found, [*notes, *filter(None, (more,)), *store.config.notes_of_topics(names)], is_whole=not more)
 
     def queues(self, topic: str) -> "list[QueueExtent]":
         from storage.store.extents import queue_extent

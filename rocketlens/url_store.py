@@ -177,11 +177,12 @@ class UrlStore(Source):
         return Search(steps(), Hiding(self._mask, warns=True))
 
     def topics(self) -> list[Topic]:
-        from storage.store.topic_catalog import topic_names
+        from storage.store.topic_catalog import known_names
 
         with self._opened(None) as searched:
-            names = topic_names(searched.store)
-            return Listed(map(Topic, names), searched.store.config.notes_of_topics(names))
+            names, more = known_names(searched.store)
+            notes = searched.store.config.notes_of_topics(names)
+            return Listed(map(Topic, names), [*filter(None, (more,)), *notes], is_whole=not more)
 
     def close(self) -> None:
         self._is_closed = True

@@ -61,8 +61,11 @@ def absence_of(source: "Source", topic: str | None) -> str:
     if topic is None:
         return ""
     try:
-        names = [each.name for each in source.topics()]
-        if topic in names or (topic.startswith(LIGHT_PREFIX) and source.queues(topic)):  # these are in no list
+        known = source.topics()
+        names = [each.name for each in known]
+        if topic in names or not getattr(known, "is_whole", True):
+            return ""
+        if topic.startswith(LIGHT_PREFIX) and source.queues(topic):  # these are in no list
             return ""
     except RocketLensError:
         return ""

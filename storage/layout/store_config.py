@@ -521,7 +521,7 @@ class _Reader:
                 return _ConfigFile(path, found, self.problems)
             if self._was_refused and path.name in (OFFSETS, LIGHT_OFFSETS):
                 break  # it is there and may be read again soon: groups would be led back by what an older one lacks
-        if path.name == TOPICS and self._directory.is_dir():
+        if path.name == TOPICS and self._directory.is_dir() and not self._unknown:
             self.problems.append(f"{path} is missing")
         return _ConfigFile(path, {}, self.problems)
 

@@ -42,6 +42,17 @@ def topic_names(store: MessageStore) -> list[str]:
     return sorted(names)
 
 
+def known_names(store: MessageStore) -> tuple[list[str], str]:
+    """All topics that are known, sorted, and why there may be more; empty where these are all.
+
+    Where their configuration cannot be read, those that have queues. Raises StoreError where these are not known.
+    """
+    try:
+        return topic_names(store), ""
+    except StoreError as error:
+        return sorted({*store.config.topics, *store.queues.all_topics()}), f"topics may be missing: {error}"
+
+
 def similar_topics(store: MessageStore, topic: str) -> list[str]:
     """The topics that a name may stand for that is none of the store's; nothing for one that it has. Waits."""
     try:

@@ -262,3 +262,22 @@ def test_a_store_of_a_broker_that_was_renamed_has_one_of_its_names_and_both_are_
     outcome = rocketlens("info", unpack("store", tmp_path, archives=CASES / "B9-renamed"))
     assert "broker        new" in outcome.text
     assert "several brokers, as after it was renamed (old, new): it is taken for new" in outcome.errors
+
+
+def test_a_configuration_of_topics_that_is_broken_is_one_warning(g1_store: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(g1_store, broken)
+    config = broken / "config" / "topics.json"
+    config.write_bytes(config.read_bytes()[:100])
+    config.with_name("topics.json.bak").unlink()
+    warning = f"rocketlens: topics may be missing: {config}: what it says is not known"
+    with_queues = {each.name for each in (g1_store / "consumequeue").iterdir()}
+    listed = rocketlens("topics", broken, "--json")
+    assert {each["topic"] for each in listed.messages} == with_queues
+    found = rocketlens("find", broken, "hotkey", "--json")
+    assert found.messages == rocketlens("find", g1_store, "hotkey", "--json").messages
+    assert rocketlens("find", broken, "nobody", "--topic", "TopicTets").errors.count("there is no topic") == 0
+    for outcome in (listed, found):
+        assert (outcome.code, outcome.errors.count(warning), outcome.errors.count("topics.json:")) == (0, 1, 1)
+    diagnosis = json.loads(rocketlens("doctor", broken, "--json").output)
+    assert len([each for each in diagnosis["findings"] if str(config) in json.dumps(each)]) == 1

@@ -171,7 +171,6 @@ def test_when_neither_serves_the_table_is_empty_and_both_are_problems(tmp_path: 
     assert [problem.split(":")[0] for problem in config.problems] == [
         f"{tmp_path}/config/topics.json is no JSON",
         f"{tmp_path}/config/topics.json.bak is no JSON",
-        f"{tmp_path}/config/topics.json is missing",
     ]
 
 
