@@ -239,7 +239,7 @@ class Server:
         for server in self._servers:
             server.close()
         if self._reception is not None:
-            self._reception.close()
+            await self._reception.close()
         self._service.notices.stop()
         is_polled = len(self._service.polls) > 0
         self._service.polls.stop()

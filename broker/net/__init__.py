@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("budget", "listeners", "reception", "scheduler", "session_settings", "tls", "transport")
+DOOR: Final = ("budget", "listeners", "reception", "scheduler", "session_settings", "tls", "transport", "writing")

@@ -2,17 +2,17 @@
 
 A loop's own server gives a connection to its protocol before a byte was read, and TLS can then no longer begin. So
 connections are accepted here and looked at with MSG_PEEK; a PROXY header is taken out to its last byte and no further;
-only then the loop makes a transport, with or without TLS (remoting-protocol §1.9). Used when TLS or PROXY headers are
-on; otherwise the loop's own server accepts.
+only then the loop makes a transport, with or without TLS (remoting-protocol §1.9). The HTTP port always accepts so, the
+other one when TLS or PROXY headers are on; otherwise the loop's own server accepts there.
 """
 
 import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from ipaddress import ip_address
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from broker.config import Networks
 from broker.endpoint import Endpoint
@@ -56,14 +56,15 @@ class Reception:
         self._count_open = count_open
         self._replaces_oldest = replaces_oldest
         self._listening: list[socket.socket] = []
+        self._handovers: set[asyncio.Task[None]] = set()
 
     def listen(self, listening: socket.socket, make_protocol: MakeProtocol) -> None:
         """Accept connections of a socket that listens."""
         self._listening.append(listening)
         asyncio.get_running_loop().add_reader(listening, self._accept, listening, make_protocol)
 
-    def close(self) -> None:
-        """Accept no more, and close connections that have no transport yet."""
+    async def close(self) -> None:
+        """Accept no more, and close connections that have no transport yet; returns when none is being made."""
         loop = asyncio.get_running_loop()
         for listening in self._listening:
             loop.remove_reader(listening)
@@ -71,6 +72,15 @@ class Reception:
         self._listening.clear()
         for arrival in list(self.arrivals):
             arrival.close()
+        if self._handovers:
+            await asyncio.wait(self._handovers)
+
+    def hand_over(self, making: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have a transport be made."""
+        task = asyncio.get_running_loop().create_task(making)
+        self._handovers.add(task)
+        task.add_done_callback(self._handovers.discard)
+        return task
 
     def _accept(self, listening: socket.socket, make_protocol: MakeProtocol) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -119,7 +129,8 @@ class Arrival:
         self._eaten = b""
         self._header: ProxyHeader | None = None
         self._needs_header = any(ip_address(peer.host) in network for network in reception.proxies)
-        self._task: asyncio.Task[None] | None = None
+        self._handover: asyncio.Task[None] | None = None
+        self._shakes_hands = self._is_closed = False
         self._loop.add_reader(accepted, self._look)
         # A client that has sent nothing may be idle for as long as any other.
         seconds = self._limits.handshake_seconds if self._needs_header else self._limits.idle_seconds
@@ -127,12 +138,14 @@ class Arrival:
 
     def close(self) -> None:
         """Close at once."""
-        if self._task is not None:
-            self._task.cancel()
-            self._reception.arrivals.pop(self, None)
-        else:
+        if self._handover is None:
             self._leave()
             self._socket.close()
+            return
+        self._is_closed = True
+        self._reception.arrivals.pop(self, None)
+        if self._shakes_hands:
+            self._handover.cancel()
 
     def _look(self) -> None:
         """Decide by what has arrived; called again with every further byte."""
@@ -173,15 +186,18 @@ class Arrival:
     def _hand_over(self, context: ssl.SSLContext | None) -> None:
         self._leave()
         self._reception.arrivals[self] = None
-        self._task = self._loop.create_task(self._connect(context))
+        self._shakes_hands = context is not None
+        self._handover = self._reception.hand_over(self._connect(context))
 
     async def _connect(self, context: ssl.SSLContext | None) -> None:
         """Have the loop make a transport, after the handshake when there is one."""
         seconds = self._limits.handshake_seconds if context is not None else None
         try:
-            await self._loop.connect_accepted_socket(
+            transport, _ = await self._loop.connect_accepted_socket(
                 lambda: self._make_protocol(self._header), self._socket, ssl=context, ssl_handshake_timeout=seconds
             )
+            if self._is_closed:  # meanwhile: without a handshake a transport is there in a turn of the loop
+                transport.abort()
         except (OSError, asyncio.CancelledError) as error:
             # An SSLError and a TimeoutError are OSErrors.
             if context is not None and isinstance(error, OSError):

@@ -1,100 +1,71 @@
 """Answers HTTP while stores are being opened: `/healthz` says that the process lives, everything else that it starts.
 
 The port is there from the first moment, so that a probe can tell a server that opens a large store from one that hangs.
-A thread answers, since opening keeps the main one busy; it is gone before the event loop takes the port over, and
-connections that come in between wait in the kernel's queue. Each connection has a second and 16 KiB, one after another.
-With TLS, as later on, the first byte of a connection says whether it comes by it.
+It is the same server as later on, in an event loop of its own on a thread, since opening keeps the main one busy. Both
+are gone before the main loop takes the port over; connections that come in between wait in the kernel's queue.
 """
 
+import asyncio
 import contextlib
-import select
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING
 
-from broker.net.listeners import Listener
-from broker.net.tls import FIRST_BYTE
+from broker.net.listeners import Listener, listen
+from broker.security.watched_files import Watched
+from broker.web.http_server import HttpServer
 
-CLIENT_SECONDS: Final = 1.0
-HEADER_BYTES: Final = 16 * 1024
-BACKLOG: Final = 64
-PAUSE_SECONDS: Final = 0.05
+if TYPE_CHECKING:  # a server that starts answers before it has loaded that
+    from starlette.types import Receive, Scope, Send
 
 
 @contextlib.contextmanager
-def answering(listeners: Sequence[Listener], context: ssl.SSLContext | None = None) -> Iterator[None]:
-    """Answer on bound sockets while the block runs, with a `context` by TLS too; without any nothing is done."""
+def answering(listeners: Sequence[Listener], context: Watched[ssl.SSLContext] | None = None) -> Iterator[None]:
+    """Answer on bound sockets while the block runs, with a `context` by TLS too; without any nothing is done.
+
+    Raises `CannotListen` when an address went to somebody else since it was bound.
+    """
     if not listeners:
         yield
         return
-    sockets = [listener.socket for listener in listeners]
-    for each in sockets:
-        each.setblocking(False)
-        each.listen(BACKLOG)
-    wake, woken = socket.socketpair()
-    arguments = (sockets, woken, time.monotonic(), context)
-    thread = threading.Thread(target=_answer, args=arguments, name="starting", daemon=True)
+    for listener in listeners:
+        listen(listener)
+    server = HttpServer(Starting(), context)
+
+    async def start() -> None:
+        server.start([listener.socket.dup() for listener in listeners])  # the server closes its own
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="starting", daemon=True)
     thread.start()
     try:
+        asyncio.run_coroutine_threadsafe(start(), loop).result()
         yield
     finally:
-        wake.close()
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        woken.close()
+        loop.close()
 
 
-def _answer(
-    sockets: Sequence[socket.socket], woken: socket.socket, started: float, context: ssl.SSLContext | None
-) -> None:
-    while True:
-        ready, _, _ = select.select([*sockets, woken], [], [])
-        if woken in ready:
-            return
-        for each in ready:
-            try:
-                connection, _ = each.accept()
-            except OSError:  # the client is gone already, or there is no descriptor for it now
-                select.select([woken], [], [], PAUSE_SECONDS)
-                continue
-            with connection, contextlib.suppress(OSError):  # the client is gone, or takes too long
-                _answer_one(connection, time.monotonic() - started, context)
+class Starting:
+    """The application of a server that has no store yet."""
 
+    def __init__(self) -> None:
+        self._started = time.monotonic()
 
-def _answer_one(connection: socket.socket, seconds: float, context: ssl.SSLContext | None) -> None:
-    deadline = time.monotonic() + CLIENT_SECONDS
-    connection.settimeout(CLIENT_SECONDS)
-    if context is not None and connection.recv(1, socket.MSG_PEEK) == bytes([FIRST_BYTE]):
-        connection.settimeout(max(deadline - time.monotonic(), PAUSE_SECONDS))
-        with context.wrap_socket(connection, server_side=True) as wrapped:  # the time is that of the whole handshake
-            _answer_request(wrapped, seconds, deadline)
-    else:
-        _answer_request(connection, seconds, deadline)
-
-
-def _answer_request(connection: socket.socket, seconds: float, deadline: float) -> None:
-    request = b""
-    while b"\r\n\r\n" not in request:
-        left = deadline - time.monotonic()
-        if left <= 0 or len(request) > HEADER_BYTES:
-            return
-        connection.settimeout(left)
-        piece = connection.recv(4096)
-        if not piece:
-            return
-        request += piece
-    method, _, rest = request.partition(b" ")
-    path = rest.partition(b" ")[0].partition(b"?")[0]
-    if method not in (b"GET", b"HEAD"):
-        status = "405 Method Not Allowed"
-    else:
-        status = "200 OK" if path == b"/healthz" else "503 Service Unavailable"
-    body = f"starting: opening the store, {seconds:.0f} s so far\n".encode()
-    head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        "Cache-Control: no-store\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-    ).encode()
-    connection.sendall(head if method == b"HEAD" else head + body)
-    connection.shutdown(socket.SHUT_WR)
+    async def __call__(self, scope: "Scope", _receive: "Receive", send: "Send") -> None:
+        """Answer one request."""
+        status = 405 if scope["method"] not in ("GET", "HEAD") else 200 if scope["path"] == "/healthz" else 503
+        body = f"starting: opening the store, {time.monotonic() - self._started:.0f} s so far\n".encode()
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            (b"retry-after", b"1"),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -211,9 +211,9 @@ def _answering(options: ServeOptions, http: "list[Listener]") -> contextlib.Abst
 
     if not options.http_auth.needs_tls:
         return answering(http)
-    from broker.net.tls import http_options, load_context
+    from broker.net.tls import watched_http_context
 
-    return answering(http, load_context(http_options(options.tls)))
+    return answering(http, watched_http_context(options.tls))
 
 
 def _require_descriptors() -> None:

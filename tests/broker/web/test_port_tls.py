@@ -18,8 +18,7 @@ from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.net.tls import http_options, load_context, watched_http_context
-from broker.web import port as port_module
-from broker.web import starting
+from broker.web import http_server
 from broker.web.api.access import Access
 from broker.web.port import WebPort
 from broker.web.site import Site
@@ -60,8 +59,7 @@ class Secured:
 
     @property
     def waiting(self) -> int:
-        reception = self.port._server.reception
-        assert reception is not None
+        reception = self.port.server.reception
         return len(reception.arrivals)
 
 
@@ -73,7 +71,6 @@ async def secured(options: TlsOptions, authority: Authority) -> AsyncIterator[Se
     port = WebPort(site, [listener], watched_http_context(options))
     try:
         port.start()
-        await until(lambda: port._server.started)
         yield Secured(port, listener.endpoint, authority)
     finally:
         await port.stop()
@@ -113,7 +110,7 @@ async def test_a_new_certificate_is_used_for_new_connections(options: TlsOptions
 async def test_connections_that_get_no_further_make_room_for_each_probe(
     options: TlsOptions, authority: Authority, beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port_module, "CONNECTIONS", 4)
+    monkeypatch.setattr(http_server, "CONNECTIONS", 4)
     async with secured(options, authority) as web, contextlib.AsyncExitStack() as stack:
         for number in range(20):
             _, writer = await asyncio.open_connection(*web.endpoint)
@@ -130,7 +127,7 @@ async def test_connections_that_get_no_further_make_room_for_each_probe(
 async def test_a_client_that_sends_nothing_is_closed(
     options: TlsOptions, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port_module, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 1.0)
     async with secured(options, authority) as web:
         reader, writer = await asyncio.open_connection(*web.endpoint)
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -152,13 +149,10 @@ async def test_a_stop_closes_what_has_sent_nothing_yet(options: TlsOptions, auth
             await asyncio.open_connection(*web.endpoint)
 
 
-def test_while_a_store_is_opened_both_are_answered(
-    options: TlsOptions, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(starting, "CLIENT_SECONDS", 5.0)
+def test_while_a_store_is_opened_both_are_answered(options: TlsOptions, authority: Authority) -> None:
     listeners = bind_listeners([LOOPBACK])
     endpoint = listeners[0].endpoint
-    with answering(listeners, load_context(http_options(options))):
+    with answering(listeners, watched_http_context(options)):
         for connection in (
             http.client.HTTPSConnection(*endpoint, timeout=DEADLINE_SECONDS, context=authority.client_context()),
             http.client.HTTPConnection(*endpoint, timeout=DEADLINE_SECONDS),
@@ -173,17 +167,15 @@ def test_while_a_store_is_opened_both_are_answered(
 
 @pytest.mark.parametrize("sent", [b"", HELLO, b"\x16" + b"x" * 20_000])
 def test_while_a_store_is_opened_a_handshake_that_does_not_end_holds_nobody_up(
-    options: TlsOptions, authority: Authority, sent: bytes, monkeypatch: pytest.MonkeyPatch
+    options: TlsOptions, sent: bytes
 ) -> None:
-    monkeypatch.setattr(starting, "CLIENT_SECONDS", 0.2)
     listeners = bind_listeners([LOOPBACK])
     endpoint = listeners[0].endpoint
     with (
-        answering(listeners, load_context(http_options(options))),
+        answering(listeners, watched_http_context(options)),
         socket.create_connection(endpoint, DEADLINE_SECONDS) as silent,
     ):
         silent.sendall(sent)
-        monkeypatch.setattr(starting, "CLIENT_SECONDS", 5.0)
         connection = http.client.HTTPConnection(*endpoint, timeout=DEADLINE_SECONDS)
         connection.request("GET", "/healthz")
         assert connection.getresponse().status == 200

@@ -12,7 +12,6 @@ import pytest
 
 from broker.endpoint import Endpoint
 from broker.net.listeners import Listener, bind_listeners, close_listeners
-from broker.web import starting
 from broker.web.starting import answering
 
 PATIENCE_SECONDS = 60.0
@@ -56,16 +55,14 @@ def test_it_lives_and_is_not_ready(listeners: list[Listener], path: str, method:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\n", b"x" * 20_000, b"\x00\xff" * 10])
 def test_a_client_that_sends_no_request_holds_up_the_next_one_for_a_moment_only(
-    listeners: list[Listener], sent: bytes, monkeypatch: pytest.MonkeyPatch
+    listeners: list[Listener], sent: bytes
 ) -> None:
-    monkeypatch.setattr(starting, "CLIENT_SECONDS", 0.1)
     with answering(listeners), socket.create_connection(listeners[0].endpoint, PATIENCE_SECONDS) as silent:
         silent.sendall(sent)
         assert asked(listeners, "/healthz")[0] == 200
 
 
-def test_the_end_does_not_wait_for_a_client(listeners: list[Listener], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "CLIENT_SECONDS", 0.1)
+def test_the_end_does_not_wait_for_a_client(listeners: list[Listener]) -> None:
     started = time.monotonic()
     with answering(listeners), socket.create_connection(listeners[0].endpoint, PATIENCE_SECONDS):
         pass

@@ -6,7 +6,7 @@ import h11
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.web.port import HEADER_BYTES, StrictRequests
+from broker.web.strict_requests import StrictRequests
 
 SECOND = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -60,7 +60,7 @@ def test_what_is_taken_is_a_request_without_a_body_by_the_letter_of_the_standard
 ) -> None:
     """RFC 9112: a server that is lenient where a proxy is not can be had by a smuggled request."""
     data = line + end + b"Host: a\r\n" + b"".join(field + ended for field, ended in fields) + last + rest
-    requests = StrictRequests(h11.SERVER, HEADER_BYTES)
+    requests = StrictRequests()
     requests.receive_data(data)
     try:
         event = requests.next_event()

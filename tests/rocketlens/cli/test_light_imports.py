@@ -12,7 +12,7 @@ from store_writer import StoreWriter
 SPARK = {"pyspark", "py4j", "pyarrow"}
 """What bulk jobs alone need."""
 SERVER = {"asyncio", "uvloop", "ssl"}
-WEB = {"starlette", "uvicorn", "prometheus_client", "jinja2"}
+WEB = {"starlette", "h11", "prometheus_client", "jinja2"}
 ARRAYS = {"numpy"}
 TABLES = {"rich"}
 HEAVY = SPARK | SERVER | WEB | ARRAYS | TABLES

@@ -1,0 +1,242 @@
+"""The HTTP server by itself: requests that come together, applications that break their contract, and its stop."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+import h11
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from broker.net.listeners import bind_listeners, close_listeners, listen
+from broker.web import http_server
+from broker.web.http_server import HttpConnection, HttpServer
+from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Client:
+    """A connection to a server, read as h11 reads answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def read(self) -> bytes:
+        """All that comes until the connection ends, in whichever way."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            try:
+                return await self.reader.read()
+            except ConnectionError:
+                return b"cut off"
+
+
+@contextlib.asynccontextmanager
+async def serving(application: "ASGIApp") -> AsyncIterator[tuple[HttpServer, Client]]:
+    """A server and a client that has connected."""
+    (listener,) = bind_listeners([LOOPBACK])
+    listen(listener)
+    server = HttpServer(application)
+    server.start([listener.socket])
+    reader, writer = await asyncio.open_connection(*listener.endpoint, limit=1024)
+    try:
+        yield server, Client(reader, writer)
+    finally:
+        writer.transport.abort()
+        await server.stop()
+        close_listeners([listener])
+
+
+async def echo(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    """Answer with the path, in two parts, after a turn of the loop."""
+    assert await receive() == {"type": "http.request", "body": b"", "more_body": False}
+    await asyncio.sleep(0)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-path", scope["raw_path"])]})
+    await send({"type": "http.response.body", "body": scope["raw_path"][:1], "more_body": True})
+    await send({"type": "http.response.body", "body": scope["raw_path"][1:]})
+
+
+class Wire(asyncio.Transport):
+    """A transport without a network: keeps what is written, and holds back what is not to be read yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_closed = self.is_paused = False
+
+    def write_eof(self) -> None:
+        self.is_closed = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:  # type: ignore[override]
+        self.written += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+
+async def _answers_to(pieces: Sequence[bytes]) -> Wire:
+    """What a server has written when pieces of bytes have come, each as soon as it is read."""
+    wire = Wire()
+    connection = HttpConnection(HttpServer(echo))
+    connection.connection_made(wire)
+    for piece in [*pieces, b""]:
+        await until(lambda: not wire.is_paused and (bool(piece) or wire.is_closed))  # noqa: B023 - called at once
+        if piece:
+            connection.data_received(piece)
+    connection.connection_lost(None)
+    return wire
+
+
+@given(
+    methods=st.lists(st.sampled_from([b"GET", b"HEAD", b"POST"]), min_size=1, max_size=6),
+    cuts=st.lists(st.integers(0, 300), max_size=4),
+)
+@example([b"GET", b"HEAD", b"GET"], [])
+def test_requests_that_come_together_or_in_pieces_are_answered_in_their_order(
+    methods: list[bytes], cuts: list[int]
+) -> None:
+    lasts = [b""] * (len(methods) - 1) + [b"Connection: close\r\n"]
+    requests = [
+        b"%s /%d HTTP/1.1\r\nHost: x\r\n%s\r\n" % (method, number, last)
+        for number, (method, last) in enumerate(zip(methods, lasts, strict=True))
+    ]
+    data = b"".join(requests)
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    pieces = [data[start:end] for start, end in itertools.pairwise(places) if end > start]
+    wire = asyncio.run(_answers_to(pieces))
+    client = h11.Connection(h11.CLIENT)
+    client.receive_data(wire.written)
+    for number, method in enumerate(methods):
+        client.send(h11.Request(method=method, target=b"/%d" % number, headers=[(b"Host", b"x")]))
+        client.send(h11.EndOfMessage())
+        answer = client.next_event()
+        assert isinstance(answer, h11.Response)
+        assert dict(answer.headers)[b"x-path"] == b"/%d" % number
+        body = b""
+        while isinstance(event := client.next_event(), h11.Data):
+            body += event.data
+        assert body == (b"" if method == b"HEAD" else b"/%d" % number)
+        assert isinstance(event, h11.EndOfMessage)
+        if number < len(methods) - 1:
+            client.start_next_cycle()
+    assert not client.trailing_data[0]
+
+
+@pytest.mark.asyncio
+async def test_nothing_more_is_read_while_requests_wait_for_an_answer() -> None:
+    release = asyncio.Event()
+
+    async def waiting(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        await release.wait()
+        await echo(scope, receive, send)
+
+    async with serving(waiting) as (server, client):
+        client.writer.write(GET % b"a" * 1_000_000)
+        await until(lambda: any(not each.transport.is_reading() for each in server.connections))
+        assert client.writer.transport.get_write_buffer_size() > 0
+        release.set()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            for _ in range(3):
+                assert await client.reader.readline() == b"HTTP/1.1 200 OK\r\n"
+                await client.reader.readuntil(b"0\r\n\r\n")
+
+
+async def _return(_scope: "Scope", _receive: "Receive", _send: "Send") -> None:
+    """Answer nothing."""
+
+
+async def _begin(_scope: "Scope", _receive: "Receive", send: "Send") -> None:
+    """Leave an answer without its end."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"a", "more_body": True})
+
+
+async def _fail(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    """Fail within an answer."""
+    await _begin(scope, receive, send)
+    raise ValueError("inner detail")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("application", [_return, _begin, _fail])
+async def test_an_answer_without_an_end_is_never_taken_for_a_whole_one(application: "ASGIApp", method: bytes) -> None:
+    async with serving(application) as (_, client):
+        client.writer.write(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n" + GET % b"second")
+        answer = await client.read()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        if application is _return:
+            assert head.startswith(b"HTTP/1.1 500 ")
+            assert body == (b"" if method == b"HEAD" else b"Internal Server Error")
+        else:
+            assert body in (b"", b"a")
+        assert b"inner detail" not in answer
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_stop_waits_for_answers_but_not_for_ever(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "STOP_SECONDS", DEADLINE_SECONDS if ends else 0.1)
+    release, begun, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def waiting(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        begun.set()
+        try:
+            await release.wait()
+            await echo(scope, receive, send)
+            assert await receive() == {"type": "http.disconnect"}
+        finally:
+            gone.set()
+
+    async with serving(waiting) as (server, client):
+        client.writer.write(GET % b"a" + GET % b"b")
+        await begun.wait()
+        stop = asyncio.ensure_future(server.stop())
+        if ends:
+            await asyncio.sleep(0)  # the stop has begun
+            release.set()
+        answer = await client.read()
+        await stop
+        assert answer.count(b"HTTP/1.1 200 OK") == ends
+        assert (b"connection: close" in answer) == ends
+        assert gone.is_set()
+        assert not server.connections
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_stop_closes_a_connection_however_far_it_has_come(turns: int) -> None:
+    """Between its acceptance and its first answer a connection belongs to several parts in turn."""
+    async with serving(echo) as (server, client):
+        client.writer.write(GET % b"a")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop()
+        assert (await client.read()).count(b"HTTP/1.1 200 OK") <= 1
+        assert not server.reception.arrivals
+        assert not server.connections
+
+
+@pytest.mark.asyncio
+async def test_a_refusal_arrives_although_the_client_has_sent_more_than_is_read() -> None:
+    """Closing a socket that holds unread bytes resets the connection, and the answer on its way is lost."""
+    async with serving(echo) as (_, client):
+        client.writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n" + bytes(9_999_999))
+        assert (await client.read()).startswith(b"HTTP/1.1 400 ")
