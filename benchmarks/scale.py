@@ -1,6 +1,6 @@
 """What jobs on a large log take, on paper: tasks, bytes between them, disk, memory, hours and money.
 
-    python -m benchmarks.scale                              the tables of docs/scale.md, from scale_runs.json
+    python -m benchmarks.scale                              the tables of docs/clusters.md, from scale_runs.json
     python -m benchmarks.scale --core-hour 0.03 --cores 256 with other assumptions
     python -m benchmarks.scale --measure --count 2000000    do the jobs on a log of that size, and keep the runs
     python -m benchmarks.scale --plan                       plan rebuilds of 1, 10 and 100 TB, and keep the memory

@@ -13,7 +13,7 @@ def spark(session: "SparkSession | None" = None) -> "SparkSession":
     """Register the format ``rocketlens`` with a Spark session, by default the one that runs; returns the session.
 
     ``rocketlens.spark(session).read.format("rocketlens").load("/path/to/store")`` is the messages of a store as a
-    DataFrame; options and columns are in docs/data-source.md. Executors of a cluster are sent RocketLens. Needs
+    DataFrame; options and columns are in docs/spark.md. Executors of a cluster are sent RocketLens. Needs
     pyspark; raises :class:`ConfigError` without it, and where no session runs.
     """
     try:

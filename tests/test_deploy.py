@@ -79,7 +79,7 @@ def test_the_objects_name_one_another() -> None:
 
 
 def test_the_page_shows_what_the_job_submits() -> None:
-    page = (ROOT / "docs" / "spark-clusters.md").read_text()
+    page = (ROOT / "docs" / "clusters.md").read_text()
     shown = settings(page.partition("## Kubernetes")[2].partition("\n## ")[0])
     given = settings(" ".join(submitted()))
     assert given.pop("spark.kubernetes.driver.pod.name") == "$(POD_NAME)"

@@ -59,7 +59,7 @@ NOT_OURS = {"Message not found!", "No route info of this topic", "Install s3fs t
 NO_MODULES = {"broker.properties", "rocketlens.commit", "rocketlens.monitoring.svc"}
 """A file of Java brokers, a property of tables, a name of a service: written as modules are."""
 
-OTHERS_OPTIONS = {"--require-hashes", "--rounds"}
+OTHERS_OPTIONS = {"--require-hashes", "--rounds", "--cores", "--busy", "--core-hour", "--gb-month", "--queues"}
 """Options of pip and of the benchmarks that are named alone."""
 
 
@@ -220,7 +220,7 @@ def test_options_and_metrics_are_found_at_all() -> None:
 
 def test_every_option_that_a_page_names_exists() -> None:
     known = options() | OTHERS_OPTIONS
-    for page in set(DOCS.glob("*.md")) - {DOCS / "benchmarks.md", DOCS / "scale.md"}:
+    for page in set(DOCS.glob("*.md")) - {DOCS / "benchmarks.md"}:
         assert named_options(page) <= known, page
 
 

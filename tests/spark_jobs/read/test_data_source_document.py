@@ -1,4 +1,4 @@
-"""The examples of docs/data-source.md, run one after the other as in a notebook."""
+"""The examples of docs/spark.md, run one after the other as in a notebook."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "data-source.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 
 
 def test_the_examples_run_and_find_what_is_there(
@@ -30,7 +30,7 @@ def test_the_examples_run_and_find_what_is_there(
     for block in blocks:
         for written, meant in here.items():
             block = block.replace(written, meant)
-        exec(compile(block, "docs/data-source.md", "exec"), names)
+        exec(compile(block, "docs/spark.md", "exec"), names)
     records = [record for record in oracles.read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
     assert names["count"] == len(records) == sum(row["count"] for row in names["per_minute"].collect())
     assert [row.body for row in names["found"].collect()] == ["Hello world"]

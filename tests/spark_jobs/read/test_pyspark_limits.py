@@ -1,4 +1,4 @@
-"""What docs/data-source.md says of PySpark is so: when one of these fails, a faster way to count may have opened."""
+"""What docs/spark.md says of PySpark is so: when one of these fails, a faster way to count may have opened."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any

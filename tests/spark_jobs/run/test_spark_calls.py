@@ -43,7 +43,7 @@ def test_results_come_in_the_order_of_the_tasks(spark: "SparkContext") -> None:
 
 
 def test_a_stage_shows_its_phase_and_none_of_what_the_driver_adds_to_an_accumulator(spark: "SparkContext") -> None:
-    """So counts of tasks cannot be shown there: if this fails, they can be (docs/spark-clusters.md)."""
+    """So counts of tasks cannot be shown there: if this fails, they can be (docs/clusters.md)."""
     scala: Any = spark._jsc.sc()
     counted = scala.longAccumulator("messages")
     counted.add(7)

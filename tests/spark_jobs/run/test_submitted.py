@@ -14,7 +14,7 @@ from spark_classes import QUICK, quick_python
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "spark-clusters.md"
+PAGE = ROOT / "docs" / "clusters.md"
 SUBMIT_SECONDS = 300
 
 
