@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
-from storage.kernels.records cimport COLD, QUEUE_ID, Record, check_checksums, text_of
+from storage.kernels.records cimport COLD, QUEUE_ID, QUEUE_OFFSET, Record, check_checksums, text_of
 from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (
     CACHE_LINE,
@@ -107,10 +107,11 @@ cdef inline bint is_implausible(const Unit *unit, int64_t begin, int64_t end) no
     return unit.size <= 0 or not begin <= unit.physical_offset < end
 
 
-cdef inline bint is_of_queue(const Record *record, const QueueView *queue) noexcept nogil:
-    """Whether a record says the queue's id and topic."""
+cdef inline bint is_message_of(const Record *record, const QueueView *queue, int64_t queue_offset) noexcept nogil:
+    """Whether a record says the queue's id and topic, and the queue offset of the unit that led to it."""
     return (
         load_i32(record.start + QUEUE_ID) == queue.queue_id
+        and load_i64(record.start + QUEUE_OFFSET) == queue_offset
         and record.topic.length == queue.topic.length
         and memcmp(record.topic.start, queue.topic.start, queue.topic.length) == 0
     )
@@ -233,7 +234,11 @@ cdef int64_t look_through(
     if not is_hot(&queue.file, pull.cold.position, pull.cold.length, tick):
         return UNITS_COLD
     if is_preceded:
-        before = load_i64(at - UNIT_BYTES)
+        # Expired messages are before the log's begin; any other unit that leads nowhere vouches for none behind it.
+        unit = read_unit(at - UNIT_BYTES)
+        before = unit.physical_offset
+        if unit.size <= 0 or not 0 <= before < end:
+            return ODD
     units.first, units.ahead, units.together = at, 0, 0
     units.count = min(count, maximum) if choice.kind == EVERYTHING else count
     for _ in range(FETCHED_AHEAD):
@@ -262,7 +267,7 @@ cdef int64_t look_through(
         size = locate_record(log, unit.physical_offset, unit.size, tick, &record, &pull.cold)
         if size < 0:  # of a filler too: no record is as long as it says
             return RECORD_COLD if size == COLD else ODD
-        if not is_of_queue(&record, queue):
+        if not is_message_of(&record, queue, pull.queue_offset + number - 1):
             return ODD
         if evaluation != NULL:
             pull.decided += 1

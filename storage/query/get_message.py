@@ -331,8 +331,8 @@ class _Messages:
     def _is_suspect(self, unit: Unit) -> Lookup[bool]:
         """Whether the tag in a unit may differ from that of its message.
 
-        Damage of the next unit may have begun in this unit's tag. And a unit whose message is not between those of its
-        neighbours leads to the wrong place.
+        Damage of the next unit may have begun in this unit's tag, damage of the one before may reach into this one. And
+        a unit whose message is not between those of its neighbours leads to the wrong place.
         """
         queue = self.queue
         if not isinstance(queue, ConsumeQueue):
@@ -341,7 +341,7 @@ class _Messages:
         following = yield from queue.readable_unit(unit[1])
         if following is not None and (following[0] <= unit[2] or is_implausible(self._log, following[0], following[1])):
             return unit[1] < queue.max_offset
-        return before is not None and unit[2] <= before[0] < self._log.end and before[1] > 0
+        return before is not None and (unit[2] <= before[0] or before[0] < 0 or before[1] <= 0)
 
     def _is_for(self, record: memoryview, unit: Unit) -> Lookup[bool]:
         """Whether a record is the message of a unit: it has the unit's queue offset, or else its queue and size.

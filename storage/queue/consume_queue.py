@@ -181,10 +181,15 @@ class ConsumeQueue(NamedQueue):
         return 0 if number is None else queue_offset - self._files.files[number].start // UNIT.size
 
     def starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether the first unit of a file does not point beyond the last one of the file before it."""
+        """Return whether the first unit of a file does not point beyond the last one of the file before it.
+
+        True too if that one leads nowhere; False if one of the two cannot be read.
+        """
         unit = yield from self.readable_unit(queue_offset)
         before = yield from self.readable_unit(queue_offset - 1)
-        return unit is not None and before is not None and before[0] >= unit[0]
+        if unit is None or before is None:
+            return False
+        return before[0] >= unit[0] or before[0] < 0 or before[1] <= 0
 
     def ends_out_of_order(self, queue_offset: int) -> Lookup[bool]:
         """Return whether the last unit of a file, the one before a queue offset, does not point before the next unit.
@@ -510,24 +515,50 @@ class ConsumeQueue(NamedQueue):
             return Standing.DOUBTFUL
         if (yield from self._is_out_of_order(queue_offset, physical_offset)):
             return Standing.DOUBTFUL
-        if claimed > queue_offset or (own is not None and (yield from self.claim(claimed)) == claimed):
+        if claimed > queue_offset:
+            return (yield from self._standing_before(queue_offset, physical_offset))
+        if own is not None and (yield from self._is_own(claimed)):
             return Standing.SOUND
         step = 1
         while claimed + step < queue_offset:
             place, number = (yield from self.physical_offset(claimed + step)), claimed + step
-            if place > physical_offset and (yield from self.claim(number)) == number:
+            if place > physical_offset and (yield from self._is_own(number)):
                 return Standing.DOUBTFUL
             step *= 2
         words = (yield from self._word_of(claimed)), (yield from self._word_of(queue_offset - 1))
         return Standing.DOUBTFUL if Standing.DOUBTFUL in words else Standing.SOUND
 
+    def _standing_before(self, queue_offset: int, physical_offset: int) -> Lookup[Standing]:
+        """Return the standing of a unit whose record has a higher queue offset.
+
+        After a lost unit all later ones are at lower queue offsets: a later one at its own speaks against that.
+        """
+        step = 1
+        while (unit := (yield from self.unit_lookup(queue_offset + step))) is not None:
+            claim = (yield from self.claim(queue_offset + step)) if unit[0] > physical_offset else None
+            if claim is not None:
+                return Standing.DOUBTFUL if claim == queue_offset + step else Standing.SOUND
+            step *= 2
+        return Standing.SOUND
+
     def _is_out_of_order(self, queue_offset: int, physical_offset: int) -> Lookup[bool]:
-        """Return whether a unit does not point between the messages of its two neighbours, although these ascend."""
+        """Return whether a unit does not point between the messages of its two neighbours, although these ascend.
+
+        Of neighbours that do not, one that leads to its own message counts.
+        """
         with suppress(StoreError):
             before = yield from self.physical_offset(queue_offset - 1)
             behind = yield from self.physical_offset(queue_offset + 1)
-            return FILLER_PLACE < before < behind < self.log_end and not before < physical_offset < behind
+            if FILLER_PLACE < before < behind < self.log_end:
+                return not before < physical_offset < behind
+            if FILLER_PLACE < behind <= physical_offset and (yield from self._is_own(queue_offset + 1)):
+                return True
+            return physical_offset <= before and (yield from self._is_own(queue_offset - 1))
         return False
+
+    def _is_own(self, queue_offset: int) -> Lookup[bool]:
+        """Return whether the record of a unit has the unit's queue offset."""
+        return (yield from self.claim(queue_offset)) == queue_offset
 
     def _word_of(self, queue_offset: int) -> Lookup[int | Standing]:
         """Return the queue offset in the record of a unit; without such a record, the unit's standing."""
