@@ -4,6 +4,7 @@ As a script it runs every command that walks a store, in processes with little m
 each that did not do well.
 """
 
+import gc
 import os
 import resource
 import sys
@@ -152,6 +153,7 @@ def main(root: Path, names: Sequence[str]) -> None:
                 {"STORE": str(root), "OUT": f"{out}/made", "TIER": str(tier)}.get(each, each) for each in arguments
             ]
             result = CliRunner().invoke(command, given)
+        gc.collect()  # a command is a process of its own elsewhere: what it left in cycles goes with it
         text = result.output
         has_failed = result.exception is not None and not isinstance(result.exception, SystemExit)
         if has_failed or result.exit_code not in FOUND_OR_NOT or "not enough memory" in text or "Traceback" in text:

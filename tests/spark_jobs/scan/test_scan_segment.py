@@ -184,7 +184,8 @@ def test_every_intact_record_behind_damage_is_found_again(
     victim = data.draw(st.sampled_from(writer.written), label="victim")
     position = data.draw(st.sampled_from([0, 3, 4, 7, 28, 35, 87]), label="position")
     value = data.draw(st.binary(min_size=1, max_size=4), label="bytes")
-    writer.overwrite(victim.physical_offset + position, value)
+    # Not within the body, from byte 88 on: only its checksum shows that, which this task does not read.
+    writer.overwrite(victim.physical_offset + position, value[: 88 - position])
     segment = next((root / "store" / "commitlog").glob("0" * 20))
     content = segment.read_bytes()
     intact = [
