@@ -209,7 +209,7 @@ class ServeOptions:
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks, and
     `http_auth` says who has to log in there.
-    `masked` are rules of what the page and its API hide of messages (docs/masks.md).
+    `masked` are rules of what the page and its API hide of messages (docs/security.md).
     Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.
     """
 

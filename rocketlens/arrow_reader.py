@@ -54,7 +54,7 @@ def arrow(
     `columns` are some of those of the Parquet export, with the same types; name those that you need, since bodies cost
     the most. `topic` and `queue_id` are one or several, `tag` is an expression such as ``TagA || TagB``, `where` SQL92
     over the properties; `begin` and `end` are store times, both included. `mask` are rules of what is hidden
-    (docs/masks.md); by that messages cannot be chosen.
+    (docs/security.md); by that messages cannot be chosen.
 
     The log is read while batches are asked for. What of it is damaged is left out with a :class:`DamageWarning`, or
     with `fails_fast` raises :class:`CorruptRecord`. Where no message was read, a topic that is nowhere in the store is

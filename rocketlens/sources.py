@@ -70,7 +70,7 @@ def open(source: str | PathLike[str] | Iterable[str | PathLike[str]], **options:
     `index_entries` those of its index files, should the files not tell. What is found out about the store is kept in
     `state_directory`, by default below the user's state directory, so that it is opened faster the next time; nothing
     is ever written into the store. `tier` is the directory of the store's tiered files; a tier alone is given as
-    `source`. `mask` are rules of what is hidden of messages (docs/masks.md); by that none is found.
+    `source`. `mask` are rules of what is hidden of messages (docs/security.md); by that none is found.
 
     Raises :class:`NotAStore` for what is none of these, :class:`ConfigError` for options that cannot be, or are not
     those of such a source.

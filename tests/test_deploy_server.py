@@ -169,7 +169,7 @@ def test_the_login_of_compose_fits_its_schema_and_adds_to_the_command() -> None:
 
 
 def test_the_drop_in_of_the_page_on_running_asks_for_a_login() -> None:
-    (drop_in,) = re.findall(r"^```ini$(.*?)^```$", (ROOT / "docs" / "running.md").read_text(), re.MULTILINE | re.DOTALL)
+    (drop_in,) = re.findall(r"^```ini$(.*?)^```$", (ROOT / "docs" / "serve.md").read_text(), re.MULTILINE | re.DOTALL)
     (command,) = re.findall(r"^ExecStart=(.+)$", drop_in, re.MULTILINE)
     program, *words = command.split()
     assert program == unit_value("ExecStart").split()[0]
@@ -192,13 +192,13 @@ def test_every_alert_has_a_severity_a_summary_and_a_runbook_that_is_there() -> N
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert set(rule["annotations"]) == {"summary", "runbook_url"}
         page, _, anchor = rule["annotations"]["runbook_url"].removeprefix(RUNBOOK).partition("/#")
-        headings = re.findall(r"^## (.+)$", (ROOT / f"{page}.md").read_text(), re.MULTILINE)
+        headings = re.findall(r"^### (.+)$", (ROOT / f"{page}.md").read_text(), re.MULTILINE)
         assert anchor == rule["alert"].lower()
         assert rule["alert"] in headings
 
 
 def test_the_runbook_has_no_alert_that_there_is_not() -> None:
-    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^### (RocketLens.+)$", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
     assert headings == [rule["alert"] for rule in rules()]
 
 

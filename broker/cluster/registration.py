@@ -2,7 +2,7 @@
 
 As a *replica* it joins the broker whose store it serves, under a high id, so that consumers find it when the master is
 gone; as a *broker* it stands for itself, with the store's topics to be read. What a name server does then is described
-in remoting-protocol §5.3, whose points the code names. docs/cluster.md describes what clients do.
+in remoting-protocol §5.3, whose points the code names. docs/serve.md describes what clients do.
 """
 
 import asyncio

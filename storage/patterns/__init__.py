@@ -5,8 +5,9 @@ process that runs it; Python's `re` even keeps the interpreter's lock. So none r
 of its own (:mod:`storage.patterns.pattern_process`), whose CPU time for each question the kernel bounds. What is behind
 this door asks that process, and looks like a plain call.
 
-It is `re` itself that runs there: a pattern hides what it always hid. A linear engine instead would have to read each
-pattern as `re` does: RE2 has no `\\b` of Unicode, so that even the pattern of docs/masks.md would need the process too.
+It is `re` itself that runs there: a pattern hides what it always hid. A linear engine instead would have to read
+each pattern as `re` does: RE2 has no `\\b` of Unicode, so that even the pattern of docs/security.md would need the
+process too.
 """
 
 from typing import Final

@@ -50,7 +50,7 @@ OTHER_KINDS = ("orderly", "broadcasting", "lite")
 PREFETCHED = 32
 """Messages of a queue that a consumer has before it takes the first one."""
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "cluster.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "serve.md"
 GO_ON = {
     "queryMsgByKey -t TopicTest -k hotkey -m 3": r"#Message ID",
     f"queryMsgByUniqueKey -t TopicTest -i {UNIQUE_KEY} -s 0 -e 9999999999999": r"Message Body Path:",

@@ -25,7 +25,7 @@ MASKS: dict[str, list[str]] = {
 
 @functools.cache
 def costly_bodies() -> dict[str, tuple[bytes, int]]:
-    """Bodies with their sysFlags, by what they are; those "without end" hold the pattern of docs/masks.md up."""
+    """Bodies with their sysFlags, by what they are; those "without end" hold the pattern of docs/security.md up."""
     long = b"one more order 4711, " * 3_000_000
     digits = b"[" + b"1234.5, " * 7_800_000 + b"0]"
     return {
