@@ -284,3 +284,6 @@ _BEGINNING: Final = {
     first: tuple(decoder for decoder in DECODERS if decoder.magic[0] == first)
     for first in {decoder.magic[0] for decoder in DECODERS}
 }
+
+FIRST_BYTES: Final = frozenset(_BEGINNING)
+"""The bytes with which a body may begin that is packed."""

@@ -76,7 +76,7 @@ def append_batches(
         where=options.get("where"),
         columns=tuple(options.get("columns", ())),
         masked=tuple(options.get("mask", ())),
-        unpack=options.get("unpack", False),
+        unpack=options.get("unpack"),
         charset=options.get("charset"),
         storage="" if storage is None else json.dumps(dict(storage)),
         out_storage="" if table_storage is None else json.dumps(dict(table_storage)),

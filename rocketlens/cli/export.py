@@ -129,6 +129,8 @@ def _check_options(options: JobOptions) -> None:
     for name, flag in CSV_OPTIONS.items():
         if options.get(name) and options["format"] != "csv":
             raise ConfigError(f"{flag} is for --format csv")
+    if options["unpack"] is False and options["charset"]:
+        raise ConfigError("--no-unpack and --charset cannot be combined: a text may be packed")
     if options.get("excel") and options.get("keep_formulas"):
         raise ConfigError("--excel and --keep-formulas cannot be combined: a spreadsheet would run them")
     if not libraries and options["compression"] != COMPRESSIONS[0]:
@@ -272,12 +274,13 @@ def _where(text: str) -> str:
               "8601 in UTC.")  # fmt: skip
 @click.option("--keep-formulas", is_flag=True, help="Write CSV for programs: without the apostrophe before texts that "
               "a spreadsheet would take for formulas.")  # fmt: skip
-@click.option("--unpack", is_flag=True, help="Write bodies that an application packed with gzip or zstd unpacked.")
+@click.option("--unpack/--no-unpack", default=None, help="Write bodies that an application packed, as with gzip, "
+              "unpacked, or as consumers get them. [default: unpacked, or as a table's first run]")  # fmt: skip
 @click.option(
     "--charset",
     callback=checked(charset_of),
     metavar="NAME",
-    help="Write bodies that are text of this charset, such as gbk, as UTF-8; with --unpack implied.",
+    help="Write bodies that are text of this charset, such as gbk, as UTF-8.",
 )
 @storage_option_where("STORE or --out is a URL")
 @storage_option_where("--out or --to is a URL that needs others", "--out-storage-options", "out_storage")
@@ -290,9 +293,9 @@ def export_store(**options: Any) -> None:
     came since the last one, also where that was killed (docs/tables.md). The rest of this text is about --out.
 
     There is one file for each segment of the log with selected messages, and _manifest.json, written last, with
-    counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed;
-    nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does. STORE may
-    be a directory of tiered files: there is one file for each segment of each queue's log.
+    counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed and
+    unpacked; nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does.
+    STORE may be a directory of tiered files: there is one file for each segment of each queue's log.
 
     Exit code 1: done, but no message matches; 0 of a table. 4: done, but the log is damaged, or a part of it had
     expired before a run came to it; the report names the places.

@@ -33,7 +33,7 @@ from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.work_directory import WorkDirectory
-from storage.amounts import counted
+from storage.columns.body_content import BodyCounts
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import Wanted
 from storage.filter.hidden import refuse_hidden
@@ -45,8 +45,7 @@ from storage.queue.queue_store import directories
 
 VERSION: Final = 1
 REPORTED: Final = (
-    frozenset({"problems", "more_problems", "unreadable", "mislabelled", "hidden_whole", "log_bytes", "objects"})
-    | BOOKKEEPING
+    frozenset({"problems", "more_problems", "bodies", "hidden_whole", "log_bytes", "objects"}) | BOOKKEEPING
 )
 """Fields of a part that the report needs and the manifest does not have."""
 
@@ -205,9 +204,7 @@ def _finish(
         more_damages=more,
         notes=[
             *_notes(request, found, records),
-            *_notes_of_bodies(
-                sum(part.get("unreadable", 0) for part in parts), sum(part.get("mislabelled", 0) for part in parts)
-            ),
+            *BodyCounts.total(part.get("bodies", ()) for part in parts).sentences(),
             *hidden_notes(hidden),
         ],
     )
@@ -218,16 +215,6 @@ def _extent(found: LogRanges) -> dict[str, object]:
     if found.tier is None:
         return {"log": {"minimum": found.minimum, "end": found.end}}
     return {"tier": {"broker": found.tier.broker_name, "queues": len({each.queue for each in found.ranges})}}
-
-
-def _notes_of_bodies(unreadable: int, mislabelled: int) -> Iterator[str]:
-    """Sentences about bodies that are not what they should be."""
-    if unreadable:
-        bodies = counted(unreadable, "body is", "bodies are")
-        yield f"{bodies} left out or as sent: what is in them cannot be decompressed or unpacked, or is too much"
-    if mislabelled:
-        bodies = counted(mislabelled, "body is", "bodies are")
-        yield f"{bodies} not compressed as the sysFlag says, and written as what they are"
 
 
 def _notes(request: ExportRequest, found: LogRanges, records: int) -> Iterator[str]:

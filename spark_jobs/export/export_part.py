@@ -81,8 +81,7 @@ class ExportedPart(AttemptRecord):
     hidden_whole: NotRequired[int]
     problems: list[PartProblem]
     more_problems: int
-    unreadable: int
-    mislabelled: int
+    bodies: list[int]
 
 
 def export_part(task: ExportTask) -> ExportedPart:
@@ -181,8 +180,7 @@ def _write(task: ExportTask, file: HashedFile, notify: Notify) -> ExportedPart:
         "hidden_whole": 0 if mask is None else mask.hidden_whole,
         "problems": problems,
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
-        "unreadable": reader.unreadable,
-        "mislabelled": reader.mislabelled,
+        "bodies": list(reader.bodies),
     }
     if task.range.queue:
         part["queue"] = task.range.queue

@@ -18,8 +18,9 @@ class MessageRequest(EngineOptions, frozen=True, kw_only=True):
 
     `store` is a directory or a URL, `storage` and `out_storage` are the options of the file systems of the store and
     of what is written as JSON; without the latter they are the same. `compression` is Parquet's codec. Without
-    `columns` all are written, those of `masked` with a mask. With `unpack` or a `charset` bodies are written as
-    :class:`storage.columns.body_content.BodyContent` makes them.
+    `columns` all are written, those of `masked` with a mask. Bodies are written as
+    :class:`storage.columns.body_content.BodyContent` makes them, unless `unpack` is False and there is no `charset`:
+    then as consumers get them. None for `unpack` is what is usual: True, or what a table has.
     """
 
     store: str
@@ -32,7 +33,7 @@ class MessageRequest(EngineOptions, frozen=True, kw_only=True):
     where: str | None = None
     columns: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
-    unpack: bool = False
+    unpack: bool | None = None
     charset: str | None = None
     commit_log_directories: tuple[str, ...] = ()
     storage: str = ""
@@ -68,14 +69,14 @@ class ExportRequest(MessageRequest, frozen=True, kw_only=True):
     @property
     def content(self) -> BodyContent | None:
         """What becomes of bodies; raises ConfigError for a charset that is none."""
-        return BodyContent.asked(self.charset, unpack=self.unpack)
+        return BodyContent.asked(self.charset, unpack=self.unpack is not False)
 
     def identity(self) -> JobIdentity:
         """The options that the output depends on."""
         fields: JobIdentity = msgspec.to_builtins(self)
         for name in ("out", "fresh", "engine", "master", "settings", "storage", "out_storage"):
             del fields[name]
-        return fields
+        return fields | {"unpack": self.unpack is not False}
 
 
 class ExportDetails(Details, kw_only=True):

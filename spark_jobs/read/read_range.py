@@ -8,7 +8,7 @@ from protocol.errors import CorruptRecord
 from protocol.printable import one_line
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
 from storage.amounts import counted
-from storage.columns.body_content import BodyContent
+from storage.columns.body_content import BodyContent, BodyCounts
 from storage.columns.mask import read_mask
 from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import MessageRows, RowReader
@@ -32,8 +32,7 @@ Part = TypeVar("Part")
 class RangeReader:
     """One stretch, read once; afterwards `problems` says what of it is damaged, and `messages` how many there were.
 
-    Of these, `unreadable` have a body that could not be decompressed or unpacked, `mislabelled` one that is not what
-    its sysFlag says. `end` is the physical offset behind what was read.
+    `bodies` counts what was met in theirs. `end` is the physical offset behind what was read.
 
     With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to. `content` is what becomes of
     bodies, None: nothing.
@@ -52,7 +51,7 @@ class RangeReader:
         self._range, self._wanted, self._fails_fast, self._content = range_, wanted, fails_fast, content
         self._names = tuple(columns)
         self.problems: list[Problem] = []
-        self.messages = self.unreadable = self.mislabelled = 0
+        self.messages, self.bodies = 0, BodyCounts()
         self.end = range_.base_offset + range_.start
 
     def read(self) -> Iterator[Columns]:
@@ -74,8 +73,7 @@ class RangeReader:
                     for columns in gather(chosen, self._names, self._content):
                         self._check_bodies(columns)
                         self.messages += columns.count
-                        self.unreadable += columns.unreadable
-                        self.mislabelled += columns.mislabelled
+                        self.bodies = self.bodies.plus(columns.bodies)
                         yield part, columns
             self._check(reader.damage)
             self.end = range_.base_offset + (reader.position if range_.is_last else range_.stop)

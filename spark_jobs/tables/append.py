@@ -6,6 +6,7 @@ task is run.
 """
 
 import contextlib
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -34,8 +35,10 @@ from spark_jobs.tables.known_log import check_log, position_at
 from spark_jobs.tables.open_table import open_table
 from spark_jobs.tables.table import DataFile, RunRecord, Table, TableCommit, TableShape
 from spark_jobs.tables.table_request import TableDetails, TableRequest
+from storage.columns.body_content import BodyCounts
 from storage.filter.hidden import refuse_hidden
 from storage.patterns.mask import hidden_notes, mask_of
+from storage.times import format_timestamp
 
 if TYPE_CHECKING:  # what reads and writes messages is loaded when there is something new
     from spark_jobs.tables.append_task import AppendedRange
@@ -46,6 +49,22 @@ Result = TypeVar("Result")
 PHASE: Final = "append"
 MOST_DAMAGE: Final = 1000
 """Places of damage that the record of a run lists; more are counted."""
+
+OPTIONS: Final = {
+    "format": "--format",
+    "partition_by": "--partition-by",
+    "topics": "--topic",
+    "begin": "--since",
+    "end": "--until",
+    "tag": "--tag",
+    "where": "--where",
+    "masked": "--mask",
+    "unpack": "--unpack",
+    "charset": "--charset",
+}
+"""The options of a command that make the fields of a shape that stay."""
+
+NO_UNPACK: Final = "--no-unpack"
 
 _WRITTEN_BYTES: Final = 8
 """Bytes behind the last record that are zero as long as nothing follows it."""
@@ -236,7 +255,11 @@ class _Run:
             ),
             damages=damages,
             more_damages=0 if record is None else record.more_damage,
-            notes=[*self._unread, *hidden_notes(sum(each.get("hidden_whole", 0) for each in ranges))],
+            notes=[
+                *self._unread,
+                *BodyCounts.total(each["bodies"] for each in ranges).sentences(),
+                *hidden_notes(sum(each.get("hidden_whole", 0) for each in ranges)),
+            ],
         )
 
     def _run_all(self, tasks: Sequence[Task], function: Callable[[Task], Result]) -> list[Result]:
@@ -260,8 +283,8 @@ class _Run:
 def shape_of(request: TableRequest, last: TableCommit | None) -> TableShape:
     """What the rows are from this run on; raises ConfigError where they would not be those of the table.
 
-    A begin that moves stays where the first run began. Columns may come, and none may go. A release with more columns
-    than the one before it adds them by itself.
+    A begin that moves stays where the first run began, and bodies are unpacked or not as in the first run where nothing
+    is said. Columns may come, and none may go. A release with more columns than the one before it adds them by itself.
     """
     asked = request.shape
     if last is None:
@@ -273,15 +296,31 @@ def shape_of(request: TableRequest, last: TableCommit | None) -> TableShape:
     known = last.shape
     if request.begin_moves and known.begin is not None:
         asked = msgspec.structs.replace(asked, begin=known.begin)
+    if request.unpack is None or asked.content == known.content:
+        asked = msgspec.structs.replace(asked, unpack=known.unpack)
     for name in TableShape.__struct_fields__:
         if name != "columns" and getattr(asked, name) != getattr(known, name):
-            said = [str(msgspec.to_builtins(getattr(each, name))) for each in (known, asked)]
-            raise ConfigError(f"--to {request.table}: the table was made with {name} {said[0]}, not {said[1]}")
+            made, this = (_typed(name, getattr(each, name)) for each in (known, asked))
+            raise ConfigError(f"--to {request.table}: the table was made {made}, and this run is {this}")
     gone = [name for name in known.columns if name not in asked.columns]
     if gone:
         raise ConfigError(f"--to {request.table}: the table has a column {gone[0]}: name it in --columns too")
     come = tuple(name for name in asked.columns if name not in known.columns)
     return msgspec.structs.replace(asked, columns=known.columns + come)
+
+
+def _typed(name: str, value: Any) -> str:
+    """A field of a shape as it is typed: with which option, or without it."""
+    flag = OPTIONS[name]
+    if name == "unpack":
+        return f"with {flag if value else NO_UNPACK}"
+    if value in (None, "", ()):
+        return f"without {flag}"
+    if name in ("begin", "end"):
+        return f"with {flag} {format_timestamp(value)}"
+    if name == "partition_by":
+        value = ",".join(value)
+    return "with " + " ".join(f"{flag} {shlex.quote(each)}" for each in ((value,) if isinstance(value, str) else value))
 
 
 def _where_to_begin(

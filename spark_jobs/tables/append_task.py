@@ -64,6 +64,7 @@ class AppendedRange(AttemptRecord):
     end: int
     log_bytes: int
     hidden_whole: NotRequired[int]
+    bodies: list[int]
     problems: list[PartProblem]
     more_problems: int
 
@@ -100,6 +101,7 @@ def _append(task: AppendTask, attempt: PlacedAttempt, notify: Callable[[int, int
         "end": reader.end,
         "log_bytes": reader.end - origin,
         "hidden_whole": 0 if mask is None else mask.hidden_whole,
+        "bodies": list(reader.bodies),
         "problems": [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]],
         "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
     }

@@ -43,7 +43,8 @@ class TableRequest(MessageRequest, frozen=True, kw_only=True):
     def shape(self) -> TableShape:
         """What the rows are that a run of these options writes."""
         given = {name: getattr(self, name) for name in TableShape.__struct_fields__}
-        return TableShape(**{**given, "columns": self.columns or tuple(KINDS)})
+        more = {"columns": self.columns or tuple(KINDS), "unpack": self.unpack is not False}
+        return TableShape(**given | more)
 
 
 class TableDetails(Details, kw_only=True):

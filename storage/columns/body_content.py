@@ -1,9 +1,44 @@
 """Bodies as a reader of an export wants them: as consumers get them, or what applications packed into them, as text."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from protocol.body_content import UTF_8, charset_of, text_in, unpack
+from protocol.body_content import UTF_8, Content, charset_of, text_in, unpack
 from protocol.compression import Budget
+from storage.amounts import counted
+
+
+class BodyCounts(NamedTuple):
+    """How many bodies could not be decompressed or unpacked, are not what their sysFlag says, and were unpacked."""
+
+    unreadable: int = 0
+    mislabelled: int = 0
+    unpacked: int = 0
+
+    @classmethod
+    def total(cls, counts: Iterable[Iterable[int]]) -> "BodyCounts":
+        """All of several ones, each as a sequence of its numbers."""
+        whole = cls()
+        for each in counts:
+            whole = whole.plus(cls(*each))
+        return whole
+
+    def plus(self, other: "BodyCounts") -> "BodyCounts":
+        """Both together."""
+        return BodyCounts(*map(sum, zip(self, other, strict=True)))
+
+    def sentences(self) -> Iterator[str]:
+        """What there is to say of the bodies that were written."""
+        if self.unreadable:
+            bodies = counted(self.unreadable, "body is", "bodies are")
+            yield f"{bodies} left out or as sent: what is in them cannot be decompressed or unpacked, or is too much"
+        if self.mislabelled:
+            bodies = counted(self.mislabelled, "body is", "bodies are")
+            yield f"{bodies} not compressed as the sysFlag says, and written as what they are"
+        if self.unpacked:
+            bodies = counted(self.unpacked, "body was", "bodies were")
+            yield f"{bodies} packed when sent, and written unpacked, as without --no-unpack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +54,14 @@ class BodyContent:
             return cls() if unpack else None
         return cls(charset_of(charset))
 
-    def of(self, body: bytes, budget: Budget) -> tuple[bytes, bool]:
-        """The content of a body, and whether it could be unpacked.
+    @property
+    def changes_texts(self) -> bool:
+        """Whether bodies become others in which nothing is packed."""
+        return self.charset not in (None, UTF_8)
 
-        What cannot be, or is no text of the charset, stays as it is.
-        """
+    def of(self, body: bytes, budget: Budget) -> Content:
+        """The content of a body; what cannot be unpacked, or is no text of the charset, stays as it is."""
         content = unpack(body, budget=budget)
         data = bytes(content.data)  # the same object where nothing was packed
-        text = None if self.charset in (None, UTF_8) else text_in(data, self.charset)
-        return data if text is None else text.encode(), content.error is None
+        text = text_in(data, self.charset) if self.changes_texts else None
+        return content._replace(data=data if text is None else text.encode())

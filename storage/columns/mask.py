@@ -79,7 +79,7 @@ class ColumnMask:
             shown["keys"] = TextLists(keys.offsets, _with(keys.texts, rows, [MASKED] * len(rows)))
         if isinstance(properties, TextMaps) and self._mask.changes:
             shown["properties"] = self._without(properties, reports if hides_keys else None)
-        return Columns(columns.count, shown, columns.unreadable, columns.mislabelled)
+        return Columns(columns.count, shown, columns.bodies)
 
     def _hide_bodies(self, columns: Columns, shown: dict[str, Column], reports: npt.NDArray[np.bool_]) -> None:
         mask, body = self._mask, shown.get("body")

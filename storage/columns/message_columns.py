@@ -29,12 +29,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from protocol.body_content import consumed
+from protocol.body_content import FIRST_BYTES, Content, consumed
 from protocol.checksum import body_crc
 from protocol.compression import Budget
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import OF_BATCH, SysFlag
-from storage.columns.body_content import BodyContent
+from storage.columns.body_content import BodyContent, BodyCounts
 from storage.columns.names import KINDS, PROPERTIES_OF, ColumnKind
 from storage.columns.properties import Properties
 from storage.columns.rows import MessageRows
@@ -62,7 +62,10 @@ Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | Tex
 MOST_BODY_BYTES: Final = 32 * 1024 * 1024
 """Decompressed bodies beyond so many bytes end a block of columns."""
 
+NO_BODIES: Final = BodyCounts()
+
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
+_FIRST_BYTES: Final = np.array(sorted(FIRST_BYTES), np.int64)
 _NUMBERS: Final = {
     # name: the field of the table it counts from, how far behind that it stands, its bits
     "body_crc": ("position", codes.BODY_CRC, 32),
@@ -89,15 +92,14 @@ _NAMED: Final[dict[str, Callable[[TextPlaces], Column]]] = {
 class Columns(dict[str, Column]):
     """Columns by name, all of them `count` long.
 
-    `unreadable` bodies could not be decompressed or unpacked, `mislabelled` ones are not what their sysFlag says.
+    `bodies` counts what was met in them.
     """
 
-    def __init__(self, count: int, columns: dict[str, Column], unreadable: int = 0, mislabelled: int = 0) -> None:
+    def __init__(self, count: int, columns: dict[str, Column], bodies: BodyCounts = NO_BODIES) -> None:
         """`columns` in the order wanted."""
         super().__init__(columns)
         self.count = count
-        self.unreadable = unreadable
-        self.mislabelled = mislabelled
+        self.bodies = bodies
 
 
 def needs_names(names: Sequence[str]) -> bool:
@@ -118,11 +120,11 @@ def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None 
         return
     flags = numbers_of(rows, "sys_flag")
     is_compressed = (flags & _COMPRESSED != 0) & (rows.table["body_length"] > 0)
-    to_make = np.flatnonzero(is_compressed if content is None else rows.table["body_length"] > 0).tolist()
+    to_make = np.flatnonzero(is_compressed | _may_change(rows, content)).tolist()
     start, held = 0, 0
     bodies: dict[int, bytes] = {}
     errors: dict[int, bytes] = {}
-    unreadable = mislabelled = 0
+    counts = NO_BODIES
     budget, of_batch = Budget(), -1
     batches = np.where(rows.table["inner"] >= 0, rows.table["position"], -1).tolist()
     for row in to_make:
@@ -131,20 +133,35 @@ def gather(rows: MessageRows, names: Sequence[str], content: BodyContent | None 
         try:
             found = consumed(_stored(rows, row), int(flags[row]), budget)
             body = bytes(found.data)
-            made, is_whole = (body, True) if content is None else content.of(body, budget)
-            unreadable += not is_whole
-            mislabelled += found.note is not None
-            if made is not body or is_compressed[row]:
-                bodies[row - start] = made
-                held += len(made)
+            made = Content(body) if content is None else content.of(body, budget)
+            counts = counts.plus(BodyCounts(made.error is not None, found.note is not None, bool(made.packings)))
+            if made.data is not body or is_compressed[row]:
+                bodies[row - start] = bytes(made.data)
+                held += len(made.data)
         except CorruptRecord as error:
             errors[row - start] = str(error).partition(": ")[2].encode()
-            unreadable += 1
+            counts = counts.plus(BodyCounts(unreadable=1))
         if held > MOST_BODY_BYTES:
-            yield _gather(rows.slice(start, row + 1), names, bodies, errors, (unreadable, mislabelled))
-            start, held, bodies, errors, unreadable, mislabelled = row + 1, 0, {}, {}, 0, 0
+            yield _gather(rows.slice(start, row + 1), names, bodies, errors, counts)
+            start, held, bodies, errors, counts = row + 1, 0, {}, {}, NO_BODIES
     if start < len(rows):
-        yield _gather(rows.slice(start, len(rows)), names, bodies, errors, (unreadable, mislabelled))
+        yield _gather(rows.slice(start, len(rows)), names, bodies, errors, counts)
+
+
+def _may_change(rows: MessageRows, content: BodyContent | None) -> npt.NDArray[np.bool_]:
+    """Which bodies may become others by their content: of most formats, those that begin as something packed does."""
+    if content is None:
+        return np.zeros(len(rows), np.bool_)
+    is_there: npt.NDArray[np.bool_] = rows.table["body_length"] > 0
+    if not content.changes_texts:
+        beginnings = np.zeros(len(rows), np.int64)
+        there = np.flatnonzero(is_there)
+        found = np.empty(len(there), np.int64)
+        # Behind each body there is a topic or the length of properties, so that four bytes are there in any case.
+        kernel.load_numbers(rows.region, rows.column("body")[there], 0, 32, found)
+        beginnings[there] = found >> 24 & 0xFF
+        is_there = is_there & np.isin(beginnings, _FIRST_BYTES)
+    return is_there
 
 
 def _gather(
@@ -152,7 +169,7 @@ def _gather(
     names: Sequence[str],
     bodies: dict[int, bytes],
     errors: dict[int, bytes],
-    counts: tuple[int, int] = (0, 0),
+    counts: BodyCounts = NO_BODIES,
 ) -> Columns:
     columns: dict[str, Column] = {}
     properties = _properties(rows) if "properties" in names else None
@@ -170,7 +187,7 @@ def _gather(
             columns[name] = properties.maps()
         else:
             columns[name] = _GATHER[name](rows)
-    return Columns(len(rows), columns, *counts)
+    return Columns(len(rows), columns, counts)
 
 
 def numbers_of(rows: MessageRows, name: str) -> Numbers:

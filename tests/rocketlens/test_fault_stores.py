@@ -5,6 +5,7 @@ What is true of each is in its README: it comes from RocketMQ's own code and the
 
 import codecs
 import json
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import rocketlens
 from command_line import rocketlens as command
 from golden_store import CASES, unpack
+from storage.times import parse_time
 from store_writer import StoreWriter
 from web_questions import ApiOf
 
@@ -158,6 +160,19 @@ def test_an_export_has_such_bodies_as_they_are_and_says_how_many(case: Path) -> 
     assert rows["k5"]["bodyError"]
 
 
+@in_case("B14-compressed-twice")
+def test_an_export_has_bodies_that_were_packed_otherwise_unpacked_unless_it_is_told_not_to(case: Path) -> None:
+    sent = {"twice", "plainflag", "c3gzip", "plaingzip"}  # to whose consumers something packed comes
+    for options, packed in (((), set()), (("--no-unpack",), sent)):
+        out = case.parent / f"out{len(options)}"
+        outcome = command("export", case, "--format", "jsonl", "--out", out, "--columns", "keys,body", *options)
+        assert ("4 bodies were packed when sent, and written unpacked" in outcome.text) == (not packed)
+        lines = (line for path in out.glob("part-*") for line in path.read_text().splitlines())
+        bodies = {row["keys"][0]: row["body"] for row in map(json.loads, lines)}
+        assert {*bodies} == sent | {"c4raw"}
+        assert {key for key, body in bodies.items() if not body.startswith('{"order":4711,')} == packed
+
+
 @pytest.mark.parametrize("charset", ["gbk", "big5", "shift_jis"])
 def test_a_body_of_another_charset_is_said_once_with_the_option_that_reads_it(charset: str, tmp_path: Path) -> None:
     text = {
@@ -227,7 +242,13 @@ def test_a_table_that_began_some_time_ago_goes_on_from_there(tmp_path: Path) -> 
     to = ("export", writer.root, "--format", "jsonl", "--to", table, "--since-last", "--since")
     assert command(*to, "-1h").code == 0
     assert command(*to, "-1s").code == 0
-    assert "the table was made with begin" in command(*to, "2024-05-31").errors
+    said = command(*to, "2024-05-31T00:00Z").errors
+    made = re.search(r"the table was made with --since (\S+), and this run is with --since (\S+)", said)
+    assert made is not None
+    assert made[2] == "2024-05-31T00:00:00.000Z"
+    assert now - 3_700_000 < parse_time(made[1]) < now
+    assert "with --since" in command(*to[:-1]).errors
+    assert "without --since" in command(*to[:-1]).errors
     rows = [json.loads(line) for path in table.glob("data/part-*") for line in path.read_text().splitlines()]
     assert [row["body"] for row in rows] == ["new"]
     assert "--until -1m is another time in each run" in command(*to, "-1h", "--until", "-1m").errors

@@ -34,6 +34,7 @@ OPTIONS = {
     "--columns topic,body": {"columns": ("topic", "body")},
     "--mask body --mask hosts": {"masked": ("body", "hosts")},
     "--unpack": {"unpack": True},
+    "--no-unpack": {"unpack": False},
     "--charset gbk": {"charset": "gbk"},
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
     "--storage-options {}": {"storage": "{}"},

@@ -101,8 +101,30 @@ def test_bodies_are_unpacked_in_each_run_or_in_none(tmp_path: Path, place: Outpu
         writer.flush()
         append(writer, place, format="parquet", charset="gbk")
         assert [row["body"] for row in rows_of_table(place, "parquet")] == ["订单".encode()] * count
-    with pytest.raises(ConfigError, match="was made with unpack False, not True"):
-        append(writer, place, format="parquet", unpack=True)
+    with pytest.raises(ConfigError, match="was made with --charset gbk, and this run is without --charset"):
+        append(writer, place, format="parquet")
+
+
+def test_a_table_keeps_what_its_first_run_made_of_bodies_where_nothing_is_said(
+    tmp_path: Path, new_place: Fresh
+) -> None:
+    packed = gzip.compress(b"text", mtime=0)
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", packed)
+    writer.flush()
+    places = {expected: new_place() for expected in (b"text", packed)}
+    append(writer, places[b"text"], format="parquet")
+    append(writer, places[packed], format="parquet", unpack=False)
+    writer.append("T", packed)
+    writer.flush()
+    for expected, place in places.items():
+        report = append(writer, place, format="parquet")
+        assert [row["body"] for row in rows_of_table(place, "parquet")] == [expected] * 2
+        assert [note for note in report.notes if note.startswith("1 body was packed")] == report.notes[
+            : expected == b"text"
+        ]
+    with pytest.raises(ConfigError, match="was made with --no-unpack, and this run is with --unpack"):
+        append(writer, places[packed], format="parquet", unpack=True)
 
 
 def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Path, place: OutputPlace) -> None:
@@ -424,10 +446,10 @@ class TestShape:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
-            ({"partition_by": ()}, "partition_by"),
-            ({"format": "csv"}, "format jsonl, not csv"),
-            ({"topics": ("Orders",)}, "topics"),
-            ({"masked": ("body",)}, "masked"),
+            ({"partition_by": ()}, "made with --partition-by [a-z,]+, and this run is without --partition-by"),
+            ({"format": "csv"}, "made with --format jsonl, and this run is with --format csv"),
+            ({"topics": ("Orders", "a b")}, "without --topic, and this run is with --topic Orders --topic 'a b'"),
+            ({"masked": ("body",)}, "made without --mask, and this run is with --mask body"),
             ({"columns": ("topic", "body")}, "the table has a column queue_id"),
         ],
     )
