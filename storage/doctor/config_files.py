@@ -97,8 +97,12 @@ def _check_filters(store: OpenedStore, findings: Findings) -> None:
             "a broker that starts throws all saved filters away, and refuses pulls by them until their groups' next "
             "heartbeats; here they are read"
         )
+        remedy = (
+            "let the groups' consumers run on, whose heartbeats bring their filters back within 30 seconds of a start; "
+            "with enableCalcFilterBitMap=true in its broker.conf a broker saves them so that a start keeps them"
+        )
         path = store.layout.config / "consumerFilter.json"
-        findings.add(Kind.CONFIG, Severity.INFO, path, found, meaning, "no fix is needed")
+        findings.add(Kind.CONFIG, Severity.WARNING, path, found, meaning, remedy)
 
 
 def _remedy(store: OpenedStore, path: Path) -> str:

@@ -31,6 +31,14 @@ HEADER_PLACES: Final = {
 }
 """Where the fields of an index file's header lie."""
 
+OF_ANOTHER_HISTORY: Final = (
+    "they may be left over from another history, where a replica cut its log and wrote on: a broker that starts here "
+    "takes them for new messages"
+)
+COMPARE: Final = (
+    "no command decides this: before a broker starts, compare the store with that of another replica (rocketlens diff)"
+)
+
 
 def damaged_record(code: int) -> Words:
     """The words for bytes of the log that hold no intact record; `code` is ZEROS or one of the record check."""

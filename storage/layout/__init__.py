@@ -8,6 +8,7 @@ DOOR: Final = (
     "closed_parts",
     "delay_levels",
     "dledger",
+    "epochs",
     "rocksdb_config",
     "store_config",
     "store_layout",

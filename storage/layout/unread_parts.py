@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from storage.amounts import counted
+from storage.layout.epochs import EPOCHS
 
 COMPACTION: Final = "compaction"
 COMPACTED_LOGS: Final = Path(COMPACTION, "compactionLog")
@@ -20,7 +21,6 @@ CLEANUP_POLICY, COMPACTED = "cleanup.policy", "COMPACTION"
 ACL_DATABASES: Final = ("users", "acls")
 KV_DIRECTORY: Final = "kvStore"
 ROCKSDB_STORE: Final = "rocksdbstore"
-EPOCHS: Final = "epochFileCheckpoint"
 TOPIC_MAPPING: Final = "topicQueueMapping.json"
 ORDER_INFO: Final = "consumerOrderInfo.json"
 REQUEST_MODE: Final = "messageRequestMode.json"
@@ -34,20 +34,22 @@ TOPICS: Final = "{topics}"
 class UnreadPart(msgspec.Struct, frozen=True):
     """One part: where it is below the store's root, what that means, and the topics that it concerns.
 
-    `about_groups`: what is said of groups lacks it, and not what is said of messages and queues.
+    `about_groups`: what is said of groups lacks it, and not what is said of messages and queues. `how` says how much of
+    it is read.
     """
 
     name: str
     meaning: str
     topics: frozenset[str] = frozenset()
     about_groups: bool = False
+    how: str = "is not read"
 
     def sentence(self, about: Collection[str] | None = None) -> str:
         """What is not read, and what that means, as one sentence; about some of its topics, by default all."""
         meaning = self.meaning
         if self.topics:
             meaning = meaning.replace(TOPICS, _named("topic", self.topics if about is None else about))
-        return f"{self.name} is not read: {meaning}"
+        return f"{self.name} {self.how}: {meaning}"
 
 
 def unread_parts(
@@ -90,8 +92,9 @@ def unread_parts(
         meaning = "what the broker keeps there of timers, transactions and keys is taken from the log instead"
         yield UnreadPart(f"{ROCKSDB_STORE}/", meaning)
     if os.path.isfile(root / EPOCHS):
-        meaning = "a controller decides which end of the log counts; here it ends where its last intact record does"
-        yield UnreadPart(EPOCHS, meaning)
+        meaning = "a controller decides which end of the log counts; here it ends where its last intact record does,"
+        meaning = f"{meaning} unless that is older than the last epoch"
+        yield UnreadPart(EPOCHS, meaning, how="does not say it all")
 
 
 def rows_of_rocksdb_store(root: Path) -> list[Path]:

@@ -31,8 +31,8 @@ MOST_DAMAGE_TOLD = 5
 
 
 LEFT_OVER: Final = (
-    "there are intact records that no queue has, and that are older than those in front of them, left over from a log "
-    "that was cut"
+    "there are intact records that no queue is known to have, and that are older than those in front of them, left "
+    "over from a log that was cut"
 )
 
 

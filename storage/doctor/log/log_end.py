@@ -10,10 +10,11 @@ from protocol.errors import StoreError
 from storage.doctor.finding import LOST, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.next_start import NO_START, RIGHT_NAMES, NextStart
 from storage.doctor.opened_store import OpenedStore
-from storage.doctor.words import Words, damaged_record
+from storage.doctor.words import COMPARE, OF_ANOTHER_HISTORY, Words, damaged_record
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.layout.dledger import CHECKPOINT, uncommitted_from
+from storage.layout.epochs import read_epochs
 from storage.log.commit_log import LEFT_OVER
 from storage.log.damaged_ranges import DamagedRange, find_damaged_ranges, reason_of
 from storage.log.segment_end import code_at
@@ -21,6 +22,7 @@ from storage.log.segment_list import list_segments
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 from storage.ranges import Range
 from storage.recovery.queue_ends import recovered_queues
+from storage.store.stale_tail import older_than_epoch_from
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
@@ -113,6 +115,15 @@ def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
         at = FoundAt(last.file.path, position=position, physical_offset=log.stale_from)
         meaning = "the running broker writes over them; one that is started here anew would take them for messages"
         findings.add(Kind.TORN_END, Severity.INFO, at, LEFT_OVER, meaning, "nothing while a broker runs")
+    elif log.segments and not store.state.is_live:
+        epochs = read_epochs(store.layout.root)
+        old = older_than_epoch_from(log, epochs)
+        if old is not None:
+            last = log.segments[-1]
+            at = FoundAt(last.file.path, position=old - last.base_offset, physical_offset=old)
+            found = f"the records from here on are older than epoch {epochs[-1].number}, which began before them"
+            found = f"{found}, at {epochs[-1].start}"
+            findings.add(Kind.TORN_END, Severity.WARNING, at, found, OF_ANOTHER_HISTORY, COMPARE)
     if log.torn_end is None:
         return
     torn, last = log.torn_end, log.segments[-1]

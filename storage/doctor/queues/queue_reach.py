@@ -20,6 +20,7 @@ from storage.doctor.finding import (
 from storage.doctor.next_start import NextStart
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
+from storage.doctor.words import COMPARE, OF_ANOTHER_HISTORY
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import TOLERATED_MS
 from storage.queue.queue_files import LOOKED_FOR
@@ -29,13 +30,6 @@ MOST_SOUGHT: Final = 200
 """Messages without a unit in their place that are looked for at other places of their queues."""
 
 
-OF_ANOTHER_HISTORY: Final = (
-    "they may be left over from another history, where a replica cut its log and wrote on: a broker that starts here "
-    "takes them for new messages"
-)
-COMPARE: Final = (
-    "no command decides this: before a broker starts, compare the store with that of another replica (rocketlens diff)"
-)
 MOST_NAMED: Final = 20
 """Queues that are named in one finding."""
 

@@ -84,7 +84,7 @@ def test_topics_without_an_entry_are_good_to_know(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_bits", [True, False])
-def test_filters_that_a_start_throws_away_are_good_to_know(has_bits: bool, tmp_path: Path) -> None:
+def test_filters_that_a_start_throws_away_are_warned_of(has_bits: bool, tmp_path: Path) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-filters")
     path = root / "config" / "consumerFilter.json"
     saved = parse_java_json(path.read_text())
@@ -94,7 +94,8 @@ def test_filters_that_a_start_throws_away_are_good_to_know(has_bits: bool, tmp_p
         del filters[0]["bloomFilterData"]  # as a broker 5.5.1 saves all of them by default
         path.write_text(json.dumps(saved))
     found = [each for each in findings_of(examine(root), "config") if each.path == str(path)]
-    assert [each.severity for each in found] == [] if has_bits else [Severity.INFO]
+    assert [each.severity for each in found] == ([] if has_bits else [Severity.WARNING])
+    assert all("heartbeats" in each.meaning and "enableCalcFilterBitMap=true" in each.remedy for each in found)
     assert all(f"1 filter of {len(filters)} without bloomFilterData" in each.found for each in found)
 
 

@@ -1,5 +1,6 @@
 """Intact records behind a running broker's end of the log, which a replica cut off: they are no new messages."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -72,7 +73,7 @@ class CutStore:
 
     def _append(self, letter: str, number: int, time: int) -> None:
         written = self._written.append("T", b"body", keys=f"{letter}{number:03}", store_timestamp=time)
-        self._end = written.physical_offset + written.size
+        self.end = written.physical_offset + written.size
 
     def write(self, count: int, *, dispatched: bool = True, later_ms: int = STEP_MS) -> None:
         """Write messages over what was cut off, and into queues as they are when a broker has written them."""
@@ -84,7 +85,7 @@ class CutStore:
             if path.is_file() and (dispatched or "consumequeue" not in path.parts):
                 target = self.root / path.relative_to(self._written.root)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                content = path.read_bytes()[: self._end if "commitlog" in path.parts else None]
+                content = path.read_bytes()[: self.end if "commitlog" in path.parts else None]
                 with target.open("r+b" if target.exists() else "wb") as file:
                     file.write(content)
 
@@ -134,6 +135,52 @@ def test_messages_that_queues_do_not_have_yet_are_served_even_while_the_clock_is
     store = MessageStore.open(cut.root)
     assert found_in(store, cut.expected(6)) == cut.expected(6)
     assert examine(cut.root).findings[0].check != "log-end"
+
+
+def epochs_of(root: Path, *entries: str) -> None:
+    """Write the epochs of controller mode, not checked, as Java's own example has them checked."""
+    (root / "epochFileCheckpoint").write_text("\n".join([str(len(entries)), "0", *entries, ""]))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), old=st.integers(4, 30), is_live=st.booleans(), has_epochs=st.booleans())
+def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_a_running_broker(
+    data: st.DataObject, old: int, is_live: bool, has_epochs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queues are in RocksDB; of a stopped one `doctor` says what they may be."""
+    hurry(monkeypatch)
+    monkeypatch.setattr(store_state, "_probe_lock", lambda _: (is_live, 1 if is_live else None))
+    kept = data.draw(st.integers(1, old - 2))
+    with tempfile.TemporaryDirectory() as directory:
+        cut = CutStore(Path(directory), old, kept)
+        begun = cut.end
+        cut.write(data.draw(st.integers(1, old - kept - 1)))
+        if has_epochs:
+            epochs_of(cut.root, "1-0", f"3-{begun}")
+        shutil.rmtree(cut.root / "consumequeue")
+        (cut.root / "consumequeue_rocksdb").mkdir()
+        (cut.root / "consumequeue_rocksdb" / "CURRENT").touch()
+        is_cut = is_live and has_epochs
+        store = MessageStore.open(cut.root)
+        expected = {
+            name: is_there or not (is_cut or int(name[1:]) < cut.count) for name, is_there in cut.expected(old).items()
+        }
+        assert found_in(store, expected) == expected
+        assert store.commit_log.stale_from == (cut.end if is_cut else None)
+        found = [
+            each for each in examine(cut.root).findings if (each.check, each.physical_offset) == ("log-end", cut.end)
+        ]
+        assert [each.severity for each in found] == [Severity.INFO if is_live else Severity.WARNING] * has_epochs
+        if found and not is_live:
+            assert f"older than epoch 3, which began before them, at {begun}" in found[0].found
+        if is_cut:
+            follower = store.follower()
+            cut.write(1, dispatched=False)
+            for _ in range(12):
+                follower.poll()
+            expected = {name: there and (name[0] == "b" or int(name[1:]) < kept) for name, there in expected.items()}
+            expected |= {name: True for name in cut.expected(old) if name[0] == "b"}
+            assert found_in(store, expected) == expected
 
 
 @pytest.mark.usefixtures("live")
