@@ -274,8 +274,8 @@ def _where(text: str) -> str:
               "8601 in UTC.")  # fmt: skip
 @click.option("--keep-formulas", is_flag=True, help="Write CSV for programs: without the apostrophe before texts that "
               "a spreadsheet would take for formulas.")  # fmt: skip
-@click.option("--unpack/--no-unpack", default=None, help="Write bodies that an application packed, as with gzip, "
-              "unpacked, or as consumers get them. [default: unpacked, or as a table's first run]")  # fmt: skip
+@click.option("--unpack/--no-unpack", default=None, help="Whether bodies that are packed, as with gzip, are unpacked. "
+              "[default: they are]")  # fmt: skip
 @click.option(
     "--charset",
     callback=checked(charset_of),
@@ -293,9 +293,9 @@ def export_store(**options: Any) -> None:
     came since the last one, also where that was killed (docs/tables.md). The rest of this text is about --out.
 
     There is one file for each segment of the log with selected messages, and _manifest.json, written last, with
-    counts and checksums. Run the same command again to continue a run that was stopped. Bodies are decompressed and
-    unpacked; nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does.
-    STORE may be a directory of tiered files: there is one file for each segment of each queue's log.
+    counts and checksums. The same command goes on with a run that was stopped. Bodies are decompressed and unpacked;
+    nothing damaged is written. Behind a URL the manifest names the files that count, and nothing else does. STORE may
+    be a directory of tiered files: there is one file for each segment of each queue's log.
 
     Exit code 1: done, but no message matches; 0 of a table. 4: done, but the log is damaged, or a part of it had
     expired before a run came to it; the report names the places.

@@ -16,6 +16,7 @@ DOOR: Final = (
     "find",
     "lookup",
     "matcher",
+    "origin_copies",
     "plan",
     "progress",
     "query",
