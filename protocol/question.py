@@ -244,6 +244,11 @@ class FoundBy(NamedTuple):
     damage: str | None = None
 
 
+def concerns_tags(kinds: Sequence[str]) -> bool:
+    """Whether an answer would be another one with more tags: nothing was found so far, or some by their tag."""
+    return not kinds or KeyKind.TAG.words in kinds
+
+
 def newest_of(messages: Sequence[Message], maximum: int) -> Sequence[Message]:
     """The newest of some messages in the order of the log, with one of a batch all of it: a cursor leads to records."""
     first = max(len(messages) - maximum, 0)

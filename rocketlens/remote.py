@@ -28,6 +28,7 @@ from protocol.question import (
     KeyKind,
     Question,
     Reading,
+    concerns_tags,
     newest_of,
     other_host,
     other_topic,
@@ -717,7 +718,8 @@ def _found(
         readings.append(Reading(reading_of(parts), len(listed)))
         for _, message in named:
             found.setdefault(_place(message), listed[_place(message)])
-    notes = [note for _, each in answers for note in each.notes]
+    of_tags = concerns_tags([each.kind for each in found.values()])
+    notes = [note for kind, each in answers if of_tags or kind is not KeyKind.TAG for note in each.notes]
     ends = outcomes_among(each.message for each in found.values())
     kept = list(found.values())[: question.maximum]
     outcomes = [ends.get((each.message.store_host, each.message.physical_offset), "") for each in kept]

@@ -21,6 +21,7 @@ from protocol.question import (
     KeyKind,
     Question,
     Reading,
+    concerns_tags,
     other_host,
     other_topic,
     parts_of,
@@ -46,8 +47,7 @@ class FindPlace(NamedTuple):
 class Finder:
     """The state of one search.
 
-    `place` is where it goes on, None when all was looked at; `searched` counts topics, once for each of `PARTS`;
-    `incomplete` says what may be missing.
+    `place` is where it goes on, None when all was looked at; `searched` counts topics, once for each of `PARTS`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Finder:
         self._places = {physical_offset for _, physical_offset, _ in self._at_places}
         self.found: list[FoundBy] = []
         self.readings: dict[str, Reading] = {}
-        self.incomplete: str | None = None
+        self._missing: dict[bool, str] = {}
         self.searched = 0
         self.place: FindPlace | None = None
         self._has_looked = self._has_masked = False
@@ -150,6 +150,12 @@ class Finder:
         return ""
 
     @property
+    def incomplete(self) -> str | None:
+        """What may be missing; of tags where nothing else was found, or the text is one."""
+        of_tags = concerns_tags([each.kind for each in self.found])
+        return self._missing.get(False) or (self._missing.get(True) if of_tags else None)
+
+    @property
     def details(self) -> str:
         """What was searched for keys and tags, as a sentence without a full stop; empty where nothing was."""
         return "" if self._search is None else self._search.sentence()
@@ -167,7 +173,8 @@ class Finder:
                 before_physical_offset=before,
             )
             answer = self._store.query(asked)
-            self.incomplete = self.incomplete or answer.incomplete
+            if answer.incomplete:
+                self._missing.setdefault(kind is KeyKind.TAG, answer.incomplete)
             self._search = answer.search if self._search is None else summed((self._search, answer.search))
             if answer.refusal:
                 self._count(reading, 0, answer.refusal)

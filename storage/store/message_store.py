@@ -20,6 +20,7 @@ from protocol.java_hash import index_hash, java_hash
 from protocol.message import decode_message
 from protocol.message_id import MessageId
 from protocol.question import KeyKind, Question
+from protocol.system_topics import REPLY_TOPIC_SUFFIX, TOPICS_OF_EVERY_BROKER
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Lookup, Wait, WaitKind, all_of, current_tick, plainly
 from storage.index.index_examination import distrust
@@ -400,7 +401,11 @@ class MessageStore:
         if found.status != kernel.FOUND:
             found = yield from _after_wait(found, view, query, needle, topic, key, tags_only=True)
         answer = _answer(snapshot, found)
-        answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
+        names = self.identity.broker_name, self.identity.cluster, f"{self.identity.cluster}{REPLY_TOPIC_SUFFIX}"
+        missing = _missing_queues(
+            snapshot, query.topic, is_made_at_start=query.topic in TOPICS_OF_EVERY_BROKER | {*names}
+        )
+        answer.incomplete = "; ".join(filter(None, [answer.incomplete, missing])) or None
         return answer
 
     def _query_by_decoding(self, snapshot: Snapshot, query: Question) -> QueryAnswer:
@@ -444,8 +449,11 @@ def _refusal(query: Question, needle: bytes) -> str:
     return f"topic and key have {len(needle)} bytes, more than any message can hold"
 
 
-def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
-    """Return a sentence about queues that the topic should have but that have no files, None if none is missing."""
+def _missing_queues(snapshot: Snapshot, topic: str, *, is_made_at_start: bool) -> str | None:
+    """Return a sentence about queues that the topic should have but that have no files, None if none is missing.
+
+    A topic that brokers make when they start has no queue before its first message.
+    """
     first, last = snapshot.index.without_tags()[0][0], snapshot.index.without_tags()[-1][1]
     where = f"the index keeps no tags from physical offset {first} to {last}"
     if snapshot.layout.lacks_queues:
@@ -458,7 +466,7 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
         return f"{where}, and {error}"
     absent = [str(queue_id) for queue_id in range(min(wanted, 10_000)) if queue_id not in found]
     if not found:
-        return f"{where}, and topic {topic} has no queue to find them by"
+        return None if is_made_at_start else f"{where}, and topic {topic} has no queue to find them by"
     if absent:
         return f"{where}, and queues {', '.join(absent[:20])} of {topic} have no files"
     return None

@@ -1,6 +1,7 @@
 """`rocketlens find`: what a recorded producer, consumer and mqadmin know of a message is enough to find it."""
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -106,6 +107,25 @@ def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_hav
     )
     others = find((tmp_path / "store",), "o-5")
     assert (len(others.messages), "lost" in others.errors) == (1, False)
+
+
+def test_queues_that_lack_are_named_where_tags_may_be_missing_alone(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", profile="5.3")
+    for topic in ("orders", "lost"):
+        for queue_id in range(4):
+            writer.append(topic, keys=f"k-{topic}", tags="paid", queue_id=queue_id)
+    writer.close()
+    lacks = "rocketlens: something may be missing: the index keeps no tags from physical offset 0 to "
+    assert lacks not in rocketlens("find", writer.root, "nobody").errors
+    shutil.rmtree(writer.root / "consumequeue" / "lost")
+    with serving_in_a_thread(service_of(MessageStore.open(writer.root))) as address:
+        for where in (writer.root, address):
+            # A server says in the remark what an answer of nothing may lack, which `-v` shows.
+            in_vain = where == writer.root
+            for text, is_said in (("paid", True), ("nobody", in_vain), ("k-orders", False), ("0", False)):
+                outcome = rocketlens("find", where, text)
+                assert (text, lacks in outcome.errors) == (text, is_said)
+                assert not is_said or "and topic lost has no queue to find them by" in outcome.errors
 
 
 def test_a_topic_that_was_meant_is_proposed(where: tuple[object, ...]) -> None:
