@@ -87,7 +87,7 @@ def test_the_tests_nearest_to_a_change_come_first() -> None:
 
 def test_a_changed_test_runs_itself_and_a_page_runs_the_tests_of_pages() -> None:
     assert looking_at(["tests/protocol/test_frame.py"], ROOT)[0] == "tests/protocol/test_frame.py"
-    assert "tests/test_pages.py" in looking_at(["docs/faq.md"], ROOT)
+    assert "tests/test_pages.py" in looking_at(["docs/troubleshooting.md"], ROOT)
     assert "tests/test_habits.py" in looking_at(["Makefile"], ROOT)
 
 

@@ -333,10 +333,10 @@ def is_typed(span: str) -> bool:
 
 
 def quoted_messages() -> list[str]:
-    """What troubleshooting quotes: the code in its headings, and code in its text that is no command and no option."""
+    """What troubleshooting quotes: the code in first cells, and code in its text that is no command and no option."""
     text = FENCE.sub("", TROUBLESHOOTING.read_text())
-    headings = [span for line in re.findall(r"^### (.*)$", text, re.M) for span in CODE.findall(line)]
-    spans = [span for span in CODE.findall(re.sub(r"^###.*$", "", text, flags=re.M)) if not is_typed(span)]
+    headings = [span for line in re.findall(r"^\| (.*?) \|", text, re.M) for span in CODE.findall(line)]
+    spans = [span for span in CODE.findall(re.sub(r"^\| .*? \|", "", text, flags=re.M)) if not is_typed(span)]
     told = [
         span for span in spans if len(span.split()) > 4 or (("…" in span or len(span.split()) > 2) and span[0] != "-")
     ]
