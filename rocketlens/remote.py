@@ -202,7 +202,11 @@ class AsyncRemoteStore:
                 f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
             )
         found = await self._of_brokers(brokers, question)
-        return found if found else replace(found, reason=await self._with_similar(found.reason, topic))
+        if found:
+            return found
+        notes = [note for each in brokers.values() for note in (await self._notes(each, topic)).topics]
+        reason = await self._with_similar(found.reason, topic)
+        return replace(found, reason="; ".join(dict.fromkeys((reason, *notes))))
 
     async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question) -> Answer:
         found = [await self._pages(endpoint, question) for endpoint in brokers.values()]
@@ -250,7 +254,10 @@ class AsyncRemoteStore:
             ]
             found = await self._each(asked, lambda each: self._of_brokers(each[2], each[1]))
             answers += [(part, each) for (part, *_), each in zip(asked, found, strict=True)]
-        return _found(question, names, places, answers)
+        is_vain = not any(each for _, each in (*places, *answers))
+        endpoints = dict.fromkeys(each for where in brokers for each in where.values()) if is_vain else ()
+        lost = [note for each in endpoints for note in (await self._notes(each, question.topic)).topics]
+        return _found(question, names, places, answers, "; ".join(dict.fromkeys(lost)))
 
     async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
         """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
@@ -705,8 +712,12 @@ def _found(
     names: Sequence[str],
     places: Sequence[tuple[str, Answer]],
     answers: Sequence[tuple[KeyKind, Answer]],
+    lost: str,
 ) -> Answer:
-    """Join the answers to each meaning of a text, those of places and those of keys; each message is listed once."""
+    """Join the answers to each meaning of a text, those of places and those of keys; each message is listed once.
+
+    `lost` says what may be missing where there is none.
+    """
     from protocol.system_topics import Stage, stage_of
     from storage.life.transactions import outcomes_among
 
@@ -734,6 +745,7 @@ def _found(
         outcomes,
         notes=notes,
         is_cut=any(each.cursor is not None for _, each in answers),
+        lost=lost,
         details="" if kept else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
     )
 

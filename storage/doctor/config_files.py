@@ -36,8 +36,8 @@ def check_config(store: OpenedStore) -> list[Finding]:
     """Report files that are missing or cannot be read, topics without an entry, and offsets beyond their queues."""
     findings, directory = Findings("config"), store.layout.config
     for part in store.config.unread:
-        found, remedy = "is not read", "no fix is needed; what is not read is listed in docs/stores.md"
-        findings.add(Kind.NOT_COMPARED, Severity.INFO, store.layout.root / part.name, found, part.meaning, remedy)
+        remedy = "no fix is needed; what is not read is listed in docs/stores.md"
+        findings.add(Kind.NOT_COMPARED, Severity.INFO, store.layout.root / part.name, part.how, part.meaning(), remedy)
     if not directory.is_dir():
         _add_missing(store, findings)
         return findings.listed()

@@ -32,24 +32,26 @@ TOPICS: Final = "{topics}"
 
 
 class UnreadPart(msgspec.Struct, frozen=True):
-    """One part: where it is below the store's root, what that means, and the topics that it concerns.
+    """One part: where it is below the store's root, what follows, with `TOPICS` in it, and the topics that it concerns.
 
     `about_groups`: what is said of groups lacks it, and not what is said of messages and queues. `how` says how much of
     it is read.
     """
 
     name: str
-    meaning: str
+    about: str
     topics: frozenset[str] = frozenset()
     about_groups: bool = False
     how: str = "is not read"
 
-    def sentence(self, about: Collection[str] | None = None) -> str:
-        """What is not read, and what that means, as one sentence; about some of its topics, by default all."""
-        meaning = self.meaning
-        if self.topics:
-            meaning = meaning.replace(TOPICS, _named("topic", self.topics if about is None else about))
-        return f"{self.name} {self.how}: {meaning}"
+    def meaning(self, topics: Collection[str] | None = None) -> str:
+        """What follows, for some of its topics, by default for all."""
+        wanted = self.topics if topics is None else topics
+        return self.about.replace(TOPICS, _named("topic", wanted)) if self.topics else self.about
+
+    def sentence(self, topics: Collection[str] | None = None) -> str:
+        """What is not read, and what that means, as one sentence; of some of its topics, by default all."""
+        return f"{self.name} {self.how}: {self.meaning(topics)}"
 
 
 def unread_parts(

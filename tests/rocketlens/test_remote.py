@@ -331,7 +331,7 @@ def test_a_server_that_leads_round_in_a_circle_is_left() -> None:
         assert next(asked) < 100
         code = 3 if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else 0
         header = {"code": code, "flag": 1, "opaque": command.opaque, "extFields": fields}
-        return frame(header, bodies.get(RequestCode(command.code), other))
+        return frame(header, bodies.get(command.code, other))
 
     with answering(answer) as endpoint, rocketlens.connect(str(endpoint)) as remote:
         assert not remote.query("T", key="a")
