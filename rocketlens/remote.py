@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -89,6 +90,9 @@ MOST_OF_A_UNIQUE_KEY: Final = 32
 MOST_QUEUES: Final = 65_536
 """Queues of one topic that are searched, whatever a broker says."""
 
+ROUTE_SECONDS: Final = 5.0
+"""How long the brokers of a topic are known: several questions about all topics ask a name server once."""
+
 ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 """How a broker answers a pull from a topic or a queue that it does not have."""
 
@@ -163,6 +167,7 @@ class AsyncRemoteStore:
     def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
         """Use `rocketlens.connect_async`."""
         self._open_client, self._server, self._group = client, server, group
+        self._routes: dict[str, tuple[float, dict[str, Endpoint]]] = {}
         self._without_notes: set[Endpoint] = set()
         self._is_closed = False
 
@@ -542,13 +547,18 @@ class AsyncRemoteStore:
     async def _brokers_of(self, topic: str) -> dict[str, Endpoint]:
         """The brokers of a topic by name: those that a name server names, or the one that we are connected to."""
         server = self._named_server()
+        known_since, known = self._routes.get(topic, (0.0, {}))
+        if known and time.monotonic() - known_since < ROUTE_SECONDS:
+            return known
         try:
             brokers = await self._client.brokers_of(server, topic)
         except ResponseError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             raise NoSuchTopic(topic, did_you_mean(await self._similar(topic))) from None
-        return {"": server} if brokers is None else brokers
+        found = {"": server} if brokers is None else brokers
+        self._routes[topic] = time.monotonic(), found
+        return found
 
     async def _broker_of(self, topic: str) -> Endpoint:
         brokers = await self._brokers_of(topic)

@@ -38,6 +38,9 @@ AS: Final = {
 }
 """What a text may be taken for alone, as it is typed, and as answers name it."""
 
+LONGEST_PART: Final = 128
+"""Characters of a text that may be a part of a list."""
+
 _ID: Final = re.compile(r"[0-9A-Fa-f]{32,}")
 _LIST: Final = re.compile(r"[\[\](),;]")
 
@@ -95,7 +98,9 @@ class FindArguments(msgspec.Struct, frozen=True):
             words = forms_in_list(text)
         else:
             say(f"{text}: RocketMQ splits KEYS at blanks; looked for each of {', '.join(words)}")
-        each = [self._ask(source, word) for word in words]
+        # A list is one of keys: nothing else is asked of what its parts may be, which a server is asked topic by topic.
+        asked = msgspec.structs.replace(self, kind="key") if is_one else self
+        each = [asked._ask(source, word) for word in words]
         if not any(each):
             return found
         if is_one:
@@ -140,9 +145,9 @@ def words_of(text: str) -> list[str]:
 def forms_in_list(text: str) -> list[str]:
     """The keys that a text is stored as where KEYS was a list, as Java writes one, and RocketMQ split it at its blanks.
 
-    None for what looks like an id.
+    None for what looks like an id, and is none of a list of keys.
     """
-    return [] if _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]
+    return [] if len(text) > LONGEST_PART or _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]
 
 
 def together(answers: Sequence[Answer]) -> Answer:

@@ -4,11 +4,14 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.cluster.client import Client
+from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, unpack
@@ -266,6 +269,30 @@ def test_each_key_of_a_list_that_was_stored_is_found_alone(keys: list[str], data
             found = rocketlens("find", writer.root, key, *arguments, "--json")
             assert [each["body"] for each in found.messages] == ["as a list"]
             assert f"{key}: is a key only as " in found.errors
+
+
+def test_a_server_is_asked_for_each_form_in_a_list_once_a_topic_and_for_none_where_there_can_be_none(
+    g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    call = Client.call
+
+    async def counting(self: Client, endpoint: Endpoint, code: int, *more: Any, **options: Any) -> Any:
+        asked.append(code)
+        return await call(self, endpoint, code, *more, **options)
+
+    monkeypatch.setattr(Client, "call", counting)
+
+    def requests(text: str) -> int:
+        asked.clear()
+        assert rocketlens("find", server, text).code in (0, 1)
+        return len(asked)
+
+    topics = len(rocketlens("topics", g1_store, "--json").messages)
+    once = requests("F" * 32)
+    assert once > topics
+    assert requests("hotkey") == once
+    assert once < requests("nobody") <= once + 4 * (topics + 1)
 
 
 @pytest.mark.parametrize("text", ["o-1", "a||b", "%RETRY%g", "0", "tag*"])

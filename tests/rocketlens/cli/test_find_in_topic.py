@@ -242,7 +242,7 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
         outcome = query((names,), "key", "hotkey", "--limit", "3")
     assert outcome.code == 0
     oldest = offsets(outcome)[0]
-    assert outcome.errors == f"rocketlens: a ({a}) has older matches: ask it alone, with cursor {oldest}\n"
+    assert outcome.errors == f"rocketlens: a ({a}) has older matches: ask it alone, with --cursor {oldest}\n"
 
 
 def test_a_broker_that_cannot_be_reached_is_code_3() -> None:
