@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy
 from protocol.kernels.java_string cimport fold_hash, hash_utf8
 from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
 from storage.kernels.light_queues cimport count_items, is_directory_name, is_light_name, trim_list
-from storage.kernels.properties cimport Properties, find_properties, parse_integer
+from storage.kernels.properties cimport Properties, find_properties, parse_integer, tags_code
 from storage.kernels.queue_units cimport hash_name, note_traits, write_unit
 from storage.kernels.records cimport (
     BAD_NUMBER,
@@ -141,11 +141,6 @@ cdef void put_light_units(
         if is_directory_name(&name) and parse_integer(&offset, 64, &queue_offset):
             queue = find_queue(memory, &name, 0 if is_light_name(&name) else queue_id, True)
             add_unit(memory, queue, unit, queue_offset, 0)
-
-
-cdef inline int64_t tags_code(const Properties *found) noexcept nogil:
-    """The tags code of a tag: its Java hash with its sign; 0 without a tag."""
-    return 0 if found.tags.start == NULL else <int32_t>hash_utf8(0, found.tags.start, found.tags.length)
 
 
 cdef inline void put_units(

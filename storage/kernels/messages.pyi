@@ -1,4 +1,4 @@
-"""Find messages of queues in the log, where the queues' own units do not lead to them.
+"""Find messages of queues in the log, where the queues' own units do not lead to them, and make their units.
 
 A light queue (``%LMQ%``) is searched by what its messages say of it in their properties (store-format §2.10).
 """
@@ -14,20 +14,20 @@ ANY_OFFSET: Final[int]
 """In the place of the first queue offset: whatever message comes first of the queue."""
 
 NOT_FOUND: Final[int]
-"""In the place of a message's physical offset."""
+"""The physical offset in the unit of a message that was not found."""
 
 @final
 class MessageSearch:
-    """Messages of one queue that are looked for, and where the log has them."""
+    """Messages of one queue that are looked for, and the units of those that the log has."""
 
     def __new__(
-        cls, topic: bytes, queue_id: int, first: int, places: npt.NDArray[np.int64], beyond: int
+        cls, topic: bytes, queue_id: int, first: int, units: npt.NDArray[np.uint8], beyond: int
     ) -> MessageSearch:
-        """A search for the messages of the queue offsets from ``first`` on, one for each of the ``places``.
+        """A search for the messages of the queue offsets from ``first`` on, one for each of the ``units``.
 
-        A place is NOT_FOUND, or becomes, or is already the physical offset of its message. ``beyond`` messages of the
-        queue with later offsets may come before nothing more is looked for. Raises ValueError for a negative offset
-        but ANY_OFFSET, and for places of other numbers.
+        These are bytes as in a plain queue's file (store-format §5.1). The physical offset in a unit is NOT_FOUND
+        before its message is found. ``beyond`` messages of the queue with later offsets may come before nothing more is
+        looked for. Raises ValueError for a negative offset but ANY_OFFSET, and for units that are no bytes.
         """
     @property
     def left(self) -> int:
@@ -36,7 +36,7 @@ class MessageSearch:
 def find_messages(
     region: Region, position: int, stop: int, readable: int, base: int, boundary: int, searches: list[MessageSearch]
 ) -> int:
-    """Note where the messages of some searches lie whose records start in [position, stop); where the search goes on.
+    """Make the units of messages whose records start in [position, stop), of some searches; where the search goes on.
 
     Positions are of a segment whose first byte has the physical offset ``base``, ``readable`` bounds reading,
     ``boundary`` is the physical offset at which the next segment starts. The search ends at ``stop``, behind it with

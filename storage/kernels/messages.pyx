@@ -1,4 +1,4 @@
-"""Find messages of queues in the log, where the queues' own units do not lead to them.
+"""Find messages of queues in the log, where the queues' own units do not lead to them, and make their units.
 
 A light queue (``%LMQ%``) is searched by what its messages say of it in their properties (store-format §2.10).
 """
@@ -8,9 +8,9 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
-from protocol.kernels.memory cimport load_i32, load_i64
+from protocol.kernels.memory cimport load_i32, load_i64, store_i32, store_i64
 from storage.kernels.light_queues cimport LIGHT_PREFIX_BYTES, count_items, is_light_name, trim_list
-from storage.kernels.properties cimport Properties, find_properties, parse_integer
+from storage.kernels.properties cimport Properties, find_properties, parse_integer, tags_code
 from storage.kernels.records cimport (
     COMMIT,
     HEAD,
@@ -37,6 +37,9 @@ NOT_FOUND = -1
 cdef enum:
     ANY = -1  # queue offset
     NOWHERE = -1
+    UNIT_BYTES = 20
+    UNIT_SIZE = 8
+    UNIT_TAGS_CODE = 12
 
 
 cdef struct Search:
@@ -45,7 +48,7 @@ cdef struct Search:
     bint is_light
     int64_t first  # Queue offset, or ANY.
     int64_t count
-    int64_t *places
+    uint8_t *units  # As they are in a plain queue's file; one without a message leads NOWHERE.
     int64_t left
     int64_t beyond
 
@@ -56,17 +59,18 @@ cdef class MessageSearch:
     cdef bytes topic
     cdef Room room
 
-    def __cinit__(self, bytes topic not None, int32_t queue_id, int64_t first, places, int64_t beyond):
+    def __cinit__(self, bytes topic not None, int32_t queue_id, int64_t first, units, int64_t beyond):
         cdef Search *search = &self.search
+        cdef int64_t i
         if first < ANY:
             raise ValueError(f"there is no queue offset {first}")
-        self.topic, self.room = topic, Room(places, sizeof(int64_t))
+        self.topic, self.room = topic, Room(units, 1)
         search.topic = text_of(topic)
         search.queue_id, search.first, search.beyond = queue_id, first, beyond
         search.is_light = search.topic.length > LIGHT_PREFIX_BYTES and is_light_name(&search.topic)
-        search.places, search.count = <int64_t *>self.room.items, self.room.count
+        search.units, search.count = <uint8_t *>self.room.items, self.room.count // UNIT_BYTES
         for i in range(search.count):
-            search.left += search.places[i] == NOWHERE
+            search.left += load_i64(search.units + UNIT_BYTES * i) == NOWHERE
 
     @property
     def left(self):
@@ -108,17 +112,23 @@ cdef inline int64_t offset_in_queue(const Record *record, const Search *search) 
 
 
 cdef void note_message(const Record *record, Search *search, Sums sums) noexcept nogil:
-    """Note where a record lies if it is intact and looked for; the first one of an offset counts."""
+    """Make the unit of a record that is intact and looked for; the first one of an offset counts."""
     cdef int64_t offset = offset_in_queue(record, search), number
+    cdef Properties found
+    cdef uint8_t *unit
     if offset < 0:
         return
     number = 0 if search.first == ANY else offset - search.first
-    if number < 0 or (number < search.count and search.places[number] != NOWHERE):
+    if number < 0 or (number < search.count and load_i64(search.units + UNIT_BYTES * number) != NOWHERE):
         return
     if check_sums(record, sums) < 0:
         return
     if number < search.count:
-        search.places[number] = record.physical_offset
+        find_properties(record, &found)
+        unit = search.units + UNIT_BYTES * number
+        store_i64(unit + UNIT_TAGS_CODE, tags_code(&found))
+        store_i32(unit + UNIT_SIZE, <int32_t>record.size)
+        store_i64(unit, record.physical_offset)
         search.left -= 1
         return
     search.beyond -= 1

@@ -1,7 +1,8 @@
 """The properties that dispatch needs, found in one pass over a record's property block, and Java's numbers in them."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from protocol.kernels.java_string cimport hash_utf8
 from storage.kernels.records cimport Property, PropertyWalk, Record, Text, begin_properties, is_text, next_property
 
 
@@ -50,6 +51,11 @@ cdef inline void find_properties(const Record *record, Properties *found) noexce
         value = named_value(found, &each.name)
         if value != NULL:
             value[0] = each.value
+
+
+cdef inline int64_t tags_code(const Properties *found) noexcept nogil:
+    """The tags code of a tag: its Java hash with its sign; 0 without a tag."""
+    return 0 if found.tags.start == NULL else <int32_t>hash_utf8(0, found.tags.start, found.tags.length)
 
 
 cdef inline bint parse_integer(const Text *text, int bits, int64_t *number) noexcept nogil:

@@ -13,18 +13,20 @@ from typing import Final, cast
 from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
 from storage.files.mapped_file import MappedFile
-from storage.files.waiting import Lookup, Wait, current_tick, long_scan, plainly
+from storage.files.waiting import Lookup, current_tick, long_scan, plainly
 from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, pull
+from storage.kernels.store_view import FileView
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
-from storage.queue.queue import SourceQueue, Unit
+from storage.queue.queue import SourceQueue
+from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import batch_in, tags_code_of
 from storage.queue.queue_store import QueueStore
-from storage.queue.unit_reader import LOST, NOWHERE, UnitReader
-from storage.queue.unit_struct import FILLER
+from storage.queue.unit_reader import LOST, UnitReader
+from storage.queue.unit_struct import FILLER, Unit
 
 LARGEST_FILTER_SCAN: Final = 16_000
 """Bytes of units that one pull scans (`maxFilterMessageSize`), unless it asks for more messages than they hold."""
@@ -125,6 +127,8 @@ def get_message_lookup(
     result = None
     if isinstance(part, ConsumeQueue) and choice is not None:
         result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter)
+        if result is None and (hole := part.holes.known(part, queue_offset)) is not None and hole.stop > stop:
+            result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter, hole)
     if result is None:
         result = yield from _collect(_Messages(part, message_filter), limits, queue_offset)
     return result if part is queue else replace(result, min_offset=minimum, max_offset=end)
@@ -170,28 +174,31 @@ def _pull(
     limits: _Limits,
     choice: Choice,
     message_filter: MessageFilter | None,
+    hole: QueueHole | None = None,
 ) -> Lookup[GetMessageResult | None]:
-    """Make the whole pull by the kernel; None if it met damage or no unit, so that `_collect` has to make it."""
+    """Make the whole pull by the kernel, from a file or a hole; None if it met damage or no unit."""
     wanted = limits.stop - queue_offset
-    place = queue.place(queue_offset, wanted + 1)
-    if place is None:
-        return None
-    file, position, count = place
-    if position + count * queue.unit_size > file.size:  # the file was cut since it was listed
-        return None
-    before = queue.units_before(queue_offset)
-    if not before and (yield from queue.starts_out_of_order(queue_offset)):
-        return None
-    # The kernel does not see the unit after the last one of a file.
-    behind = queue_offset + count
-    if count <= wanted and behind < queue.max_offset and (yield from queue.ends_out_of_order(behind)):
-        return None
+    units: tuple[FileView, int, int, int]
+    if hole is not None:
+        units = hole.file, 0, hole.first, hole.stop
+    else:
+        place = queue.place(queue_offset, wanted + 1)
+        if place is None:
+            return None
+        file, position, count = place
+        if position + count * queue.unit_size > file.size:  # the file was cut since it was listed
+            return None
+        before = queue.units_before(queue_offset)
+        if not before and (yield from queue.starts_out_of_order(queue_offset)):
+            return None
+        # The kernel does not see the unit after the last one of a file.
+        behind = queue_offset + count
+        if count <= wanted and behind < queue.max_offset and (yield from queue.ends_out_of_order(behind)):
+            return None
+        units = file, position - before * queue.unit_size, queue_offset - before, behind
     asked = (
         commit_log.view,
-        file,
-        position - before * queue.unit_size,
-        queue_offset - before,
-        queue_offset + count,
+        *units,
         queue.queue_id,
         queue.name.topic_bytes,
         choice,
@@ -220,19 +227,12 @@ def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> Looku
     count = total = 0
     status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
     try:
-        for unit in messages.reader.units(queue_offset, limits.stop):
-            if isinstance(unit, Wait):
-                yield unit
-                continue
+        while (unit := (yield from messages.reader.unit_at(next_offset, limits.stop))) is not None:
             offset, after, *_ = unit
-            size = messages.size_of(unit)
-            if offset >= limits.stop or (
-                count
-                and (
-                    count + after - offset > limits.messages
-                    or total + size > limits.record_bytes
-                    or count >= TRANSFER_COUNT
-                )
+            if count and (
+                count + after - offset > limits.messages
+                or total + messages.size_of(unit) > limits.record_bytes
+                or count >= TRANSFER_COUNT
             ):
                 break
             found, after = yield from messages.find(unit)
@@ -286,17 +286,16 @@ class _Messages:
 
     def find(self, unit: Unit) -> Lookup[tuple[Found, int]]:
         """Return the result for a unit, and the queue offset after it. Raises BeingSearched."""
-        if unit[3] != LOST and not self.reader.is_of_log(unit):
+        found = yield from self._by_unit(unit)
+        if found is DOUBTFUL and not self.reader.is_of_log:
+            unit = yield from self.reader.instead_of(*unit[:2])
             found = yield from self._by_unit(unit)
-            if found is not DOUBTFUL:
-                return found, unit[1]
-            unit = yield from self.reader.instead_of(unit)
-        offset, after, physical_offset, _, _ = unit
-        if physical_offset != NOWHERE:
-            return (yield from self._of_log(unit)), after
-        lost = Lost(after - offset, offset, after)
-        self.lost = lost if self.lost is None else self.lost + lost
-        return GetMessageStatus.MESSAGE_WAS_REMOVING, after
+        if found is not DOUBTFUL:
+            return found, unit[1]
+        if unit[3] == LOST:
+            lost = Lost(unit[1] - unit[0], unit[0], unit[1])
+            self.lost = lost if self.lost is None else self.lost + lost
+        return GetMessageStatus.MESSAGE_WAS_REMOVING, unit[1]
 
     def _by_unit(self, unit: Unit) -> Lookup[Found | _Doubt]:
         """Return the result for a unit if its values are right; DOUBTFUL if they lead to no message."""
@@ -335,7 +334,7 @@ class _Messages:
         a unit whose message is not between those of its neighbours leads to the wrong place.
         """
         queue = self.queue
-        if not isinstance(queue, ConsumeQueue):
+        if not isinstance(queue, ConsumeQueue) or self.reader.is_of_log:
             return False
         before = yield from queue.readable_unit(unit[0] - 1)
         following = yield from queue.readable_unit(unit[1])
@@ -353,19 +352,6 @@ class _Messages:
         if claimed is None or self.queue.has_batches:
             return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
         return claimed == offset or (len(record) == size and not (yield from self.queue.is_doubtful_lookup(offset)))
-
-    def _of_log(self, unit: Unit) -> Lookup[Found]:
-        """Return the result for a unit that comes from the log."""
-        record = yield from self._log.record_at_lookup(unit[2])
-        if record is None:
-            return GetMessageStatus.MESSAGE_WAS_REMOVING
-        self._skip_to = 0
-        chosen = self._filter
-        if chosen is not None and not chosen.matches_consume_queue_entry(unit[4], None):
-            return GetMessageStatus.NO_MATCHED_MESSAGE
-        if chosen is not None and chosen.needs_properties and not _match_properties(chosen, record):
-            return GetMessageStatus.NO_MATCHED_MESSAGE
-        return record
 
     def _may_match(self, chosen: MessageFilter, tags_code: int) -> Lookup[bool]:
         """Evaluate the filter's first stage, with the extension unit where there is one."""

@@ -31,7 +31,7 @@ from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary, Unit
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles, UnitBlocks
@@ -42,6 +42,7 @@ from storage.queue.queue_repair import DamagedRun
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import batches_with_tag, places_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+from storage.queue.unit_struct import Unit
 from storage.ranges import Range
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]

@@ -15,7 +15,6 @@ lead to (`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary, Unit
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
@@ -41,11 +40,10 @@ from storage.queue.tagged_units import DoubtedUnits, offsets_in_log, places_in_l
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
-from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT
+from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, UNIT_DTYPE, Unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
 
-UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 Units = npt.NDArray[np.void]
 
 

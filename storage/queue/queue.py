@@ -15,16 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.files.waiting import Lookup
-from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue_holes import QueueHole
+from storage.queue.queue_holes import HoledQueue, QueueHole, QueueHoles
 from storage.queue.queue_record import QueueName
+from storage.queue.unit_struct import Unit
 
 NO_TIMESTAMP: Final = -1
 """The store time that is given for a message that cannot be read, here and on the wire."""
-
-Unit = tuple[int, int, int, int, int]
-"""One unit as a pull reads it: queue offset, queue offset after it, physical offset, record size, tags code."""
 
 
 class TimeBoundary(Enum):
@@ -166,12 +163,12 @@ class Queue(Protocol):
         ...
 
 
-class SourceQueue(Queue, Protocol):
+class SourceQueue(Queue, HoledQueue, Protocol):
     """A queue whose units all lead into one log: a whole queue, or what reads a part of one."""
 
     @property
-    def log(self) -> CommitLog:
-        """The log that the units point into."""
+    def holes(self) -> QueueHoles:
+        """What the log has in the place of damaged or lost units, as far as it was searched."""
         ...
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:

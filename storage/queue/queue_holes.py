@@ -1,4 +1,4 @@
-"""Holes: runs of queue offsets whose units lead to no message, and the places of their messages in the log.
+"""Holes: runs of queue offsets whose units lead to no message, and the units of their messages, made of the log.
 
 A page of zeros destroys 205 units, and a lost file all of its units, but the messages are still in the log. The part of
 the log between the nearest sound units is searched in one pass for all messages of the run. A short pass is made at
@@ -6,8 +6,9 @@ once by the thread that needs it. A long one is left to a background search, if 
 pieces, between other look-ups, and :class:`BeingSearched` is raised until it ends. Otherwise the thread waits for it.
 
 A result is valid as long as the files of the queue and of that part of the log are the same; new messages do not change
-it. It is kept as one i64 for each queue offset. A run of more than :data:`MOST_AT_ONCE` queue offsets is searched and
-kept in several pieces, each of which starts where the one before ended.
+it. It is a unit for each queue offset, as in a plain queue's file, so that pulls read it as they read a file. A run of
+more than :data:`MOST_AT_ONCE` queue offsets is searched and kept in several pieces, each of which starts where the one
+before ended.
 """
 
 import threading
@@ -15,7 +16,7 @@ import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -25,16 +26,18 @@ from protocol.errors import BeingSearched, QueueBeingSearched
 from storage.files.mapped_file import FileIdentity
 from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET
+from storage.kernels.store_view import PROBE_SHIFT, FileView
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_record import QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun, SoughtMessages, search_piece
+from storage.queue.unit_struct import UNIT, Unit
 
 MOST_AT_ONCE: Final = 1 << 20
-"""Most queue offsets of one hole: 8 MiB of memory."""
+"""Most queue offsets of one hole: 20 MiB of memory."""
 
-REMEMBERED: Final = 8 * MOST_AT_ONCE
-"""Most queue offsets of all holes that are kept, 64 MiB; the least recently used ones are dropped."""
+REMEMBERED: Final = 64 * 1024 * 1024
+"""Most bytes of all holes that are kept; the least recently used ones are dropped."""
 
 SEARCHED_AT_ONCE: Final = 64 * 1024 * 1024
 """Bytes of log that a thread searches before it leaves a pass to the background search: some 30 ms."""
@@ -55,8 +58,8 @@ NEXT: Final = 64
 TOGETHER: Final = 64
 """Most holes that are searched for in one pass, since each of them costs time for every record."""
 
-HOLE_WEIGHT: Final = 128
-"""The number that is added to a hole's queue offsets when its memory is counted."""
+HOLE_WEIGHT: Final = 1024
+"""Bytes that a hole takes beside its units."""
 
 COVERED: Final = -2
 """The place of a message in a batch that is not the first one, whose queue offset has the place of the record."""
@@ -68,7 +71,10 @@ Key = tuple[int, str, int]
 class HoledQueue(Protocol):
     """A queue, as far as the search of its holes uses it."""
 
-    name: QueueName
+    @property
+    def name(self) -> QueueName:
+        """Topic and queue id as records spell them."""
+        ...
 
     @property
     def unit_size(self) -> int:
@@ -128,15 +134,34 @@ class QueueHole:
     @property
     def weight(self) -> int:
         """The part of :data:`REMEMBERED` that this hole takes."""
-        return self.stop - self.first + HOLE_WEIGHT
+        return UNIT.size * (self.stop - self.first) + HOLE_WEIGHT
+
+    @property
+    def file(self) -> FileView:
+        """The units from ``first`` up to ``stop``, as a file."""
+        content = self.wanted.units.view(np.uint8).data
+        return FileView(content, np.zeros((content.nbytes >> PROBE_SHIFT) + 1, np.int32).data, -1)
+
+    def units_from(self, queue_offset: int) -> Iterator[Unit]:
+        """Yield the units of messages that were found, from a queue offset on up to the first message that is lost."""
+        number, places = self._record_number(queue_offset), self.wanted.places
+        while number < places.size and places[number] >= 0:
+            offset = self.first + number
+            after = self.after(offset) if self.has_batches else offset + 1
+            physical_offset, size, tags_code = UNIT.unpack_from(self.wanted.units.data, number * UNIT.size)
+            yield offset, after, physical_offset, size, tags_code
+            number = after - self.first
 
     def place(self, queue_offset: int) -> int | None:
         """Return the physical offset of the record with a queue offset, which may be within a batch; None if lost."""
-        number = queue_offset - self.first
-        places = self.wanted.places
+        return self.wanted.place(self._record_number(queue_offset))
+
+    def _record_number(self, queue_offset: int) -> int:
+        """The number of the unit of the record with a queue offset: in a batch that of its first message."""
+        number, places = queue_offset - self.first, self.wanted.places
         while number > 0 and places[number] == COVERED:
             number -= 1
-        return self.wanted.place(number)
+        return number
 
     def places(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Return the physical offsets of the records that were found for queue offsets in [start, stop)."""
@@ -312,6 +337,11 @@ class QueueHoles:
             self._tails.clear()
             self._waiting.clear()
             self._weight = 0
+
+    def known(self, queue: HoledQueue, queue_offset: int) -> QueueHole | None:
+        """Return the hole with a queue offset if it was searched before and its message was found, else None."""
+        hole = self._known(queue, queue_offset) if self._firsts or self._tails else None
+        return hole if hole is not None and hole.is_done and hole.place(queue_offset) is not None else None
 
     def find(self, queue: HoledQueue, queue_offset: int) -> Lookup[QueueHole]:
         """Return the hole around a queue offset whose unit leads to no message, searched to its end.

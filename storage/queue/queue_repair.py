@@ -17,6 +17,7 @@ from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
 from storage.kernels.records import HEAD
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_record import QueueName
+from storage.queue.unit_struct import UNIT_DTYPE
 
 MOST_TOGETHER: Final = 1 << 22
 """Queue offsets of a run that are searched together: a file's size may claim any number of lost ones."""
@@ -25,8 +26,7 @@ MOST_BEYOND: Final = 64
 """Messages with later queue offsets after which a search ends; a single one may have a wrong queue offset."""
 
 
-Places = npt.NDArray[np.int64]
-NOTHING_KNOWN: Final[Places] = np.empty(0, np.int64)
+NOTHING_KNOWN: Final = np.empty(0, UNIT_DTYPE)
 
 
 class Units(Protocol):
@@ -121,16 +121,22 @@ def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop:
 
 
 class SoughtMessages:
-    """Messages of one queue that are searched in the log, and their places."""
+    """Messages of one queue that are searched in the log, and their units, as in a plain queue's file."""
 
-    __slots__ = ("name", "places", "search")
+    __slots__ = ("name", "search", "units")
 
-    def __init__(self, name: QueueName, first: int, count: int, known: Places = NOTHING_KNOWN) -> None:
-        """Search for ``count`` queue offsets from ``first`` on; ``known`` are places that were found before."""
+    def __init__(self, name: QueueName, first: int, count: int, known: npt.NDArray[np.void] = NOTHING_KNOWN) -> None:
+        """Search for ``count`` queue offsets from ``first`` on; ``known`` are units that were found before."""
         self.name = name
-        self.places = np.full(count, NOT_FOUND, np.int64)
-        self.places[: known.size] = known
-        self.search = MessageSearch(name.topic_bytes, name.queue_id, first, self.places, MOST_BEYOND)
+        self.units = np.zeros(count, UNIT_DTYPE)
+        self.units["physical_offset"] = NOT_FOUND
+        self.units[: known.size] = known
+        self.search = MessageSearch(name.topic_bytes, name.queue_id, first, self.units.view(np.uint8), MOST_BEYOND)
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """The physical offsets of the messages, NOT_FOUND for others; a view."""
+        return self.units["physical_offset"]
 
     @property
     def is_found(self) -> bool:

@@ -19,7 +19,7 @@ from storage.queue.queue_record import batch_in
 from storage.queue.queue_repair import DamagedRun, SoughtMessages
 
 FIRST_ROOM: Final = 512
-"""Number of messages that are searched at first, 4 KiB of memory; it grows with those that are found."""
+"""Number of messages that are searched at first, 10 KiB of memory; it grows with those that are found."""
 
 UNKNOWN: Final = -1
 """A first queue offset that is not known; it is that of the first message in the log."""
@@ -122,7 +122,7 @@ class QueueTail(Tail):
         return True
 
     def _widen(self, count: int) -> None:
-        self.wanted = SoughtMessages(self.name, self.first, count, self.wanted.places)
+        self.wanted = SoughtMessages(self.name, self.first, count, self.wanted.units)
 
     def _finish(self) -> None:
         places = self.wanted.places if self._is_begun else self.wanted.places[:0]
@@ -133,7 +133,7 @@ class QueueTail(Tail):
             count += 0 if record is None else batch_in(record, self.first + count - 1)[1] - 1
             self._widen(max(count, places.size))
         if self._is_begun:
-            self.wanted.places = self.wanted.places[:count].copy()
+            self.wanted.units = self.wanted.units[:count].copy()
         self.stop = self.first + count
         super()._finish()
         self.lost = int(np.count_nonzero(self.wanted.places == -1)) if count else 0

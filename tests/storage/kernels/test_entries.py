@@ -12,6 +12,7 @@ import oracles
 from dispatch_oracle import dispatch
 from dispatching import scan_bytes
 from kernel_memory import Bytes, record_at
+from queue_stores import unit_bytes
 from storage.build.dispatch_scan import Reason
 from storage.columns.rows import ROW
 from storage.columns.wanted import Wanted
@@ -175,12 +176,12 @@ class TestWholeSegments:
         cut = draw.draw(st.integers(0, len(ledger.data)))
         region = Bytes(ledger.data).region
         for record in records:
-            places = np.full(1, NOT_FOUND, np.int64)
-            search = MessageSearch(b"TopicTest", 1, record.queue_offset, places, 64)
+            unit = np.frombuffer(unit_bytes(NOT_FOUND, 0, 0), np.uint8).copy()
+            search = MessageSearch(b"TopicTest", 1, record.queue_offset, unit, 64)
             reached = find_messages(region, 0, cut, len(ledger.data), BASE, BASE + len(ledger.data), [search])
-            assert (places[0] != NOT_FOUND) == (record.physical_offset - BASE < cut)
+            assert (int.from_bytes(unit[:8], "big") == record.physical_offset) == (record.physical_offset - BASE < cut)
             find_messages(region, reached, len(ledger.data), len(ledger.data), BASE, BASE + len(ledger.data), [search])
-            assert places.tolist() == [record.physical_offset]
+            assert int.from_bytes(unit[:8], "big") == record.physical_offset
 
     @settings(max_examples=60)
     @given(ledgers(), st.data())

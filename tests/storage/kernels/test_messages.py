@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from kernel_memory import record_at
+from oracles import java_hash, packed
+from queue_stores import unit_bytes
 from storage.kernels.messages import ANY_OFFSET, NOT_FOUND, MessageSearch, find_messages
 from storage.kernels.region import Region
+from storage.queue.unit_struct import UNIT
 from store_files import property_bytes
 
 LIGHT = ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET")
@@ -52,11 +55,12 @@ class Search:
     beyond: int = 64
 
     def __post_init__(self) -> None:
-        self.places = np.full(self.count, NOT_FOUND, np.int64)
-        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, self.places, self.beyond)
+        self.units = bytearray(packed(NOT_FOUND, 8) + bytes(12)) * self.count
+        found = np.frombuffer(self.units, np.uint8)
+        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, found, self.beyond)
 
     def found(self) -> list[int]:
-        return self.places.tolist()
+        return [place for place, _, _ in UNIT.iter_unpack(self.units)]
 
 
 def search(data: np.ndarray, searches: list[Search], start: int = 0, stop: int | None = None) -> tuple[int, list[int]]:
@@ -190,19 +194,34 @@ def test_messages_of_light_queues_are_found_by_what_they_say_of_them() -> None:
 
 
 def test_what_was_found_before_is_not_looked_for_again(log: Log) -> None:
-    places = np.array([log.starts[2], NOT_FOUND, NOT_FOUND], np.int64)
-    search = MessageSearch(b"TopicTest", 1, 7, places, 64)
+    units = np.frombuffer(unit_bytes(log.starts[2], 1, 2) + unit_bytes(NOT_FOUND, 0, 0) * 2, np.uint8).copy()
+    search = MessageSearch(b"TopicTest", 1, 7, units, 64)
     assert search.left == 2
     data = log.memory()
     find_messages(Region(data), 0, data.size, data.size, 0, data.size, [search])
-    assert (search.left, places.tolist()) == (0, [log.starts[2], *log.starts[1:3]])
+    sizes = np.diff([*log.starts, len(log.data)]).tolist()
+    assert search.left == 0
+    assert list(UNIT.iter_unpack(units.tobytes())) == [
+        (log.starts[2], 1, 2),
+        (log.starts[1], sizes[1], 0),
+        (log.starts[2], sizes[2], 0),
+    ]
+
+
+@pytest.mark.parametrize("tag", ["", "TagA", "a b", "ä", "日本", "𝄞"])
+def test_a_unit_is_that_which_a_broker_makes_of_the_record(log: Log, tag: str) -> None:
+    log.add(queue_offset=90, properties_bytes=property_bytes({"KEYS": "k", "TAGS": tag}))
+    one = Search(90)
+    search(log.memory(), [one])
+    size = len(log.data) - log.starts[-1]
+    assert bytes(one.units) == unit_bytes(log.starts[-1], size, java_hash(tag))
 
 
 def test_what_is_no_search_is_refused() -> None:
     with pytest.raises(ValueError, match="no queue offset"):
-        MessageSearch(b"T", 0, -2, np.zeros(1, np.int64), 1)
-    with pytest.raises(ValueError, match="64-bit"):
-        MessageSearch(b"T", 0, 0, np.zeros(1, np.int32), 1)  # type: ignore[arg-type]
+        MessageSearch(b"T", 0, -2, np.zeros(20, np.uint8), 1)
+    with pytest.raises(ValueError, match="8-bit"):
+        MessageSearch(b"T", 0, 0, np.zeros(5, np.int32), 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         find_messages(Region(bytes(9)), 0, 9, 9, 0, 9, [None])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="do not lie in a region"):

@@ -271,8 +271,8 @@ def test_the_messages_of_a_missing_queue_file_are_found_in_the_log(tmp_path: Pat
     writer = make_store(tmp_path, 90)
     (tmp_path / "consumequeue" / "T" / "0" / f"{FILE_SIZE:020d}").unlink()
     result = pull(tmp_path, 25)
-    assert (result.status, result.next_begin_offset, result.lost) == (GetMessageStatus.FOUND, 40, None)
-    assert bodies(result) == [written.record for written in writer.written[25:40]]
+    assert (result.status, result.next_begin_offset, result.lost) == (GetMessageStatus.FOUND, 57, None)
+    assert bodies(result) == [written.record for written in writer.written[25:57]]
     assert pull(tmp_path, result.next_begin_offset).status is GetMessageStatus.FOUND
 
 
@@ -282,8 +282,8 @@ def test_messages_that_the_log_has_not_either_are_counted(tmp_path: Path) -> Non
     for number in (20, 27, 28, 39):
         writer.overwrite(writer.written[number].physical_offset, bytes(writer.written[number].size))
     result = pull(tmp_path, 25)
-    assert bodies(result) == [writer.written[number].record for number in range(25, 39) if number not in (27, 28)]
-    assert (result.next_begin_offset, result.lost) == (40, Lost(3, 27, 40))
+    assert bodies(result) == [writer.written[number].record for number in range(25, 60) if number not in (27, 28, 39)]
+    assert (result.next_begin_offset, result.lost) == (60, Lost(3, 27, 40))
     assert str(result.lost).startswith("3 messages are lost at queue offsets 27 to 39: ")
     assert pull(tmp_path, 28).lost == Lost(2, 28, 40)
     assert str(pull(tmp_path, 39).lost).startswith("1 message is lost at queue offset")

@@ -129,7 +129,7 @@ def test_what_is_not_used_is_forgotten(
 ) -> None:
     writer, written = made
     monkeypatch.setattr(module, "MOST_AT_ONCE", 10)
-    monkeypatch.setattr(module, "REMEMBERED", 3 * (10 + module.HOLE_WEIGHT))
+    monkeypatch.setattr(module, "REMEMBERED", 3 * (10 * 20 + module.HOLE_WEIGHT))
     holes = QueueHoles()
     queue = queue_of(opened(writer.root, holes))
     for _ in range(2):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from doctoring import put
 from oracles import java_hash, packed, read_record
 from queue_stores import open_queues, unit_bytes
-from storage.files.waiting import Wait, finish
+from storage.files.waiting import finish
 from storage.query.get_message import get_message
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
@@ -168,15 +168,12 @@ def test_units_of_a_hole_come_from_the_log_once_somebody_has_met_one_of_them(mad
     queue = open_queues(root)[0].queue("T", 0)
     assert isinstance(queue, ConsumeQueue)
     reader = UnitReader(queue)
-    found = []
-    for unit in reader.units(0, A_FILE):
-        if isinstance(unit, Wait):
-            unit.warm()
-            continue
-        if unit[0] == 3:
-            assert unit[2] == -1
-            assert not reader.is_of_log(unit)
-            unit = finish(reader.instead_of(unit))
-        assert reader.is_of_log(unit) == (3 <= unit[0] < 6)
+    found: list[int] = []
+    while (unit := finish(reader.unit_at(len(found), A_FILE))) is not None:
+        if len(found) == 3:
+            assert (unit[2], reader.is_of_log) == (-1, False)
+            unit = finish(reader.instead_of(*unit[:2]))
+        assert reader.is_of_log == (3 <= len(found) < 6)
         found.append(unit[2])
     assert found == [each.physical_offset for each in made.plain[:A_FILE]]
+    assert finish(UnitReader(queue).unit_at(4, A_FILE)) == (4, 5, found[4], made.plain[4].size, java_hash("B"))
