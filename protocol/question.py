@@ -11,14 +11,16 @@ A text that names messages may be several things at once:
 Offsets and unique keys are ids: they name messages whenever these were stored, so times narrow keys and tags alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
+from itertools import groupby
 from typing import Final, NamedTuple, overload
 
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
+from protocol.host_address import HostAddress
 from protocol.message import Message
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.sys_flag import is_packed_batch
@@ -74,6 +76,9 @@ PARTS: Final = ((KeyKind.UNIQUE, KeyKind.KEY), (KeyKind.TAG,))
 KIND_OF_LETTER: Final = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
 """indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
 
+KIND_OF_WORDS: Final = {kind.words: kind for kind in KeyKind}
+"""The part of messages by what is found by it."""
+
 _LETTERS: Final = {kind: letter for letter, kind in KIND_OF_LETTER.items()}
 
 
@@ -122,13 +127,17 @@ class Question(msgspec.Struct, gc=False):
         """Whether a message is one that is asked for, wherever it lies."""
         if self.topic != message.topic and not (self.copies and is_known_by(message, self.topic)):
             return False
-        if self.kind is KeyKind.UNIQUE:
+        return self.names(message, self.kind)
+
+    def names(self, message: Message, kind: KeyKind) -> bool:
+        """Whether a message has the text as a part of its own, and was stored in the time, in whatever topic."""
+        if kind is KeyKind.UNIQUE:
             return message.unique_key == self.text
         if not self.begin_timestamp <= message.store_timestamp <= self.end_timestamp:
             return False
-        if self.kind is KeyKind.TAG:
+        if kind is KeyKind.TAG:
             return message.tags == self.text
-        return self.text in message.keys or (self.kind is KeyKind.ANY and message.unique_key == self.text)
+        return self.text in message.keys or (kind is KeyKind.ANY and message.unique_key == self.text)
 
     def messages_in(self, record: Message) -> list[Message]:
         """The messages of a record that was found: itself, or those of a batch that are asked for.
@@ -249,10 +258,85 @@ def concerns_tags(kinds: Sequence[str]) -> bool:
     return not kinds or KeyKind.TAG.words in kinds
 
 
+class Listing:
+    """What of the messages that a text names is listed: each once, by the first thing it is found by, `maximum` of all.
+
+    Messages are given in the order of the list, those of one record together: with one of a batch all of it are listed,
+    because a cursor leads to records. What answers a question by itself decides nothing of this, so that a store, a
+    server, the page and several stores list the same and count the same.
+    """
+
+    def __init__(self, question: Question, *, goes_on: bool = False) -> None:
+        """List nothing yet of what the text of `question` names; where an earlier page stopped if it `goes_on`."""
+        self._question, self._goes_on = question, goes_on
+        self._read: dict[str, tuple[Sequence[KeyKind], str]] = {}
+        self._places: set[tuple[HostAddress, int, int, int]] = set()
+        self.found: list[FoundBy] = []
+        self.is_cut = False
+        """Whether there are more than were asked for."""
+
+    @property
+    def room(self) -> int:
+        """How many more messages are listed."""
+        return max(self._question.maximum - len(self.found), 0)
+
+    def read(self, reading: str, note: str = "", *, is_refused: bool = False) -> None:
+        """Take the text for something, by which nothing may be found if it `is_refused`; the last note stays."""
+        kinds = () if is_refused else [kind for parts in parts_of(reading) for kind in parts]
+        self._read[reading] = kinds, note or self._read.get(reading, ((), ""))[1]
+
+    def take_all(self, kind: str, messages: Iterable[Message]) -> bool:
+        """List the messages of some records until the list is full; False where it is too short for them."""
+        return all(self.take(kind, record) for _, record in groupby(messages, record_of))
+
+    def take(self, kind: str, messages: Iterable[Message], damage: str | None = None) -> bool:
+        """List the messages of one record; False, and nothing is listed, where the list is full."""
+        new = {place: each for each in messages if not self._is_listed(kind, place := place_of(each), each)}
+        if new and not self.room:
+            self.is_cut = True
+            return False
+        self._places.update(new)
+        self.found += [FoundBy(each, kind, damage) for each in new.values()]
+        return True
+
+    def _is_listed(self, kind: str, place: tuple[HostAddress, int, int, int], message: Message) -> bool:
+        """Whether a message is listed by something else that the text was taken for, be it on an earlier page."""
+        if place in self._places or not self._goes_on:
+            return place in self._places
+        if message.physical_offset in (at for _, at, _ in places_of(self._question.text, self._question.reading)):
+            return True
+        earlier = [part for kinds, _ in self._read.values() for part in kinds]
+        return any(self._question.names(message, part) for part in earlier[: earlier.index(KIND_OF_WORDS[kind])])
+
+    @property
+    def readings(self) -> list[Reading]:
+        """What the text was taken for, each with the number of messages in the list that it names."""
+        return [
+            Reading(reading, sum(self._is_named(each, reading, kinds) for each in self.found), note)
+            for reading, (kinds, note) in self._read.items()
+        ]
+
+    def _is_named(self, found: FoundBy, reading: str, kinds: Sequence[KeyKind]) -> bool:
+        return found.kind == reading or any(self._question.names(found.message, kind) for kind in kinds)
+
+
+def place_of(message: Message) -> tuple[HostAddress, int, int, int]:
+    """What tells a message of one broker from those of others, which may have the same address, each on its machine.
+
+    And those of one batch from one another: the last number.
+    """
+    return *record_of(message), message.queue_offset
+
+
+def record_of(message: Message) -> tuple[HostAddress, int, int]:
+    """What tells the record of a message from those of others."""
+    return message.store_host, message.physical_offset, message.store_timestamp
+
+
 def newest_of(messages: Sequence[Message], maximum: int) -> Sequence[Message]:
     """The newest of some messages in the order of the log, with one of a batch all of it: a cursor leads to records."""
     first = max(len(messages) - maximum, 0)
-    while 0 < first < len(messages) and messages[first - 1].physical_offset == messages[first].physical_offset:
+    while 0 < first < len(messages) and record_of(messages[first - 1]) == record_of(messages[first]):
         first -= 1
     return messages[first:]
 

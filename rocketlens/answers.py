@@ -2,9 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TypeVar
 
-from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, Answer, FoundBy, KeyKind, Question, Reading, parts_of
+from protocol.question import (
+    OFFSET_ID,
+    PHYSICAL_OFFSET,
+    Answer,
+    FoundBy,
+    KeyKind,
+    Listing,
+    Question,
+    Reading,
+    newest_of,
+    parts_of,
+    place_of,
+)
 from storage.names import names_holding
 
 Item = TypeVar("Item")
@@ -29,22 +42,22 @@ def found_messages(
     from rocketlens.arguments import nothing_named
     from storage.life.named_messages import noted_alike
 
-    listed, text = found[: question.maximum], question.text
-    noted = noted_alike(readings, listed, text)
+    text = question.text
+    noted = noted_alike(readings, found, text)
     reason = [nothing_named(text, question.topic, names)] if parts_of(question.reading) else []
     reason += [f"as {each.kind}: {each.note}" for each in noted if each.note]
     damaged = [
         f"the message at physical offset {message.physical_offset} is damaged: {damage}"
-        for message, _, damage in listed
+        for message, _, damage in found
         if damage is not None
     ]
-    more = [_more_than(question.maximum)]
+    more = [_more_than(question.maximum)] if is_cut else []
     return Answer(
-        tuple(message.detached() for message, _, _ in listed),
-        notes=tuple(dict.fromkeys((*damaged, *notes, *(more if is_cut or len(listed) < len(found) else ())))),
-        reason="" if listed else "; ".join(filter(None, (*reason, lost))),
+        tuple(message.detached() for message, _, _ in found),
+        notes=tuple(dict.fromkeys((*damaged, *notes, *more))),
+        reason="" if found else "; ".join(filter(None, (*reason, lost))),
         details=details,
-        kinds=tuple(kind for _, kind, _ in listed),
+        kinds=tuple(kind for _, kind, _ in found),
         topics=tuple(names_holding(names, text)),
         readings=tuple(noted),
         outcomes=tuple(outcomes),
@@ -68,7 +81,7 @@ def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:
     ]
     reasons = dict.fromkeys(each.reason for each in found.values())
     return Answer(
-        tuple(messages if maximum is None else messages[-maximum:]),
+        tuple(messages if maximum is None else newest_of(messages, maximum)),
         notes=tuple(notes),
         reason="" if messages else "; ".join(reasons) or "no broker has the topic",
         details="" if messages else _details(found),
@@ -79,15 +92,15 @@ def _details(found: Mapping[str, Answer]) -> str:
     return "; ".join(f"{name}: {each.details}" for name, each in found.items() if each.details)
 
 
-def joined(found: Mapping[str, Answer], maximum: int) -> Answer:
-    """What a text names in several stores, at most `maximum` messages, in the order that one store would have."""
-    parts = [
-        (FoundBy(message, kind), outcome)
-        for each in found.values()
-        for message, kind, outcome in zip(each, each.kinds, each.outcomes, strict=True)
-    ]
-    parts.sort(key=lambda part: place_in_list(part[0]))
-    kept, more = parts[:maximum], _more_than(maximum)
+def joined(found: Mapping[str, Answer], question: Question | None = None) -> Answer:
+    """Several answers about what texts name as one, each message once; `found` has them by what they are answers of.
+
+    Those to one `question`, of several stores, are listed in the order that one store would have, and as many.
+    """
+    rows: dict[object, tuple[FoundBy, str]] = {}
+    for each in found.values():
+        for message, kind, outcome in zip(each, each.kinds, each.outcomes or [""] * len(each), strict=True):
+            rows.setdefault(place_of(message), (FoundBy(message, kind), outcome))
     by_kind: dict[str, list[Reading]] = {}
     # A store that has found enough tries no further kinds: the order is that of one that has tried most.
     for each in sorted(found.values(), key=lambda each: -len(each.readings)):
@@ -101,27 +114,51 @@ def joined(found: Mapping[str, Answer], maximum: int) -> Answer:
         )
         for kind, alike in by_kind.items()
     ]
+    listed, more, is_cut = [row for row, _ in rows.values()], "", False
+    if question is not None:
+        more = _more_than(question.maximum)
+        ends = [each.readings[-1].kind for each in found.values() if more in each.notes]
+        numbers = {id(message): number for number, each in enumerate(found.values()) for message in each}
+        # As a name server's brokers are asked: in one topic by time, and of one moment those of the last one first.
+        listed.sort(key=lambda each: (-each.message.store_timestamp, -numbers[id(each.message)]))
+        listed.sort(key=lambda each: (section := section_of(each), 0 if section[0] else numbers[id(each.message)]))
+        listing = _of_several(question, listed, readings, ends)
+        listed, readings, is_cut = listing.found, listing.readings, listing.is_cut or bool(ends)
     return Answer(
-        tuple(each.message for each, _ in kept),
+        tuple(each.message for each in listed),
         notes=tuple(
             [f"{where}: {note}" for where, each in found.items() for note in each.notes if note != more]
-            + ([more] if len(kept) < len(parts) or any(more in each.notes for each in found.values()) else [])
+            + ([more] if is_cut else [])
         ),
-        reason="" if kept else "; ".join(dict.fromkeys(each.reason for each in found.values())),
+        reason="" if listed else "; ".join(dict.fromkeys(each.reason for each in found.values())),
         details=_details(found),
-        kinds=tuple(each.kind for each, _ in kept),
+        kinds=tuple(each.kind for each in listed),
         topics=tuple(dict.fromkeys(name for each in found.values() for name in each.topics)),
         readings=tuple(readings),
-        outcomes=tuple(outcome for _, outcome in kept),
+        outcomes=tuple(rows[place_of(each.message)][1] for each in listed),
     )
 
 
-def place_in_list(found: FoundBy) -> tuple[int, str, bool, int]:
-    """Where a message comes among what a text names: ids, then keys by topic, then tags by topic, the newest first."""
+def _of_several(question: Question, found: Iterable[FoundBy], readings: Iterable[Reading], ends: list[str]) -> Listing:
+    """List what several stores have found, in order, of which some found more by one of the readings `ends`."""
+    listing, ordered = Listing(question), list(found)
+    for reading in readings:
+        listing.read(reading.kind, reading.note)
+        kinds = {reading.kind, *(kind.words for parts in parts_of(reading.kind) for kind in parts)}
+        alike = (each for each in ordered if each.kind in kinds)
+        for found_by, each in groupby(alike, lambda each: each.kind):
+            listing.take_all(found_by, (one.message for one in each))
+        if listing.is_cut or reading.kind in ends:
+            break
+    return listing
+
+
+def section_of(found: FoundBy) -> tuple[int, str, bool]:
+    """Where in a list of what a text names a message comes: ids, then keys by topic, then tags by topic."""
     if found.kind in (OFFSET_ID, PHYSICAL_OFFSET):
-        return 0, "", False, 0
+        return 0, "", False
     part = 2 if found.kind == KeyKind.TAG.words else 1
-    return part, found.message.topic, found.kind == KeyKind.KEY.words, -found.message.physical_offset
+    return part, found.message.topic, found.kind == KeyKind.KEY.words
 
 
 class Listed(list[Item]):

@@ -17,7 +17,7 @@ from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials,
 from broker.endpoint import Endpoint
 from protocol.codes import BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE, ResponseCode
 from protocol.errors import ConfigError, NoSuchTopic, ProtocolError, RocketLensError, StoreError
-from protocol.message import HostAddress, Message, decode_message, decode_messages
+from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId
 from protocol.offset_keys import split_offset_key
 from protocol.question import (
@@ -25,15 +25,15 @@ from protocol.question import (
     NOT_FOUND_BY_OFFSET,
     PAGE,
     Answer,
-    FoundBy,
     KeyKind,
+    Listing,
     Question,
-    Reading,
     concerns_tags,
     newest_of,
     other_host,
     other_topic,
     parts_of,
+    place_of,
     places_of,
     reading_of,
     taken_apart,
@@ -213,8 +213,10 @@ class AsyncRemoteStore:
         reason = await self._with_similar(found.reason, topic)
         return replace(found, reason="; ".join(dict.fromkeys((reason, *notes))))
 
-    async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question) -> Answer:
+    async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question, *, are_pages: bool = True) -> Answer:
+        """What the brokers of a topic answer; unless `are_pages`, without where older matches go on."""
         found = [await self._pages(endpoint, question) for endpoint in brokers.values()]
+        found = found if are_pages else [replace(each, cursor=None) for each in found]
         return merged(dict(zip(_labels(brokers), found, strict=True)), question.maximum)
 
     async def _with_similar(self, reason: str, topic: str) -> str:
@@ -244,25 +246,31 @@ class AsyncRemoteStore:
         server = self._named_server()
         parts = parts_of(kind)
         names = [question.topic] if question.topic else await self._client.topics(server) if parts else []
-        places = [
-            (place, await self._found_at(server, physical_offset, question, message_id))
-            for place, physical_offset, message_id in places_of(question.text, kind)
-        ]
+        listing = Listing(question)
+        for place, physical_offset, message_id in places_of(question.text, kind):
+            at = await self._found_at(server, physical_offset, question, message_id)
+            listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
+            listing.take_all(place, at)
         brokers = await self._each(names if parts else (), self._brokers_with)
         answers: list[tuple[KeyKind, Answer]] = []
         for kinds in parts:
+            if listing.is_cut:
+                break
+            # One more than is listed says that there are more.
             asked = [
-                (part, msgspec.structs.replace(question, topic=name, kind=part), where)
+                (msgspec.structs.replace(question, topic=name, kind=part, maximum=question.maximum + 1), where)
                 for name, where in zip(names, brokers, strict=True)
                 for part in kinds
                 if where
             ]
-            found = await self._each(asked, lambda each: self._of_brokers(each[2], each[1]))
-            answers += [(part, each) for (part, *_), each in zip(asked, found, strict=True)]
-        is_vain = not any(each for _, each in (*places, *answers))
-        endpoints = dict.fromkeys(each for where in brokers for each in where.values()) if is_vain else ()
+            listing.read(reading_of(kinds))
+            found = await self._each(asked, lambda each: self._of_brokers(each[1], each[0], are_pages=False))
+            for (each, _), answer in zip(asked, found, strict=True):
+                listing.take_all(each.kind.words, reversed(answer.messages))
+                answers.append((each.kind, answer))
+        endpoints = () if listing.found else dict.fromkeys(each for where in brokers for each in where.values())
         lost = [note for each in endpoints for note in (await self._notes(each, question.topic)).topics]
-        return _found(question, names, places, answers, "; ".join(dict.fromkeys(lost)))
+        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(lost)))
 
     async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
         """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
@@ -693,7 +701,7 @@ class AsyncRemoteStore:
             # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
             # key several times; of a unique key any broker gives more than are asked for.
             matching = {
-                (_place(message), message.queue_id): message
+                (place_of(message), message.queue_id): message
                 for record in _decoded(endpoint, page.records)
                 for message in question.messages_in(record)
                 if message.physical_offset < before
@@ -720,43 +728,31 @@ class AsyncRemoteStore:
 def _found(
     question: Question,
     names: Sequence[str],
-    places: Sequence[tuple[str, Answer]],
+    listing: Listing,
     answers: Sequence[tuple[KeyKind, Answer]],
     lost: str,
 ) -> Answer:
-    """Join the answers to each meaning of a text, those of places and those of keys; each message is listed once.
-
-    `lost` says what may be missing where there is none.
-    """
+    """Say what is to be said of a list that brokers' answers came to; `lost`: what may be missing of an empty one."""
     from protocol.system_topics import Stage, stage_of
     from storage.life.transactions import outcomes_among
 
-    found = {_place(message): FoundBy(message, kind) for kind, at in places for message in at}
-    readings = [Reading(kind, len(at), "; ".join(filter(None, (at.reason, *at.notes)))) for kind, at in places]
-    for parts in parts_of(question.reading):
-        named = [(kind, message) for kind, each in answers if kind in parts for message in reversed(each)]
-        listed = {_place(message): FoundBy(message, kind.words) for kind, message in reversed(named)}
-        readings.append(Reading(reading_of(parts), len(listed)))
-        for _, message in named:
-            found.setdefault(_place(message), listed[_place(message)])
-    of_tags = concerns_tags([each.kind for each in found.values()])
+    found, of_tags = listing.found, concerns_tags([each.kind for each in listing.found])
     notes = [note for kind, each in answers if of_tags or kind is not KeyKind.TAG for note in each.notes]
-    ends = outcomes_among(each.message for each in found.values())
-    kept = list(found.values())[: question.maximum]
-    outcomes = [ends.get((each.message.store_host, each.message.physical_offset), "") for each in kept]
-    halves = (each.message for end, each in zip(outcomes, kept, strict=True) if not end)
+    ends = outcomes_among(each.message for each in found)
+    outcomes = [ends.get((each.message.store_host, each.message.physical_offset), "") for each in found]
+    halves = (each.message for end, each in zip(outcomes, found, strict=True) if not end)
     if any(stage_of(message.topic) is Stage.HALF for message in halves):
         notes.append("whether a half message was rolled back or did not end is said of a store, not through a broker")
     return found_messages(
         question,
         names,
-        list(found.values()),
-        readings,
+        found,
+        listing.readings,
         outcomes,
         notes=notes,
-        is_cut=any(each.cursor is not None for _, each in answers),
+        is_cut=listing.is_cut,
         lost=lost,
-        details="" if kept else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
+        details="" if found else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
     )
 
 
@@ -764,14 +760,6 @@ def _absence(error: ResponseError, physical_offset: int) -> str:
     """Why a broker has no message at a physical offset: what one of ours says, or all that another one answers."""
     known = f"{NOT_FOUND_BY_OFFSET}, {physical_offset}: "
     return error.remark.removeprefix(known) if error.remark.startswith(known) else str(error)
-
-
-def _place(message: Message) -> tuple[HostAddress, int, int, int]:
-    """What tells a message of one broker from those of others, which may have the same address, each on its machine.
-
-    And those of one batch from one another: the last number.
-    """
-    return message.store_host, message.physical_offset, message.store_timestamp, message.queue_offset
 
 
 def _ascending(messages: list[Message]) -> list[Message]:

@@ -7,7 +7,16 @@ from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.question import Answer
 from rocketlens.answers import Listed, Topic, joined, merged
-from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, key_question, never
+from rocketlens.arguments import (
+    MOST_FOUND,
+    MOST_PULLED,
+    QueryOptions,
+    SearchOptions,
+    Time,
+    key_question,
+    never,
+    text_question,
+)
 from rocketlens.source import Source, documented
 from rocketlens.store import Store
 
@@ -71,7 +80,7 @@ class SeveralStores(Source):
         def ask(store: Store) -> Answer:
             return store.find(text, topic=topic, begin=begin, end=end, maximum=maximum, kind=kind)
 
-        return joined(self._each(ask), maximum)
+        return joined(self._each(ask), text_question(text, topic, begin, end, maximum, kind))
 
     def look_up(
         self,

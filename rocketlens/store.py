@@ -154,10 +154,10 @@ class Store(Source):
             question,
             names,
             finder.found,
-            finder.readings.values(),
-            (ends.get(each.message.physical_offset, "") for each in finder.found[:maximum]),
+            finder.readings,
+            (ends.get(each.message.physical_offset, "") for each in finder.found),
             notes=filter(None, (f"something may be missing: {finder.incomplete}" if finder.incomplete else "", more)),
-            is_cut=finder.place is not None,
+            is_cut=finder.is_cut,
             lost="; ".join(filter(None, (*store.config.notes_of_topics(names), store.why_lost))),
             details=finder.details,
         )

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from protocol.errors import ConfigError, RocketLensError
@@ -12,13 +13,13 @@ from protocol.question import (
     Answer,
     FoundBy,
     KeyKind,
-    Reading,
+    Listing,
     other_host,
     parts_of,
     places_of,
     reading_of,
 )
-from rocketlens.answers import Listed, Topic, found_messages, place_in_list
+from rocketlens.answers import Listed, Topic, found_messages, section_of
 from rocketlens.arguments import (
     MOST_FOUND,
     QueryOptions,
@@ -111,25 +112,27 @@ class UrlStore(Source):
         question, parts = text_question(text, topic, begin, end, maximum, kind), parts_of(kind)
         if kind == KeyKind.TAG.words:
             raise ConfigError(f"tag: {NOT_BY_TAG}")
-        found: list[FoundBy] = []
-        readings: list[Reading] = []
+        listing = Listing(question)
         for place, physical_offset, message_id in places_of(question.text, kind):
             at = at_place(self._at(physical_offset), topic, message_id)
-            readings.append(Reading(place, len(at), "; ".join(filter(None, (at.reason, *at.notes)))))
-            found += [FoundBy(message, place) for message in self._shown(at)]
+            listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
+            listing.take_all(place, self._shown(at))
         first, last = question.begin_timestamp, question.end_timestamp
         named = [
             each
             for each in (self._named(question.text, topic, parts[0]) if parts else ())
             if each.kind == KeyKind.UNIQUE.words or first <= each.message.store_timestamp <= last
         ]
-        named.sort(key=place_in_list)
-        readings += [Reading(reading_of(parts[0]), len(named))] if parts else []
-        readings += [Reading(KeyKind.TAG.words, 0, NOT_BY_TAG)] if kind is None else []
-        places = {each.message.physical_offset for each in found}
-        found += [each for each in named if each.message.physical_offset not in places]
+        if parts:
+            listing.read(reading_of(parts[0]))
+        named.sort(key=lambda each: (*section_of(each), -each.message.physical_offset, -each.message.queue_offset))
+        for found_by, alike in groupby(named, lambda each: each.kind):
+            listing.take_all(found_by, (each.message for each in alike))
+        if kind is None and not listing.is_cut:
+            listing.read(KeyKind.TAG.words, NOT_BY_TAG)
         names = [topic] if topic else [each.name for each in self.topics()] if parts else []
-        return found_messages(question, names, found, readings, [""] * min(len(found), maximum))
+        found = listing.found
+        return found_messages(question, names, found, listing.readings, [""] * len(found), is_cut=listing.is_cut)
 
     def look_up(
         self,

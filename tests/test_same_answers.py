@@ -4,7 +4,7 @@ A surface keeps one test of its own form elsewhere; what it answers is said here
 only the same, is judged by the plain oracles.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -95,11 +95,12 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class Found(NamedTuple):
-    """How an answer ended, the places of its messages and as what each was found, and the readings."""
+    """How it ended, the places of its messages and as what each was found, the readings, and if there are more."""
 
     ending: str
     messages: tuple[tuple[int, str], ...] = ()
     readings: tuple[tuple[str, int, str], ...] = ()
+    is_cut: bool = False
 
 
 REFUSED = Found("refused")
@@ -126,21 +127,30 @@ def options_of(**options: object) -> list[str]:
     return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
 
 
-def find_everywhere(served: Served, text: str, kind: str | None = None, **options: Any) -> dict[str, Found]:
+def says_more(lines: Iterable[str]) -> bool:
+    return any("there are more than" in line for line in lines)
+
+
+def find_everywhere(
+    served: Served, text: str, kind: str | None = None, maximum: int = MOST, **options: Any
+) -> dict[str, Found]:
     """What each surface finds for a text, all but the page if it is taken for one thing. Times are numbers, which all
-    surfaces take."""
+    surfaces take. Of the page the first answer, or all where a maximum is more than it gives at once."""
     narrowed = [] if kind is None else ["--as", next(typed for typed, words in AS.items() if words == kind)]
 
     def ask(source: Source) -> Found:
-        found = source.find(text, maximum=MOST, kind=kind, **options)
+        found = source.find(text, maximum=maximum, kind=kind, **options)
         messages = tuple((message.physical_offset, kind) for message, kind in zip(found, found.kinds, strict=True))
         readings = tuple((each.kind, each.found, each.note) for each in found.readings)
-        return Found("found" if found else "nothing", messages, readings)
+        return Found("found" if found else "nothing", messages, readings, says_more(found.notes))
 
     answers = {name: said_by(source, ask) for name, source in served.sources.items()}
     for name, where in served.commands.items():
-        outcome = command("find", *where, text, "--limit", MOST, "--json", *options_of(**options), *narrowed)
-        answers[name] = Found(*of_command(outcome), answers["directory"].readings)
+        outcome = command("find", *where, text, "--limit", maximum, "--json", *options_of(**options), *narrowed)
+        is_cut = says_more(outcome.errors.splitlines())
+        if kind is not None and "topic" in options and "offset" not in kind:  # such a list is continued by a cursor
+            is_cut = "there are older matches" in outcome.errors
+        answers[name] = Found(*of_command(outcome), answers["directory"].readings, is_cut)
         if outcome.code == 0 and kind is None:
             said = [line for line in outcome.errors.splitlines() if line.startswith("rocketlens: as ")]
             assert [line.split(": ")[1].removeprefix("as ") for line in said] == [
@@ -149,9 +159,9 @@ def find_everywhere(served: Served, text: str, kind: str | None = None, **option
     if kind is not None:
         return answers
     pages: list[Any] = []
-    cursor = None
-    while not pages or cursor is not None:
-        answer = served.api.ask("/find", text=text, limit=200, milliseconds=10_000, cursor=cursor, **options)
+    cursor, limit = None, min(maximum, 200)
+    while not pages or (cursor is not None and maximum > limit):
+        answer = served.api.ask("/find", text=text, limit=limit, milliseconds=10_000, cursor=cursor, **options)
         if answer.status != 200:
             assert answer.status == 400, answer.content
             return answers | {"page": REFUSED}
@@ -163,7 +173,7 @@ def find_everywhere(served: Served, text: str, kind: str | None = None, **option
         count, note = counts.get(each["kind"], (0, ""))
         counts[each["kind"]] = count + each["found"], note or each["note"]
     readings = tuple((kind, *rest) for kind, rest in counts.items())
-    return answers | {"page": Found("found" if messages else "nothing", messages, readings)}
+    return answers | {"page": Found("found" if messages else "nothing", messages, readings, cursor is not None)}
 
 
 def agreed(answers: dict[str, Found]) -> Found:
@@ -217,6 +227,28 @@ def test_what_a_text_names_is_found_on_every_surface(served: Served, data: st.Da
     # A message that is named twice is listed once, by the first part that names it.
     assert by_text <= judged
     assert {place for place, _ in judged} <= {place for place, _ in found.messages}
+
+
+@pytest.mark.parametrize("served", OF_ONE_LOG, indirect=True)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_a_limit_that_is_reached_leaves_the_same_out_on_every_surface(served: Served, data: st.DataObject) -> None:
+    record = data.draw(st.sampled_from(served.records))
+    text = data.draw(st.sampled_from(texts_of(record)))
+    options = {"kind": data.draw(st.sampled_from([None, None, "key", "tag"]))}
+    if data.draw(st.booleans()):
+        options["topic"] = record.topic
+    whole = served.sources["directory"].find(text, maximum=MOST, **options)
+    maximum = data.draw(st.sampled_from([1, 2, *(max(len(whole) + more, 1) for more in (-1, 0, 1))]))
+    found = agreed(find_everywhere(served, text, maximum=maximum, **options))
+    places = [message.physical_offset for message in whole]
+    kept = min(maximum, len(places))
+    while kept < len(places) and places[kept - 1] == places[kept]:  # of a batch all messages are listed
+        kept += 1
+    assert found.messages == tuple(zip(places[:kept], whole.kinds, strict=False))
+    assert found.is_cut == (kept < len(places))
+    if not found.is_cut:
+        assert found.readings == tuple((each.kind, each.found, each.note) for each in whole.readings)
 
 
 @pytest.mark.parametrize("served", ["tiered"], indirect=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 import msgspec
 
-from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, FoundBy, KeyKind
+from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, KeyKind
+from rocketlens.answers import joined
 from rocketlens.arguments import MOST_FOUND, QueryOptions
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
 from rocketlens.cli.command_options import optional_engine_options
@@ -106,7 +107,7 @@ class FindArguments(msgspec.Struct, frozen=True):
         if is_one:
             stored = ", ".join(word for word, one in zip(words, each, strict=True) if one)
             say(f"{text}: is a key only as {stored}: KEYS was a list, which RocketMQ splits at its blanks")
-        return together(each)
+        return joined(dict(zip(words, each, strict=True)))
 
     def _ask(self, source: "Source", text: str) -> Answer:
         if self.from_id:
@@ -148,21 +149,6 @@ def forms_in_list(text: str) -> list[str]:
     None for what looks like an id, and is none of a list of keys.
     """
     return [] if len(text) > LONGEST_PART or _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]
-
-
-def together(answers: Sequence[Answer]) -> Answer:
-    """Several answers as one, each message once."""
-    rows: dict[tuple[object, ...], tuple[FoundBy, str]] = {}
-    for found in answers:
-        for message, kind, outcome in zip(found, found.kinds, found.outcomes or [""] * len(found), strict=True):
-            place = message.physical_offset, message.offset_message_id, message.queue_offset  # of a batch each
-            rows.setdefault(place, (FoundBy(message, kind), outcome))
-    return Answer(
-        tuple(found.message for found, _ in rows.values()),
-        notes=tuple(dict.fromkeys(note for found in answers for note in found.notes)),
-        kinds=tuple(found.kind for found, _ in rows.values()),
-        outcomes=tuple(outcome for _, outcome in rows.values()),
-    )
 
 
 from_id_option = click.option(
@@ -275,7 +261,7 @@ def find_and_show(
         if found.cursor is not None:
             say(f"there are older matches: continue with --cursor {found.cursor}")
     write = found_writer(output_format, wanted.charset, lists_copies=wanted.copies)
-    all_found = next(iter(answers.values())) if len(answers) == 1 else together(list(answers.values()))
+    all_found = next(iter(answers.values())) if len(answers) == 1 else joined(answers)
     if wanted.body is not None:
         if all_found:
             write_body(all_found, wanted.body)

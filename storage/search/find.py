@@ -5,7 +5,7 @@ are looked up topic by topic, for the index hashes them together with the topic'
 first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from protocol.question import (
     PAGE,
     FoundBy,
     KeyKind,
+    Listing,
     Question,
     Reading,
     concerns_tags,
@@ -70,9 +71,7 @@ class Finder:
         self._is_time_up, self._refusal, self._mask = is_time_up, refusal, mask
         self._parts = parts_of(question.reading)
         self._at_places = places_of(question.text, question.reading)
-        self._places = {physical_offset for _, physical_offset, _ in self._at_places}
-        self.found: list[FoundBy] = []
-        self.readings: dict[str, Reading] = {}
+        self._listing = Listing(question)
         self._missing: dict[bool, str] = {}
         self.searched = 0
         self.place: FindPlace | None = None
@@ -82,25 +81,21 @@ class Finder:
     def look_at_offset(self) -> None:
         """Take the text for an offset message id, then for a physical offset, where it may be that."""
         for kind, physical_offset, message_id in self._at_places:
-            self.readings[kind] = self._at(kind, physical_offset, message_id)
+            self._listing.read(kind, self._at(kind, physical_offset, message_id))
 
-    def _at(self, kind: str, physical_offset: int, message_id: MessageId | None) -> Reading:
+    def _at(self, kind: str, physical_offset: int, message_id: MessageId | None) -> str:
+        """List the message at a physical offset; a note about it."""
         message, damage = message_at(self._store, physical_offset)
         if message is None:
             copies = self._copies_of(self._question.text) if message_id is not None else []
-            self.found += [FoundBy(copy, kind, None) for copy in copies]
-            self._places.update(copy.physical_offset for copy in copies)
-            named = f"; copies of it: {say_copies(copies)}" if copies else ""
-            return Reading(kind, len(copies), f"no message there: {damage}{named}")
+            self._listing.take_all(kind, copies)
+            return f"no message there: {damage}{f'; copies of it: {say_copies(copies)}' if copies else ''}"
         if (refusal := self._refusal(message)) is not None:
-            return Reading(kind, note=refusal)
+            return refusal
         if elsewhere := other_topic(message, self._question.topic):
-            return Reading(kind, note=elsewhere)
-        messages = taken_apart(message)
-        self.found += [FoundBy(self._mask.message(each), kind, damage) for each in messages]
-        return Reading(
-            kind, len(messages), "" if "store_host" in self._mask.fields else other_host(message, message_id)
-        )
+            return elsewhere
+        self._listing.take(kind, map(self._mask.message, taken_apart(message)), damage)
+        return "" if "store_host" in self._mask.fields else other_host(message, message_id)
 
     def _copies_of(self, message_id: str) -> list[Message]:
         """The copies of a message that is gone that may be shown, by what is shown of them."""
@@ -115,10 +110,12 @@ class Finder:
 
     def go_on(self, place: FindPlace) -> None:
         """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
+        if place != FindPlace():
+            self._listing = Listing(self._question, goes_on=True)
         for parts in self._parts:
             reading = reading_of(parts)
             refused = self._refused(parts)
-            self.readings.setdefault(reading, Reading(reading, note=refused))
+            self._listing.read(reading, refused, is_refused=bool(refused))
             if refused or (parts[-1] is KeyKind.KEY and place.kind is KeyKind.TAG):
                 self.searched += len(self._topics)
                 continue
@@ -160,16 +157,30 @@ class Finder:
         """What was searched for keys and tags, as a sentence without a full stop; empty where nothing was."""
         return "" if self._search is None else self._search.sentence()
 
+    @property
+    def found(self) -> list[FoundBy]:
+        """The messages that are listed, each with what it was found by."""
+        return self._listing.found
+
+    @property
+    def readings(self) -> list[Reading]:
+        """What the text was taken for, with the number of messages in the list that it names so."""
+        return self._listing.readings
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more messages than the question asks for."""
+        return self._listing.is_cut
+
     def _search_topic(self, reading: str, kind: KeyKind, topic: str, before: int) -> bool:
         """Look one topic's messages up; False if not all of them fit into the answer."""
         self._has_looked = True
         while True:
-            room = self._question.maximum - len(self.found)
             asked = msgspec.structs.replace(
                 self._question,
                 topic=topic,
                 kind=kind,
-                maximum=min(room, PAGE) if room > 0 else 1,
+                maximum=min(self._listing.room + 1, PAGE),
                 before_physical_offset=before,
             )
             answer = self._store.query(asked)
@@ -177,38 +188,27 @@ class Finder:
                 self._missing.setdefault(kind is KeyKind.TAG, answer.incomplete)
             self._search = answer.search if self._search is None else summed((self._search, answer.search))
             if answer.refusal:
-                self._count(reading, 0, answer.refusal)
-            if answer.count and room <= 0:
-                self.place = FindPlace(kind, topic, before)
-                return False
+                self._listing.read(reading, answer.refusal)
             for message in reversed(list(decode_messages(answer.records))):  # newest first
-                if self._has_masked and self._is_time_up():
+                is_late = self._has_masked and self._is_time_up()
+                if is_late or not self._listing.take(kind.words, self._shown(kind, asked.messages_in(message))):
                     self.place = FindPlace(kind, topic, before)
                     return False
                 self._has_masked = bool(self._mask)
                 before = message.physical_offset
-                for each in reversed(asked.messages_in(message)):
-                    self._take(reading, kind, each)
-            if not (answer.truncated and answer.count):
+            if answer.cursor is None:
                 return True
-            before = answer.physical_offsets[0]
+            before = answer.cursor
 
-    def _take(self, reading: str, kind: KeyKind, message: Message) -> None:
-        """List a message of an answer without what is hidden, unless it may not be shown, or is listed already."""
-        text = self._question.text
-        is_listed = kind is KeyKind.KEY and message.unique_key == text and KeyKind.UNIQUE in self._parts[0]
-        if self._refusal(message) is not None or is_listed:
-            return
-        shown = self._mask.message(message)
-        if self._mask and kind is not KeyKind.TAG and text not in (*shown.keys, shown.unique_key):
-            return  # hidden together with what stands beside it
-        self._count(reading, 1)
-        if message.physical_offset not in self._places:
-            self.found.append(FoundBy(shown, kind.words))
-
-    def _count(self, reading: str, found: int, note: str = "") -> None:
-        known = self.readings[reading]
-        self.readings[reading] = Reading(reading, known.found + found, note or known.note)
+    def _shown(self, kind: KeyKind, messages: Sequence[Message]) -> Iterator[Message]:
+        """The messages of a record that may be shown, without what is hidden of them, the newest first."""
+        for message in reversed(messages):
+            if self._refusal(message) is None:
+                shown = self._mask.message(message)
+                # What has the text may be hidden together with what stands beside it.
+                is_named = not self._mask or self._question.text in (*shown.keys, shown.unique_key)
+                if is_named or kind is KeyKind.TAG:
+                    yield shown
 
 
 def message_at(store: MessageStore, physical_offset: int) -> tuple[Message | None, str | None]:

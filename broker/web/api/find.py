@@ -100,7 +100,7 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         messages=[
             line_of(*found, charset=charset, outcome=ends.get(found.message.physical_offset)) for found in finder.found
         ],
-        tried=noted_alike(finder.readings.values(), finder.found, text),
+        tried=noted_alike(finder.readings, finder.found, text),
         topics=named[:MOST_TOPICS],
         topics_left_out=max(len(named) - MOST_TOPICS, 0),
         similar_topics=context.similar_topics(question.topic or text) if is_vain else [],
