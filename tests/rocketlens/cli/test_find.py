@@ -291,7 +291,7 @@ def test_a_server_is_asked_for_each_form_in_a_list_once_a_topic_and_for_none_whe
     topics = len(rocketlens("topics", g1_store, "--json").messages)
     once = requests("F" * 32)
     assert once > topics
-    assert requests("hotkey") == once
+    assert requests("hotkey") == once - 1  # where nothing is found the server is asked what it does not read
     assert once < requests("nobody") <= once + 4 * (topics + 1)
 
 
