@@ -5,20 +5,28 @@ Nothing is asked here: each method is made of the one of :class:`AsyncRemoteStor
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from protocol.errors import RocketLensError
+from protocol.question import OFFSET_ID, Answer, KeyKind, message_id_of
+from rocketlens.arguments import never
 from rocketlens.remote import AsyncRemoteStore, connect_async
 from rocketlens.searching import AsyncSearch, Search
-from rocketlens.source import Source
+from rocketlens.source import Source, documented
 
 if TYPE_CHECKING:
+    from rocketlens.looking_up import LookUp
     from rocketlens.remote_pending import AsyncPending
     from storage.life.pending import Pending
+    from storage.search.lookup import LookupStep
     from storage.search.step import Step
+
+MOST_OF_A_TEXT: Final = 1_000_000
+"""Messages that one text of a look-up names."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -98,13 +106,12 @@ def _listed(
     return plain
 
 
+@documented
 class RemoteStore(Source):
     """The messages of brokers, from `rocketlens.connect`.
 
     A Java broker finds less than a store that is opened, and says less about what it did not find.
     """
-
-    why_not: ClassVar[Mapping[str, str]] = {"look_up": "a broker is asked for one text after the other: find each"}
 
     def __init__(self, remote: AsyncRemoteStore) -> None:
         """Use `rocketlens.connect`."""
@@ -117,6 +124,40 @@ class RemoteStore(Source):
     query = _awaited(AsyncRemoteStore.query)
     find = _awaited(AsyncRemoteStore.find)
     pull = _awaited(AsyncRemoteStore.pull)
+
+    def look_up(
+        self,
+        texts: Iterable[str],
+        *,
+        topic: str | None = None,
+        kind: str | None = None,
+        should_stop: Callable[[], bool] = never,
+    ) -> "LookUp":
+        from rocketlens.looking_up import LookUp
+
+        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop))
+
+    def _looked_up(
+        self, texts: Sequence[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+    ) -> "Iterator[LookupStep]":
+        """The steps of a look-up, one a text; how far it is counts the bytes of texts."""
+        from storage.search.lookup import LookupStep, Match
+        from storage.search.progress import ProgressReport
+
+        started, total = time.monotonic(), sum(map(len, texts))
+        found = done = 0
+        for text in texts:
+            if should_stop():
+                return
+            named = Answer()
+            if kind is None and message_id_of(text) is not None:
+                named = self.find(text, topic=topic, maximum=MOST_OF_A_TEXT, kind=OFFSET_ID)
+            if not named:
+                named = self.find(text, topic=topic, maximum=MOST_OF_A_TEXT, kind=kind or KeyKind.ANY.words)
+            matches = tuple(Match(text, by, message) for message, by in zip(named, named.kinds, strict=True))
+            found, done = found + len(matches), done + len(text)
+            yield LookupStep(matches, ProgressReport(done, total, found, time.monotonic() - started), named.notes)
+
     follow = _iterated(AsyncRemoteStore.follow)
     search = _searched(AsyncRemoteStore.search)
     life = _awaited(AsyncRemoteStore.life)

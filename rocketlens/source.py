@@ -104,7 +104,8 @@ class Source:
 
         Each text is an offset message id of the store, else a unique key or a key; with a `kind` of :meth:`find`, but
         not a tag, all are taken for that alone, as for a ``physical offset``. In one topic or in all, in the order of
-        the log. `should_stop` is asked often. Raises :class:`ConfigError` for texts that a mask hides.
+        the log; a broker is asked for one text after the other. `should_stop` is asked often. Raises
+        :class:`ConfigError` for texts that a mask hides.
 
         >>> [(match.text, match.kind) for match in store.look_up(["BB", "7F00000100002A9F00000000000019B5"])]
         [('BB', 'key'), ('7F00000100002A9F00000000000019B5', 'offset message id')]

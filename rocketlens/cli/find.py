@@ -219,7 +219,7 @@ def find(
 
     With -f there is a row for each line of FILE and message, in the order of the log, with the line as `query`, then
     one with `found` false for each line that names nothing. A line is an offset message id of the store, or else a
-    unique key or a key, without --as. The index is read once.
+    unique key or a key, without --as. The index is read once; a server is asked for one line after the other.
 
     Exit code 0 if each TEXT, or line, named a message, 1 if not.
     """
