@@ -105,8 +105,7 @@ def typed_by_whom(store: OpenedStore, findings: Iterable[Finding]) -> list[Findi
         if store.state.is_live:
             return WHILE_LIVE
         root = store.layout.root.absolute()
-        who = _account(root, beside=not is_simple)
-        return line if who == os.geteuid() else as_account(who, line if is_simple else shlex.join(["sh", "-c", line]))
+        return as_account(_account(root, beside=not is_simple), line, is_simple=is_simple)
 
     return [replace(each, remedy=typed(each.remedy)) for each in findings]
 

@@ -150,8 +150,11 @@ def _by_owner(owners: set[int], command: str) -> str:
     return as_account(next(iter(owners)) if len(owners) == 1 else 0, command)
 
 
-def as_account(uid: int, command: str) -> str:
-    """The line with which a user, or root, runs a command."""
+def as_account(uid: int, line: str, *, is_simple: bool = True) -> str:
+    """The line with which a user, or root, types a line, which is one command where it is simple: itself, for us."""
+    if uid == os.geteuid():
+        return line
+    command = line if is_simple else shlex.join(["sh", "-c", line])
     if not uid:
         return f"sudo {command}"
     try:
