@@ -35,7 +35,7 @@ help:
 	@echo 'make coverage-kernels  lines of the kernels that their tests run'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
 	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (24 minutes)'
-	@echo 'make docs    write docs/cli.md anew from the commands, and all pages as a site: build/site'
+	@echo 'make docs    make all pages, and the help of every command, a site: build/site'
 	@echo 'make wheels  the wheels to publish, for x86_64 and arm64, any Python from 3.11 on: dist/'
 	@echo 'make release publish nothing, but make all of it: VERSION=0.2.0 (docs/releasing.md)'
 	@echo 'make lock    choose versions anew: requirements*.lock'
@@ -122,10 +122,10 @@ record: .dev
 
 # What git knows of pages and pictures, as it lies here, so that a link is the same in the repository and in the site.
 docs: .dev $(VENV)/docs/installed
-	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >docs/cli.md
 	rm -rf build/docs
 	mkdir -p build/docs
 	git ls-files -coz --exclude-standard '*.md' 'docs/*.png' 'docs/*.json' 'deploy/*.yaml' 'deploy/*.service' | xargs -0 cp --parents -t build/docs
+	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >>build/docs/docs/cli.md
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/docs $(BIN)/python -m mkdocs build --strict
 
 $(VENV)/docs/installed: requirements-docs.lock

@@ -78,14 +78,15 @@ def test_the_readme_is_read_line_by_line() -> None:
     assert ["docker", "compose", "up", "rocketlens"] in commands
 
 
-def test_the_command_line_reference_is_what_the_commands_say() -> None:
-    assert (ROOT / "docs" / "cli.md").read_text() == command_line_reference(), "make docs"
+def test_the_page_of_the_command_line_lists_every_command() -> None:
+    rows = re.findall(r"^\| `rocketlens (.+?)` \| (.+) \|$", (ROOT / "docs" / "cli.md").read_text(), re.M)
+    alone = {name: each for name, each in commands().items() if not isinstance(each, click.Group)}
+    assert dict(rows) == {name: each.get_short_help_str(200) for name, each in alone.items()}
 
 
 @pytest.mark.parametrize("name", commands())
-def test_every_option_has_help_and_stands_in_the_reference(name: str) -> None:
-    text = (ROOT / "docs" / "cli.md").read_text()
-    section = text.split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
+def test_every_option_has_help_that_the_site_shows(name: str) -> None:
+    section = command_line_reference().split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
     options = [each for each in commands()[name].params if isinstance(each, click.Option) and not each.hidden]
     assert options or isinstance(commands()[name], click.Group)
     for option in options:

@@ -1,23 +1,15 @@
-"""Writes `docs/cli.md` from the commands' own help, so that the two cannot drift; `make docs` calls it.
-
-A test compares the file with what this module says.
-"""
+"""Prints the help of every command as a part of a page; `make docs` puts it below `docs/cli.md` in the site."""
 
 import click
 
 from rocketlens.cli.main import main
 
-HEADER = """\
-# The command line
-
-`rocketlens` and each of its commands, as `--help` says it. Written by `make docs` from the commands themselves.
-"""
 WIDTH = 100
 
 
 def command_line_reference() -> str:
-    """The whole page: the program's help, then each command's, subcommands after their group."""
-    return "\n".join([HEADER, *_sections(_program())])
+    """The program's help, then each command's, subcommands after their group."""
+    return "\n".join(["", *_sections(_program())])
 
 
 def commands(context: click.Context | None = None) -> dict[str, click.Command]:
