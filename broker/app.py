@@ -258,6 +258,7 @@ def build_server(
                 replied=service.calls.answered if member is None else member.replied,
                 meter=service.meter,
                 checks=checks,
+                http_port=None if options.http is None else options.http.port,
             ),
             connections,
             reception,

@@ -3,6 +3,7 @@
     RocketLensError
     ├── ProtocolError                  the peer's bytes are no command
     │   ├── BadFrame, FrameTooLarge    the stream cannot be trusted: close the connection
+    │   ├── RequestByHttp              a BadFrame that can be answered in its own language before
     │   ├── BadCommand, BadHeader      answered, naming the field; the connection lives
     │   └── BadMessageId               a text is no offset message id
     ├── StoreError                     path, physical_offset, expected, found
@@ -71,6 +72,15 @@ class FrameTooLarge(BadFrame):
         super().__init__(f"a frame of {size} bytes, more than the limit of {limit}")
         self.size = size
         self.limit = limit
+
+
+class RequestByHttp(BadFrame):
+    """What came begins as a request of HTTP does: a browser or a probe is at the wrong port."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
+        )
 
 
 class BadCommand(ProtocolError):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.errors import BadFrame, FrameTooLarge
+from protocol.errors import BadFrame, FrameTooLarge, RequestByHttp
 
 Frame: TypeAlias = tuple[int, bytes, bytes]
 """Serialize type, header bytes, body bytes."""
@@ -23,12 +23,12 @@ LENGTH_SIZE: Final = 4
 """Bytes of the length field, which does not count itself."""
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 
-_HTTP: Final = re.compile(rb"(?P<answer>HTTP/)|[A-Z]{3,7} ")
-"""How a request or an answer of HTTP/1.1 begins; as a length, any of these is beyond every limit."""
+_HTTP: Final = re.compile(rb"(?P<answer>HTTP/)|(?!PROXY )[A-Z]{3,7} ")
+"""How a request or an answer of HTTP/1.1 begins; as a length, any of these is beyond every limit.
 
-_HTTP_REQUEST: Final = (
-    "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
-)
+A PROXY header, which begins likewise, is none.
+"""
+
 _HTTP_ANSWER: Final = "an answer by HTTP: brokers listen on another port, mostly 10911, and name servers on 9876"
 
 FRAME_LIMIT: Final = 16 * 1024 * 1024
@@ -158,7 +158,7 @@ class FrameDecoder:
         left = length - LENGTH_SIZE
         beginning = PREFIX.pack(length, word)
         if found := _HTTP.match(beginning):
-            self._error = BadFrame(_HTTP_ANSWER if found["answer"] else _HTTP_REQUEST)
+            self._error = BadFrame(_HTTP_ANSWER) if found["answer"] else RequestByHttp()
         elif length > self._longest:
             self._error = FrameTooLarge(length + LENGTH_SIZE, self._limit)
         elif length < LENGTH_SIZE:

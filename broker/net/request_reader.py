@@ -31,7 +31,7 @@ from broker.net.session_settings import (
 )
 from broker.service.long_work import PARSED_BODIES
 from protocol.command import decode_command
-from protocol.errors import BadFrame, ProtocolError
+from protocol.errors import BadFrame, ProtocolError, RequestByHttp
 from protocol.frame import LENGTH_SIZE, PREFIX, Frame, FrameDecoder
 
 LONGEST_BEGINNING: Final = 4096
@@ -49,6 +49,7 @@ class RequestReader:
         "_decoder",
         "_has_rest",
         "_held_bytes",
+        "_http_port",
         "_is_put_off",
         "_lane",
         "_limits",
@@ -56,12 +57,15 @@ class RequestReader:
         "_part",
         "_scheduler",
         "_unread",
+        "farewell",
         "is_closed",
     )
 
     def __init__(self, settings: SessionSettings, client: SessionClient, answerer: RequestAnswerer) -> None:
         self.is_closed = False
         """Whether nothing further is read: the server stops, the stream has ended, or it cannot be trusted."""
+        self.farewell = b""
+        """What the client gets behind all answers, before the connection is closed."""
         self._client = client
         self._answerer = answerer
         self._lane = settings.lane
@@ -69,6 +73,7 @@ class RequestReader:
         self._limits = limits = settings.budget.limits
         self._scheduler = settings.scheduler
         self._meter = settings.meter
+        self._http_port = settings.http_port
         self._decoder = FrameDecoder(settings.frame_limit, limits.header_bytes, limits.body_bytes, _is_body_unwanted)
         self._part = b""
         self._unread = b""
@@ -260,6 +265,8 @@ class RequestReader:
             frames = self._decoder.feed(data)
         except BadFrame as error:
             frames = self._distrust(error)
+            if isinstance(error, RequestByHttp) and not (frames or is_new):
+                self.farewell = _answer_by_http(self._http_port)
         answerer = self._answerer
         is_held = answerer.is_read_slowly or (answerer.pending.cost and answerer.is_held)
         is_burst = read_bytes > SMALL_READ
@@ -316,3 +323,11 @@ def _is_body_unwanted(serialize_type: int, header: bytes) -> bool:
     except ProtocolError:
         return False
     return command.code in PARSED_BODIES and not command.is_response
+
+
+def _answer_by_http(port: int | None) -> bytes:
+    """The answer to a request of HTTP, for the person who sent it."""
+    place = "it has no port for HTTP: start it with --http" if port is None else f"its port for HTTP is {port}"
+    text = f"this is the remoting port of RocketLens; {place}\n".encode()
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+    return head + b"Content-Length: %d\r\n\r\n" % len(text) + text

@@ -100,6 +100,11 @@ class Session:
         return self.state is OPEN and self._reader.owes_rest
 
     @property
+    def farewell(self) -> bytes:
+        """What a session that is FINISHED has sent last."""
+        return self._reader.farewell
+
+    @property
     def is_answered(self) -> bool:
         """Whether everything that came as a whole is answered, and every answer is in the output or was sent."""
         return not (self._reader.has_unanswered or self.answers.has_unanswered)

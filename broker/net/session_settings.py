@@ -44,7 +44,7 @@ class SessionSettings:
     `frame_limit` in bytes. Without `lane` every request goes the ordinary way. `replied` is called with what clients
     answer to our own requests. `budget` is that of all connections together, and `scheduler` decides whose burst goes
     on next. `meter` counts what the sessions do; with None nothing is counted. Each of `checks` in turn sees an answer
-    before it leaves, and may replace it; a server with checks has no lane.
+    before it leaves, and may replace it; a server with checks has no lane. `http_port` is the one that speaks HTTP.
     """
 
     dispatcher: Dispatcher
@@ -55,3 +55,4 @@ class SessionSettings:
     replied: Callable[[ClientConnection, Command], None] | None = None
     meter: Meter | None = None
     checks: tuple[AnswerCheck, ...] = ()
+    http_port: int | None = None

@@ -249,4 +249,6 @@ class SessionTransport(asyncio.Protocol):
         elif before is OPEN:
             self._transport.pause_reading()
         if state is FINISHED:
+            if self.session.farewell:
+                self._transport.write(self.session.farewell)
             close_gently(self._transport, may_be_half_closed=not (self._peer_ended or self._is_tls))

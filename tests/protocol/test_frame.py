@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frame_garbage import encode_frame_prefix
-from protocol.errors import BadFrame, FrameTooLarge
+from protocol.errors import BadFrame, FrameTooLarge, RequestByHttp
 from protocol.frame import FRAME_LIMIT, Frame, FrameDecoder
 
 # Written by RemotingCommand.encode() of 5.5.0.
@@ -44,7 +44,7 @@ BAD_PREFIXES = [
     ("7fffffff 00000000", FrameTooLarge, "a frame of 2147483651 bytes, more than the limit of 16777216"),
     ("16030100 c8010000", FrameTooLarge, "a frame of 369295620 bytes, more than the limit of 16777216"),
     *(
-        (beginning[:8].hex(), BadFrame, HTTP_REQUEST)
+        (beginning[:8].hex(), RequestByHttp, HTTP_REQUEST)
         for beginning in (
             b"GET / HTTP/1.1",
             b"POST /api",
@@ -55,6 +55,7 @@ BAD_PREFIXES = [
         )
     ),
     (b"HTTP/1.1 400"[:8].hex(), BadFrame, HTTP_ANSWER),
+    (b"PROXY TCP4 "[:8].hex(), FrameTooLarge, "a frame of 1347571548 bytes, more than the limit of 16777216"),
 ]
 
 

@@ -8,13 +8,14 @@ import threading
 import weakref
 from collections.abc import Awaitable
 
+import httpx
 import pytest
 
 from broker.limits import Limits
 from broker.net.transport import SessionTransport
 from broker.server import Server
 from broker.service.dispatcher import handles
-from broker_harness import FakeStore, connected, service_of, serving, until
+from broker_harness import LOOPBACK, FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response, encode_request, ext_fields_of
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
@@ -196,6 +197,15 @@ async def test_answers_before_a_bad_frame_go_out_then_the_connection_is_closed(
     assert len(lines) == 1
     assert lines[0].startswith("127.0.0.1:")
     assert "a request by HTTP, and this is the remoting port" in lines[0]
+
+
+@pytest.mark.parametrize("port", [None, 9180])
+async def test_a_request_by_http_is_answered_400_with_the_port_that_speaks_it(port: int | None) -> None:
+    http = None if port is None else LOOPBACK._replace(port=port)
+    async with serving(service_of(FakeStore(), http=http), [Echo()]) as server, httpx.AsyncClient() as client:
+        answer = await client.post(f"http://{server.addresses[0]}/", content=bytes(1_000_000))
+        assert answer.status_code == 400
+        assert ("--http" if port is None else f"HTTP is {port}\n") in answer.text
 
 
 async def test_what_waits_is_answered_before_a_bad_frame_closes_the_connection() -> None:
