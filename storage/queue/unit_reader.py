@@ -41,11 +41,15 @@ class UnitReader:
 
         A unit for messages that the log lacks too has the size LOST; it may reach beyond `stop`.
         """
-        while queue_offset < min(stop, self.queue.max_offset):
+        while queue_offset < stop:
             is_new = self._units is None
             if self._units is None:
+                if queue_offset >= self.queue.max_offset:
+                    break
                 self._units = yield from self._part(queue_offset, stop)
-            unit = next((each for each in self._units if each[1] > queue_offset), None)
+            unit = next(self._units, None)
+            while unit is not None and unit[1] <= queue_offset:
+                unit = next(self._units, None)
             if unit is not None and unit[0] <= queue_offset and (unit[2] >= 0 or not self.queue.has_batches):
                 return unit
             if unit is not None or (is_new and not self.is_of_log):

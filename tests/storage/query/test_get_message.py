@@ -290,6 +290,25 @@ def test_messages_that_the_log_has_not_either_are_counted(tmp_path: Path) -> Non
     assert pull(tmp_path, 40).lost is None
 
 
+def test_the_kernel_pulls_messages_that_were_found_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = StoreWriter(tmp_path, queue_file_size=20 * 1000)
+    for number in range(2010):
+        writer.append("T", b"", tags=f"Tag{number % 3}", properties={"n": str(number)}, index=False)
+    writer.flush()
+    (tmp_path / "consumequeue" / "T" / "0" / f"{20 * 1000:020d}").unlink()
+    queues, _ = open_queues(tmp_path)
+    assert len(get_message(queues, "T", 0, 1011, 1, PLENTY).records) == 1
+    monkeypatch.setattr("storage.query.get_message._collect", None)
+    for message_filter, wanted in (
+        (None, range(1011, 1043)),
+        (tag_filter("Tag1"), range(1012, 1108, 3)),
+        (ExpressionFilter(parse("n > 1100")), range(1101, 1133)),
+    ):
+        result = get_message(queues, "T", 0, 1011, 32, PLENTY, message_filter)
+        assert bodies(result) == [writer.written[number].record for number in wanted]
+        assert (result.next_begin_offset, result.max_offset) == (wanted[-1] + 1, 2010)
+
+
 def test_messages_in_a_missing_segment_are_jumped_over(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 20, segment_size=512)
     segments = sorted((tmp_path / "commitlog").iterdir())
