@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
 
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
-from protocol.question import LARGEST, PAGE, KeyKind, Question
+from protocol.question import LARGEST, KeyKind, Question
 from protocol.system_topics import queue_offset_in
 from storage.amounts import counted
 from storage.names import names_holding, similar_names
@@ -70,19 +70,6 @@ def id_of(value: int | str) -> str:
     return text
 
 
-class QueryOptions(TypedDict, total=False):
-    """The keyword arguments of a query; exactly one of `key`, `unique_key` and `tag` is given."""
-
-    key: str | None
-    unique_key: str | None
-    tag: str | None
-    begin: Time | None
-    end: Time | None
-    maximum: int
-    cursor: int | None
-    copies: bool
-
-
 class SearchOptions(TypedDict, total=False):
     """The keyword arguments of a search besides its topic; all conditions that are given must hold."""
 
@@ -110,32 +97,25 @@ def check_names(options: Mapping[str, object], known: type) -> None:
             raise TypeError(f"unexpected keyword argument {name!r}; known are {', '.join(known.__annotations__)}")
 
 
-def key_question(topic: str, options: QueryOptions) -> Question:
-    """A question for messages by a key, a unique key or a tag; raises ConfigError and TypeError."""
-    check_names(options, QueryOptions)
-    texts = {
-        KeyKind.KEY: options.get("key"),
-        KeyKind.UNIQUE: options.get("unique_key"),
-        KeyKind.TAG: options.get("tag"),
-    }
+def key_question(
+    topic: str,
+    texts: Mapping[KeyKind, str | None],
+    begin: Time | None,
+    end: Time | None,
+    maximum: int,
+    cursor: int | None,
+    *,
+    copies: bool,
+) -> Question:
+    """A question for messages by a key, a unique key or a tag, one of which has a text; raises ConfigError."""
     given = [(kind, text) for kind, text in texts.items() if text is not None]
     if len(given) != 1:
         raise ConfigError("expected exactly one of key, unique_key and tag")
     ((kind, text),) = given
-    first, last = times_of(options.get("begin"), options.get("end"))
-    cursor = options.get("cursor")
     if cursor is not None and not 0 <= cursor <= LARGEST:
         raise ConfigError(f"cursor {cursor}: expected the cursor of an earlier answer")
-    return Question(
-        topic,
-        text,
-        kind,
-        check_maximum(options.get("maximum", PAGE)),
-        first,
-        last,
-        LARGEST if cursor is None else cursor,
-        copies=options.get("copies", False),
-    )
+    before = LARGEST if cursor is None else cursor
+    return Question(topic, text, kind, check_maximum(maximum), *times_of(begin, end), before, copies=copies)
 
 
 def text_question(

@@ -44,7 +44,6 @@ from rocketlens.answers import Group, Info, Listed, Topic, found_messages, merge
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
-    QueryOptions,
     SearchOptions,
     Subscription,
     Time,
@@ -195,9 +194,18 @@ class AsyncRemoteStore:
     async def query(
         self,
         topic: str,
-        **options: Unpack[QueryOptions],
+        *,
+        key: str | None = None,
+        unique_key: str | None = None,
+        tag: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = PAGE,
+        cursor: int | None = None,
+        copies: bool = False,
     ) -> Answer:
-        question = key_question(topic, options)
+        texts = {KeyKind.KEY: key, KeyKind.UNIQUE: unique_key, KeyKind.TAG: tag}
+        question = key_question(topic, texts, begin, end, maximum, cursor, copies=copies)
         try:
             brokers = await self._brokers_of(topic)
         except NoSuchTopic as error:

@@ -5,17 +5,12 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
 
 from protocol.errors import ConfigError
 from protocol.message import Message
-from protocol.question import Answer
+from protocol.question import LARGEST, Answer, Question
 from rocketlens.answers import Listed, Topic, joined, merged
 from rocketlens.arguments import (
-    MOST_FOUND,
     MOST_PULLED,
-    QueryOptions,
     SearchOptions,
-    Time,
-    key_question,
     never,
-    text_question,
 )
 from rocketlens.source import Source, documented
 from rocketlens.store import Store
@@ -59,28 +54,16 @@ class SeveralStores(Source):
         ours = {where: each for where, each in found.items() if each and not each.notes}
         return merged(ours or found)
 
-    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Answer:
-        question = key_question(topic, options)
+    def _query(self, question: Question) -> Answer:
+        topic = question.topic
         stores = self._having(topic)
-        if len(stores) > 1 and options.get("cursor") is not None:
+        if len(stores) > 1 and question.before_physical_offset < LARGEST:
             raise ConfigError(f"a cursor belongs to one store, and topic {topic} is in several, open {_one_of(stores)}")
-        found = {where: store.query(topic, **options) for where, store in (stores or self._stores).items()}
+        found = {where: store._query(question) for where, store in (stores or self._stores).items()}
         return merged(found, question.maximum)
 
-    def find(
-        self,
-        text: str,
-        *,
-        topic: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        maximum: int = MOST_FOUND,
-        kind: str | None = None,
-    ) -> Answer:
-        def ask(store: Store) -> Answer:
-            return store.find(text, topic=topic, begin=begin, end=end, maximum=maximum, kind=kind)
-
-        return joined(self._each(ask), text_question(text, topic, begin, end, maximum, kind))
+    def _find(self, question: Question) -> Answer:
+        return joined(self._each(lambda store: store._find(question)), question)
 
     def look_up(
         self,

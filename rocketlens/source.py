@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
 
 from protocol.errors import ConfigError
 from protocol.message import Message
-from protocol.question import Answer
+from protocol.question import PAGE, Answer, KeyKind, Question
 from rocketlens.answers import Group, Info, Topic
-from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time, never, unreported
+from rocketlens.arguments import (
+    MOST_FOUND,
+    MOST_PULLED,
+    SearchOptions,
+    Time,
+    key_question,
+    never,
+    text_question,
+    unreported,
+)
 
 if TYPE_CHECKING:
     from rocketlens.looking_up import LookUp
@@ -54,7 +63,19 @@ class Source:
         """
         raise self._refusal("view")
 
-    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Answer:
+    def query(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        unique_key: str | None = None,
+        tag: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = PAGE,
+        cursor: int | None = None,
+        copies: bool = False,
+    ) -> Answer:
         """The newest `maximum` messages of a topic with a key, a unique key or a tag: exactly one of these is given.
 
         Stored between `begin` and `end`, both included, which do not narrow the search for a unique key. Where older
@@ -67,6 +88,11 @@ class Source:
         >>> [message.tags for message in store.query("TopicTest", tag="TagD", maximum=2)]
         ['TagD', 'TagD']
         """
+        texts = {KeyKind.KEY: key, KeyKind.UNIQUE: unique_key, KeyKind.TAG: tag}
+        return self._query(key_question(topic, texts, begin, end, maximum, cursor, copies=copies))
+
+    def _query(self, question: Question) -> Answer:
+        """The newest messages with a key, a unique key or a tag, ascending, and the cursor of older ones."""
         raise self._refusal("query")
 
     def find(
@@ -90,6 +116,10 @@ class Source:
         >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]
         [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
         """
+        return self._find(text_question(text, topic, begin, end, maximum, kind))
+
+    def _find(self, question: Question) -> Answer:
+        """What the text of a question names."""
         raise self._refusal("find")
 
     def look_up(

@@ -18,9 +18,7 @@ from protocol.system_topics import Stage, stage_of
 from rocketlens.absent_properties import note_of_some
 from rocketlens.answers import Group, Info, Listed, Topic, found_messages
 from rocketlens.arguments import (
-    MOST_FOUND,
     MOST_PULLED,
-    QueryOptions,
     SearchOptions,
     Subscription,
     Time,
@@ -29,13 +27,11 @@ from rocketlens.arguments import (
     criteria_of,
     filter_of,
     id_of,
-    key_question,
     never,
     nothing_with,
     pulled,
     stored_between,
     subscription,
-    text_question,
     unreported,
 )
 from rocketlens.by_id import find_in_store, find_surely
@@ -106,35 +102,21 @@ class Store(Source):
             find_in_store(self._opened(with_keys=False), text, topic=topic, damaged=damaged, mask=self._mask)
         )
 
-    def query(
-        self,
-        topic: str,
-        **options: Unpack[QueryOptions],
-    ) -> Answer:
-        question = key_question(topic, options)
+    def _query(self, question: Question) -> Answer:
         self._mask.refuse_value(question.kind.field, question.text)
         if not self._mask or question.kind is not KeyKind.KEY:
-            return self._shown(query_store(self._opened(), question))
+            return self._shown(query_store(self._opened(), question), 5)
         # One that is hidden together with what stands beside it is none, and nothing says that it was looked at.
         found = query_store(self._opened(), question, self._mask.for_one_run())
-        return self._shown(replace(found, details=""))
+        return self._shown(replace(found, details=""), 5)
 
-    def find(
-        self,
-        text: str,
-        *,
-        topic: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        maximum: int = MOST_FOUND,
-        kind: str | None = None,
-    ) -> Answer:
-        question = text_question(text, topic, begin, end, maximum, kind)
+    def _find(self, question: Question) -> Answer:
+        kind = question.reading
         is_key = bool(parts_of(kind))
         if kind is not None and not is_key and self._store is None:
             self._check_open()
-            if found := find_surely(self._layout, question.text, topic, kind):
-                messages = self._shown(found).messages
+            if found := find_surely(self._layout, question.text, question.topic or None, kind):
+                messages = self._shown(found, 5).messages
                 return Answer(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
         from storage.search.find import Finder, FindPlace
         from storage.store.topic_catalog import known_names
@@ -144,7 +126,7 @@ class Store(Source):
         finder = Finder(store, question, names, mask=hiding.mask)
         finder.look_at_offset()
         finder.go_on(FindPlace())
-        hiding.warn()
+        hiding.warn(4)
         ends: dict[int, str] = {}
         if halves := [each.message for each in finder.found if stage_of(each.message.topic) is Stage.HALF]:
             from storage.life.transactions import outcomes  # few are halves of transactions
@@ -413,13 +395,13 @@ class Store(Source):
         """The mask of one answer."""
         return Hiding(self._mask, warns=self._warns)
 
-    def _shown(self, found: Answer) -> Answer:
+    def _shown(self, found: Answer, level: int = 4) -> Answer:
         """An answer of a method without what is hidden of its messages."""
         if not self._mask:
             return found
         hiding = self._hiding()
         found = replace(found, messages=tuple(map(hiding.mask.message, found.messages)))
-        hiding.warn(4)
+        hiding.warn(level)
         return found
 
     def _shown_pieces(self, pieces: Iterable[list[Message]]) -> Iterator[list[Message]]:

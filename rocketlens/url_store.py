@@ -14,6 +14,7 @@ from protocol.question import (
     FoundBy,
     KeyKind,
     Listing,
+    Question,
     other_host,
     parts_of,
     places_of,
@@ -21,16 +22,11 @@ from protocol.question import (
 )
 from rocketlens.answers import Listed, Topic, found_messages, section_of
 from rocketlens.arguments import (
-    MOST_FOUND,
-    QueryOptions,
     SearchOptions,
-    Time,
     criteria_of,
     id_of,
-    key_question,
     never,
     nothing_with,
-    text_question,
 )
 from rocketlens.by_id import at_place
 from rocketlens.hidden_whole import Hiding
@@ -88,35 +84,26 @@ class UrlStore(Source):
         where = f"in topic {topic}" if topic else "in any topic"
         return self._shown(elsewhere) if elsewhere else Answer(reason=f"no message with unique key {text} {where}")
 
-    def query(self, topic: str, **options: Unpack[QueryOptions]) -> Answer:
-        question = key_question(topic, options)
+    def _query(self, question: Question) -> Answer:
         if question.kind is KeyKind.TAG:
             raise ConfigError(f"tag: {NOT_BY_TAG}")
-        named = (each.message for each in self._named(question.text, None if question.copies else topic))
+        named = (each.message for each in self._named(question.text, None if question.copies else question.topic))
         before = question.before_physical_offset
         found = [each for each in named if question.is_answered_by(each) and each.physical_offset < before]
         kept = found[-question.maximum :]
         cursor = kept[0].physical_offset if len(kept) < len(found) else None
         return Answer(tuple(kept), cursor, reason="" if kept else nothing_with(question))
 
-    def find(
-        self,
-        text: str,
-        *,
-        topic: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        maximum: int = MOST_FOUND,
-        kind: str | None = None,
-    ) -> Answer:
-        question, parts = text_question(text, topic, begin, end, maximum, kind), parts_of(kind)
+    def _find(self, question: Question) -> Answer:
+        kind, topic = question.reading, question.topic or None
+        parts = parts_of(kind)
         if kind == KeyKind.TAG.words:
             raise ConfigError(f"tag: {NOT_BY_TAG}")
         listing = Listing(question)
         for place, physical_offset, message_id in places_of(question.text, kind):
             at = at_place(self._at(physical_offset), topic, message_id)
             listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
-            listing.take_all(place, self._shown(at))
+            listing.take_all(place, self._shown(at, 5))
         first, last = question.begin_timestamp, question.end_timestamp
         named = [
             each
@@ -238,8 +225,8 @@ class UrlStore(Source):
         with self._opened(None) as searched:
             yield from looked_up_by_tasks(searched, self._on(), self._notify, texts, topic, kind, should_stop)
 
-    def _shown(self, found: Answer) -> Answer:
+    def _shown(self, found: Answer, level: int = 4) -> Answer:
         hiding = Hiding(self._mask, warns=True)
         shown = replace(found, messages=tuple(map(hiding.mask.message, found)))
-        hiding.warn(4)
+        hiding.warn(level)
         return shown

@@ -11,7 +11,7 @@ import msgspec
 
 from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, KeyKind
 from rocketlens.answers import joined
-from rocketlens.arguments import MOST_FOUND, QueryOptions
+from rocketlens.arguments import MOST_FOUND
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
 from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
@@ -116,7 +116,8 @@ class FindArguments(msgspec.Struct, frozen=True):
         if kind is None or self.topic is None or not self.is_paged:
             times = {"begin": self.begin, "end": self.end}
             return source.find(text, topic=self.topic, maximum=self.maximum, kind=kind, **times)
-        options = QueryOptions(
+        found = source.query(
+            self.topic,
             key=text if self.kind == "key" else None,
             unique_key=text if self.kind == "unique-key" else None,
             tag=text if self.kind == "tag" else None,
@@ -126,7 +127,7 @@ class FindArguments(msgspec.Struct, frozen=True):
             cursor=self.cursor,
             copies=self.copies,
         )
-        return _found_by(kind, source.query(self.topic, **options))
+        return _found_by(kind, found)
 
 
 def _found_by(kind: str, found: Answer) -> Answer:

@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from rocketlens.source import Source
 
 
-class QueryArguments(msgspec.Struct, frozen=True):
-    """What the options of `query` say of what is looked for."""
-
-    key: str | None
-    unique_key: str | None
-    tag: str | None
-
-    def named(self) -> tuple[str, str]:
-        """What the text is to be taken for, and the text."""
-        named = (("key", self.key), ("unique-key", self.unique_key), ("tag", self.tag))
-        given = [(kind, text) for kind, text in named if text is not None]
-        if len(given) != 1:
-            raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
-        return given[0]
-
-
 KINDS: Final = {"auto": None, "key": KeyKind.ANY.words, "offset-id": OFFSET_ID, "physical-offset": PHYSICAL_OFFSET}
 """What `lookup` takes lines for."""
 
@@ -82,11 +66,21 @@ def view(source: SourceArguments, output_format: str, damaged: bool, **options: 
 @format_options
 @timezone_option
 @verbose_option
-@gathered(asked=QueryArguments)
 @plain_errors
-def query(source: SourceArguments, output_format: str, asked: QueryArguments, **options: object) -> None:
+def query(
+    source: SourceArguments,
+    output_format: str,
+    key: str | None,
+    unique_key: str | None,
+    tag: str | None,
+    **options: object,
+) -> None:
     """Do as `rocketlens find SOURCE TEXT --topic TOPIC --as key`, or unique-key or tag."""
-    kind, text = asked.named()
+    texts = {"key": key, "unique-key": unique_key, "tag": tag}
+    given = [(kind, text) for kind, text in texts.items() if text is not None]
+    if len(given) != 1:
+        raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
+    ((kind, text),) = given
     source.refuse_rest()
     wanted = msgspec.convert({**options, "kind": kind}, OldestFirst)
     find_and_show(source, wanted, output_format, [text])
