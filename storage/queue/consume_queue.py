@@ -34,13 +34,13 @@ from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, Unit
 from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
-from storage.queue.queue_repair import DamagedRun, around, place_of
+from storage.queue.queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import DoubtedUnits, offsets_in_log, places_in_log
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
-from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, UNIT_DTYPE, Unit
+from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
 

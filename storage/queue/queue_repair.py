@@ -17,7 +17,6 @@ from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
 from storage.kernels.records import HEAD
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_record import QueueName
-from storage.queue.unit_struct import UNIT_DTYPE
 
 MOST_TOGETHER: Final = 1 << 22
 """Queue offsets of a run that are searched together: a file's size may claim any number of lost ones."""
@@ -25,6 +24,9 @@ MOST_TOGETHER: Final = 1 << 22
 MOST_BEYOND: Final = 64
 """Messages with later queue offsets after which a search ends; a single one may have a wrong queue offset."""
 
+
+UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+"""A plain queue's unit in arrays; apart from its struct, by which single units are read without NumPy."""
 
 NOTHING_KNOWN: Final = np.empty(0, UNIT_DTYPE)
 

@@ -3,10 +3,7 @@
 from struct import Struct
 from typing import Final
 
-import numpy as np
-
 UNIT: Final = Struct(">qiq")
-UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 FILLER_SIZE: Final = 0x7FFFFFFF
 """The record size in a filler unit, which is before the first message of a queue and points to no message."""
 FILLER: Final = (0, FILLER_SIZE, 0)
