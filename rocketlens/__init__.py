@@ -144,7 +144,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    from rocketlens.origins import require_own_packages
+    from rocketlens.own_packages import require_own_packages
 
     require_own_packages()
     module, _, other_name = _PLACES[name].partition(":")

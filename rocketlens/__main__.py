@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from rocketlens.origins import require_own_packages
+from rocketlens.own_packages import require_own_packages
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ VIOLATIONS = {
     ),
     "protocol opens sockets": ("protocol/planted.py", "import socket", "no event loop and no socket below broker"),
     "the check imports a package": (
-        "rocketlens/origins.py",
+        "rocketlens/own_packages.py",
         "import protocol",
         "what checks our packages imports none of them",
     ),

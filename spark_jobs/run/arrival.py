@@ -21,11 +21,11 @@ DIRECTORY: Final = "rocketlens-packages"
 """Where an archive is unpacked, in the directory of Spark's files."""
 
 DISTRIBUTION: Final = "rocketlens"
-ORIGINS: Final = "rocketlens.origins"
+OWN_PACKAGES: Final = "rocketlens.own_packages"
 """What checks that our packages are ours. It lies above us and imports nothing of ours, so that it is imported by name:
 in a worker only once it is known where from."""
 
-CANNOT_RUN: Final[str] = importlib.import_module(ORIGINS).CANNOT_RUN
+CANNOT_RUN: Final[str] = importlib.import_module(OWN_PACKAGES).CANNOT_RUN
 """How the sentences begin that tell somebody what to do about an installation; sent along with what uses it."""
 
 A_KERNEL: Final = "storage.kernels.region"
@@ -100,13 +100,13 @@ def have_packages_found(version: str) -> None:
             sys.path.insert(0 if installed else len(sys.path), sent)
             importlib.invalidate_caches()
     try:
-        origins = importlib.import_module(ORIGINS)
+        own_packages = importlib.import_module(OWN_PACKAGES)
     except ImportError:
         raise ImportError(
             f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not have it; "
             "install requirements-spark.lock there, and RocketLens"
         ) from None
-    origins.require_own_packages()
+    own_packages.require_own_packages()
 
 
 @by_value

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foreign import plant_foreign, was_imported
-from rocketlens.origins import PACKAGES
+from rocketlens.own_packages import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("rocketlens")
