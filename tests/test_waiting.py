@@ -22,6 +22,7 @@ ELSEWHERE = {
     ("broker/service/long_polling.py", "queue"): "`wake` may wait: the thread that follows the store calls it",
     ("broker/service/consumers/subscriptions.py", "make"): "a filter of the store's own configuration",
     ("broker/service/store_answers.py", "record_at"): "a question about the whole store has begun with `Wait`",
+    ("broker/service/processors/whole_store.py", "record_at"): "a question about the whole store has begun with `Wait`",
 }
 """Plain methods that are called there on a thread that may wait, and why."""
 

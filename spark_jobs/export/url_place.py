@@ -53,7 +53,8 @@ class UrlPlace:
         self._driver.commit(manifest)
 
     def undo(self) -> None:
-        """Nothing was made that :meth:`close` does not remove."""
+        """Remove what attempts of this run have finished: nobody goes on from it."""
+        self._driver.undo()
 
     def named_errors(self) -> contextlib.AbstractContextManager[None]:
         """Let errors of a block be what they are."""

@@ -232,6 +232,11 @@ class Driver:
         """Remove what is of this run and is not committed."""
         self._remove_unnamed(self.place.objects(self.run.directory), committed)
 
+    def undo(self) -> None:
+        """Remove all that this run has written."""
+        with contextlib.suppress(StoreError, OSError):
+            self.place.remove(self.place.objects(self.run.directory))
+
     def leave(self) -> None:
         """End without a manifest: what attempts have finished stays for the next run, unless another has committed."""
         with contextlib.suppress(StoreError, OSError):

@@ -32,8 +32,8 @@ def under_load(worker: Path, endpoint: Endpoint, load: tuple[int, int, int, floa
     ) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "ready\n"
-        most = len(os.listdir(worker / "fd"))
         loaded = waits(endpoint, load[-1] * 0.8)
+        most = len(os.listdir(worker / "fd"))  # by now those that waited to be accepted are there
         peak = private_bytes(worker)
         run.stdout.read()
     return most, loaded, peak

@@ -23,6 +23,7 @@ from protocol.errors import (
     PlantedFile,
     ProtocolError,
     QueueBeingSearched,
+    RequestByHttp,
     RocketLensError,
     StoreError,
     TruncatedFile,
@@ -31,6 +32,10 @@ from protocol.errors import (
 SEGMENT = Path("/data/store/commitlog/00000000000000000000")
 
 SENTENCES = [
+    (
+        RequestByHttp(),
+        "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http",
+    ),
     (NoSuchTopic("ordrs"), "there is no topic ordrs"),
     (NoSuchTopic("ordrs", "did you mean orders?"), "there is no topic ordrs; did you mean orders?"),
     (FrameTooLarge(2**24 + 1, 2**24), "a frame of 16777217 bytes, more than the limit of 16777216"),
@@ -100,7 +105,7 @@ def test_the_tree_is_the_one_in_the_docstring() -> None:
             ConfigError,
         ),
         ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),
-        BadFrame: (FrameTooLarge,),
+        BadFrame: (FrameTooLarge, RequestByHttp),
         StoreError: (CorruptRecord, TruncatedFile, NotAStore, PlantedFile),
     }
     for parent, children in tree.items():

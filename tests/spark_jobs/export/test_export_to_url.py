@@ -17,7 +17,7 @@ from command_line import rocketlens
 from dying import STRIDES, every_death
 from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore
-from protocol.errors import ConfigError, StoreError
+from protocol.errors import ConfigError, NoSuchTopic, StoreError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_request import ExportRequest
@@ -105,8 +105,15 @@ def test_the_parts_are_those_of_an_export_into_a_directory(
 
 def test_messages_that_match_nowhere_leave_a_manifest_without_parts(store: StoreWriter, new_place: Fresh) -> None:
     place = new_place()
-    assert export(store, place, "parquet", topics=("none",)).exit_code == 1
+    assert export(store, place, "parquet", tag="none").exit_code == 1
     assert (list(parts_of(place)), orphans(place)) == ([], set())
+
+
+def test_of_a_topic_that_is_nowhere_nothing_is_left(store: StoreWriter, new_place: Fresh) -> None:
+    place = new_place()
+    with pytest.raises(NoSuchTopic):
+        export(store, place, "parquet", topics=("none",))
+    assert set(place.objects("")) == set()
 
 
 def test_the_documented_readers_read_what_the_manifest_names(

@@ -322,7 +322,7 @@ class TestShape:
 
     def test_other_partitions_than_those_of_the_table_are_refused(self, store: StoreWriter, lake: Lake) -> None:
         append(store, lake.place, **lake.options, partition_by=("date",))
-        with pytest.raises(ConfigError, match="partition_by"):
+        with pytest.raises(ConfigError, match="with --partition-by date, and this run is with --partition-by topic"):
             append(store, lake.place, **lake.options, partition_by=("topic",))
 
 
