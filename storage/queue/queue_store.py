@@ -262,7 +262,7 @@ class QueueStore:
                         of_queue, gaps = queue.places()
                         places.append(of_queue)
                         lost += gaps
-        found = np.unique(np.concatenate(places))
+        found = np.sort(np.concatenate(places))  # as unique, which imports masked arrays
         found = found[(found >= self._commit_log.minimum) & (found < self._commit_log.end)]
         return coarse(merge([*lost, *coarse(np.stack([found, found + 1], 1))]))
 
