@@ -69,7 +69,7 @@ def test_what_compiles_is_asked_for_where_nothing_does(sources: Path, tmp_path: 
     assert json.loads(outcome.stdout.splitlines()[-1]) == [["ziglang"], ["ziglang"]]
 
 
-@pytest.mark.parametrize("name", ["gcc", "clang", "cc"])
+@pytest.mark.parametrize("name", ["cc", *(pytest.param(name, marks=pytest.mark.soak) for name in ("gcc", "clang"))])
 def test_nothing_is_asked_for_where_something_compiles(sources: Path, tmp_path: Path, name: str) -> None:
     environment = on_a_machine_without_compiler(tmp_path)
     program = Path(environment["PATH"]) / name

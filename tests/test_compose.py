@@ -179,6 +179,7 @@ def composition_grace_seconds(composition: Composition) -> float:
     return float(composition.services["rocketlens"]["stop_grace_period"].removesuffix("s"))
 
 
+@pytest.mark.soak  # in each run: a pair without the file, tests/interop; the file itself, above
 @pytest.mark.interop
 def test_the_official_broker_registers_with_the_official_name_server(tmp_path: Path) -> None:
     version = compose.load({})["services"]["broker"]["image"].removeprefix("apache/rocketmq:")
@@ -210,7 +211,8 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("runs_job", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.soak  # in each run: a cluster without the file, test_cluster.py; the file itself, above
+@pytest.mark.parametrize("runs_job", [False, True])
 def test_the_spark_worker_registers_and_its_executors_have_numpy_and_our_packages(
     tmp_path: Path, g1_store: Path, runs_job: bool
 ) -> None:

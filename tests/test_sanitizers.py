@@ -66,6 +66,8 @@ FAULTS = {
     "a sum that is too large": ("planted.add(2**31 - 1, 1)", "signed integer overflow"),
     "a number that lies anywhere": ('planted.load_aligned(Region(b"abcdefgh"), 1)', "misaligned address"),
 }
+IN_EACH_RUN = ("a byte behind a part", "a byte behind a file", "a sum that is too large")
+"""One of each report but the last, and one of a map."""
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,9 @@ def _without_names_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_without_names_of_frames")
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in IN_EACH_RUN else pytest.mark.soak) for name in FAULTS]
+)
 def test_a_planted_fault_ends_the_run_and_is_named(place: Path, name: str) -> None:
     fault, reported = FAULTS[name]
     outcome = run(place, "-c", f"{USE}{fault}\nprint('went on')")
@@ -131,7 +135,9 @@ PLUGINS = ("-p", "xdist", "-p", "no:cacheprovider")
 
 
 @pytest.mark.usefixtures("_without_names_of_frames")
-@pytest.mark.parametrize("name", DEATHS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "a file that was cut" else pytest.mark.soak) for name in DEATHS]
+)
 def test_a_process_that_dies_over_a_test_names_it(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_table_of_pulls_says_whether_the_aim_is_met() -> None:
     assert "| all | Java | 31.0 | 1,000,000 | 10 | 20 |" in text
 
 
+@pytest.mark.soak  # in each run: our own client, below
 @pytest.mark.interop
 def test_an_official_consumer_drains_exactly_what_passes(
     server: ServerProcess, plan: StorePlan, tmp_path: Path

@@ -101,6 +101,7 @@ RUNS: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
+@pytest.mark.soak  # in each run: tasks of a rebuild by their phases, test_engines.py
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize(
     "job", [REBUILD, *(pytest.param(job, marks=pytest.mark.soak) for job in RUNS if job != REBUILD)]
@@ -120,6 +121,7 @@ def test_a_job_runs_as_many_tasks_as_are_computed(spark: "SparkContext", store: 
     assert ended() == expected
 
 
+@pytest.mark.soak  # in each run: the tasks of a rebuild, the test before
 def test_what_a_rebuild_writes_to_a_url_has_as_many_bytes_as_are_computed(
     spark: "SparkContext", store: Path, tmp_path: Path
 ) -> None:

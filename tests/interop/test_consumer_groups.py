@@ -66,7 +66,11 @@ def has_taken(client: JavaClient, name: str, count: int) -> bool:
     return len(client.look(name).messages) >= count
 
 
-@pytest.mark.parametrize("client_rebalance", [True, False], ids=["by themselves", "as the server says"])
+@pytest.mark.parametrize(
+    "client_rebalance",
+    [pytest.param(True, marks=pytest.mark.soak), False],
+    ids=["by themselves", "as the server says"],
+)
 def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
     client_rebalance: bool, stage: Stage, java: Java, places: list[tuple[int, int]]
 ) -> None:
@@ -151,7 +155,7 @@ def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
         assert {queue_id: committed(server, group, TOPIC, queue_id) for queue_id in ended} == ended
 
 
-@pytest.mark.parametrize("version", [OLD_CLIENT_VERSION, SERVER_VERSION])
+@pytest.mark.parametrize("version", [OLD_CLIENT_VERSION, pytest.param(SERVER_VERSION, marks=pytest.mark.soak)])
 def test_consumers_that_wait_for_messages_get_them_from_the_next_server(
     version: str, java: Java, tmp_path: Path
 ) -> None:

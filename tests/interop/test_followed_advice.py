@@ -157,7 +157,7 @@ BESIDE_EACH_OTHER = (
 """Faults of queues and index of which each has a line of its own, in an order in which all can be made."""
 
 
-@settings(max_examples=4)
+@settings(max_examples=settings.default.max_examples // 25)
 @given(faults=st.sets(st.sampled_from(BESIDE_EACH_OTHER), min_size=2, max_size=4))
 @example(faults={directory_for_a_queue_file})
 @example(faults={foreign_names_in_queues, foreign_names_in_the_index, queue_gone, index_file_gone})
@@ -177,7 +177,7 @@ def test_no_line_takes_away_what_the_line_before_it_has_made(
         assert {path: path.read_bytes() for path in queues} == queues
 
 
-@settings(max_examples=3)
+@settings(max_examples=settings.default.max_examples // 25)
 @given(lacking=st.sets(st.integers(0, 199), min_size=1, max_size=3), is_queue_gone=st.booleans())
 @example(lacking={100}, is_queue_gone=True)
 def test_keys_that_the_index_lacks_anywhere_are_in_it_after_one_line(
@@ -287,6 +287,7 @@ def test_a_broker_that_is_started_nevertheless_cuts_what_was_foretold(tmp_path: 
     assert outcome.cut_bytes == readable[-1].physical_offset + readable[-1].size - end
 
 
+@pytest.mark.soak  # in each run: by the store classes, typed as printed, below
 def test_the_line_that_is_printed_ends_with_a_broker_that_has_every_message(
     tmp_path: Path, shell: dict[str, str]
 ) -> None:

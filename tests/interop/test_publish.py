@@ -17,6 +17,7 @@ from spark_jobs.publish.store_lock import StoreLock
 pytestmark = pytest.mark.interop
 
 
+@pytest.mark.soak  # in each run: that its lock is ours, the next test
 def test_a_broker_does_not_start_while_the_store_is_locked(g1_store: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(g1_store, tmp_path / "store"))
     with StoreLock(store), pytest.raises(RuntimeError, match=r"Lock failed, ?MQ already started"):  # noqa: SIM117

@@ -59,7 +59,7 @@ STORES: dict[str, tuple[str, Prepare, str]] = {
 }
 """Archive, what is done to the store, and the version of the broker that opens it."""
 
-IN_EACH_RUN = ["crashed", "compacted"]
+IN_EACH_RUN = ["crashed"]
 """What a broker does with a store that was stopped cleanly it does with one that crashed too, besides recovering it."""
 
 

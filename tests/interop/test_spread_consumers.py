@@ -173,7 +173,7 @@ def test_each_message_goes_to_one_member_whichever_workers_they_are_at(spread: S
     spread.add()
 
 
-@pytest.mark.parametrize("number", [1, 0])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.soak), 0])
 def test_a_worker_that_dies_costs_no_message_and_no_offset(spread: Spread, number: int) -> None:
     before = spread.offsets_by_worker()
     assert before[0] == before[1]

@@ -80,6 +80,7 @@ def broker(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of
         yield running
 
 
+@pytest.mark.soak  # in each run: test_deep_live.py, with a broker that writes as this one
 def test_what_a_broker_writes_while_it_runs_is_no_finding(broker: OfficialProcess, store: Path, tmp_path: Path) -> None:
     before = len(read_log(store / "commitlog"))
     with Producers(broker.address) as producers:

@@ -35,6 +35,8 @@ METHODS: dict[str, tuple[Callable[[Store], object], str]] = {
     "life": (lambda store: store.life("U0"), ONE),
     "pending": (first_pending, ONE),
 }
+IN_EACH_RUN = ("view before the store is opened", "find", "pull", "search", "life")
+"""A pattern takes all its time at each message; `make soak` has the other methods."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in IN_EACH_RUN else pytest.mark.soak) for name in METHODS]
+)
 def test_each_method_warns_once_of_what_was_hidden_whole_in_its_answer(root: Path, name: str) -> None:
     method, sentence = METHODS[name]
     with (

@@ -71,6 +71,7 @@ def contents(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes() for path in files if path.name != "lock"}
 
 
+@pytest.mark.soak  # in each run: test_rebuild.py, test_local_engine.py and test_submitted.py
 def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(
     store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -144,7 +145,7 @@ def unreachable(master: str, tmp_path: Path, *options: str) -> list[str]:
     return [first, *errors.splitlines()]
 
 
-@pytest.mark.parametrize("answers", [False, True])
+@pytest.mark.parametrize("answers", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_master_that_cannot_be_reached_is_told_in_a_sentence_in_time(
     store: Path, tmp_path: Path, answers: bool
 ) -> None:

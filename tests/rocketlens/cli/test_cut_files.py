@@ -93,7 +93,21 @@ JOBS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 UNREADABLE = 3
 IN_WORDS = (0, 1, 2, UNREADABLE, 4)
 
-CASES = [(name, kind) for name, (_, kinds) in {**COMMANDS, **JOBS}.items() for kind in kinds]
+IN_EACH_RUN = {
+    ("find", INDEX),
+    ("search", LOG),
+    ("tail", QUEUES),
+    ("doctor", INDEX),
+    ("rebuild all", LOG),
+    ("export", LOG),
+}
+"""A command of each way to read, and each kind of file; `make soak` has the others."""
+
+CASES = [
+    pytest.param(name, kind, marks=[] if (name, kind) in IN_EACH_RUN else pytest.mark.soak)
+    for name, (_, kinds) in {**COMMANDS, **JOBS}.items()
+    for kind in kinds
+]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -108,7 +122,9 @@ def test_no_command_is_ended_by_the_signal_of_a_cut_file(name: str, kind: str, g
     assert ended.returncode == UNREADABLE, ended.stderr
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "compact index" else pytest.mark.soak) for name in JOBS]
+)
 def test_an_index_file_that_is_cut_within_its_first_page_ends_a_job_in_words(
     name: str, g1_store: Path, tmp_path: Path
 ) -> None:

@@ -53,7 +53,13 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded("--help") == set()
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[] if command in ("compact", "export", "find", "serve") else pytest.mark.soak)
+        for command in sorted(COMMANDS)
+    ],
+)
 def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
     assert loaded(command, "--help") == set()
 
@@ -83,16 +89,16 @@ def test_what_is_found_loads_nothing_that_looks_into_messages_or_writes_files(g1
     "arguments",
     [
         ("find", "STORE", UNIQUE_KEY, "--topic", "TopicTest", "--as", "unique-key", "--json"),
-        ("find", "STORE", UNIQUE_KEY, "--json"),
+        pytest.param(("find", "STORE", UNIQUE_KEY, "--json"), marks=pytest.mark.soak),
         ("find", "STORE", "-f", "KEYS"),
         ("search", "STORE", "--topic", "TopicTest", "--json"),
-        ("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"),
+        pytest.param(("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"), marks=pytest.mark.soak),
         ("pending", "WAITING", "--json"),
         ("space", "STORE", "--json"),
-        ("tail", "STORE", "--topic", "TopicTest", "--json"),
-        ("topics", "STORE", "--json"),
-        ("groups", "STORE", "--json"),
-        ("info", "STORE", "--json"),
+        pytest.param(("tail", "STORE", "--topic", "TopicTest", "--json"), marks=pytest.mark.soak),
+        pytest.param(("topics", "STORE", "--json"), marks=pytest.mark.soak),
+        pytest.param(("groups", "STORE", "--json"), marks=pytest.mark.soak),
+        pytest.param(("info", "STORE", "--json"), marks=pytest.mark.soak),
     ],
     ids=lambda arguments: str(arguments[0]),
 )

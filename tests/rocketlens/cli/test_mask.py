@@ -192,7 +192,7 @@ def test_a_unique_key_among_the_keys_of_a_trace_is_found_no_more_than_one_that_i
     assert said[0][:2] == (1, b"")
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_command_ends_with_how_much_was_hidden_whole(tmp_path: Path, count: int) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number in range(count):

@@ -19,6 +19,9 @@ NOBODY = "127.0.0.1:1"
 READERS = ("find", "groups", "info", "life", "pending", "search", "space", "tail", "topics")
 """The commands that read a store or ask a server."""
 
+IN_EACH_RUN = ("find", "pending", "topics")
+"""Commands that `make test` opens in several ways; `make soak` has all."""
+
 
 SPEED = re.compile(r"[0-9.]+ [kMG]?B/s, in .* s$", re.M)
 PASSING = re.compile(rb'^.*"kind":"forecast".*\n', re.M)
@@ -37,7 +40,9 @@ def run(command: str, *where: object) -> Outcome:
     return replace(outcome, output=PASSING.sub(b"", outcome.output), errors=SPEED.sub("", outcome.errors))
 
 
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
+)
 def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed(
     command: str, g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +91,9 @@ def test_ids_are_asked_of_the_brokers_in_them_unless_a_store_or_a_server_is_type
     assert rocketlens("find", server, OFFSET_ID, "--json").messages == [here]
 
 
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
+)
 def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
     command: str, g1_store: Path, server: Endpoint
 ) -> None:

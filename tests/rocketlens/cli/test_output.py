@@ -271,7 +271,9 @@ TABLES: dict[str, tuple[list[str], tuple[str, ...]]] = {
 """Commands that list, and some of their columns."""
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "search" else pytest.mark.soak) for name in TABLES]
+)
 def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too_narrow(
     name: str, g1_store: Path
 ) -> None:

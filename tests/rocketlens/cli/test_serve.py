@@ -90,7 +90,9 @@ def test_a_second_server_on_the_port_is_refused(g1_store: Path, tmp_path: Path) 
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("kind", ["missing", "file", "empty"])
+@pytest.mark.parametrize(
+    "kind", ["empty", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("missing", "file"))]
+)
 def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind: str) -> None:
     path = tmp_path / kind
     if kind == "file":
