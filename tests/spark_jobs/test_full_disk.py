@@ -45,7 +45,13 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("engine", "job"), [*(("local", job) for job in OUT), ("spark", "rebuild all")], indirect=["engine"]
+    ("engine", "job"),
+    [
+        ("local", "export"),
+        ("spark", "rebuild all"),
+        *(pytest.param("local", job, marks=pytest.mark.soak) for job in OUT if job != "export"),
+    ],
+    indirect=["engine"],
 )
 def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
     engine: "JobEngine", job: str, store: Path, disk: Callable[[str], Path]
@@ -64,7 +70,7 @@ def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
     assert state_of(store) == before
 
 
-@pytest.mark.parametrize("job", ["rebuild all", "compact index"])
+@pytest.mark.parametrize("job", ["rebuild all", pytest.param("compact index", marks=pytest.mark.soak)])
 def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: Callable[[str], Path]) -> None:
     place = disk(ENOUGH) / "store"
     shutil.copytree(store, place)
@@ -83,6 +89,7 @@ def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: C
     assert ended.code == 0, ended.errors
 
 
+@pytest.mark.soak  # in each run: an export, above
 def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
     tmp_path: Path, disk: Callable[[str], Path]
 ) -> None:
@@ -110,7 +117,9 @@ def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room
     assert rocketlens("verify", out).code == 0
 
 
-@pytest.mark.parametrize("format_", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize(
+    "format_", ["iceberg", *(pytest.param(name, marks=pytest.mark.soak) for name in ("parquet", "delta"))]
+)
 def test_a_table_on_a_full_disk_grows_when_there_is_room(
     format_: str, store: Path, disk: Callable[[str], Path]
 ) -> None:

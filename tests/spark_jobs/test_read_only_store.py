@@ -64,14 +64,18 @@ def test_a_conversion_needs_no_right_to_write_to_the_old_store(ledger: Path, tmp
     assert rocketlens("verify", tmp_path / "new").code == 0
 
 
-@pytest.mark.parametrize("job", READ)
+@pytest.mark.parametrize(
+    "job", [pytest.param(job, marks=[] if job in ("verify", "export") else pytest.mark.soak) for job in READ]
+)
 def test_a_job_that_only_reads_needs_no_right_to_write(job: str, read_only: Path, tmp_path: Path) -> None:
     options = [*READ[job], *([tmp_path / "out"] if READ[job] else [])]
     ended = rocketlens(*job.split(), read_only, *options)
     assert ended.code == 0, ended.errors
 
 
-@pytest.mark.parametrize("job", WRITE)
+@pytest.mark.parametrize(
+    "job", [pytest.param(job, marks=[] if job == "rebuild all" else pytest.mark.soak) for job in WRITE]
+)
 def test_a_job_in_place_says_that_nothing_can_be_written(job: str, read_only: Path) -> None:
     ended = rocketlens(*job.split(), read_only)
     assert ended.code in (2, UNREADABLE), ended.errors
@@ -80,7 +84,10 @@ def test_a_job_in_place_says_that_nothing_can_be_written(job: str, read_only: Pa
     assert len(ended.errors.splitlines()) < 5
 
 
-@pytest.mark.parametrize("job", ["export", "rebuild all", "compact index", "convert"])
+@pytest.mark.parametrize(
+    "job",
+    ["export", "convert", *(pytest.param(job, marks=pytest.mark.soak) for job in ("rebuild all", "compact index"))],
+)
 def test_output_on_such_a_file_system_is_refused_in_words(
     job: str, g1_store: Path, ledger: Path, read_only: Path
 ) -> None:

@@ -16,6 +16,11 @@ from spark_jobs.places.output_place import NewObject, OutputPlace
 STRIDES = (pytest.param(1, marks=pytest.mark.soak, id="each step"), pytest.param(5, id="some steps"))
 """Of how many steps one is died at: of long works each in the long tests, and enough of them in the others."""
 
+AT_EACH_PLACE = pytest.mark.parametrize(
+    "new_place", ["file", pytest.param("s3", marks=pytest.mark.soak)], indirect=True
+)
+"""For what takes seconds for each step at an object store."""
+
 
 class Died(BaseException):
     """The process would be gone."""

@@ -91,7 +91,7 @@ def test_what_the_store_no_longer_shows_is_forced(tmp_path: Path) -> None:
     assert not any("LMQ" in name or "_ext" in name for name in plain.files)
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(plan=store_plans(maximum_messages=30))
 def test_random_stores_come_out_as_they_were(plan: StorePlan) -> None:
     for message in plan.messages:

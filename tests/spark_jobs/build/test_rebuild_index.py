@@ -105,7 +105,7 @@ def messages(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=messages(), profile=st.sampled_from(["5.5", "classic"]), entries=st.integers(2, 30))
 def test_random_logs_give_what_putting_one_by_one_gives(
     tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], profile: str, entries: int

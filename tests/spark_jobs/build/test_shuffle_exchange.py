@@ -80,13 +80,26 @@ def test_batch_light_and_delay_queues_come_out_as_a_broker_wrote_them(tmp_path: 
 
 
 def test_index_files_that_begin_inside_blocks_come_out(store: Path, tmp_path: Path) -> None:
-    """What is behind the files that stay, then what is behind some place of the log."""
+    """What is behind the files that stay."""
     made, _ = assert_same_both_ways(store, tmp_path, **SMALL)
     assert len([path for path in made if path.startswith("index/")]) > 2
-    for number, options in enumerate(
-        ({"queues": False}, {"from_offset": 20_000}, {"index": False, "topics": ("Hot",)})
-    ):
-        assert_same_both_ways(store, tmp_path / str(number), **{**SMALL, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"from_offset": 20_000},
+        *(
+            pytest.param(each, marks=pytest.mark.soak)
+            for each in ({"queues": False}, {"index": False, "topics": ("Hot",)})
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_behind_some_place_or_a_part_of_it_comes_out(
+    store: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    assert_same_both_ways(store, tmp_path, **{**SMALL, **options})
 
 
 @pytest.mark.soak  # in each run: by files, on both engines, test_engines.py
@@ -152,6 +165,7 @@ def named(place: OutputPlace) -> dict[str, str]:
 class TestAtUrl:
     """Tasks send what they have built themselves, and there is no work directory that anybody sees."""
 
+    @pytest.mark.soak  # in each run: of files, test_fetch.py; of blocks, the next test
     def test_what_is_sent_and_fetched_is_the_rebuild_in_place(self, store: Path, tmp_path: Path) -> None:
         """Though files of the index and queues of other topics stay, and a queue is without messages."""
         (store / "consumequeue" / "Quiet" / "0").mkdir(parents=True)
@@ -191,6 +205,7 @@ class TestAtUrl:
         assert fetched(place, store, tmp_path / "fetched") == in_place(store, tmp_path / "in-place", **options)
 
 
+@pytest.mark.soak  # in each run: by files, test_rebuild_in_place.py; at a URL, the test before
 def test_a_rebuild_in_place_goes_on_where_a_killed_one_was(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,7 @@ def test_lost_messages(first: int, is_split: bool, tmp_path: Path, monkeypatch: 
     assert split.details.repeated == 5
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(cut=st.integers(1, 329), bundles=st.integers(1, 6))
 def test_a_log_cut_anywhere_gives_the_same(tmp_path_factory: pytest.TempPathFactory, cut: int, bundles: int) -> None:
     root = tmp_path_factory.mktemp("cut")

@@ -63,7 +63,7 @@ def written(plan: StorePlan, directory: Path) -> StoreWriter:
     return plan.write(directory / "store")
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(store_plans(maximum_messages=25), st.sampled_from([64, 1000, 1 << 25]), st.sampled_from([1, 3, 1000]), st.data())
 def test_any_index_becomes_what_the_oracle_says(
     directory: Path, plan: StorePlan, cell_bytes: int, entries_at_once: int, data: st.DataObject
@@ -87,7 +87,7 @@ def test_any_index_becomes_what_the_oracle_says(
     assert sum(outcome.compacted.dropped.values()) == len(entries) - len(kept)
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(store_plans(maximum_messages=25, all_indexed=True), st.booleans(), st.booleans())
 def test_the_log_itself_becomes_the_same_as_its_index(
     directory: Path, plan: StorePlan, drop_topic: bool, drop_tags: bool
@@ -112,7 +112,7 @@ def test_the_log_itself_becomes_the_same_as_its_index(
     assert all_entries(from_log, slots) == all_entries(build_compacted(kept, slots, capacity, end), slots)
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(store_plans(maximum_messages=25), st.data())
 def test_a_broker_gives_every_answer_it_gave_before(directory: Path, plan: StorePlan, data: st.DataObject) -> None:
     """Those of messages that were stored in the window, and not within a second of its begin.

@@ -68,7 +68,9 @@ STEPS_BACK: dict[str, Callable[[int], int]] = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, {"from_log": True, "profile": "5.5"}], ids=["index", "log"])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"from_log": True, "profile": "5.5"}, marks=pytest.mark.soak)], ids=["index", "log"]
+)
 def test_the_recorded_store_comes_out_as_the_oracle_says(options: dict[str, Any], tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     before = [path.read_bytes() for path in sorted((store / "index").iterdir())]
@@ -90,11 +92,15 @@ def completes(files: Sequence[bytes]) -> set[bool]:
     return {mark is not None and mark.complete for mark in (take_mark(data, SLOTS)[1] for data in files)}
 
 
-def test_files_say_as_rightly_that_they_are_complete(store: Path, tmp_path: Path) -> None:
+@pytest.mark.soak  # in each run: of files that share a stretch, in the next test
+def test_all_files_say_as_rightly_that_they_are_complete(store: Path, tmp_path: Path) -> None:
+    assert completes(assert_same_both_ways(store, tmp_path)) == {True}
+
+
+def test_files_say_as_rightly_that_they_are_complete(tmp_path: Path) -> None:
     """Some share a stretch of the log where the clock stepped back, which a block that was cut does not show."""
-    assert completes(assert_same_both_ways(store, tmp_path / "1")) == {True}
     shared = written(tmp_path / "shared", lambda number: number - (60 if 150 < number < 190 else 0))
-    assert completes(assert_same_both_ways(shared, tmp_path / "2")) == {False, True}
+    assert completes(assert_same_both_ways(shared, tmp_path)) == {False, True}
 
 
 @pytest.mark.soak  # in each run: by files, test_compact.py
@@ -112,6 +118,7 @@ def test_an_index_without_a_living_entry_comes_out(store: Path, tmp_path: Path) 
     assert len(assert_same_both_ways(store, tmp_path, topics=("Hot", "Cold"))) == 1
 
 
+@pytest.mark.soak  # in each run: by files, TestCompaction in test_fetch.py
 def test_what_is_sent_and_fetched_is_the_compaction_in_place(store: Path, tmp_path: Path) -> None:
     """Tasks send what they have built themselves, and there is no work directory that anybody sees."""
     before = files_under(store)
@@ -133,6 +140,7 @@ def test_what_is_sent_and_fetched_is_the_compaction_in_place(store: Path, tmp_pa
     assert files_under(tmp_path / "fetched") == files_under(tmp_path / "in-place")
 
 
+@pytest.mark.soak  # in each run: a rebuild, test_shuffle_exchange.py
 def test_what_was_sent_is_not_built_again(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver dies when all is built."""
     place = OutputPlace(f"file://{tmp_path}/out")

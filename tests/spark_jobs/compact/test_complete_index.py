@@ -59,7 +59,7 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(store_plans(maximum_messages=30, all_indexed=True), st.booleans(), st.data())
 def test_no_file_says_that_it_is_complete_and_lacks_a_key(
     directory: Path, plan: StorePlan, from_log: bool, data: st.DataObject

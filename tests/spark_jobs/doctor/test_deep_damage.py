@@ -223,13 +223,13 @@ def test_a_batch_that_is_none_any_more_leaves_a_gap_before_the_next(made: Made) 
     check_record_flip(made, 910, 0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=settings.default.max_examples)
 @given(data=st.data())
 def test_any_bit_of_any_record(made: Made, data: st.DataObject) -> None:
     check_record_flip(made, data.draw(st.sampled_from(list(record_bytes(made)))), data.draw(st.integers(0, 7)))
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_any_bit_of_records_with_a_property_crc(made_with_crc: Made, data: st.DataObject) -> None:
     position = data.draw(st.sampled_from(list(record_bytes(made_with_crc))))
@@ -310,7 +310,7 @@ def check_unit_flip(made: Made, path: Path, position: int, bit: int, fields: dic
         assert (finding.kind, finding.place, finding.position) == (Kind.STRAY_UNIT, f"unit {first + number}", unit)
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_any_bit_of_any_queue_file(made: Made, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(unit_files(made, "consumequeue")))
@@ -361,7 +361,7 @@ def test_the_end_marker_of_an_extension_file(tmp_path: Path) -> None:
     assert (finding.kind, finding.position, finding.place) == (Kind.EXT_UNIT, 88, "of unit 4, end marker before it")
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_any_bit_of_a_unit_that_has_an_extension(made_with_ext: Made, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(unit_files(made_with_ext, "consumequeue")))
@@ -404,7 +404,7 @@ def check_index_flip(made: Made, path: Path, position: int, bit: int) -> None:
     assert (finding.kind, finding.place, finding.position) == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings.default.max_examples)
 @given(data=st.data())
 def test_any_bit_of_any_index_file(made: Made, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(unit_files(made, "index")))
@@ -436,7 +436,7 @@ def test_every_field_of_entries_at_both_ends_and_in_between(made: Made, field: s
 # --- more than a bit --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_any_bytes_anywhere_are_survived(made: Made, data: st.DataObject) -> None:
     files = [path for tree in ("commitlog", *TREES) for path in unit_files(made, tree)]

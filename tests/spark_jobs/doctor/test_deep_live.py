@@ -21,7 +21,7 @@ from verifying import assert_clean, findings_of, told
 
 Task = Callable[[Any], dict[str, Any]]
 
-SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 12))]
+SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))]
 """Of what a broker does meanwhile."""
 
 

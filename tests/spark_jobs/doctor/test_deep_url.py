@@ -105,7 +105,7 @@ def test_the_report_is_that_of_the_same_store_on_a_disk(store: Path, tmp_path: P
     assert (expected.exit_code == 0) == (damage in ("nothing", "a crash", "no configuration", "foreign files"))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_answers_that_are_refused_cut_or_short_change_nothing(
     objects: ObjectStore, store: Path, tmp_path: Path, seed: int
 ) -> None:
@@ -149,6 +149,7 @@ def test_a_store_that_changes_meanwhile_ends_the_job_by_the_name_of_the_file(
         verify_here(url, tmp_path / "work", storage=objects.options)
 
 
+@pytest.mark.soak  # in each run: in one process, above; processes, test_search_url.py
 def test_processes_find_the_same_through_faults(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
     flip(files(store, "index")[0], 43)
     url, plan = put(objects, store), FaultPlan(9, share=0.2)
@@ -160,6 +161,7 @@ def test_processes_find_the_same_through_faults(objects: ObjectStore, store: Pat
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.soak  # in each run: of a search, test_search_url.py
 def test_a_job_ends_with_the_sentence_of_the_task(objects: ObjectStore, store: Path) -> None:
     victim, url = files(store, "commitlog")[-1].relative_to(store), put(objects, store)
     with objects.behind(FaultPlan(0, share=0, never=str(victim))) as faulty, pytest.raises(TaskFailed) as caught:

@@ -170,7 +170,9 @@ def test_a_queue_whose_units_stand_before_their_places_is_found_so(tmp_path: Pat
     assert set(checked) == {False, True}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 8, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(12) if seed not in (0, 1, 8))]
+)
 def test_mixtures_of_damage_are_found_as_by_one_task(store: Path, tmp_path: Path, seed: int) -> None:
     generator = random.Random(seed)
     units = bytearray(b"".join(path.read_bytes() for path in files_of(store)))

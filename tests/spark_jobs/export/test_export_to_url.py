@@ -14,7 +14,7 @@ import pytest
 
 from column_rows import expected_rows
 from command_line import rocketlens
-from dying import STRIDES, every_death
+from dying import AT_EACH_PLACE, STRIDES, every_death
 from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, NoSuchTopic, StoreError
@@ -151,6 +151,7 @@ def test_from_one_bucket_to_another_place_of_it(store: StoreWriter, objects: Obj
     assert ids(OutputPlace(out, objects.options)) == expected_ids(store)
 
 
+@AT_EACH_PLACE
 @pytest.mark.parametrize("each", STRIDES)
 def test_wherever_the_driver_dies_the_same_command_goes_on_or_finds_it_finished(
     store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int

@@ -11,7 +11,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from dying import STRIDES, every_death
+from dying import AT_EACH_PLACE, STRIDES, every_death
 from faulty_proxy import LOST, FaultPlan
 from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
@@ -158,6 +158,7 @@ def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
     assert ended == {True, False}
 
 
+@AT_EACH_PLACE
 @pytest.mark.parametrize("each", [STRIDES[0], 3])
 def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is_whole(
     new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int

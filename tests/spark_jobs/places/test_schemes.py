@@ -1,4 +1,4 @@
-"""Every job reads and writes `gs://` and `hdfs://` as it does a directory; of drivers at once one commits.
+"""Every job reads and writes `gs://` and, in `make soak`, `hdfs://` as it does a directory; of drivers one commits.
 
 What may go wrong on the way is tried with `s3://`, in the tests of each job.
 """
@@ -32,7 +32,7 @@ SMALL = ("--tz", "UTC", "--slots", 97, "--entries", 100, "--queue-file-size", 40
 DRIVERS = 4
 
 
-@pytest.fixture(scope="module", params=["google", "hadoop"])
+@pytest.fixture(scope="module", params=["google", pytest.param("hadoop", marks=pytest.mark.soak)])
 def objects(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
     """One after the other. A file system of hdfs-native may not be left: fsspec would close it in every forked child,
     which waits for ever for threads that a fork does not copy.

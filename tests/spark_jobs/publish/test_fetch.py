@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from command_line import rocketlens
-from dying import STRIDES, every_death
+from dying import AT_EACH_PLACE, STRIDES, every_death
 from golden_store import G1
 from killing import Renames, every_kill
 from loop_engine import run_jobs_here
@@ -125,6 +125,7 @@ def test_queues_of_one_topic_are_fetched_with_those_of_the_others_as_in_place(
     assert contents(store) == contents(copy)
 
 
+@AT_EACH_PLACE
 @pytest.mark.parametrize("each", STRIDES)
 def test_wherever_sending_dies_the_same_command_ends_the_work(
     store: Path,
@@ -196,6 +197,7 @@ def test_of_two_rebuilds_at_once_one_wins_and_the_other_says_who(
     assert contents(store) == expected
 
 
+@AT_EACH_PLACE
 @pytest.mark.parametrize("change", ["byte", "shorter", "longer", "gone"])
 def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_changes(
     store: Path, new_place: Fresh, tmp_path: Path, change: str
@@ -413,6 +415,7 @@ class TestCompaction:
         assert contents(indexed) == before
 
 
+@AT_EACH_PLACE
 @pytest.mark.parametrize("job", [rebuild, compact])
 def test_a_store_behind_a_url_goes_to_another_url(
     indexed: Path, objects: ObjectStore, new_place: Fresh, tmp_path: Path, job: Callable[..., Report]

@@ -36,6 +36,8 @@ from spark_jobs.publish.store_lock import StoreLock
 ALL_RENAMES = pytest.mark.parametrize("renames", list(Renames), ids=lambda renames: renames.value)
 MISSING = {"nothing missing": (), "some missing": ("index", "batchconsumequeue"), "all missing": NAMES}
 ALL_MISSING = pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
+IN_EACH_RUN = {("some missing", Renames.ALL), ("some missing", Renames.PLAIN), ("all missing", Renames.NO_EXCHANGE)}
+"""Where a kill comes before each step, with `make test`."""
 
 
 @pytest.fixture(autouse=True)
@@ -188,12 +190,19 @@ def test_a_file_that_is_kept_under_a_second_name_stays_as_it_is(scene: Scene) ->
 # --- kills ------------------------------------------------------------------------------------------------------------
 
 
-@ALL_RENAMES
-@ALL_MISSING
+@pytest.mark.parametrize(
+    ("renames", "what"),
+    [
+        pytest.param(renames, what, marks=[] if (renames, what) in IN_EACH_RUN else pytest.mark.soak)
+        for what in MISSING
+        for renames in Renames
+    ],
+    ids=lambda value: value.value if isinstance(value, Renames) else value,
+)
 def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
-    deadly: Path, parent: SmallParent, renames: Renames, missing: tuple[str, ...]
+    deadly: Path, parent: SmallParent, renames: Renames, what: str
 ) -> None:
-    scene = Scene(deadly, missing=missing)
+    scene = Scene(deadly, missing=MISSING[what])
     scene.reset()
     states, kills = set(), 0
     for _ in every_kill(publish_scene, (scene,), renames, parent.gets_through):
@@ -215,7 +224,7 @@ def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
         scene.reset()
     scene.assert_published()
     # Each of five is staged, beside its place, in its place; the old of each under two names: the kills saw them all.
-    assert len(states) >= 5 * (2 if missing == NAMES else 3)
+    assert len(states) >= 5 * (2 if MISSING[what] == NAMES else 3)
     assert kills > len(states)
 
 

@@ -281,6 +281,7 @@ class TestOneApplication:
         assert_rebuilt(store, tmp_path / "out")
         assert imported(session.work) == {}
 
+    @pytest.mark.soak  # in each run: test_engines.py, and one that is submitted: test_submitted.py
     def test_each_job_runs_when_submitted(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         out = {name: str(tmp_path / name) for name in ("index", "queues", "compact", "export")}
         for name, shape in (("index", SHAPE[:4]), ("queues", SHAPE[4:])):
@@ -322,6 +323,7 @@ class TestOneApplication:
             path: data for path, data in made.items() if path.startswith("consumequeue/")
         }
 
+    @pytest.mark.soak  # in each run: two attempts at a time, test_attempt.py
     def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(
         self, tmp_path: Path, session: ClusterSession, store: Path
     ) -> None:
@@ -330,6 +332,7 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert session.events.speculative() > before
 
+    @pytest.mark.soak  # in each run: of one that sends blocks, above
     def test_an_executor_is_killed(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         before = session.events.lost_executors()
         held = rebuild_with_one_held(session, store, tmp_path)
@@ -337,7 +340,7 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert session.events.lost_executors() > before
 
-    @pytest.mark.soak  # in each run: the executor alone
+    @pytest.mark.soak  # in each run: an executor alone
     def test_a_worker_is_killed(
         self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, store: Path
     ) -> None:
@@ -348,6 +351,7 @@ class TestOneApplication:
         assert session.events.lost_executors() > before
         cluster.add_workers(1)
 
+    @pytest.mark.soak  # in each run: the engine of one machine, test_full_disk.py
     def test_the_disk_of_a_machine_is_full(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         """Its tasks fail, and are run by the other machine, to which this one leaves all that is to come."""
         wait_until(lambda: session.events.executors_there() == 2, "an executor on each of two machines")
@@ -359,6 +363,7 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert any("File too large" in failure for failure in session.events.failures())
 
+    @pytest.mark.soak  # in each run: test_killed_rebuild.py; what it says, test_executors.py
     def test_the_driver_is_killed_and_the_same_command_goes_on(
         self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, bare: Path, store: Path
     ) -> None:

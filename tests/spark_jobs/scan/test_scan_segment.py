@@ -130,7 +130,7 @@ def write(root: Path, messages: list[dict[str, Any]], segment: int = SEGMENT) ->
     return writer
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples)
 @given(messages=logs(), bundles=st.integers(1, 3))
 def test_entries_and_units_are_what_dispatching_one_by_one_gives(
     tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, Any]], bundles: int
@@ -174,7 +174,7 @@ def test_units_of_many_blocks_are_gathered_for_many_bundles(
     assert (most == 2) == (gathered == GATHERED_BYTES)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=settings.default.max_examples)
 @given(messages=logs(), data=st.data())
 def test_every_intact_record_behind_damage_is_found_again(
     tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, Any]], data: st.DataObject
@@ -267,7 +267,7 @@ def test_a_queue_goes_to_the_same_bundle_in_every_process() -> None:
 # --- BLANKs, and what is left over ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples)
 @given(blanked=blanked_segments())
 def test_a_blank_of_any_size_hides_no_record(tmp_path_factory: pytest.TempPathFactory, blanked: Blanked) -> None:
     root = tmp_path_factory.mktemp("scan")

@@ -172,6 +172,7 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
     assert max(held) <= 2000 < sum(held)
 
 
+@pytest.mark.soak  # in each run: a search, test_search_url.py
 def test_the_command_looks_up_through_faults(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
     (tmp_path / "ids").write_text("\n".join(queries(store)))
     expected = rocketlens("find", store, "-f", tmp_path / "ids")

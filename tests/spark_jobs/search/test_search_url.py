@@ -201,7 +201,7 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
 
 
 @pytest.mark.parametrize("most", [1, 1000, 9000])
-@pytest.mark.parametrize("is_remote", [True, False])
+@pytest.mark.parametrize("is_remote", [True, pytest.param(False, marks=pytest.mark.soak)])
 @pytest.mark.usefixtures("here")
 def test_more_hits_than_the_driver_may_hold_come_in_waves(
     store: Path, most: int, is_remote: bool, monkeypatch: pytest.MonkeyPatch

@@ -109,7 +109,9 @@ def test_each_run_appends_what_came_since_the_last_one(
     assert lake.unnamed_files() == set()
 
 
-@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize(
+    "format_", [pytest.param(name, marks=[] if name == "iceberg" else pytest.mark.soak) for name in LAKES]
+)
 def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
     store: StoreWriter, new_lake: NewLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
