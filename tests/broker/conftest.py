@@ -1,10 +1,29 @@
-"""Every asynchronous test of the broker runs on both event loops that `serve --loop` offers."""
+"""Every asynchronous test of the broker runs on both event loops that `serve --loop` offers.
+
+Where nothing of ours speaks to the loop itself, that is in `make soak` alone, and `make test` has uvloop's.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import pytest
 import uvloop
+
+HERE = Path(__file__).parent
+WITHOUT_A_LOOP = [
+    HERE / name for name in ("cluster", "metrics", "security", "service", "workers/test_several_workers.py")
+]
+"""What reaches a loop through sessions, sockets and links alone, whose own tests have both."""
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before items are chosen by their marks."""
+    for item in items:
+        if "[asyncio" in item.name and any(item.path.is_relative_to(place) for place in WITHOUT_A_LOOP):
+            item.add_marker(pytest.mark.soak)

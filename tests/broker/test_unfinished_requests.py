@@ -287,7 +287,7 @@ async def test_over_a_socket_with_a_limit_of_seconds(closing: str, store: Messag
     """The real clock, the real sweep: of two clients, one owes and is closed, the other has paid and is served."""
     trickle: Callable[[], bytes] = iter(frame_of("view")[30:]).__next__  # type: ignore[assignment]
     async with (
-        serving(service_of(store, limits=Limits(frame_seconds=3))) as server,
+        serving(service_of(store, limits=Limits(frame_seconds=1))) as server,
         connected(server.addresses[0]) as good,
         connected(server.addresses[0]) as bad,
     ):

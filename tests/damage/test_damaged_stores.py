@@ -199,7 +199,14 @@ def test_every_kind_changes_a_store_and_says_how(trials: Trials) -> None:
 # --- the trials -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trial", list(each_kind(SEED)), ids=lambda trial: trial.kinds[0])
+EACH_KIND = [
+    pytest.param(trial, id=trial.kinds[0], marks=[] if number % 3 == 0 else [pytest.mark.soak])
+    for number, trial in enumerate(each_kind(SEED))
+]
+"""Sorted by name, so that of each part of a store some kinds are always tried."""
+
+
+@pytest.mark.parametrize("trial", EACH_KIND)
 def test_all_that_is_whole_is_answered(trial: Trial, trials: Trials) -> None:
     assert trials.run(trial).failures == []
 

@@ -167,7 +167,13 @@ def copied(made: Made, tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(name, marks=[pytest.mark.soak] if number % 3 else [])
+        for number, name in enumerate(reversed(DAMAGES))
+    ],
+)
 def test_every_message_of_a_damaged_queue_arrives_in_order(damage: str, made: Made, copied: Path) -> None:
     DAMAGES[damage](copied / "consumequeue" / "T" / "0")
     asker = Asker(copied)

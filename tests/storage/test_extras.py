@@ -42,7 +42,9 @@ def test_without_both_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert install_line("spark") == "pip install -r requirements-spark.lock"
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize(
+    "extra", [pytest.param(extra, marks=[] if extra == "spark" else [pytest.mark.soak]) for extra in EXTRAS]
+)
 def test_a_line_is_taken_by_pip_as_it_is_typed(extra: str, tmp_path: Path) -> None:
     """In this environment, which has all of it: nothing is fetched, and each package is found to be of the versions."""
     program, *rest = shlex.split(install_line(extra))

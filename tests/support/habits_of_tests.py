@@ -47,12 +47,12 @@ def habits_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 if node.attr in SKIPPING:
                     yield node.lineno, "skips"
             case ast.Call():
-                name = ast.unparse(node.func)
+                name = _dotted(node.func)
                 if name in ("pytest.skip", "pytest.importorskip", "pytest.xfail"):
                     yield node.lineno, "skips"
                 if name in ("time.sleep", "asyncio.sleep") and not _is_number(node.args[0], 0):
                     sleeping.append(node.lineno)
-                if name.endswith("suppress") and any(ast.unparse(each) in CATCH_ALL for each in node.args):
+                if name.endswith("suppress") and any(_dotted(each) in CATCH_ALL for each in node.args):
                     yield node.lineno, "swallows"
         yield from ((line, "number for a code") for line in _numbered(node))
     for line in sleeping:
@@ -69,6 +69,21 @@ def habits_in(paths: Iterable[Path], root: Path = TESTS.parent) -> list[Found]:
             for line, what in habits_of(ast.parse(path.read_bytes()))
         }
     )
+
+
+def _dotted(node: ast.expr) -> str:
+    """A name as it is written, with dots; of what is called or indexed the part behind it."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def _is_code(node: ast.expr) -> bool:
+    """Whether the code of a command or an answer is meant."""
+    match node:
+        case ast.Attribute(attr="code") | ast.Subscript(slice=ast.Constant(value="code")):
+            return True
+    return False
 
 
 def _is_number(node: ast.expr | None, *values: int) -> bool:
@@ -121,6 +136,6 @@ def _compared(one: ast.expr, other: ast.expr) -> Iterator[int]:
     if isinstance(one, ast.Tuple) and isinstance(other, ast.Tuple):
         for left, right in zip(one.elts, other.elts, strict=False):
             yield from _compared(left, right)
-    elif ast.unparse(one).endswith((".code", "['code']")):
+    elif _is_code(one):
         each_of = other.elts if isinstance(other, ast.Tuple | ast.Set | ast.List) else [other]
         yield from (each.lineno for each in each_of if _is_number(each, *CODES))

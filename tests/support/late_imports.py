@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 NOTE = re.compile(r"^Late imports: \w+", re.MULTILINE)
+INDENTED = re.compile(r"^[ \t]+(import|from) ", re.MULTILINE)
+"""What a source has that has a late import; most have none, and need not be parsed."""
 
 
 def unexplained_imports(root: Path, packages: Collection[str]) -> list[str]:
@@ -27,11 +29,14 @@ def unexplained_imports(root: Path, packages: Collection[str]) -> list[str]:
 
 def has_note(path: Path) -> bool:
     """Whether a module's docstring says why it imports late."""
-    return path.exists() and NOTE.search(ast.get_docstring(ast.parse(path.read_text())) or "") is not None
+    source = path.read_text() if path.exists() else ""
+    return NOTE.search(source) is not None and NOTE.search(ast.get_docstring(ast.parse(source)) or "") is not None
 
 
 def unexplained_in(source: str, ours: Collection[str]) -> list[int]:
     """The lines of late imports that neither have a reason nor import again what has one."""
+    if not INDENTED.search(source):
+        return []
     lines = source.splitlines()
     found = [
         (

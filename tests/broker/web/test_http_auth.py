@@ -271,7 +271,7 @@ def test_an_account_that_was_taken_away_while_messages_were_waited_for_gets_none
         api.service.polls.start(lambda work: loop.run_in_executor(None, work))
         transport = httpx.ASGITransport(guarded.application, client=("127.0.0.1", 4711))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:
-            parameters = {"topic": "TopicTest", "cursor": first["cursor"], "wait": 10_000}
+            parameters = {"topic": "TopicTest", "cursor": first["cursor"], "wait": 3_000}
             asking = asyncio.ensure_future(client.get("/api/v1/tail", params=parameters, headers=READER_KEYS))
             await until(lambda: len(api.service.polls) > 0)
             write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL.replace("- TopicTest=SUB", "- TopicTest=DENY"), 30)

@@ -104,7 +104,9 @@ def ask(
 
 
 @pytest.mark.parametrize("code", sorted(OWNED_CODES), ids=lambda code: RequestCode(code).name)
-@pytest.mark.parametrize("fields", [FIELDS, {}], ids=["whole", "no fields"])
+@pytest.mark.parametrize(
+    "fields", [pytest.param(FIELDS, id="whole"), pytest.param({}, id="no fields", marks=pytest.mark.soak)]
+)
 def test_each_code_that_worker_0_answers_is_answered_though_the_client_has_ended(
     code: int, fields: dict[str, str], connect: Callable[[], dict[int, socket.socket]]
 ) -> None:
@@ -112,7 +114,7 @@ def test_each_code_that_worker_0_answers_is_answered_though_the_client_has_ended
     assert outcomes[0] == outcomes[1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     requests=st.lists(
         st.tuples(st.sampled_from([*sorted(OWNED_CODES), *LOCAL]), st.sampled_from([FIELDS, {}])),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import oracles
 from dispatch_oracle import Dispatched, dispatch
 from dispatching import Scanned, gather, make_scan, scan_bytes, scan_store, segment
+from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from kernel_memory import Bytes
 from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, Reason
@@ -115,7 +116,7 @@ def resolve_extensions(
 
 
 class TestWrittenStores:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(store_plans(all_indexed=True))
     def test_any_store_has_the_entries_and_units_of_the_oracle(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan

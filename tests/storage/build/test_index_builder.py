@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import oracles
 from dispatching import scan_store
+from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from index_building import build_files
 from storage.build.dispatch_scan import DispatchBlock
@@ -70,7 +71,7 @@ class TestRecordedStores:
 
 
 class TestWrittenStores:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(store_plans(all_indexed=True))
     def test_any_store_has_the_index_files_that_are_built_from_its_log(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import oracles
 from column_rows import host_text, texts_of, values_of
+from examples import examples
 from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_hosts, gather_keys, hold
 
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
@@ -20,14 +21,14 @@ def places_of(texts: Sequence[bytes | None]) -> TextPlaces:
 
 
 @given(st.lists(st.none() | any_text, max_size=10))
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 def test_texts_are_gathered_as_they_stand(texts: list[bytes | None]) -> None:
     places = places_of(texts)
     assert texts_of(places.gather()) == texts
 
 
 @given(st.lists(st.none() | any_text, max_size=10))
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 def test_what_is_no_utf8_is_decoded_as_java_does(texts: list[bytes | None]) -> None:
     places = places_of(texts)
     expected = [text if text is None else oracles.decode_java(text) for text in texts]
@@ -38,7 +39,7 @@ repeated_texts = st.sampled_from([b"", b"a", b"ab", b"TAGS", b"CLUSTER", b"UNIQ_
 
 
 @given(st.lists(st.none() | repeated_texts) | st.lists(st.none() | any_text, max_size=10))
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 def test_texts_that_come_again_are_kept_once(texts: list[bytes | None]) -> None:
     places = places_of(texts)
     repeated = places.gather_repeated()
@@ -85,7 +86,7 @@ few_hosts = st.sampled_from([(bytes(4), 1), (bytes(4), 2), (bytes([127, 0, 0, 1]
 
 @given(st.lists(hosts, max_size=8) | st.lists(few_hosts, max_size=12))
 @example([(bytes(4), number) for number in range(FEW + 1)] * 2)
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 def test_hosts_are_written_as_people_do(hosts: list[tuple[bytes, int]]) -> None:
     packed = [address + port.to_bytes(4, "big", signed=True) for address, port in hosts]
     region, starts, _ = hold(packed)

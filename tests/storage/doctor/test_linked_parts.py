@@ -65,15 +65,20 @@ def typed(line: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("linked", "harmed"),
     [
-        (("consumequeue",), ("consumequeue",)),
-        (("batchconsumequeue",), ("consumequeue",)),
         (("consumequeue", "batchconsumequeue"), ("consumequeue",)),
-        (("checkpoint",), ("checkpoint",)),
         (("index", "checkpoint"), ("checkpoint",)),
-        (("index",), ("index",)),
-        (("checkpoint",), ("index",)),
         (PARTS, ("consumequeue", "index")),
-        (("index",), ("consumequeue", "index")),
+        *(
+            pytest.param(linked, harmed, marks=pytest.mark.soak)
+            for linked, harmed in (
+                (("consumequeue",), ("consumequeue",)),
+                (("batchconsumequeue",), ("consumequeue",)),
+                (("checkpoint",), ("checkpoint",)),
+                (("index",), ("index",)),
+                (("checkpoint",), ("index",)),
+                (("index",), ("consumequeue", "index")),
+            )
+        ),
     ],
 )
 def test_the_line_puts_what_it_makes_where_the_link_leads(
@@ -127,7 +132,7 @@ def test_of_a_mount_point_behind_a_link_it_is_said_that_no_command_helps(
     assert remedy.startswith(f"no command puts it there: {root}/consumequeue is a link to {place}, a mount point")
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [PARTS[0], *(pytest.param(part, marks=pytest.mark.soak) for part in PARTS[1:])])
 def test_a_rebuild_in_place_is_refused_before_anything_is_built(root: Path, part: str) -> None:
     moved_away(root, part)
     outcome = rocketlens("rebuild", "all", root)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from protocol.errors import StoreError
 from storage.index import index_copy as module
 from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
@@ -150,7 +151,7 @@ class TestExtents:
 
 
 class TestCountSlots:
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=30), slots=st.integers(1, 40), told=st.booleans())
     def test_a_sound_file_has_the_count_it_was_made_with_if_that_is_told_and_one_that_explains_it_else(
         self, tmp_path: Path, keys: list[str], slots: int, told: bool

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from golden_store import GOLDEN, unpack
 from offset_oracle import measure_offsets
 from oracles import IndexImage
@@ -93,7 +94,7 @@ class TestLastData:
 
 
 class TestCounts:
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         slots=st.integers(1, 200),
         keys=st.lists(st.sampled_from([*KEYS, *numbered(40)]), min_size=1, max_size=60),
@@ -265,7 +266,7 @@ class TestEmpty:
 
 
 class TestDamage:
-    @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_a_damaged_slot_hash_or_pointer_is_never_taken_for_sound(self, tmp_path: Path, data: st.DataObject) -> None:
         image = image_of(numbered(20), 7, 30)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import growing_index
 import oracles
+from examples import examples
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
 from storage.index.index_examination import grown_shape
@@ -107,7 +108,7 @@ class TestFollowing:
         assert growing.look().is_as(before)
         assert growing.index.files[0] is before.files[0]
 
-    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
         st.sampled_from([5, 12, 1000]),
@@ -190,7 +191,7 @@ class TestFollowing:
 class TestStatesOfAPut:
     """A file may be looked at between any two stores of a broker's."""
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(1, 12), st.integers(0, 10), st.booleans())
     def test_a_new_look_finds_the_entries_before_it(
         self, tmp_path_factory: pytest.TempPathFactory, count: int, step: int, hinted: bool

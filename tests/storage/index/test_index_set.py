@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
@@ -94,7 +95,7 @@ class TestCoverage:
         assert set_of(tmp_path, span(100, 400)).uncovered(0, 0) == []
         assert set_of(tmp_path).uncovered(500, 500) == []
 
-    @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted), max_size=4),
         st.integers(0, 30),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from storage.files.mapped_file import FileIdentity
 from storage.index.index_shape import IndexShape
 from storage.index.state_cache import FILE_NAME, KnownShape, StateCache
@@ -151,7 +152,7 @@ class TestDistrust:
     def test_an_end_of_data_that_is_none_is_not_known(self, tmp_path: Path, end: Any) -> None:
         assert write(tmp_path, {"version": 3, "files": {"end of data": end}}).known_ends() == {}
 
-    @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.binary(max_size=200))
     def test_any_bytes_are_a_cache_or_none(self, tmp_path: Path, content: bytes) -> None:
         self.look_at(write(tmp_path, content))
@@ -162,13 +163,13 @@ class TestDistrust:
         max_leaves=12,
     )
 
-    @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(values, values)
     def test_any_values_are_findings_or_none(self, tmp_path: Path, finding: Any, end: Any) -> None:
         files = {str(PATH): [list(IDENTITY), finding], "end of data": end}
         self.look_at(write(tmp_path, {"version": 3, "files": files}))
 
-    @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, 9), values)
     def test_any_value_in_one_field_is_a_finding_or_none(self, tmp_path: Path, field: int, value: Any) -> None:
         content = entry()

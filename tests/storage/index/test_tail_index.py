@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from storage.index import tail_index as module
 from storage.index.tail_index import (
     EntryRun,
@@ -193,7 +194,7 @@ class TestDamage:
         assert (oracles.index_hash("T#a"), 0) in pairs(tail)
         assert tail.skipped == ()
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_damage_hides_only_what_it_hit(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -301,7 +302,7 @@ class TestCovering:
         assert changed.remaining == ()
         assert changed.with_scanned(scanned) is changed
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_sequence_of_ranges_is_known_as_a_new_scan_would_know_it(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compact_oracle import Mark, take_mark
+from examples import examples
 from oracles import IndexImage, index_hash
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index.index_file import IndexHeader
@@ -60,7 +61,7 @@ def bytes_of(builder: IndexFileBuilder | CompactFileBuilder) -> bytes:
     return builder.memory[: builder.size]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(put_lists(), st.sampled_from([1, 2, 7, 97]), st.integers(0, 40), st.data())
 def test_entries_put_in_any_portions_make_the_file_of_the_oracle(
     puts: list[Put], slots: int, spare: int, data: st.DataObject
@@ -85,7 +86,7 @@ def test_entries_put_in_any_portions_make_the_file_of_the_oracle(
     assert (built.index_count, built.end_timestamp) == (image.index_count, image.end_timestamp)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 @given(put_lists(), st.sampled_from([1, 2, 7, 97]), st.integers(0, 3), st.integers(0, 2**40))
 def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(
     puts: list[Put], slots: int, spare: int, end: int

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import Bytes
 from storage.kernels import indexes
 from strategies import KEYS
@@ -66,7 +67,7 @@ def share_by_loop(data: bytes, slots: int, entries: int) -> float:
 
 
 class TestNextSlotCount:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(st.lists(st.sampled_from(KEYS), min_size=3, max_size=60), st.integers(1, 20), st.integers(1, 20), st.data())
     def test_it_is_the_first_that_explains_most_of_the_first_entries(
         self, keys: list[str], slots: int, start: int, data: st.DataObject
@@ -130,7 +131,7 @@ def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) 
 
 
 class TestCheckPointers:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
     def test_what_is_wrong_is_what_a_loop_finds(
         self, keys: list[str], slots: int, room: int, data: st.DataObject

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import oracles
 from dispatch_oracle import dispatch, is_dispatched
 from dispatching import BATCH_TOPIC, DELAYS, named_blocks, numbers, scan_bytes, segment
+from examples import examples
 from kernel_memory import Bytes, record_at
 from storage.kernels.dispatching import LIMIT, DispatchMemory
 from storage.kernels.records import entry_hashes
@@ -134,7 +135,7 @@ any_blocks = st.one_of(
 
 
 class TestProperties:
-    @settings(max_examples=300)
+    @settings(max_examples=examples(100))
     @given(any_blocks)
     @example(b"TAGS\x01a\x02TAGS\x01b")
     @example(b"TAGS\x01\x02KEYS\x01\x01\x02")
@@ -144,7 +145,7 @@ class TestProperties:
         expected = dispatch(filter(is_dispatched, oracles.scan_segment(data, BASE)), lmq=True)
         assert scan_bytes(data, BASE).made == expected
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(100))
     @given(any_blocks)
     def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(self, block: bytes) -> None:
         held = Bytes(record_at(BASE, properties_bytes=block))
@@ -165,7 +166,7 @@ class TestProperties:
         behind = data + b"x\x02TAGS\x01y"
         assert scan_bytes(behind, BASE, limit=1).made == dispatch(oracles.scan_segment(data, BASE))
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(100))
     @given(numbers | st.text("+-0123456789", max_size=22), numbers | st.text("+-0123456789", max_size=22))
     @example("32767", "-9223372036854775808")
     @example("-32768", "9223372036854775807")

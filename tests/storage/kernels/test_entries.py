@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import oracles
 from dispatch_oracle import dispatch
 from dispatching import scan_bytes
+from examples import examples
 from kernel_memory import Bytes, record_at
 from queue_stores import unit_bytes
 from storage.build.dispatch_scan import Reason
@@ -116,7 +117,7 @@ def selected(data: bytes, position: int, stop: int) -> tuple[int, list[int]]:
 
 
 class TestWholeSegments:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
     def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(
         self, ledger: Ledger, behind: bytes
@@ -139,7 +140,7 @@ class TestWholeSegments:
         assert keys_of(data, 0, len(data)) == (end, expected)
         assert rows_of(data, 0, len(data), len(data))[2:] == (walk.last, starts)
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(30))
     @given(ledgers(), st.integers(20, 400), st.integers(1, 3))
     def test_a_dispatch_makes_of_them_what_the_oracle_makes_however_they_are_read(
         self, ledger: Ledger, window: int, records: int
@@ -148,7 +149,7 @@ class TestWholeSegments:
         assert scan_bytes(ledger.data, BASE).made == expected
         assert scan_bytes(ledger.data, BASE, window=window, records=records).made == expected
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(30))
     @given(ledgers(), st.data())
     def test_ranges_that_meet_anywhere_hold_every_record_once(self, ledger: Ledger, draw: st.DataObject) -> None:
         data = ledger.data + bytes(50)
@@ -167,7 +168,7 @@ class TestWholeSegments:
         assert keys_of(data, reached, len(data))[1] | offsets == keys_of(data, 0, len(data))[1]
         assert selected(data, 0, cut)[1] == in_first
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(ledgers(), st.data())
     def test_a_search_by_queue_offset_finds_a_message_from_any_cut_on(
         self, ledger: Ledger, draw: st.DataObject
@@ -183,7 +184,7 @@ class TestWholeSegments:
             find_messages(region, reached, len(ledger.data), len(ledger.data), BASE, BASE + len(ledger.data), [search])
             assert int.from_bytes(unit[:8], "big") == record.physical_offset
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(ledgers(), st.data())
     def test_a_record_that_lacks_an_entry_is_found_where_it_starts(self, ledger: Ledger, draw: st.DataObject) -> None:
         keyed = [
@@ -209,7 +210,7 @@ class TestWholeSegments:
 
 
 class TestDamage:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(ledgers(), st.data())
     def test_a_walk_ends_where_the_oracle_ends(self, ledger: Ledger, draw: st.DataObject) -> None:
         if not ledger.data:
@@ -228,7 +229,7 @@ class TestDamage:
         made = scan_bytes(data, BASE, checksums=True).made
         assert made == dispatch(records, lmq=True)
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(30))
     @given(ledgers(), st.data())
     def test_a_segment_that_is_cut_anywhere_keeps_what_is_whole(self, ledger: Ledger, draw: st.DataObject) -> None:
         data = ledger.data[: draw.draw(st.integers(0, len(ledger.data)))]

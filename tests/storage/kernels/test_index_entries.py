@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from compact_oracle import tag_hashes
+from examples import examples
 from kernel_memory import Bytes, segment_at
 from storage.kernels import index_entries as kernel
 from strategies import KEYS, TAGS
@@ -74,7 +75,7 @@ class TestCheckSlots:
 class TestDealEntries:
     """Cells may have holes between them; what lies in none of them is counted by why."""
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(60))
     @given(
         st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5),
         st.integers(0, 1000),
@@ -167,7 +168,7 @@ def says_a_size(data: bytes, position: int, limit: int) -> int:
 
 
 class TestReadHeads:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(st.lists(messages, min_size=1, max_size=5), st.data())
     def test_times_are_told_as_far_as_the_window_shows_heads(
         self, drawn: list[dict[str, Any]], data: st.DataObject
@@ -203,7 +204,7 @@ def stamp_at(data: bytes, position: int) -> int:
 
 
 class TestReadRecords:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(
         st.lists(messages, min_size=1, max_size=5),
         st.lists(st.sampled_from([b"TopicTest", "主题".encode(), b"Topic", b"None"]), unique=True, max_size=3),

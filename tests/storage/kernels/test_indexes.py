@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import growing_index
 import oracles
+from examples import examples
 from kernel_memory import Bytes
 from offset_oracle import measure_offsets
 from storage.kernels.indexes import (
@@ -235,7 +236,7 @@ class TestGrowth:
         entries = data.draw(st.integers(known, len(keys)))
         assert check_more(image_of(keys, slots).to_bytes(), slots, known, entries) == 0
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(60))
     @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
     def test_no_entry_is_passed_that_no_chain_reaches(self, keys: list[str], slots: int, data: st.DataObject) -> None:
         content = bytearray(image_of(keys, slots).to_bytes())

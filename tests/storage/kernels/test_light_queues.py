@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import oracles
 from dispatch_oracle import light_units
 from dispatching import light_names, light_offsets, scan_bytes
+from examples import examples
 from kernel_memory import record_at
 from store_files import property_bytes
 
@@ -24,7 +25,7 @@ def units(names: str, offsets: str, topic: bytes = b"TopicTest") -> list[tuple[b
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 @given(lists, lists)
 def test_any_lists_lead_to_the_units_of_the_oracle(names: str, offsets: str) -> None:
     units(names, offsets)

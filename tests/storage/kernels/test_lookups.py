@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import IndexBytes, KernelStore, record_at
 from oracles import END_OF_TIME
 from storage.kernels import lookups as kernel
@@ -122,7 +123,7 @@ plans = st.builds(
 
 
 class TestLookup:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(plans, st.data())
     def test_what_index_and_scan_propose_is_answered_like_the_oracle(self, plan: Plan, data: st.DataObject) -> None:
         store, records, files, scanned = plan.build()
@@ -343,7 +344,7 @@ class TestMatching:
         data = record_at(0, properties_bytes=property_bytes({"UNIQ_KEY": "x", "KEYS": "xx y", "TAGS": "x y"}))
         assert bool(ask_of(data, "x", kind).count) == expected
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 8), st.integers(1, 3))
     def test_the_newest_hits_are_kept_once_each_in_order(self, numbers: list[int], maximum: int, runs: int) -> None:
         data, size = b"", len(record_at(0, keys="a"))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import oracles
 from dispatch_oracle import dispatch
 from dispatching import scan_bytes, segment
+from examples import examples
 
 BASE = 1 << 20
 topics = st.one_of(
@@ -18,7 +19,7 @@ topics = st.one_of(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(topics, st.integers(-2, 2), st.integers(0, 4)), max_size=30), st.integers(1, 30))
 def test_units_are_grouped_by_queue_and_cut_where_offsets_jump(
     messages: list[tuple[bytes, int, int]], records: int

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import Bytes, headers_in_one_another, record_at, segment_at
 from protocol import message_layout
 from storage.kernels import records
@@ -240,7 +241,7 @@ class TestDoors:
 
 
 class TestScanKeys:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(st.lists(changes, max_size=8))
     def test_every_record_is_found_under_what_a_broker_indexes(self, plan: list[dict[str, object]]) -> None:
         data, _ = segment(*plan)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import Bytes, record_at, segment_at
 from storage.kernels.records import (
     AT_BLANK,
@@ -52,7 +53,7 @@ changes = st.fixed_dictionaries(
 
 
 class TestWalkAppended:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(st.lists(changes, max_size=12), st.sampled_from([b"", bytes(8), bytes(100)]))
     def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(
         self, plan: list[dict[str, object]], behind: bytes
@@ -66,7 +67,7 @@ class TestWalkAppended:
             first.setdefault((change["topic_bytes"], change["queue_id"]), position)
         assert walked.noted == list(first.values())
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(st.lists(changes, min_size=1, max_size=5), st.data())
     def test_a_record_that_is_there_in_part_ends_the_walk(
         self, plan: list[dict[str, object]], data: st.DataObject
@@ -120,7 +121,7 @@ class TestWalkAppended:
         data, positions = segment(*queues, *queues)
         assert Walked(data).noted == positions[:4]
 
-    @settings(max_examples=100)
+    @settings(max_examples=examples(30))
     @given(st.binary(max_size=300), st.integers(0, 310))
     def test_no_bytes_lead_a_walk_outside(self, noise: bytes, start: int) -> None:
         data, _ = segment({})

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import Bytes, segment_at
 from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, AT_RECORD, find_record_by_entries
 
@@ -46,7 +47,7 @@ def log_of(plan: list[dict[str, object]]) -> bytes:
     return segment_at(BASE, *plan)[0]
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40))
 @given(st.lists(messages, max_size=8), st.booleans(), st.data())
 def test_incomplete_and_complete_records_are_found_in_turn_as_the_oracle_tells_them(
     plan: list[dict[str, object]], has_tags: bool, data: st.DataObject

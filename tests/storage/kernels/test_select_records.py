@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from kernel_memory import Bytes, segment_at
 from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
 from storage.kernels.select_records import find_needle, select_records
@@ -23,7 +24,7 @@ def find(data: bytes, start: int, stop: int, wanted: bytes) -> int:
 
 
 class TestFindNeedle:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(50))
     @given(st.text("ab", max_size=300), st.text("ab", min_size=1, max_size=6), st.data())
     def test_it_finds_what_python_finds(self, text: str, wanted: str, data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(text)))
@@ -99,7 +100,7 @@ class TestSelectRecords:
         assert selected(data, Criteria(contains=b"needle"))[2] == positions[:1]
         assert selected(data, Criteria(json_path="$=abc"))[2] == positions[:2]
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20))
     @given(
         st.lists(st.tuples(st.sampled_from([b"", b"needle", b"-" * 400, b"-" * 5000]), st.booleans()), max_size=12),
         st.sampled_from([SearchPlace.BODY, SearchPlace.PROPERTIES, SearchPlace.ANY]),

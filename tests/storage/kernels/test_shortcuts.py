@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import IndexBytes, KernelStore, segment_at
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import Shortcuts
@@ -89,7 +90,7 @@ pointers = st.integers(-2, 5000) | st.sampled_from([-(2**31), 0, 2**31 - 1])
 
 
 class TestAnswers:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(20), deadline=None)
     @given(rows, st.lists(st.tuples(st.integers(0, 5000), pointers), max_size=3), st.data())
     def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(
         self, rows: list[tuple[str, int]], damage: list[tuple[int, int]], data: st.DataObject

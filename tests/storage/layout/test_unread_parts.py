@@ -136,7 +136,9 @@ def test_each_part_is_listed_with_the_answers_that_concern_it() -> None:
     assert all(set(OF_NOTHING) <= set(said) for said in LISTED.values())
 
 
-@pytest.mark.parametrize("part", MADE)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[pytest.mark.soak] if number % 3 else []) for number, part in enumerate(MADE)]
+)
 def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: str, root: Path) -> None:
     before = {name: ask(root) for name, ask in ANSWERS.items() if name != "listUser"}
     MADE[part](root)

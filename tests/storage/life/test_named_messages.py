@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from protocol.message import Message, decode_message
 from protocol.system_topics import origin_of
 from storage.life.message_life import find_life
@@ -83,7 +84,7 @@ def sent_of(message: Message) -> Sent:
     return Sent(topic, bytes(message.stored_body), (message.born_timestamp - START_TIMESTAMP) // 1000)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(25))
 @given(SENT, COPIES)
 def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], copies: list[tuple[int, str]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from golden_store import CASES, unpack
 from popping import TIMER, PoppingBroker
 from storage.life import pop_log
@@ -55,7 +56,7 @@ def played(directory: Path, steps: list[tuple[str, int, int]], *, has_origin: bo
     return broker
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(25))
 @given(STEPS, st.booleans())
 def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(
     steps: list[tuple[str, int, int]], has_origin: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from storage.life.message_life import find_life
 from storage.life.transactions import endings
 from storage.store.message_store import MessageStore
@@ -81,7 +82,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(20))
 @given(STEPS)
 def test_a_half_message_says_all_that_became_of_it(steps: list[tuple[str, str, int]]) -> None:
     """The producer may answer for a half that was put back since, commit twice, or come when it was given up."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kernel_memory import HeldFile, record_at
 from lookups import at_once, wait_of
 from protocol.message import decode_messages
@@ -155,7 +156,7 @@ class TestBounds:
         data = first + (300).to_bytes(4, "big") + BLANK_MAGIC + bytes(292)
         assert explain_absence(log_in_memory(data), len(data) - distance).endswith("behind the record at 0")
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(60))
     @given(st.data())
     def test_any_offset_of_any_bytes_gets_one_clause(self, data: st.DataObject) -> None:
         content = bytearray()

@@ -11,6 +11,7 @@ import damage_oracle
 import oracles
 from blanks import LENGTH, MAGIC, Blanked, blanked_segments
 from column_rows import read_rows
+from examples import examples
 from kernel_memory import record_at
 from storage.index.index_file import ENTRY_DTYPE
 from storage.index.tail_index import empty_tail, extend_tail
@@ -82,7 +83,7 @@ def opened(blanked: Blanked, directory: Path) -> tuple[CommitLog, Segment]:
     return log, next(segment for segment in log.segments if segment.file.path == path)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(blanked=blanked_segments())
 def test_all_intact_records_are_found_whatever_blanks_say(
     blanked: Blanked, tmp_path_factory: pytest.TempPathFactory
@@ -95,7 +96,7 @@ def test_all_intact_records_are_found_whatever_blanks_say(
     assert [log.record_at(offset) is not None for offset in blanked.offsets] == [True] * len(blanked.offsets)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(blanked=blanked_segments())
 def test_what_is_no_blank_is_damage_and_named_as_such(
     blanked: Blanked, tmp_path_factory: pytest.TempPathFactory

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from small_logs import SEGMENT, fill, opened
 from storage.files.mapped_file import FileIdentity
 from storage.log import segment_end as module
@@ -153,7 +154,7 @@ class TestEnd:
         for written in writer.written[2:]:
             assert log.record_at(written.physical_offset) == written.record
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_a_log_cut_anywhere_ends_where_the_oracle_stops(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import damage_oracle
+from examples import examples
 from kernel_memory import record_at
 from protocol.question import Question
 from storage.files.mapped_file import MappedFile
@@ -209,7 +210,7 @@ class TestLeftovers:
         assert written
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_ends_where_the_oracle_says(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("any")

@@ -66,7 +66,10 @@ def test_a_record_of_thousands_of_messages_without_end_is_soon_given_up() -> Non
     assert len(list(mask.messages([decode_message(encode_message(topic="T", body=b"a"))] * 100))) == 100
 
 
-@pytest.mark.parametrize(("pattern", "text"), [QUADRATIC, EXPONENTIAL, POLYNOMIAL])
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [EXPONENTIAL, *(pytest.param(*each, marks=pytest.mark.soak) for each in (QUADRATIC, POLYNOMIAL))],
+)
 def test_what_a_pattern_does_not_come_to_an_end_with_is_hidden_whole_and_counted(pattern: str, text: str) -> None:
     mask = BoundedMask((f"/{pattern}/",))
     assert mask.texts(["before", text, "13812345678", "x"]) == ["before", "***", "13812345678", "x"]
@@ -80,8 +83,8 @@ def test_what_a_pattern_does_not_come_to_an_end_with_is_hidden_whole_and_counted
     "path",
     [
         "$[?search(@.a, '(a|aa)+$')]",
-        "$[?match(@.a, '(a|aa)+b')]",
-        "$[?@.a =~ /(a|aa)+b/]",
+        pytest.param("$[?match(@.a, '(a|aa)+b')]", marks=pytest.mark.soak),
+        pytest.param("$[?@.a =~ /(a|aa)+b/]", marks=pytest.mark.soak),
         "$[?search(@.a, @.its)]",
     ],
 )
@@ -150,7 +153,7 @@ SLOW = "a." * 2_000
 MANY = st.lists(st.sampled_from(["short", "aab", "li@example.com", *["endless"] * 3, *["slow"] * 2]), max_size=24)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(MANY, st.booleans())
 def test_messages_that_take_their_time_up_soon_get_little_and_others_are_what_they_were(
     kinds: list[str], as_bodies: bool
@@ -236,7 +239,7 @@ def is_rule(pattern: str) -> bool:
         return False
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     st.lists(costly_patterns().filter(is_rule), min_size=1, max_size=2),
     st.lists(st.builds(mul, st.sampled_from(["a", "ab", "a1", "a.", "é", "a b"]), st.integers(0, 3000)), max_size=3),

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from lookups import wait_of
 from protocol.question import KeyKind, Question
 from storage.store import message_store as module
@@ -51,7 +52,7 @@ messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(messages, min_size=1, max_size=12), profile=st.sampled_from(["5.5", "5.3"]), data=st.data())
 def test_answers_equal_the_oracle_that_scans_everything(
     plan: list[dict[str, Any]], profile: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from doctoring import put
+from examples import examples
 from queue_stores import open_queues
 from storage.files.waiting import Lookup, finish
 from storage.queue.queue import Queue, TimeBoundary
@@ -188,7 +189,7 @@ def test_damaged_units_do_not_mislead_a_search(data: bytes, first: int, expired:
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     lost_files=st.sets(st.integers(1, 3), max_size=2),
     zeroed=st.sets(st.integers(1, 18), max_size=6),

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from doctoring import put
+from examples import examples
 from oracles import java_hash, packed, read_record
 from queue_stores import open_queues, unit_bytes
 from storage.files.waiting import finish
@@ -88,7 +89,7 @@ def pulled(queues: QueueStore, topic: str, end: int) -> list[memoryview]:
 NUMBERS = st.integers(0, COUNT - A_FILE - 1)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     damaged=st.dictionaries(NUMBERS, st.sampled_from(KINDS), max_size=12),
     lost_files=st.sets(st.integers(0, COUNT // A_FILE - 2), max_size=2),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import search_oracle
 from asked_patterns import recorded
+from examples import examples
 from golden_store import CASES, unpack
 from oracles import read_log
 from protocol.errors import ConfigError
@@ -283,7 +284,7 @@ def pack(message: dict[str, object]) -> dict[str, object]:
 
 
 class TestAgainstALoop:
-    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(messages, st.lists(criteria_of_all_kinds, min_size=1, max_size=6), st.sampled_from([1, 3]))
     def test_any_criteria_find_in_any_log_what_a_loop_finds(
         self,
@@ -470,7 +471,9 @@ def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path: Path, rule: s
     assert found(writer.root, Criteria(minimum_size=20, masked=(rule,))) == trace
 
 
-@pytest.mark.parametrize("masked", [(), ("/(x+)+y/",)], ids=["", "masked"])
+@pytest.mark.parametrize(
+    "masked", [pytest.param((), id="", marks=pytest.mark.soak), pytest.param(("/(x+)+y/",), id="masked")]
+)
 def test_many_messages_that_a_pattern_has_no_end_with_are_left_out_soon(
     tmp_path: Path, masked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

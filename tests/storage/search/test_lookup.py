@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from oracles import Record, index_hash, read_log, split_keys
 from protocol.message_id import decode_message_id
 from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind
@@ -43,7 +44,7 @@ def by_loop(records: list[Record], queries: list[str], topic: str | None, kind: 
 
 
 class TestAnyStore:
-    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         store_plans().filter(lambda plan: plan.messages),
         st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),

@@ -212,7 +212,7 @@ class TestByTime:
 
 
 class TestAnyPlan:
-    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         store_plans().filter(lambda plan: plan.messages),
         st.sampled_from(TOPICS),

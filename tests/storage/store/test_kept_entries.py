@@ -302,12 +302,15 @@ class TestTidying:
 
 
 @pytest.mark.untraced
-def test_a_kill_at_any_step_leaves_nothing_that_is_wrong(tmp_path: Path, small: None) -> None:
+@pytest.mark.parametrize(
+    "each", [pytest.param(1, marks=pytest.mark.soak, id="each step"), pytest.param(3, id="some steps")]
+)
+def test_a_kill_at_any_step_leaves_nothing_that_is_wrong(tmp_path: Path, small: None, each: int) -> None:
     kept = Kept(tmp_path, 110)
     records = kept.writer.records
     kills = 0
-    for _ in every_kill(kept.open, (), Renames.ALL):
-        kills += 1
+    for _ in every_kill(kept.open, (), Renames.ALL, each=each):
+        kills += each
         reader = kept.open(keeps=False)
         assert incomplete(reader) is None
         assert_all_found(reader, records, records[::9])

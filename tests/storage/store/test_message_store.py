@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from golden_store import GOLDEN
 from oracles import END_OF_TIME
 from protocol.message import Message, decode_messages
@@ -33,7 +34,7 @@ from strategies import KEYS, TAGS, TOPICS, BatchPlan, StorePlan, batch_plans, st
 class TestExactAnswers:
     """ "A record is returned only if it is a valid record at that offset …, its topic matches and its key …" """
 
-    @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(all_indexed=True), data=st.data())
     def test_random_stores_answer_like_the_oracle_that_scans_everything(
         self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -67,7 +68,7 @@ class TestExactAnswers:
             assert answer.truncated == (maximum > 0 and len(everything) > maximum)
             assert [m.physical_offset for m in decode_messages(answer.records)] == expected
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(), data=st.data())
     def test_messages_that_no_broker_indexed_are_found_all_the_same(
         self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

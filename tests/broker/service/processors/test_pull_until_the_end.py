@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asking import Asker
+from examples import examples
 from oracles import java_hash
 from protocol.codes import RequestCode
 from protocol.message import decode_messages
@@ -106,7 +107,7 @@ def request_of(pull: Pull, choice: Choice, offset: int) -> dict[str, str]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(
     messages=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(TAGS)), min_size=2, max_size=70),
     first_offset=st.sampled_from([0, 1, 19, 20, 333]),

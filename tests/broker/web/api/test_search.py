@@ -137,7 +137,9 @@ def test_json_is_searched_by_path(tmp_path: Path) -> None:
     assert [each["queueOffset"] for each in answer["messages"]] == [3]
 
 
-@pytest.mark.parametrize("place", ["body", "properties", "any"])
+@pytest.mark.parametrize(
+    "place", ["any", *(pytest.param(each, marks=pytest.mark.soak) for each in ("body", "properties"))]
+)
 def test_a_message_that_would_hold_an_expression_up_for_ever_is_left_out_and_passed(tmp_path: Path, place: str) -> None:
     writer = StoreWriter(tmp_path / "store")
     held_up = [writer.append("orders", b"a" * 4000, keys="a" * 4000).physical_offset for _ in range(3)]

@@ -1,8 +1,9 @@
 """Each view as people see it: dark, light, on a phone, through assistive technology, and by the keyboard alone."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -35,12 +36,17 @@ SIZES = [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)]
 """Windows in which the rules of accessibility are checked; that nothing sticks out is checked in both, always."""
 
 
+def telling(names: Iterable[str], *always: str) -> list[Any]:
+    """Parameters of a test: some names always, the others in `make soak`."""
+    return [pytest.param(name, marks=[] if name in always else [pytest.mark.soak]) for name in names]
+
+
 def fits(browser: Browser) -> bool:
     return bool(browser.run("return document.documentElement.scrollWidth <= innerWidth"))
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", telling(VIEWS, "message", "topic", "search", "groups", "health"))
 def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser: Browser, view: str, size: tuple[int, int]) -> None:
     parameters, selector = VIEWS[view]
     try:
@@ -164,7 +170,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", telling(STATES, "json-tree", "tail-paused", "wrong-time", "zone"))
 def test_a_view_in_another_state_has_no_violation_either(
     one_browser: Browser, varied: str, state: str, size: tuple[int, int]
 ) -> None:
