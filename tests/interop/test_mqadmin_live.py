@@ -22,7 +22,7 @@ from interop.official_broker import G1_PROPERTIES, OfficialPair, official_pair
 from interop.rocketlens_process import rocketlens_serving
 from interop.stages import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.soak]  # in each run: test_mqadmin.py, and test_dashboard.py
 
 FLUSH_MILLIS = 500
 """How often the broker writes consumer offsets, which we read; 5 seconds is usual."""

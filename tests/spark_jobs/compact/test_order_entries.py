@@ -98,7 +98,7 @@ def stretches(draw: st.DrawFn) -> list[list[Row]]:
     return blocks
 
 
-@settings(max_examples=200)
+@settings(max_examples=settings.default.max_examples)
 @given(stretches(), st.integers(1, 30), st.integers(1, 4), st.integers(1, 9), st.integers(2, 4))
 def test_rows_come_in_the_order_of_time_and_then_of_the_log(
     directory: Path, blocks: list[list[Row]], at_once: int, rows: int, entries: int, fan_in: int
