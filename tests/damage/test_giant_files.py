@@ -38,8 +38,8 @@ TOGETHER = (
 )
 """Kinds none of which hides another from those who read it; `make soak` has each alone."""
 
-ALWAYS = ("first segment", "last segment")
-"""Kinds that have to be alone, and are read at each start; what tells of topics is a file as those of groups are."""
+ALWAYS = ("last segment",)
+"""Of the kinds that have to be alone; what tells of topics is a file as those of groups are."""
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,14 @@ def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giant
     assert problems(root) == ""
 
 
-@pytest.mark.parametrize("kind", ["queue file", "file of a queue of batches", "index file", "last segment"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "queue file",
+        "last segment",
+        *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("file of a queue of batches", "index file")),
+    ],
+)
 def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path: Path, kind: str) -> None:
     root = disk_path / "store"
     write_store(root)
@@ -74,8 +81,17 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
     )
 
 
-@pytest.mark.parametrize("kind", ["COMMIT_LOG", "CONSUME_QUEUE", "INDEX"])
-@pytest.mark.parametrize("place", [min, max])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("COMMIT_LOG", max),
+        ("INDEX", min),
+        *(
+            pytest.param(kind, place, marks=pytest.mark.soak)
+            for kind, place in (("COMMIT_LOG", min), ("CONSUME_QUEUE", min), ("CONSUME_QUEUE", max), ("INDEX", max))
+        ),
+    ],
+)
 def test_a_giant_in_a_tier_takes_little_memory_too(
     disk_path: Path, kind: str, place: Callable[[list[Path]], Path]
 ) -> None:

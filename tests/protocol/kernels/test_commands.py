@@ -24,7 +24,7 @@ from protocol.headers import (
 )
 from protocol.kernels.commands import read_header
 
-EXAMPLES = 60_000
+EXAMPLES = 20_000
 VALUES = (
     *(b"null", b"true", b"false", b"0", b"-0", b"7", b"1.0", b"1e3", b"1.5", b"1E+2", b"10e-1", b"9223372036854775808"),
     *(

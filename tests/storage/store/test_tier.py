@@ -453,7 +453,7 @@ def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, 
     assert [offset for offset, _ in bodies(pull_all(joined, 0, start=start))] == wanted
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(7), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(7, 20))])
 def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
     seed: int, tmp_path: Path, tiered: Tiered
 ) -> None:

@@ -140,7 +140,8 @@ def test_a_server_that_says_nothing_counts_as_one_that_does_not_answer(browser: 
     browser.until(lambda: not browser.all("#state .notice"))
 
 
-def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, wide_root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, wide_root: Path, tmp_path: Path, each: int) -> None:
     root = tmp_path / "store"
     shutil.copytree(wide_root, root)
     with serving_page([service_of(MessageStore.open(root))]) as origin:
@@ -151,7 +152,7 @@ def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, wide_root: Pa
         shutil.rmtree(root)
         # Also where the view is left open.
         lone.see("#state .notice", "The store is gone: the store cannot be followed")
-        for view in VIEWS:
+        for view in VIEWS[::each]:
             lone.open(view)
             lone.see("#state .notice", "found nothing there")
         assert lone.violations() == []
