@@ -74,6 +74,7 @@ def test_all_counts_of_a_topic_agree(lone: Browser, wide_root: Path) -> None:
         assert lone.complaints() == []
 
 
+@pytest.mark.soak
 def test_a_bar_zooms_again_and_again_by_click_and_by_keyboard(lone: Browser, wide_root: Path) -> None:
     def reach() -> int:
         times = parse_qs(urlsplit(lone.place).query)
