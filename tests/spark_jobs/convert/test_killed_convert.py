@@ -140,6 +140,15 @@ def expected(store: Path, job: str) -> Tree:
     return made
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        "convert",
+        "rescue --fill-from",
+        *(pytest.param(job, marks=pytest.mark.soak) for job in ("rescue", "rescue --link")),
+    ],
+    indirect=True,
+)
 def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str) -> None:
     hit = Counter[str]()
     number = 1
