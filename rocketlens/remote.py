@@ -464,7 +464,7 @@ class AsyncRemoteStore:
                 raise
             return []
         queues = (
-            QueueExtent(queue_id, each.min_offset, each.max_offset, None, each.last_update_timestamp or None)
+            QueueExtent(queue_id, each.min_offset, each.max_offset, None, _known_time(each.last_update_timestamp))
             for queue_id, each in sorted(offsets.items())
         )
         return Listed(queues, (await self._notes(server, topic)).topics)
@@ -768,6 +768,11 @@ def _absence(error: ResponseError, physical_offset: int) -> str:
     """Why a broker has no message at a physical offset: what one of ours says, or all that another one answers."""
     known = f"{NOT_FOUND_BY_OFFSET}, {physical_offset}: "
     return error.remark.removeprefix(known) if error.remark.startswith(known) else str(error)
+
+
+def _known_time(timestamp: int) -> int | None:
+    """A time of a broker's answer in ms; None for what stands there for none: 0, or −1 for a message that is gone."""
+    return timestamp if timestamp > 0 else None
 
 
 def _ascending(messages: list[Message]) -> list[Message]:

@@ -11,8 +11,9 @@ from storage.doctor.finding import Finding, Findings, Kind, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.rescue_line import rescue_line
 from storage.extras import install_line
+from storage.files.mapped_file import read_small_file
 from storage.layout.rocksdb_config import EXTRA
-from storage.layout.store_config import read_object
+from storage.layout.store_config import LONGEST_FILE, object_in, read_object, whole_object_in
 from storage.layout.unread_parts import ORDER_INFO, REQUEST_MODE, TOPIC_MAPPING
 
 FILES = (
@@ -106,13 +107,37 @@ def _check_filters(store: OpenedStore, findings: Findings) -> None:
 
 
 def _remedy(store: OpenedStore, path: Path) -> str:
-    """What makes a damaged file whole: its `.bak`, or else a rescue, which keeps what of it is complete in front."""
+    """What makes a damaged file whole: the object that it begins with, which is newer than its `.bak`; else that.
+
+    Without either a rescue, which keeps what of it is complete in front. The file as it was is kept beside it.
+    """
     backup = path.with_name(path.name + ".bak")
     if store.state.is_live or not (path.is_file() or backup.is_file()):
         return "copy it from a slave or a backup"
+    end = _end_of_object(path)
+    if end is not None:
+        return _with_copy(path, ["truncate", "-s", str(end), str(path)])
     if path.is_file() and read_object(backup) is not None:
-        return shlex.join(["cp", "-p", str(backup), str(path)])
+        return _with_copy(path, ["cp", "-p", str(backup), str(path)])
     return rescue_line(store)
+
+
+def _end_of_object(path: Path) -> int | None:
+    """The byte at which a whole object ends that a damaged file begins with, None where it begins with none."""
+    try:
+        text = read_small_file(path, LONGEST_FILE)
+    except (OSError, StoreError):
+        return None
+    return whole_object_in(text) if object_in(text) is None else None
+
+
+def _with_copy(path: Path, command: list[str]) -> str:
+    """A line for a shell that changes a file by a command, and keeps it first as it was, under a name that is free."""
+    kept = f"{path}.damaged"
+    number = 2
+    while os.path.lexists(kept):
+        kept, number = f"{path}.damaged-{number}", number + 1
+    return f"{shlex.join(['cp', '-p', str(path), kept])} && {shlex.join(command)}"
 
 
 def _path_in(problem: str, directory: Path) -> str:

@@ -64,6 +64,8 @@ YOUNG_NS: Final = 1_000_000_000
 """Nanoseconds after a change in which another one may leave a file with the same times."""
 MOST_ENDS: Final = 8
 """Places at which an object may end in front of what is no JSON."""
+MOST_SAID: Final = 3
+"""Consumer offsets that are named of such an object."""
 _MOST_PROBLEMS: Final = 10  # that are reported about one file
 _LIGHT_QUEUE_ID: Final = 0
 
@@ -656,12 +658,36 @@ class _ConfigFile:
             self._problems.append(f"{self._path}: there are more such entries")
 
 
-def _leading_object(text: bytes) -> str:
-    """What a text that is no JSON begins with, as a clause: a whole object, where one ends before that."""
+def whole_object_in(text: bytes) -> int | None:
+    """The byte at which a whole JSON object ends that a text begins with, None where it begins with none."""
     for end in (match.end() for match in itertools.islice(re.finditer(rb"^\}", text, re.MULTILINE), MOST_ENDS)):
         if object_in(text[:end]) is not None:
-            return f"; a whole object ends at byte {end}, and what follows may be the end of an older, longer file"
-    return ""
+            return end
+    return None
+
+
+def _leading_object(text: bytes) -> str:
+    """What a text that is no JSON begins with, as a clause: a whole object, where one ends before that."""
+    end = whole_object_in(text)
+    if end is None:
+        return ""
+    said = _first_offsets(object_in(text[:end]) or {})
+    return f"; a whole object ends at byte {end}{said}, and what follows may be the end of an older, longer file"
+
+
+def _first_offsets(content: Mapping[str, Any]) -> str:
+    """A clause of how far the first groups of an object have come; "" for one that is not of consumer offsets."""
+    table = content.get("offsetTable")
+    if not isinstance(table, dict):
+        return ""
+    places = (
+        f"group {names[1]} at {offset} of {names[0]} {queue_id}"
+        for key, offsets in table.items()
+        if (names := split_offset_key(key)) is not None and isinstance(offsets, dict)
+        for queue_id, offset in offsets.items()
+    )
+    said = list(itertools.islice(places, MOST_SAID + 1))
+    return f", with {', '.join([*said[:MOST_SAID], *['…'] * (len(said) > MOST_SAID)])}" if said else ""
 
 
 def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:

@@ -237,8 +237,20 @@ def test_an_older_file_of_offsets_that_is_used_instead_is_said_with_the_offsets(
     outcome = rocketlens("groups", store, "--json")
     assert [(row["group"], row["queues"][0]["nextOffset"]) for row in rows_of(outcome)] == [("g", 4)]
     end = (store / "config" / "consumerOffset.json").read_bytes().index(b"\n}") + 2
-    assert f"a whole object ends at byte {end}" in outcome.errors
+    assert f"a whole object ends at byte {end}, with group g at 10 of orders 0" in outcome.errors
     assert "consumerOffset.json.bak is used instead" in outcome.errors
+
+
+def test_a_topic_whose_messages_are_gone_has_no_time_of_its_last_from_a_server_either(tmp_path: Path) -> None:
+    """A broker answers −1 for the time of a message that it no longer has."""
+    store = unpack("store", tmp_path, archives=CASES / "B5-expired-origin")
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        sources = (str(store), server)
+        of_topics = [{row["topic"]: row for row in rows_of(rocketlens("topics", each, "--json"))} for each in sources]
+        of_queues = [rows_of(rocketlens("topics", each, "orders", "--json")) for each in sources]
+    assert of_topics[0]["orders"]["lastTimestamp"] is None
+    for here, there in ((of_topics[0].values(), of_topics[1].values()), of_queues):
+        assert [row["lastTimestamp"] for row in here] == [row["lastTimestamp"] for row in there]
 
 
 @pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from doctoring import findings_of, make_store, only
 from golden_frames import parse_java_json
-from golden_store import GOLDEN, unpack
+from golden_store import CASES, GOLDEN, unpack
 from protocol.system_topics import SCHEDULE_TOPIC
 from storage.doctor.config_files import OLDER_USED
 from storage.doctor.examine import examine
@@ -49,8 +50,24 @@ def test_a_file_that_cannot_be_read_is_named(root: Path, content: str) -> None:
     assert {finding.remedy.startswith("rocketlens rescue ") for finding in found} == {True}  # there is no .bak
     path.with_name("topics.json.bak").write_text("{}")
     found = findings_of(examine(root), "config", Severity.WARNING)
-    assert {finding.remedy for finding in found} == {f"cp -p {path}.bak {path}"}
+    assert {finding.remedy for finding in found} == {f"cp -p {path} {path}.damaged && cp -p {path}.bak {path}"}
     assert OLDER_USED in {finding.meaning for finding in found}
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_whole_object_before_the_end_of_an_older_file_is_kept_and_the_file_too(
+    was_there: bool, tmp_path: Path
+) -> None:
+    root = unpack("store", tmp_path, archives=CASES / "B13-stale-tail-json")
+    path = root / "config" / "consumerOffset.json"
+    damaged = path.read_bytes()
+    if was_there:
+        path.with_name(f"{path.name}.damaged").write_bytes(b"of before")
+    (line,) = {finding.remedy for finding in findings_of(examine(root), "config", Severity.WARNING)}
+    subprocess.run(["sh", "-ec", line], check=True)
+    assert parse_java_json(path.read_text())["offsetTable"] == {"orders@g": {"0": 10}}
+    assert path.with_name(f"{path.name}.damaged{'-2' * was_there}").read_bytes() == damaged
+    assert findings_of(examine(root), "config") == []
 
 
 def test_what_only_a_missing_extra_hides_is_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
