@@ -135,6 +135,8 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
     newest = found[-wanted.count :] if wanted.count else []
     if is_cut and len(newest) < wanted.count:
         say(f"only the last {count_text(LOOK_BACK)} messages of each queue were looked at")
+    if not wanted.count and not wanted.follow:
+        say("--limit 0 lists no message: with --follow those that are stored from now on")
     if not found and wanted.count:
         what = "passes the filter" if wanted.tag is not None or wanted.sql is not None else "is there"
         say(f"no message of topic {wanted.topic} {what}{' and was stored in this time' if wanted.is_narrowed else ''}")

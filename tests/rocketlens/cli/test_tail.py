@@ -262,3 +262,9 @@ def test_what_comes_to_a_broker_is_found_by_a_pull_that_waits(
             assert [message.body for message in next(pieces)] == [f"coming {number}".encode()]
         del pieces  # which gives up the pull that waits
     assert asked.count(0) == COMING + 1
+
+
+def test_none_of_the_newest_without_following_is_said_to_list_nothing(g1_store: Path) -> None:
+    outcome = rocketlens("tail", g1_store, "TopicTest", "-n", "0")
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "--limit 0 lists no message: with --follow" in outcome.errors
