@@ -1,6 +1,7 @@
 """`rocketlens find`: the messages that texts name, whatever they are; what the page's one box does."""
 
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, absence_of, say_nothing_is_named, source_options
 from rocketlens.cli.options import charset_option, cursor_option, gathered, is_typed, limit_option, verbose_option
-from rocketlens.cli.output import format_options_with, found_writer, writer
+from rocketlens.cli.output import format_options_with, found_writer, key_of_copies, writer
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
+from spark_jobs.places.file_systems import is_url
 from spark_jobs.run.engine import EngineOptions
 from storage.amounts import counted
 from storage.files.write_guard import check_outside
@@ -93,6 +95,10 @@ class FindArguments(msgspec.Struct, frozen=True):
         found = self._ask(source, text)
         if found or self.from_id or self.kind not in (None, "key") or self.cursor is not None:
             return found
+        return self.ask_by_words(source, text) or found
+
+    def ask_by_words(self, source: "Source", text: str) -> Answer:
+        """The messages that the words of a text name, which names none as a whole, or its forms in a list."""
         words = words_of(text)
         is_one = len(words) == 1
         if is_one:
@@ -102,9 +108,7 @@ class FindArguments(msgspec.Struct, frozen=True):
         # A list is one of keys: nothing else is asked of what its parts may be, which a server is asked topic by topic.
         asked = msgspec.structs.replace(self, kind="key") if is_one else self
         each = [asked._ask(source, word) for word in words]
-        if not any(each):
-            return found
-        if is_one:
+        if is_one and any(each):
             stored = ", ".join(word for word, one in zip(words, each, strict=True) if one)
             say(f"{text}: is a key only as {stored}: KEYS was a list, which RocketMQ splits at its blanks")
         return joined(dict(zip(words, each, strict=True)))
@@ -220,7 +224,8 @@ def find(
 
     With -f there is a row for each line of FILE and message, in the order of the log, with the line as `query`, then
     one with `found` false for each line that names nothing. A line is an offset message id of the store, or else a
-    unique key or a key, without --as. The index is read once; a server is asked for one line after the other.
+    unique key or a key, without --as; words of keys and lists are looked for of TEXT alone. The index is read once; a
+    server is asked for one line after the other, and rows are in the order of the lines.
 
     Exit code 0 if each TEXT, or line, named a message, 1 if not.
     """
@@ -270,6 +275,9 @@ def find_and_show(
         writer(output_format, detailed=True, charset=wanted.charset)(all_found)
     else:
         write(all_found)
+        key = None if output_format != "table" or wanted.copies else key_of_copies(all_found)
+        if key is not None and not is_url(source.place or ""):  # of which no life is known
+            say(f"what became of it: rocketlens life {shlex.quote(source.place or 'SOURCE')} {shlex.quote(key)}")
     sys.exit(FOUND if all(answers.values()) else NOT_FOUND)
 
 

@@ -68,7 +68,7 @@ class ManyArguments(msgspec.Struct, frozen=True):
             raise ConfigError(f"--out: {self.out} exists already: choose another name, or --replace")
 
     def texts(self) -> list[str]:
-        """The lines that are not empty; raises ConfigError for a file that is no UTF-8 text."""
+        """The lines that are not empty, without blanks around; raises ConfigError for a file that is no UTF-8 text."""
         try:
             with click.open_file(self.file, "rb") as stream:
                 lines = stream.read().decode("utf-8-sig").split("\n")
@@ -76,7 +76,7 @@ class ManyArguments(msgspec.Struct, frozen=True):
             raise ConfigError(f"{self.file} cannot be read: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise ConfigError(f"{self.file} is not UTF-8 text: {error}") from error
-        wanted = [line for each in lines if (line := each.rstrip("\r"))]
+        wanted = [line for each in lines if (line := each.strip())]
         if not wanted:
             raise ConfigError(f"{self.file} holds no line to look up")
         return wanted

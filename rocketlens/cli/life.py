@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,6 +94,8 @@ def _life_in(
 ) -> bool:
     """Show what happened in one store to the message that a text names; return whether anything did."""
     found = opened.life(text, topic=topic, trace_topics=trace_topics)
+    if not found.events:
+        found = _life_by_words(opened, text, topic, trace_topics) or found
     if found.named:
         say(_named(found.named, text))
     if found.incomplete:
@@ -107,6 +110,19 @@ def _life_in(
     else:
         write_maps(output_format, _maps(found), charset)
     return bool(found.events)
+
+
+def _life_by_words(opened: "Source", text: str, topic: str | None, trace_topics: Sequence[str]) -> "MessageLife | None":
+    """What happened to the newest message that the words of a text name, as `find` takes them; None where none is."""
+    from rocketlens.cli.find import FindArguments
+    from rocketlens.named_life import keys_named, with_reason
+
+    named = FindArguments(topic=topic).ask_by_words(opened, text)
+    if not named:
+        return None
+    keys = keys_named(named)
+    life = opened.life(keys[0] if keys else text, topic=topic, trace_topics=trace_topics)
+    return replace(life, named=keys) if keys else with_reason(life, named)
 
 
 def _named(keys: Sequence[str], text: str) -> str:

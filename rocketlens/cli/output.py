@@ -244,6 +244,12 @@ def found_writer(name: str, charset: str | None = None, *, lists_copies: bool = 
     )
 
 
+def key_of_copies(found: "Answer") -> str | None:
+    """The unique key of the first message whose copies share its row in a table; None where there is no such."""
+    rows = _one_of_copies(zip(found, found.kinds, found.kinds, strict=True), lists_copies=False)
+    return next((message.unique_key for (message, _, _), others in rows if others), None)
+
+
 def _one_of_copies(
     rows: Iterable[tuple[Message, str, str]], *, lists_copies: bool
 ) -> list[tuple[tuple[Message, str, str], str]]:

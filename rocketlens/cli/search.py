@@ -144,7 +144,7 @@ def search(
 
     They are listed as they are found, in the order of the log, of which only that part is read to which index, queues
     or times lead, otherwise all of it, on all cores. A URL is searched by an engine, a task for each segment. Of a
-    server the queues of TOPIC are pulled.
+    server the queues of TOPIC are pulled one after the other, and listed in that order.
 
     --tag and --where are judged of each message, also in a batch. With --explain as consumers get them: a broker
     judges the record, which a batch is, and a client compares tags. What became of a message in each group is said by
@@ -176,6 +176,8 @@ def search(
     for note in (*_notes(conditions.where), *found.notes, why, found.progress.sentence()):
         if note:
             say(note)
+    if conditions.key is not None and not (count or was_stopped):
+        say(_not_by_key(conditions.key))
     if isinstance(write, ExplainingWriter):
         say(write.sentence())
     if found.cursor is not None:
@@ -195,6 +197,15 @@ def _notes(where: str | None) -> list[str]:
     from storage.filter.sql92 import parse
 
     return list(filter(None, [parse(where).note]))
+
+
+def _not_by_key(key: str) -> str:
+    """Why no message may have a key: RocketMQ splits KEYS at blanks."""
+    from rocketlens.cli.find import words_of
+
+    words = words_of(key)
+    each = f"each of {', '.join(words)}" if len(words) > 1 else "it in KEYS that were a list"
+    return f"{key}: RocketMQ splits KEYS at blanks; `rocketlens find` looks for {each}"
 
 
 def _judge(source: SourceArguments, topic: str | None, conditions: SearchConditions) -> "Judge":

@@ -1,6 +1,7 @@
 """`rocketlens find`: what a recorded producer, consumer and mqadmin know of a message is enough to find it."""
 
 import json
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -213,12 +214,17 @@ def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path: Path
     last = writer.append("%DLQ%g", b"an order", **born)
     writer.append("orders", b"sent again", unique_key="u-1", born_timestamp=1_700_000_000_500, keys="o-1")
     writer.close()
-    rows = rocketlens("find", writer.root, "o-1").text.splitlines()[1:]
+    found = rocketlens("find", writer.root, "o-1")
+    rows = found.text.splitlines()[1:]
     assert len(rows) == 2
+    hint = f"rocketlens: what became of it: rocketlens life {shlex.quote(str(writer.root))} u-1"
+    assert found.errors.splitlines()[-1] == hint
     (shared,) = (row for row in rows if "+4 copies" in row)
     assert f" {last.physical_offset} " in shared
     assert "%DLQ%g" in shared
-    listed = rocketlens("find", writer.root, "o-1", "--copies").text.splitlines()[1:]
+    outcome = rocketlens("find", writer.root, "o-1", "--copies")
+    listed = outcome.text.splitlines()[1:]
+    assert hint not in outcome.errors
     assert (len(listed), [row for row in listed if "copies" in row]) == (6, [])
     assert len(rocketlens("find", writer.root, "o-1", "--json").messages) == 6
 

@@ -30,7 +30,7 @@ HOT = 40
 @pytest.fixture
 def asked(tmp_path: Path) -> Path:
     file = tmp_path / "asked"
-    file.write_text(f"nowhere\nhotkey\r\n\n{UNIQUE_KEY}\nhotkey\n")
+    file.write_text(f"nowhere\nhotkey\r\n\n  {UNIQUE_KEY}\t \nhotkey\n")
     return file
 
 

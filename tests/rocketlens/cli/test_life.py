@@ -8,8 +8,10 @@ import msgpack
 import pytest
 
 from broker.endpoint import Endpoint
+from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import CASES, G1, unpack
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
@@ -234,6 +236,23 @@ def test_a_message_is_named_by_whatever_find_takes(g1_store: Path) -> None:
         named = rocketlens("life", g1_store, text, "--json")
         assert (named.code, named.output) == (0, life.output)
         assert f"rocketlens: 1 message is named {text}: this is {UNIQUE_KEY}\n" in named.errors
+
+
+def test_the_words_of_a_text_and_keys_in_a_list_are_resolved_as_by_find(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "B4-keys-with-blanks")
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        for where in (store, server):
+            for text in ("order-1", "order 4711"):
+                named = rocketlens("find", where, text, "--json")
+                life = rocketlens("life", where, text, "--json")
+                (message,) = named.messages
+                assert (life.code, [each["message"]["uniqueKey"] for each in life.messages]) == (
+                    0,
+                    [message["uniqueKey"]],
+                )
+                assert named.errors.splitlines()[0] in life.errors.splitlines()
+                assert f"1 message is named {text}: this is {message['uniqueKey']}" in life.errors
+            assert rocketlens("life", where, "no body").code == 1
 
 
 def test_of_several_messages_of_a_name_the_newest_is_shown_and_others_are_named(tmp_path: Path) -> None:

@@ -208,3 +208,14 @@ def test_messages_are_written_aside_of_the_line_on_a_terminal(monkeypatch: pytes
         progress.show(ProgressReport(2 * 10**9, 2 * 10**9, 3, 2.0))
     assert "searched 1 of 2 GB (50 %), 3 found, 1 GB/s, 0:00:01 left" in terminal.getvalue()
     assert "a message\n" in terminal.getvalue()
+
+
+def test_a_key_with_blanks_leads_to_find(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", keys="order 4711")
+    writer.close()
+    outcome = rocketlens("search", writer.root, "orders", "--key", "order 4711")
+    assert outcome.code == 1
+    assert (
+        "order 4711: RocketMQ splits KEYS at blanks; `rocketlens find` looks for each of order, 4711" in outcome.errors
+    )
