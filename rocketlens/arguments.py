@@ -1,5 +1,6 @@
 """What callers pass, checked and put into the forms that stores and brokers are asked in."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
@@ -243,3 +244,25 @@ def criteria_of(topic: str | None, options: SearchOptions) -> "Criteria":
         born_host=options.get("born_host"),
         charset=options.get("charset"),
     )
+
+
+LONGEST_PART: Final = 128
+"""Characters of a text that may be a part of a list."""
+
+_ID: Final = re.compile(r"[0-9A-Fa-f]{32,}")
+_LIST: Final = re.compile(r"[\[\](),;]")
+
+
+def words_of(text: str) -> list[str]:
+    """The keys that a text may stand for, which looks like a list or holds blanks: as they are stored, and bare."""
+    pieces = text.split()
+    bare = _LIST.sub(" ", text).split()
+    return list(dict.fromkeys((*bare, *pieces))) if len(bare) > 1 or bare != [text] else [text]
+
+
+def forms_in_list(text: str) -> list[str]:
+    """The keys that a text is stored as where KEYS was a list, as Java writes one, and RocketMQ split it at its blanks.
+
+    None for what looks like an id, and is none of a list of keys.
+    """
+    return [] if len(text) > LONGEST_PART or _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]

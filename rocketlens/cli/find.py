@@ -1,6 +1,5 @@
 """`rocketlens find`: the messages that texts name, whatever they are; what the page's one box does."""
 
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import msgspec
 
 from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, KeyKind
 from rocketlens.answers import joined
-from rocketlens.arguments import MOST_FOUND
+from rocketlens.arguments import MOST_FOUND, forms_in_list, words_of
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
 from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
@@ -40,12 +39,6 @@ AS: Final = {
     "physical-offset": PHYSICAL_OFFSET,
 }
 """What a text may be taken for alone, as it is typed, and as answers name it."""
-
-LONGEST_PART: Final = 128
-"""Characters of a text that may be a part of a list."""
-
-_ID: Final = re.compile(r"[0-9A-Fa-f]{32,}")
-_LIST: Final = re.compile(r"[\[\](),;]")
 
 
 class FindArguments(msgspec.Struct, frozen=True):
@@ -139,21 +132,6 @@ def _found_by(kind: str, found: Answer) -> Answer:
     return Answer(
         found.messages[::-1], found.cursor, found.notes, found.reason, kinds=(kind,) * len(found), details=found.details
     )
-
-
-def words_of(text: str) -> list[str]:
-    """The keys that a text may stand for, which looks like a list or holds blanks: as they are stored, and bare."""
-    pieces = text.split()
-    bare = _LIST.sub(" ", text).split()
-    return list(dict.fromkeys((*bare, *pieces))) if len(bare) > 1 or bare != [text] else [text]
-
-
-def forms_in_list(text: str) -> list[str]:
-    """The keys that a text is stored as where KEYS was a list, as Java writes one, and RocketMQ split it at its blanks.
-
-    None for what looks like an id, and is none of a list of keys.
-    """
-    return [] if len(text) > LONGEST_PART or _ID.fullmatch(text) else [f"[{text},", f"{text},", f"{text}]", f"[{text}]"]
 
 
 from_id_option = click.option(

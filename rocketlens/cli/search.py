@@ -16,7 +16,7 @@ from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
 from rocketlens.absent_properties import note_of_properties
-from rocketlens.arguments import SearchOptions
+from rocketlens.arguments import SearchOptions, words_of
 from rocketlens.cli.command_options import optional_engine_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
@@ -201,8 +201,6 @@ def _notes(where: str | None) -> list[str]:
 
 def _not_by_key(key: str) -> str:
     """Why no message may have a key: RocketMQ splits KEYS at blanks."""
-    from rocketlens.cli.find import words_of
-
     words = words_of(key)
     each = f"each of {', '.join(words)}" if len(words) > 1 else "it in KEYS that were a list"
     return f"{key}: RocketMQ splits KEYS at blanks; `rocketlens find` looks for {each}"

@@ -16,7 +16,7 @@ from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, unpack
-from rocketlens.cli.find import words_of
+from rocketlens.arguments import words_of
 from rocketlens.cli.opening import HINT
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
