@@ -31,4 +31,8 @@ def keys_named(found: Answer) -> tuple[str, ...]:
 def with_reason(life: "MessageLife", found: Answer) -> "MessageLife":
     """A life of nothing, which says why: nothing is named so, or nothing that has a unique key."""
     messages = counted(len(found), "message is", "messages are")
-    return replace(life, reason=found.reason or f"{messages} named so, without a unique key, by which a life is found")
+    told = f"something may be missing: {life.incomplete}"
+    notes = tuple(dict.fromkeys((*life.notes, *(each for each in found.notes if each != told))))
+    return replace(
+        life, notes=notes, reason=found.reason or f"{messages} named so, without a unique key, by which a life is found"
+    )

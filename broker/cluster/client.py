@@ -296,12 +296,8 @@ class Client:
 
     async def query(self, endpoint: Endpoint, question: Question) -> Page:
         """The newest matches that a broker has; an empty page, with the reason in its remark, when it has none."""
-        try:
-            answer = await self.call(endpoint, RequestCode.QUERY_MESSAGE, question.ext_fields())
-        except ResponseError as error:
-            if error.code != ResponseCode.QUERY_NOT_FOUND:
-                raise
-            return Page(b"", error.remark)
+        expected = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        answer = await self.call(endpoint, RequestCode.QUERY_MESSAGE, question.ext_fields(), expected=expected)
         try:
             fields = ext_fields_of(answer)
         except ProtocolError as error:

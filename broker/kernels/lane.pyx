@@ -497,7 +497,7 @@ cdef bint answer_query(Lane lane, const Store *store, const Request *request, Ou
     lookup.hits, lookup.steps = lane._hits, budget
     status = find_hits(store, &query, tick, &lookup)
     lane._steps -= budget - max(lookup.steps, 0)
-    if status != FOUND or lookup.stray_file != NULL:
+    if status != FOUND or lookup.stray_file != NULL or lookup.damaged_count:
         return False
     limit_hits(&query, &lookup)
     if lookup.count == 0 or lookup.total_bytes > lane._body_limit:

@@ -1,7 +1,7 @@
 """`rocketlens tail`: the newest messages of a topic, and those that come."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,6 +10,7 @@ import msgspec
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
+from protocol.question import Answer
 from protocol.system_topics import queue_offset_in
 from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import MOST_PULLED
@@ -19,7 +20,7 @@ from rocketlens.cli.opening import SourceArguments, absence_of, source_options
 from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer, say_what_lacks
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
-from storage.amounts import count_text
+from storage.amounts import count_text, counted
 from storage.times import LARGEST
 
 if TYPE_CHECKING:  # most commands start without it
@@ -154,6 +155,7 @@ def _newest_of_queue(
     """
     begin, end = extent
     found: list[Message] = []
+    notes: dict[str, None] = {}
     length = max(wanted.count, MOST_PULLED)
     while len(found) < wanted.count and begin < end:
         start = max(begin, end - length)
@@ -161,6 +163,7 @@ def _newest_of_queue(
         place = start
         while place < end:
             got = opened.pull(wanted.topic, queue_id, place, tag=wanted.tag, sql=wanted.sql)
+            notes.update(dict.fromkeys(got.notes or _skipped(got, wanted, place)))
             piece += [message for message in got if queue_offset_in(message, wanted.topic) < end]
             if got.next_offset <= place:
                 break
@@ -169,4 +172,17 @@ def _newest_of_queue(
         end, length = start, length * 4
         if piece and all(each.store_timestamp < wanted.begin for each in piece):
             break
+    for note in notes:
+        say(f"queue {queue_id}: {note}")
     return found[-wanted.count :] if wanted.count else [], end
+
+
+def _skipped(got: Answer, wanted: TailArguments, place: int) -> Iterator[str]:
+    """Say which queue offsets a pull from `place` on has passed over without a message; a filter passes over many."""
+    if wanted.tag is not None or wanted.sql is not None:
+        return
+    offsets = {queue_offset_in(message, wanted.topic) for message in got}
+    if skipped := sorted(set(range(place, got.next_offset)) - offsets):
+        are = "message is" if len(skipped) == 1 else "messages are"
+        where = f"{skipped[0]}" if len(skipped) == 1 else f"{skipped[0]} to {skipped[-1]}"
+        yield f"{counted(len(skipped), are, are)} left out at queue offset {where}: damaged, or no longer in the log"

@@ -21,6 +21,8 @@ cpdef enum:
     MAXIMUM_HITS = 512
     # Bytes of topic and key, and what stands between them, that no record exceeds.
     NEEDLE_BYTES = 65536
+    # Most damaged records of one search that are kept apart.
+    MOST_DAMAGED = 16
 
 
 cdef struct Query:  # Which messages are wanted: the newest `maximum` of a topic that carry a key.
@@ -56,6 +58,8 @@ cdef struct Lookup:  # What a search may do, and what came of it.
     int64_t strays  # Entries with the hash that point into the log where no record starts, and no damage is known,
     const File *stray_file  # the last of them, if it is in an index file; else NULL.
     int64_t stray_offset
+    int64_t damaged_count  # Records that match but for their checksums, MOST_DAMAGED at most,
+    int64_t damaged[MOST_DAMAGED]  # and where they start.
     ColdBytes cold  # Where it stopped.
 
 

@@ -29,6 +29,8 @@ MAXIMUM_HITS: Final = 512
 """Most hits of one search."""
 NEEDLE_BYTES: Final = 65536
 """Topic and key of a message and what stands between them never have more bytes."""
+MOST_DAMAGED: Final = 16
+"""Most damaged records of one search that are kept apart."""
 
 @final
 class Found:
@@ -73,6 +75,9 @@ class Found:
     @property
     def stray_offset(self) -> int:
         """The physical offset in that entry."""
+    @property
+    def damaged(self) -> tuple[int, ...]:
+        """Physical offsets of records that match but for their checksums, ascending, MOST_DAMAGED at most."""
     @property
     def cold_file(self) -> FileView | None:
         """The file of which something is not in memory."""

@@ -54,6 +54,7 @@ cdef enum:
     # What became of a record that an entry proposes, if it did not match.
     NO_MATCH = 0
     NO_RECORD = -2  # None starts there although the log has that place.
+    NOT_INTACT = -3  # It would match, but its checksums are wrong. Other than COLD.
 
 
 # --- One record ---
@@ -107,7 +108,7 @@ cdef bint matches_inner(const Record *record, const Query *query) noexcept nogil
 cdef int64_t match_record(
     const Segment *segment, const Query *query, int64_t physical_offset, int64_t tick, Record *record, ColdBytes *cold
 ) noexcept nogil:
-    """Size of the record at a place of a segment if it is intact and matches the query; else NO_MATCH, NO_RECORD, COLD."""
+    """Size of the record at a place of a segment if it is intact and matches the query; or else a code from above."""
     cdef int64_t size = locate_in(segment, physical_offset, 0, tick, record, cold), stored
     if size < 0:
         return COLD if size == COLD else NO_RECORD
@@ -119,7 +120,7 @@ cdef int64_t match_record(
             return NO_MATCH
     if not matches_key(record, query) and not (is_batch(record.start) and matches_inner(record, query)):
         return NO_MATCH
-    return size if check_checksums(record) > 0 else NO_MATCH
+    return size if check_checksums(record) > 0 else NOT_INTACT
 
 
 # --- The hits ---
@@ -152,6 +153,17 @@ cdef void keep_hit(const Query *query, Lookup *lookup, int64_t place, const Reco
     hit.physical_offset, hit.record, hit.size = record.physical_offset, record.start, record.size
 
 
+cdef void keep_damaged(Lookup *lookup, int64_t physical_offset) noexcept nogil:
+    """Note a place once, which several entries may propose."""
+    cdef int64_t number
+    for number in range(lookup.damaged_count):
+        if lookup.damaged[number] == physical_offset:
+            return
+    if lookup.damaged_count < MOST_DAMAGED:
+        lookup.damaged[lookup.damaged_count] = physical_offset
+        lookup.damaged_count += 1
+
+
 cdef int propose(const Store *store, const Query *query, int64_t physical_offset, int64_t tick, Lookup *lookup) noexcept nogil:
     """Check one proposed offset and keep it when it matches; STOPPED_COLD when its record is not in memory."""
     cdef int64_t place, size = NO_MATCH
@@ -172,6 +184,8 @@ cdef int propose(const Store *store, const Query *query, int64_t physical_offset
         if size == COLD:
             return STOPPED_COLD
     lookup.refused += 1
+    if size == NOT_INTACT:
+        keep_damaged(lookup, physical_offset)
     if size == NO_RECORD and not is_known_damage(store, physical_offset):
         lookup.strays += 1
     return FOUND
@@ -408,6 +422,7 @@ cdef class Found:
     cdef readonly int64_t strays
     cdef readonly object stray_file
     cdef readonly int64_t stray_offset
+    cdef readonly tuple damaged
     cdef readonly object cold_file
     cdef readonly int64_t cold_position
     cdef readonly int64_t cold_length
@@ -415,6 +430,7 @@ cdef class Found:
 
     def __cinit__(self):
         self.records = b""
+        self.damaged = ()
 
     def __dealloc__(self):
         free(self._hits)
@@ -432,6 +448,8 @@ cdef int keep_found(Found found, const Lookup *lookup) except -1:
     """Copy out what a search found and what it looked at."""
     found.files, found.walked, found.refused = lookup.files, lookup.walked, lookup.refused
     found.bad_pointers, found.strays, found.stray_offset = lookup.bad_pointers, lookup.strays, lookup.stray_offset
+    if lookup.damaged_count:
+        found.damaged = tuple(sorted([lookup.damaged[number] for number in range(lookup.damaged_count)]))
     if lookup.stray_file != NULL:
         found.stray_file = <object>lookup.stray_file.view
     if found.status == STOPPED_COLD:

@@ -15,6 +15,7 @@ from protocol.message import Message, decode_message
 from protocol.question import Question
 from protocol.system_topics import Origin, Stage, stage_of
 from storage.life.origins import Origins, Search
+from storage.query.search_report import joined_clauses
 from storage.store.message_store import MessageStore, QueryAnswer
 
 
@@ -44,7 +45,7 @@ def query_with_copies(search: Search, query: Question, topics: Iterable[str], or
             copies, cut_at, note = _copies_under(search, topic, query, origins)
             found += copies
             complete_from = max(complete_from or 0, cut_at) if cut_at is not None else complete_from
-            incomplete = incomplete or note
+            incomplete = joined_clauses((incomplete, note))
     found = [each for each in found if complete_from is None or each[2] >= complete_from]
     found.sort(key=lambda each: -each[2])
     kept = _within_limits(found, query)[::-1]
@@ -75,13 +76,15 @@ def _copies_under(
 ) -> tuple[list[_Record], int | None, str | None]:
     """The newest copies under one topic of messages of `query.topic`; where the search was cut; what may be missing."""
     found: list[_Record] = []
+    missing: str | None = None
     page = msgspec.structs.replace(query, topic=topic)
     while True:
         answer = search(page)
+        missing = joined_clauses((missing, answer.incomplete))
         found += [each for each in _records(answer) if _may_be_of(query.topic, origins.found(each[0], search))]
         before = answer.cursor
         if before is None or len(found) >= query.maximum:
-            return found, before, answer.incomplete
+            return found, before, missing
         page = msgspec.structs.replace(page, before_physical_offset=before)
 
 

@@ -33,6 +33,7 @@ from storage.life.verdicts import (
     registered_filters,
     verdict_of_failure,
 )
+from storage.query.search_report import joined_clauses
 from storage.store.message_store import MessageStore
 
 MOST_COPIES: Final = 256
@@ -160,7 +161,7 @@ def find_life(
             found = question.messages_in(record)
             records.update(((each.physical_offset, each.queue_offset), each) for each in found)
             named.update(dict.fromkeys(ids_of_batch(store, record, found)))
-        incomplete = incomplete or answer.incomplete
+        incomplete = joined_clauses((incomplete, answer.incomplete))
     origins = Origins(store)
     messages = told_apart((message, origins.found(message, store.query)) for message in records.values())
     teller = _Teller(store, messages, committed, filters or registered_filters(store.config))
@@ -172,7 +173,7 @@ def find_life(
     about = {name for each in messages for message, origin in each for name in (message.topic, origin.topic) if name}
     return MessageLife(
         tuple(_shown(event, mask) for event in events),
-        incomplete or teller.incomplete,
+        joined_clauses((incomplete, teller.incomplete)),
         tuple(teller.transactions),
         (*store.config.notes_of_topics(about or topics), *store.config.unread_of_groups(about or topics)),
     )

@@ -3,10 +3,14 @@
 This is a module apart from the query, because its sentence is for people and the rest of this folder is not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from storage.times import format_timestamp
+
+MOST_CLAUSES: Final = 16
+"""Clauses about what may be missing that are joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,12 @@ def summed(reports: Sequence[SearchReport]) -> SearchReport:
         entries_walked=sum(report.entries_walked for report in reports),
         refused=sum(report.refused for report in reports),
     )
+
+
+def joined_clauses(clauses: Iterable[str | None]) -> str | None:
+    """Join what several answers may lack, each clause once, the first `MOST_CLAUSES`; None where that is nothing."""
+    parts = list(dict.fromkeys(part for each in clauses if each for part in each.split("; ")))
+    return "; ".join(parts if len(parts) <= MOST_CLAUSES else (*parts[:MOST_CLAUSES], "and more")) or None
 
 
 def _count(number: int, one: str, many: str = "") -> str:

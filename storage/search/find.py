@@ -32,7 +32,7 @@ from protocol.question import (
 )
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
-from storage.query.search_report import SearchReport, summed
+from storage.query.search_report import SearchReport, joined_clauses, summed
 from storage.search.origin_copies import copies_of, names_as_origin, say_copies
 from storage.store.message_store import MessageStore
 
@@ -72,7 +72,7 @@ class Finder:
         self._parts = parts_of(question.reading)
         self._at_places = places_of(question.text, question.reading)
         self._listing = Listing(question)
-        self._missing: dict[bool, str] = {}
+        self._missing: dict[bool, str | None] = {}
         self.searched = 0
         self.place: FindPlace | None = None
         self._has_looked = self._has_masked = False
@@ -150,7 +150,7 @@ class Finder:
     def incomplete(self) -> str | None:
         """What may be missing; of tags where nothing else was found, or the text is one."""
         of_tags = concerns_tags([each.kind for each in self.found])
-        return self._missing.get(False) or (self._missing.get(True) if of_tags else None)
+        return joined_clauses((self._missing.get(False), self._missing.get(True) if of_tags else None))
 
     @property
     def details(self) -> str:
@@ -184,8 +184,8 @@ class Finder:
                 before_physical_offset=before,
             )
             answer = self._store.query(asked)
-            if answer.incomplete:
-                self._missing.setdefault(kind is KeyKind.TAG, answer.incomplete)
+            is_tag = kind is KeyKind.TAG
+            self._missing[is_tag] = joined_clauses((self._missing.get(is_tag), answer.incomplete))
             self._search = answer.search if self._search is None else summed((self._search, answer.search))
             if answer.refusal:
                 self._listing.read(reading, answer.refusal)

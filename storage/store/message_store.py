@@ -5,7 +5,7 @@ as a whole. A reader that still uses the old snapshot keeps its maps alive, so n
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
@@ -21,12 +21,14 @@ from protocol.message import decode_message
 from protocol.message_id import MessageId
 from protocol.question import KeyKind, Question
 from protocol.system_topics import REPLY_TOPIC_SUFFIX, TOPICS_OF_EVERY_BROKER
+from storage.amounts import counted
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Lookup, Wait, WaitKind, all_of, current_tick, plainly
 from storage.index.index_examination import distrust
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import lies_in_record, merge_candidates
 from storage.kernels import lookups as kernel
+from storage.kernels import records as codes
 from storage.kernels.lookups import Found
 from storage.kernels.store_view import FileView, StoreView
 from storage.layout.dledger import uncommitted_problem
@@ -34,9 +36,10 @@ from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import TIER_READERS, StoreLayout
 from storage.log.absence import explain_absence_lookup
 from storage.log.commit_log import CommitLog
+from storage.log.damaged_ranges import reason_of
 from storage.query.decoded_query import find_by_decoding
 from storage.query.lookup_call import run_lookup
-from storage.query.search_report import SearchReport
+from storage.query.search_report import SearchReport, joined_clauses
 from storage.query.tier_query import TierKeys, query_tier
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
@@ -353,7 +356,7 @@ class MessageStore:
             found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
             if found.status != kernel.FOUND:
                 found = yield from _after_wait(found, snapshot.view, query, needle, topic, key)
-            answer = _answer(snapshot, found)
+            answer = yield from _answer(snapshot, query, found)
             if found.stray_file is None:
                 break
             yield Wait("an index entry that leads to no message")
@@ -400,7 +403,7 @@ class MessageStore:
         found = run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True)
         if found.status != kernel.FOUND:
             found = yield from _after_wait(found, view, query, needle, topic, key, tags_only=True)
-        answer = _answer(snapshot, found)
+        answer = yield from _answer(snapshot, query, found)
         names = self.identity.broker_name, self.identity.cluster, f"{self.identity.cluster}{REPLY_TOPIC_SUFFIX}"
         missing = _missing_queues(
             snapshot, query.topic, is_made_at_start=query.topic in TOPICS_OF_EVERY_BROKER | {*names}
@@ -483,9 +486,29 @@ def _after_wait(
     return run_lookup(view, query, needle, topic, key, 0, tags_only=tags_only)
 
 
-def _answer(snapshot: Snapshot, found: Found) -> QueryAnswer:
-    """Make the answer from the result of a look-up."""
-    return QueryAnswer(found.records, found.count, found.truncated, snapshot.incomplete, snapshot, found)
+def _answer(snapshot: Snapshot, query: Question, found: Found) -> Lookup[QueryAnswer]:
+    """Make the answer from the result of a look-up, which names damaged records that it may lack."""
+    damaged = [(at, snapshot.commit_log.check(at)) for at in found.damaged]
+    torn = snapshot.commit_log.torn_end
+    if found.refused and torn is not None and torn.code in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
+        yield Wait("the damaged record at which the log ends")
+        record = snapshot.commit_log.damaged_record_at(torn.physical_offset)
+        if record is not None and query.is_answered_by(decode_message(record, check_crc=False)):
+            damaged.append((torn.physical_offset, torn.code))
+    incomplete = joined_clauses((snapshot.incomplete, _damage(damaged)))
+    return QueryAnswer(found.records, found.count, found.truncated, incomplete, snapshot, found)
+
+
+def _damage(damaged: Sequence[tuple[int, int]]) -> str | None:
+    """Return a clause about records that match a query but for their checksums; None where there are none."""
+    if not damaged:
+        return None
+    or_more = " or more" if len(damaged) >= kernel.MOST_DAMAGED else ""
+    places = [f"{at} ({reason_of(code)})" for at, code in damaged[:MOST_PLACES]]
+    more = f" and {len(damaged) - MOST_PLACES} more" if len(damaged) > MOST_PLACES else ""
+    be = "is" if len(damaged) == 1 else "are"
+    count = f"{counted(len(damaged), 'message')}{or_more}"
+    return f"{count} that may be meant {be} damaged, at physical offset {', '.join(places)}{more}"
 
 
 def _report(snapshot: Snapshot, found: Found, tier_logs: int) -> SearchReport:

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 import rocketlens
+from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens as command
-from golden_store import CASES, unpack
+from golden_store import CASES, G1, unpack
+from protocol.message import decode_message
+from storage.store.message_store import MessageStore
 from storage.times import parse_time
 from store_writer import StoreWriter
 from web_questions import ApiOf
@@ -278,3 +281,36 @@ def test_the_life_of_a_key_is_that_of_the_message_and_not_of_its_trace(case: Pat
     assert "RMQ_SYS_TRACE_TOPIC" in topics
     told = {(each["message"] or each["trace"])["topic"] for each in outcome.messages}
     assert told - {None} == topics - {"RMQ_SYS_TRACE_TOPIC"}  # traces of consumers name no topic
+
+
+@in_case("A5-flag-says-compressed")
+def test_a_key_of_the_damaged_record_at_which_the_log_ends_is_said_to_be_there(case: Path) -> None:
+    damaged = "1 message that may be meant is damaged, at physical offset 20995 (its body does not match its CRC)"
+    check_is_missed(case, "kcrc", damaged)
+
+
+def test_a_message_whose_checksum_is_wrong_is_said_to_be_damaged_where_its_keys_are_asked_for(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=G1)
+    log = store / "commitlog" / f"{0:020}"
+    with log.open("r+b") as file:
+        head = file.read(1000)
+        first = decode_message(head[: int.from_bytes(head[:4])])
+        file.seek(head.index(first.body))
+        file.write(bytes([first.body[0] ^ 1]))
+    damaged = "1 message that may be meant is damaged, at physical offset 0 (its body does not match its CRC)"
+    check_is_missed(store, first.keys[0], damaged)
+    check_is_missed(store, first.unique_key or "", damaged)
+    left_out = f"queue {first.queue_id}: 1 message is left out at queue offset {first.queue_offset}: damaged"
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        for source in (store, server):
+            outcome = command("tail", source, first.topic, "-n", 1000, "--json")
+            assert (left_out in outcome.errors, outcome.errors.count("left out")) == (True, 1)
+
+
+def check_is_missed(store: Path, text: str, damaged: str) -> None:
+    """A text names nothing, and every surface says which damaged record it may name."""
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
+        for arguments in [(name, source, text) for name in ("find", "life") for source in (store, server)]:
+            outcome = command(*arguments)
+            assert (outcome.code, outcome.errors.count(damaged)) == (1, 1), outcome.errors
+    assert damaged in ApiOf(store).ask("/find", text=text).json["incomplete"]
