@@ -217,9 +217,9 @@ class AsyncRemoteStore:
         found = await self._of_brokers(brokers, question)
         if found:
             return found
-        notes = [note for each in brokers.values() for note in (await self._notes(each, topic)).topics]
         reason = await self._with_similar(found.reason, topic)
-        return replace(found, reason="; ".join(dict.fromkeys((reason, *notes))))
+        lost = [await self._lost(each, topic) for each in brokers.values()]
+        return replace(found, reason="; ".join(dict.fromkeys(filter(None, (reason, *lost)))))
 
     async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question, *, are_pages: bool = True) -> Answer:
         """What the brokers of a topic answer; unless `are_pages`, without where older matches go on."""
@@ -277,8 +277,8 @@ class AsyncRemoteStore:
                 listing.take_all(each.kind.words, reversed(answer.messages))
                 answers.append((each.kind, answer))
         endpoints = () if listing.found else dict.fromkeys(each for where in brokers for each in where.values())
-        lost = [note for each in endpoints for note in (await self._notes(each, question.topic)).topics]
-        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(lost)))
+        lost = [await self._lost(each, question.topic) for each in endpoints]
+        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(filter(None, lost))))
 
     async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
         """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
@@ -664,6 +664,11 @@ class AsyncRemoteStore:
         records = b"".join(record for _, each in answers.values() for record in each)
         copies = [each for each in _decoded(server, records) if not other_topic(each, topic)][: question.maximum]
         return Answer(tuple(copies), reason=f"{at.reason}; copies of it: {say_copies(copies)}") if copies else at
+
+    async def _lost(self, server: Endpoint, topic: str) -> str:
+        """Why a RocketLens server may lack what was not found, in clauses; empty where it says nothing of it."""
+        notes = await self._notes(server, topic)
+        return "; ".join(filter(None, (*notes.topics, notes.lost)))
 
     async def _notes(self, server: Endpoint, topic: str = "") -> "SentNotes":
         """What a RocketLens server does not read of a topic, or of all topics and groups; nothing of other brokers."""

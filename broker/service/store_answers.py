@@ -59,10 +59,11 @@ class SentPending(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SentNotes(msgspec.Struct, frozen=True, array_like=True):
-    """Sentences about what is not read of topics, and of groups."""
+    """Sentences about what is not read of topics, and of groups; why a log that is damaged may lack more."""
 
     topics: list[str] = []
     groups: list[str] = []
+    lost: str = ""
 
 
 def encode_life(store: MessageStore, life: MessageLife) -> bytes:

@@ -139,10 +139,10 @@ class WholeStoreProcessor:
         """What is not read of one topic, or of all topics and groups."""
         from broker.service.store_answers import SentNotes, encode_answer
 
-        config = self._service.store.config
+        store, config = self._service.store, self._service.store.config
         if header.topic:
-            return Response(body=encode_answer(SentNotes(config.notes_of_topics([header.topic]), [])))
-        return Response(body=encode_answer(SentNotes(config.notes_of_topics(), config.notes_of_groups)))
+            return Response(body=encode_answer(SentNotes(config.notes_of_topics([header.topic]), [], store.why_lost)))
+        return Response(body=encode_answer(SentNotes(config.notes_of_topics(), config.notes_of_groups, store.why_lost)))
 
     def _copies(self, header: AskStoreRequestHeader) -> Response:
         """The records that name an offset message id, which is `unique_key`, as that of their origin."""
