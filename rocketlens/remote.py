@@ -485,7 +485,7 @@ class AsyncRemoteStore:
             end_offset=numbers.get("commitLogMaxOffset", 0),
             first_timestamp=numbers.get("earliestMessageTimeStamp"),
             topics=len(await self._client.topics(server)),
-            groups=len(await self._client.groups(server)),
+            groups=len(await self.groups()),
         )
 
     async def groups(self) -> list[Group]:

@@ -27,6 +27,7 @@ from protocol.command import Command, decode_command
 from protocol.frame import FrameDecoder
 from protocol.message_id import MessageId
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
@@ -88,6 +89,19 @@ def test_an_id_alone_says_which_broker_to_ask(server: Endpoint) -> None:
         for ask in (remote.topics, remote.groups, lambda: remote.query("T", key="a"), lambda: remote.find("a")):
             with pytest.raises(rocketlens.ConfigError, match="no server was named"):
                 ask()
+
+
+def test_groups_that_committed_and_are_in_no_list_count_too(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"x")
+    writer.close()
+    (tmp_path / "store" / "config").mkdir(exist_ok=True)
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text('{"offsetTable":{"T@alone":{0:1}}}')
+    store = MessageStore.open(tmp_path / "store")
+    with serving_in_a_thread(service_of(store)) as address, rocketlens.connect(str(address)) as remote:
+        with rocketlens.open(tmp_path / "store") as local:
+            assert [each.name for each in remote.groups()] == [each.name for each in local.groups()] == ["alone"]
+            assert remote.info().groups == local.info().groups == 1
 
 
 def test_brokers_are_found_by_their_name_server(server: Endpoint) -> None:
