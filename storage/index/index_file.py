@@ -195,6 +195,9 @@ def determine_shape(
         survivors = [(slots, entries) for slots, entries in survivors if slots == vouched[0]]
     if len(survivors) > 1:
         survivors = [(slots, entries) for slots, entries in survivors if _length_agrees(file.size, slots, entries)]
+    if len(survivors) > 1:  # one that leaves no byte unexplained counts more than one whose file is being written
+        whole = [each for each in survivors if each[1] == _entries_up_to(last_data, each[0])]
+        survivors = whole or survivors
     if len(survivors) != 1:
         return None
     return measure_shape(file, *survivors[0])
@@ -213,7 +216,7 @@ def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
     Where the last entry was not complete when its slot was read, or slots have changed since, the header says how many
     entries there are: a broker counts an entry there last of all.
     """
-    entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
+    entries = _entries_up_to(last_data, slots)
     capacity = (file.size - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES - 1
     if not 1 <= entries <= capacity:
         return 0
@@ -224,6 +227,11 @@ def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
     if not 1 <= counted < bad:
         return 0
     return counted if check_growing_structure(file.region, slots, counted, capacity) == 0 else 0
+
+
+def _entries_up_to(last_data: int, slots: int) -> int:
+    """Number of entries if the last byte that is not zero lies in the last one."""
+    return (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
 
 
 def _length_agrees(size: int, slots: int, entries: int) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import oracles
@@ -101,6 +101,7 @@ class TestCounts:
         spare=st.integers(1, 30),
         hints=st.lists(st.integers(1, 200), max_size=3),
     )
+    @example(slots=41, keys=["k36"], spare=1, hints=[1])
     def test_counts_of_any_size_are_found_whatever_the_neighbours_have(
         self, tmp_path: Path, slots: int, keys: list[str], spare: int, hints: list[int]
     ) -> None:
