@@ -82,6 +82,10 @@ class RequestByHttp(BadFrame):
             "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
         )
 
+    def __reduce__(self) -> tuple[type["RequestByHttp"], tuple[()]]:
+        """Pickle without the text, which it has of itself."""
+        return RequestByHttp, ()
+
 
 class BadCommand(ProtocolError):
     """A frame holds no command: its header, or the body it needs, is no JSON or has wrong types or lengths.

@@ -98,10 +98,13 @@ def test_groups_that_committed_and_are_in_no_list_count_too(tmp_path: Path) -> N
     (tmp_path / "store" / "config").mkdir(exist_ok=True)
     (tmp_path / "store" / "config" / "consumerOffset.json").write_text('{"offsetTable":{"T@alone":{0:1}}}')
     store = MessageStore.open(tmp_path / "store")
-    with serving_in_a_thread(service_of(store)) as address, rocketlens.connect(str(address)) as remote:
-        with rocketlens.open(tmp_path / "store") as local:
-            assert [each.name for each in remote.groups()] == [each.name for each in local.groups()] == ["alone"]
-            assert remote.info().groups == local.info().groups == 1
+    with (
+        serving_in_a_thread(service_of(store)) as address,
+        rocketlens.connect(str(address)) as remote,
+        rocketlens.open(tmp_path / "store") as local,
+    ):
+        assert [each.name for each in remote.groups()] == [each.name for each in local.groups()] == ["alone"]
+        assert remote.info().groups == local.info().groups == 1
 
 
 def test_brokers_are_found_by_their_name_server(server: Endpoint) -> None:
