@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
-# `make test` draws as many as it has time for, and as CI does: the same ones each time, but for constants that Hypothesis
-# takes from modules that happen to be loaded. `make soak` and, for tests/fuzz, `make fuzz` draw many more, and others.
+# `make test` draws as many as it has time for, and as CI does: the same ones each time, but for constants that
+# Hypothesis takes from modules that happen to be loaded. `make soak` and, for tests/fuzz, `make fuzz` draw many more.
 settings.register_profile(
     "default",
     derandomize=True,
