@@ -35,7 +35,8 @@ from storage.kernels.lookups cimport (
     limit_hits,
 )
 from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newest_in, read_entry, slot_of
-from storage.kernels.pulls cimport UNIT_BYTES, Choice, Pull, pull_units, view_units
+from storage.kernels.plain_units cimport UNIT_BYTES
+from storage.kernels.pulls cimport Choice, Pull, pull_units, view_units
 from storage.kernels.records cimport Record, text_of
 from storage.kernels.region cimport Region
 from storage.kernels.store_view cimport (

@@ -15,6 +15,7 @@ DOOR: Final = (
     "message_rows",
     "messages",
     "moving",
+    "plain_units",
     "pulls",
     "records",
     "region",

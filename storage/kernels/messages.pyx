@@ -8,8 +8,9 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
-from protocol.kernels.memory cimport load_i32, load_i64, store_i32, store_i64
+from protocol.kernels.memory cimport load_i32, load_i64
 from storage.kernels.light_queues cimport LIGHT_PREFIX_BYTES, count_items, is_light_name, trim_list
+from storage.kernels.plain_units cimport UNIT_BYTES, write_plain_unit
 from storage.kernels.properties cimport Properties, find_properties, parse_integer, tags_code
 from storage.kernels.records cimport (
     COMMIT,
@@ -37,9 +38,6 @@ NOT_FOUND = -1
 cdef enum:
     ANY = -1  # queue offset
     NOWHERE = -1
-    UNIT_BYTES = 20
-    UNIT_SIZE = 8
-    UNIT_TAGS_CODE = 12
 
 
 cdef struct Search:
@@ -115,7 +113,6 @@ cdef void note_message(const Record *record, Search *search, Sums sums) noexcept
     """Make the unit of a record that is intact and looked for; the first one of an offset counts."""
     cdef int64_t offset = offset_in_queue(record, search), number
     cdef Properties found
-    cdef uint8_t *unit
     if offset < 0:
         return
     number = 0 if search.first == ANY else offset - search.first
@@ -125,10 +122,9 @@ cdef void note_message(const Record *record, Search *search, Sums sums) noexcept
         return
     if number < search.count:
         find_properties(record, &found)
-        unit = search.units + UNIT_BYTES * number
-        store_i64(unit + UNIT_TAGS_CODE, tags_code(&found))
-        store_i32(unit + UNIT_SIZE, <int32_t>record.size)
-        store_i64(unit, record.physical_offset)
+        write_plain_unit(
+            search.units + UNIT_BYTES * number, record.physical_offset, <int32_t>record.size, tags_code(&found)
+        )
         search.left -= 1
         return
     search.beyond -= 1

@@ -10,7 +10,6 @@ from storage.kernels.store_view cimport ColdBytes, File, FileView, Log
 
 
 cpdef enum:
-    UNIT_BYTES = 20
     # What a broker returns of one pull at most.
     MAXIMUM_FOUND = 32
     # How a filter chooses.

@@ -14,8 +14,6 @@ from typing_extensions import disjoint_base
 from storage.kernels.sql92 import Program
 from storage.kernels.store_view import FileView, LogView
 
-UNIT_BYTES: Final = 20
-
 MAXIMUM_FOUND: Final = 32
 """What a broker returns of one pull at most."""
 

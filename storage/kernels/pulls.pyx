@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
+from storage.kernels.plain_units cimport UNIT_BYTES, UNIT_SIZE, UNIT_TAGS_CODE
 from storage.kernels.records cimport COLD, QUEUE_ID, QUEUE_OFFSET, Record, check_checksums, text_of
 from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (
@@ -26,8 +27,6 @@ from storage.kernels.store_view cimport (
 
 
 cdef enum:
-    UNIT_SIZE = 8
-    UNIT_TAGS_CODE = 12
     # Records that are asked of memory before the one that is checked: they lie anywhere, and each would be waited for.
     FETCHED_AHEAD = 2
     # Units whose records are asked for by their first line together: to find the page of one takes as long as to read

@@ -11,6 +11,7 @@ from libc.string cimport memcmp
 
 from protocol.kernels.memory cimport load_native_u64, store_i16, store_i32, store_i64
 from storage.kernels.dispatching cimport BATCH_BYTES, PLAIN_BYTES, Queue, Unit
+from storage.kernels.plain_units cimport write_plain_unit
 from storage.kernels.records cimport Text, is_text
 from storage.kernels.texts cimport mix_in
 
@@ -51,9 +52,7 @@ cdef inline void note_traits(Queue *queue, const Text *topic) noexcept nogil:
 
 cdef inline int64_t write_unit(uint8_t *target, const Unit *unit, bint is_batch) noexcept nogil:
     """Write a unit as it is in its queue's file; its bytes."""
-    store_i64(target, unit.physical_offset)
-    store_i32(target + 8, unit.size)
-    store_i64(target + 12, unit.tags_code)
+    write_plain_unit(target, unit.physical_offset, unit.size, unit.tags_code)
     if not is_batch:
         return PLAIN_BYTES
     store_i64(target + 20, unit.timestamp)

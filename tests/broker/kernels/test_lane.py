@@ -6,7 +6,8 @@ from broker.kernels.lane import KnownPull, KnownPulls, Lane, PullKind
 from kernel_memory import HeldFile, KernelStore
 from lane_requests import template_with
 from protocol.codes import RequestCode
-from storage.kernels.pulls import EVERYTHING, UNIT_BYTES, Choice
+from storage.kernels.pulls import EVERYTHING, Choice
+from storage.queue.unit_struct import UNIT
 
 UNITS = 100
 
@@ -15,7 +16,7 @@ def known_pull(
     topic: bytes = b"T", units: int = UNITS, first: int = 0, stop: int = UNITS, numbers: int = 2
 ) -> KnownPull:
     kind = PullKind(RequestCode.PULL_MESSAGE, topic, b"G", b"*", None, 0, 32, None, 0, 0)
-    file = HeldFile(bytes(UNIT_BYTES * UNITS))
+    file = HeldFile(bytes(UNIT.size * UNITS))
     return KnownPull(
         kind, file, 0, 0, units, first, stop, 32, 32, 1 << 20, Choice(EVERYTHING), 0, template_with(numbers)
     )
