@@ -440,14 +440,14 @@ class AsyncRemoteStore:
 
         return await self._of_store("doctor", {}, lambda data: decode_answer(data, Diagnosis))
 
-    async def topics(self) -> list[Topic]:
+    async def topics(self) -> Listed[Topic]:
         server = self._named_server()
         try:
             queues = await self._client.topic_queues(server)
         except ResponseError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            return [Topic(name) for name in await self._client.topics(server)]
+            return Listed(map(Topic, await self._client.topics(server)))
         found = (Topic(name, each.read_queue_nums, each.write_queue_nums) for name, each in sorted(queues.items()))
         return Listed(found, (await self._notes(server)).topics)
 

@@ -6,20 +6,18 @@ Nothing is asked here: each method is made of the one of :class:`AsyncRemoteStor
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from protocol.errors import RocketLensError
 from protocol.question import OFFSET_ID, Answer, KeyKind, message_id_of
-from rocketlens.arguments import never
 from rocketlens.remote import AsyncRemoteStore, connect_async
 from rocketlens.searching import AsyncSearch, Search
 from rocketlens.source import Source, documented
 
 if TYPE_CHECKING:
-    from rocketlens.looking_up import LookUp
     from rocketlens.remote_pending import AsyncPending
     from storage.life.pending import Pending
     from storage.search.lookup import LookupStep
@@ -125,20 +123,8 @@ class RemoteStore(Source):
     find = _awaited(AsyncRemoteStore.find)
     pull = _awaited(AsyncRemoteStore.pull)
 
-    def look_up(
-        self,
-        texts: Iterable[str],
-        *,
-        topic: str | None = None,
-        kind: str | None = None,
-        should_stop: Callable[[], bool] = never,
-    ) -> "LookUp":
-        from rocketlens.looking_up import LookUp
-
-        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop))
-
     def _looked_up(
-        self, texts: Sequence[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+        self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
     ) -> "Iterator[LookupStep]":
         """The steps of a look-up, one a text; how far it is counts the bytes of texts."""
         from storage.search.lookup import LookupStep, Match

@@ -1,6 +1,6 @@
 """Several stores asked as one, as a name server's brokers are: what `rocketlens.open` returns for their directories."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
 
 from protocol.errors import ConfigError
@@ -16,7 +16,6 @@ from rocketlens.source import Source, documented
 from rocketlens.store import Store
 
 if TYPE_CHECKING:
-    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from storage.search.lookup import LookupStep
     from storage.store.extents import QueueExtent
@@ -65,25 +64,15 @@ class SeveralStores(Source):
     def _find(self, question: Question) -> Answer:
         return joined(self._each(lambda store: store._find(question)), question)
 
-    def look_up(
-        self,
-        texts: Iterable[str],
-        *,
-        topic: str | None = None,
-        kind: str | None = None,
-        should_stop: Callable[[], bool] = never,
-    ) -> "LookUp":
-        from rocketlens.looking_up import LookUp
+    def _looked_up(
+        self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+    ) -> "Iterator[LookupStep]":
+        from storage.search.lookup import LookupStep
 
-        def ask(wanted: list[str]) -> "Iterator[LookupStep]":
-            from storage.search.lookup import LookupStep
-
-            for store in self._stores.values():
-                found = store.look_up(wanted, topic=topic, kind=kind, should_stop=should_stop)
-                for piece in found.pieces():
-                    yield LookupStep(tuple(piece), found.progress, found.notes)
-
-        return LookUp(texts, kind, ask)
+        for store in self._stores.values():
+            found = store.look_up(texts, topic=topic, kind=kind, should_stop=should_stop)
+            for piece in found.pieces():
+                yield LookupStep(tuple(piece), found.progress, found.notes)
 
     def pull(
         self,
@@ -114,12 +103,12 @@ class SeveralStores(Source):
             raise ConfigError("search of several stores: name a topic that one of them has, or open one")
         return self._only(topic).search(topic=topic, exhaustive=exhaustive, should_stop=should_stop, **options)
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> Listed[Topic]:
         found = self._each(Store.topics)
         return Listed(
             map(Topic, sorted({topic.name for each in found.values() for topic in each})),
-            (f"{where}: {note}" for where, each in found.items() for note in getattr(each, "notes", ())),
-            is_whole=all(getattr(each, "is_whole", True) for each in found.values()),
+            (f"{where}: {note}" for where, each in found.items() for note in each.notes),
+            is_whole=all(each.is_whole for each in found.values()),
         )
 
     def queues(self, topic: str) -> "list[QueueExtent]":

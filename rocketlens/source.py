@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, Unpack
 from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.question import PAGE, Answer, KeyKind, Question
-from rocketlens.answers import Group, Info, Topic
+from rocketlens.answers import Group, Info, Listed, Topic
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -21,11 +21,13 @@ from rocketlens.arguments import (
 )
 
 if TYPE_CHECKING:
+    from rocketlens.hidden_whole import Hiding
     from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
     from storage.life.pending import Pending
+    from storage.search.lookup import LookupStep
     from storage.space.whole import Space
     from storage.store.extents import QueueExtent
 
@@ -140,7 +142,23 @@ class Source:
         >>> [(match.text, match.kind) for match in store.look_up(["BB", "7F00000100002A9F00000000000019B5"])]
         [('BB', 'key'), ('7F00000100002A9F00000000000019B5', 'offset message id')]
         """
+        from rocketlens.looking_up import LookUp
+
+        self._check_open()
+        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop), self._hiding())
+
+    def _looked_up(
+        self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
+    ) -> "Iterator[LookupStep]":
+        """The steps of a look-up of texts, each of which is there once."""
         raise self._refusal("look_up")
+
+    def _check_open(self) -> None:
+        """Raise the error of ours that a source is closed, where it asks nobody who would."""
+
+    def _hiding(self) -> "Hiding | None":
+        """What hides parts of messages; None where nothing is hidden."""
+        return None
 
     def pull(
         self,
@@ -259,7 +277,7 @@ class Source:
         """
         raise self._refusal("doctor")
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> Listed[Topic]:
         """All topics by name: of the store's configuration, and of its queues. A name server says names alone.
 
         >>> [topic.name for topic in store.topics() if topic.name.startswith("Topic")]

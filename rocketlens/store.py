@@ -43,7 +43,6 @@ from storage.names import did_you_mean
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
-    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from storage.doctor.examine import Diagnosis
     from storage.life.message_life import MessageLife
@@ -143,19 +142,6 @@ class Store(Source):
             lost="; ".join(filter(None, (*store.config.notes_of_topics(names), store.why_lost))),
             details=finder.details,
         )
-
-    def look_up(
-        self,
-        texts: Iterable[str],
-        *,
-        topic: str | None = None,
-        kind: str | None = None,
-        should_stop: Callable[[], bool] = never,
-    ) -> "LookUp":
-        from rocketlens.looking_up import LookUp
-
-        self._check_open()
-        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop), self._hiding())
 
     def _looked_up(
         self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
@@ -310,7 +296,7 @@ class Store(Source):
         vouched = None if slots is None or entries is None else (slots, entries)
         return examine(self.path, self.commit_log_directories, vouched)
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> Listed[Topic]:
         from storage.store.topic_catalog import known_names, stored_topic
 
         store = self._opened(with_keys=False)

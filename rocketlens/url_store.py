@@ -34,7 +34,6 @@ from rocketlens.source import Source, documented
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
-    from rocketlens.looking_up import LookUp
     from rocketlens.searching import Search
     from spark_jobs.run.engine import EngineOptions
     from spark_jobs.search.searched_store import SearchedStore
@@ -121,20 +120,6 @@ class UrlStore(Source):
         found = listing.found
         return found_messages(question, names, found, listing.readings, [""] * len(found), is_cut=listing.is_cut)
 
-    def look_up(
-        self,
-        texts: Iterable[str],
-        *,
-        topic: str | None = None,
-        kind: str | None = None,
-        should_stop: Callable[[], bool] = never,
-    ) -> "LookUp":
-        from rocketlens.looking_up import LookUp
-
-        self._check_open()
-        hiding = Hiding(self._mask, warns=True)
-        return LookUp(texts, kind, lambda wanted: self._looked_up(wanted, topic, kind, should_stop), hiding)
-
     def search(
         self,
         *,
@@ -166,7 +151,7 @@ class UrlStore(Source):
 
         return Search(steps(), Hiding(self._mask, warns=True))
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> Listed[Topic]:
         from storage.store.topic_catalog import known_names
 
         with self._opened(None) as searched:
@@ -225,8 +210,11 @@ class UrlStore(Source):
         with self._opened(None) as searched:
             yield from looked_up_by_tasks(searched, self._on(), self._notify, texts, topic, kind, should_stop)
 
+    def _hiding(self) -> Hiding:
+        return Hiding(self._mask, warns=True)
+
     def _shown(self, found: Answer, level: int = 4) -> Answer:
-        hiding = Hiding(self._mask, warns=True)
+        hiding = self._hiding()
         shown = replace(found, messages=tuple(map(hiding.mask.message, found)))
         hiding.warn(level)
         return shown

@@ -63,7 +63,7 @@ def absence_of(source: "Source", topic: str | None) -> str:
     try:
         known = source.topics()
         names = [each.name for each in known]
-        if topic in names or not getattr(known, "is_whole", True):
+        if topic in names or not known.is_whole:
             return ""
         if topic.startswith(LIGHT_PREFIX) and source.queues(topic):  # these are in no list
             return ""
