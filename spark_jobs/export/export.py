@@ -25,7 +25,7 @@ from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, expor
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.export.url_place import UrlPlace
 from spark_jobs.places.file_systems import file_system, has_scheme, is_url, state_of
-from spark_jobs.read.absent_topics import refuse_absent_topics, unread_of_store
+from spark_jobs.read.absent_topics import absent_topics, unread_of_store
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.engine import opened_engine
@@ -125,12 +125,7 @@ def _refuse_absent(request: ExportRequest) -> None:
 
     Messages of a topic that was deleted may still lie in the log, so that this is known when it is read.
     """
-    absent: list[NoSuchTopic] = []
-    for topic in request.topics:
-        try:
-            refuse_absent_topics(request.store, request.commit_log_directories, request.storage, [topic])
-        except NoSuchTopic as error:
-            absent.append(error)
+    absent = absent_topics(request.store, request.commit_log_directories, request.storage, request.topics)
     if absent and len(absent) == len(request.topics):
         raise absent[0]
 

@@ -18,7 +18,13 @@ from storage.store.topic_catalog import refuse_absent
 
 
 def refuse_absent_topics(store: str, commit_log: Sequence[str], storage: str, topics: Iterable[str]) -> None:
-    """Raise NoSuchTopic for the first topic that a store, a directory or a URL, is known not to have.
+    """Raise NoSuchTopic for the first of :func:`absent_topics`."""
+    for error in absent_topics(store, commit_log, storage, topics):
+        raise error
+
+
+def absent_topics(store: str, commit_log: Sequence[str], storage: str, topics: Iterable[str]) -> list[NoSuchTopic]:
+    """The errors of topics that a store, a directory or a URL, is known not to have.
 
     Nothing is known of a log that lies alone, or of a store that cannot be looked at. Raises ConfigError for a light
     topic: its messages bear another one, by which they are read. For where nothing was found, since messages of a topic
@@ -28,14 +34,14 @@ def refuse_absent_topics(store: str, commit_log: Sequence[str], storage: str, to
     light = next((name for name in names if name.startswith(LIGHT_PREFIX)), None)
     if light is not None:
         raise ConfigError(f"{light} is a light topic, whose messages bear the topic that they were sent to: name that")
-    try:
-        with _opened(store, commit_log, storage) as opened:
-            for name in names:
+    absent: list[NoSuchTopic] = []
+    with contextlib.suppress(RocketLensError), _opened(store, commit_log, storage) as opened:
+        for name in names:
+            try:
                 refuse_absent(opened, name)
-    except NoSuchTopic:
-        raise
-    except RocketLensError:
-        return
+            except NoSuchTopic as error:
+                absent.append(error)
+    return absent
 
 
 def unread_of_store(store: str, storage: str, topics: Collection[str]) -> list[str]:
