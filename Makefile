@@ -126,6 +126,7 @@ docs: .dev $(VENV)/docs/installed
 	mkdir -p build/docs
 	git ls-files -coz --exclude-standard '*.md' 'docs/*.png' 'docs/*.json' 'deploy/*.yaml' 'deploy/*.service' | xargs -0 cp --parents -t build/docs
 	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >>build/docs/docs/cli.md
+	PYTHONPATH=. $(BIN)/python tests/support/code_reference.py >>build/docs/docs/internals/remoting-protocol.md
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/docs $(BIN)/python -m mkdocs build --strict
 
 $(VENV)/docs/installed: requirements-docs.lock

@@ -90,7 +90,6 @@ TABLES_OF_BYTES = [
     ("store-format", "6.1", 0, checkpoint.CHECKPOINT),
     ("store-format", "9.2", 0, rocksdb_config.KEY),
     ("store-format", "9.2", 1, rocksdb_config.DATA_VERSION),
-    ("filters", "3.2", 0, consume_queue_ext.HEAD),
     ("other-formats", "1", 0, dledger.DLEDGER_HEAD),
     ("other-formats", "1", 1, dledger.INDEX_UNIT),
     ("other-formats", "5", 0, timer_log.TIMER_UNIT),
