@@ -222,6 +222,8 @@ class Answer(Sequence[Message]):
     """All that the text was taken for, in this order, whether a message was found or not."""
     outcomes: tuple[str, ...] = field(default=(), repr=False)
     """How the transaction of each half message that a text names ended, as `life` says it; empty for other messages."""
+    stores: tuple[str, ...] = field(default=(), repr=False)
+    """The directory of each message's store, where several stores are asked."""
     next_offset: int = field(default=0, repr=False)
     """The queue offset to pull from next; it moves on also where a filter let nothing through."""
     min_offset: int = field(default=0, repr=False)

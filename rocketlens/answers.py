@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
 
+from protocol.message import Message
 from protocol.question import (
     OFFSET_ID,
     PHYSICAL_OFFSET,
@@ -80,12 +81,20 @@ def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:
         if each.cursor is not None
     ]
     reasons = dict.fromkeys(each.reason for each in found.values())
+    kept = tuple(messages if maximum is None else newest_of(messages, maximum))
     return Answer(
-        tuple(messages if maximum is None else newest_of(messages, maximum)),
+        kept,
+        stores=_stores_of(found, kept),
         notes=tuple(notes),
         reason="" if messages else "; ".join(reasons) or "no broker has the topic",
         details="" if messages else _details(found),
     )
+
+
+def _stores_of(found: Mapping[str, Answer], messages: Iterable[Message]) -> tuple[str, ...]:
+    """The store of each of some messages that were found; nothing where not several stores were asked."""
+    stores = {id(message): where for each in found.values() for message, where in zip(each, each.stores, strict=False)}
+    return tuple(stores[id(message)] for message in messages) if stores else ()
 
 
 def _details(found: Mapping[str, Answer]) -> str:
@@ -136,6 +145,7 @@ def joined(found: Mapping[str, Answer], question: Question | None = None) -> Ans
         topics=tuple(dict.fromkeys(name for each in found.values() for name in each.topics)),
         readings=tuple(readings),
         outcomes=tuple(rows[place_of(each.message)][1] for each in listed),
+        stores=_stores_of(found, (each.message for each in listed)),
     )
 
 

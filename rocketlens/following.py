@@ -1,9 +1,9 @@
 """The messages that come to a topic of a store, as a broker writes them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from protocol.errors import BeingSearched
 from protocol.message import Message, decode_message
@@ -12,6 +12,8 @@ from rocketlens.arguments import MOST_PULLED, Subscription, filter_of, pulled
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
     from storage.store.message_store import MessageStore
+
+Key = TypeVar("Key")
 
 POLL_SECONDS: Final = 0.015
 """Seconds between two looks at the end of a store's log, as a server looks."""
@@ -34,8 +36,8 @@ class StoreFollowing:
         """Compile the filter once, for all queues and looks."""
         self.filter = filter_of(self.wanted)
 
-    def pieces(self) -> Iterator[list[Message]]:
-        """The messages as they come, in the order in which they were stored as far as they come together; endless.
+    def looks(self) -> Iterator[list[Message]]:
+        """What each look finds: the messages that came, in the order in which they were stored; endless.
 
         Raises StoreError where the store cannot be read any more.
         """
@@ -47,12 +49,8 @@ class StoreFollowing:
             if is_due:
                 follower.watch()
                 next_watch = time.monotonic() + WATCH_SECONDS
-            if arrivals is None and not is_due:
-                time.sleep(POLL_SECONDS)
-                continue
-            queue_ids = self.store.queues.queue_ids(self.topic)
-            if found := [message for queue_id in queue_ids for message in self._new(queue_id)]:
-                yield sorted(found, key=stored_order)
+            queue_ids = () if arrivals is None and not is_due else self.store.queues.queue_ids(self.topic)
+            yield sorted((message for queue_id in queue_ids for message in self._new(queue_id)), key=stored_order)
 
     def _new(self, queue_id: int) -> Iterator[Message]:
         """What came to a queue since it was last read."""
@@ -68,6 +66,15 @@ class StoreFollowing:
             self.places[queue_id] = result.next_begin_offset
             if result.next_begin_offset == place:
                 return
+
+
+def in_turn(followed: Mapping[Key, Iterator[list[Message]]]) -> Iterator[tuple[Key, list[Message]]]:
+    """Look at several that are followed again and again, and give what comes by its key; endless."""
+    while True:
+        pieces = [(key, piece) for key, looks in followed.items() if (piece := next(looks))]
+        yield from pieces
+        if not pieces:
+            time.sleep(POLL_SECONDS)
 
 
 def stored_order(message: Message) -> tuple[int, int]:

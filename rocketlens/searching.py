@@ -56,10 +56,13 @@ class Search(FoundByPieces[Message]):
         """Where another search for the same goes on behind what was found; None at the end of the log."""
         self.notes: tuple[str, ...] = ()
         """At the end: how it was searched, and what could not be."""
+        self.store = ""
+        """The directory of the store of the message, or piece, that came last, where several stores are searched."""
 
     def _pieces(self, level: int) -> Iterator[tuple[Message, ...]]:
         for step in self._steps:
             self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
+            self.store = step.store
             yield tuple(message.detached() for message in step.messages)
         if self._hiding is not None:
             self._hiding.warn(level)

@@ -192,11 +192,18 @@ class Store(Source):
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
     ) -> Iterator[list[Message]]:
+        from rocketlens.following import in_turn
+
+        return (piece for _, piece in in_turn({"": self._looks(topic, offsets, tag, sql)}))
+
+    def _looks(
+        self, topic: str, offsets: Mapping[int, int], tag: str | None, sql: str | None
+    ) -> Iterator[list[Message]]:
+        """As :meth:`follow`, for who follows others too: what each look at the store finds, which may be nothing."""
         from rocketlens.following import StoreFollowing
 
         wanted, store = self._subscription(tag, sql), self._opened(with_keys=False)
-        pieces = StoreFollowing(store, topic, dict(offsets), wanted).pieces()
-        return self._shown_pieces(pieces)
+        return self._shown_pieces(StoreFollowing(store, topic, dict(offsets), wanted).looks())
 
     def search(
         self,
@@ -394,7 +401,7 @@ class Store(Source):
         for piece in pieces:
             hiding = self._hiding()
             shown = list(map(hiding.mask.message, piece))
-            hiding.warn()
+            hiding.warn(5)
             yield shown
 
     def _subscription(self, tag: str | None, sql: str | None) -> Subscription:

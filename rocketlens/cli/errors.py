@@ -62,12 +62,12 @@ def refuse_small_limits() -> None:
 def store_in_question() -> str | None:
     """Which of several stores is asked at the moment; None where one source is."""
     context = click.get_current_context(silent=True)
-    return None if context is None else context.meta.get(_STORE)
+    return None if context is None else context.meta.get(_STORE) or None
 
 
 @contextlib.contextmanager
 def about_store(where: str) -> Iterator[None]:
-    """Have what the block prints be about one of several stores."""
+    """Have what the block prints be about one of several stores; "" where there is one source."""
     meta = click.get_current_context().meta
     meta[_STORE] = where
     try:

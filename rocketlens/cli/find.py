@@ -3,13 +3,14 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 import msgspec
 
-from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, KeyKind
+from protocol.question import LARGEST, OFFSET_ID, PHYSICAL_OFFSET, Answer, KeyKind, parts_of
 from rocketlens.answers import joined
 from rocketlens.arguments import MOST_FOUND, forms_in_list, words_of
 from rocketlens.cli.body_file import body_option, check_body_options, file_of, write_body
@@ -18,7 +19,7 @@ from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, absence_of, say_nothing_is_named, source_options
 from rocketlens.cli.options import charset_option, cursor_option, gathered, is_typed, limit_option, verbose_option
-from rocketlens.cli.output import format_options_with, found_writer, key_of_copies, writer
+from rocketlens.cli.output import format_options_with, found_writer, rows_of, write_details
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.run.engine import EngineOptions
@@ -129,9 +130,7 @@ class FindArguments(msgspec.Struct, frozen=True):
 
 def _found_by(kind: str, found: Answer) -> Answer:
     """Messages that were looked up in one way, the newest first."""
-    return Answer(
-        found.messages[::-1], found.cursor, found.notes, found.reason, kinds=(kind,) * len(found), details=found.details
-    )
+    return replace(found, messages=found.messages[::-1], kinds=(kind,) * len(found), stores=found.stores[::-1])
 
 
 from_id_option = click.option(
@@ -250,20 +249,26 @@ def find_and_show(
         if all_found:
             write_body(all_found, wanted.body)
     elif wanted.full and output_format == "table":
-        writer(output_format, detailed=True, charset=wanted.charset)(all_found)
+        write_details(all_found, wanted.charset, all_found.stores)
     else:
         write(all_found)
-        key = None if output_format != "table" or wanted.copies else key_of_copies(all_found)
-        if key is not None and not is_url(source.place or ""):  # of which no life is known
-            say(f"what became of it: rocketlens life {shlex.quote(source.place or 'SOURCE')} {shlex.quote(key)}")
+        rows = rows_of(all_found, lists_copies=output_format != "table" or wanted.copies)
+        row = next((row for row, copies in rows if copies), None)
+        if row is not None and not is_url(source.place or ""):  # of which no life is known
+            where, key = next(iter(row.store), source.place or "SOURCE"), row.message.unique_key or ""
+            say(f"what became of it: rocketlens life {shlex.quote(where)} {shlex.quote(key)}")
     sys.exit(FOUND if all(answers.values()) else NOT_FOUND)
 
 
 def _say_readings(found: Answer, taken: str) -> None:
     """Print what the text was taken for, one reading a line, and the topics that are named so."""
+    rows = rows_of(found, lists_copies=False)
     for reading in found.readings if found else ():
-        count = counted(reading.found, "message") if reading.found else "none"
-        say(f"{taken} {reading.kind}: {count}{f' ({reading.note})' if reading.note else ''}")
+        kinds = {reading.kind, *(kind.words for parts in parts_of(reading.kind) for kind in parts)}
+        copies = sum(more for row, more in rows if row.kind in kinds)
+        count = counted(reading.found - copies, "message") if reading.found else "none"
+        besides = f" and {counted(copies, 'copy', 'copies')}" if copies else ""
+        say(f"{taken} {reading.kind}: {count}{besides}{f' ({reading.note})' if reading.note else ''}")
     if found.topics:
         more = len(found.topics) - MOST_TOPICS
         say(f"topics named so: {', '.join(found.topics[:MOST_TOPICS])}{f' and {more:,} more' if more > 0 else ''}")

@@ -33,7 +33,7 @@ class OldestFirst(FindArguments, frozen=True):
     def ask(self, source: "Source", text: str) -> Answer:
         """As `find` does, the newest last."""
         found = FindArguments.ask(self, source, text)
-        return replaced(found, messages=found.messages[::-1])
+        return replaced(found, messages=found.messages[::-1], stores=found.stores[::-1])
 
 
 @click.command(cls=GroupedCommand)

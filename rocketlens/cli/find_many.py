@@ -85,7 +85,8 @@ class ManyArguments(msgspec.Struct, frozen=True):
         """What is written of a message."""
         is_json = self.output_format == "json"
         fields = json_fields(match.message, self.charset) if is_json else message_fields(match.message)
-        return {"query": match.text, "found": True, "foundBy": match.kind, **fields}
+        store = {"store": match.store} if match.store else {}
+        return {**store, "query": match.text, "found": True, "foundBy": match.kind, **fields}
 
     @contextlib.contextmanager
     def written(self) -> Iterator[Rows]:

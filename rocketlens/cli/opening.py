@@ -10,7 +10,6 @@ import msgspec
 
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError, NoSuchTopic, RocketLensError
-from protocol.printable import printable
 from rocketlens.cli.command_options import storage_option_where
 from rocketlens.cli.errors import about_store, say
 from rocketlens.cli.options import DIRECTORY, gathered, is_typed, store_options
@@ -73,9 +72,9 @@ def absence_of(source: "Source", topic: str | None) -> str:
 
 
 def each_store(source: "Source", output_format: str = "json") -> Iterator["Source"]:
-    """Each of several stores, whose name stands meanwhile above tables, in maps and before what is said; else a source.
+    """Each of several stores, whose name stands meanwhile in tables and maps and before what is said; else a source.
 
-    For commands about one store; the name is a heading where the output is a table.
+    For commands about one store; an empty line parts the outputs for people.
     """
     from rocketlens.several_stores import SeveralStores  # few have several
 
@@ -83,8 +82,8 @@ def each_store(source: "Source", output_format: str = "json") -> Iterator["Sourc
         yield source
         return
     for number, (where, store) in enumerate(source.stores.items()):
-        if output_format == "table":
-            click.echo(f"{'' if not number else chr(10)}store {printable(where)}")
+        if number and output_format == "table":
+            click.echo("")
         with about_store(where):
             yield store
 

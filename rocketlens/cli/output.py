@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import click
 import msgspec
@@ -60,6 +60,9 @@ NUMBERS = (
 
 TIMES = frozenset({"STORED", "FIRST STORED", "LAST STORED", "TIME", "DUE", "NEXT DUE", "LAST DUE", "HOUR"})
 """Columns of times; their headings name the zone."""
+
+STORE: Final = "STORE"
+"""The first column of a table about several stores."""
 
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
 """Columns of a list that grows."""
@@ -138,11 +141,6 @@ def json_fields(message: Message, charset: str | None = None) -> Fields:
     return fields
 
 
-def json_line(message: Message, charset: str | None = None) -> bytes:
-    """One message as a JSON object on a line."""
-    return msgspec.json.encode(json_fields(message, charset)) + b"\n"
-
-
 def _fields_in(name: str, charset: str | None) -> Callable[[Message], Fields]:
     """What makes the fields of a message for one of the formats for programs."""
     return functools.partial(json_fields, charset=charset) if name == "json" else message_fields
@@ -169,104 +167,64 @@ def write_messages(name: str, rows: Iterable[tuple[Message, Fields]], charset: s
     write_maps(name, ({**more, **fields_of(message)} for message, more in rows))
 
 
-def write_json(messages: Iterable[Message], stream: IO[bytes], charset: str | None = None) -> None:
-    """Write one object a line."""
-    for message in messages:
-        stream.write(json_line(message, charset))
-    stream.flush()
-
-
-def write_msgpack(messages: Iterable[Message], stream: IO[bytes]) -> None:
-    """Write one map after the other, as an `Unpacker` reads them."""
-    import msgpack
-
-    packer = msgpack.Packer()
-    for message in messages:
-        stream.write(packer.pack(message_fields(message)))
-    stream.flush()
-
-
-def write_list(messages: Iterable[Message], charset: str | None = None) -> None:
-    """Write a table of one line a message."""
-    print_table(
-        ("MESSAGE ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"),
-        (
-            (
-                message.message_id,
-                message.queue_id,
-                message.queue_offset,
-                message.physical_offset,
-                time_text(message.store_timestamp),
-                message.tags or "",
-                " ".join(message.keys),
-                _preview(message, charset),
-            )
-            for message in messages
-        ),
-    )
-
-
 def found_writer(name: str, charset: str | None = None, *, lists_copies: bool = False) -> "Callable[[Answer], None]":
-    """As :func:`writer`, for what a text names: each message with what it was found by, and with its stage.
+    """As :func:`growing_writer`, for what a text names: each message with what it was found by, and with its stage.
 
-    In a table the copies of a message share the row of the one that was stored last, unless `lists_copies`.
+    And with its store, where several are asked. In a table the copies of a message share the row of the one that was
+    stored last, unless `lists_copies`.
     """
     from protocol.system_topics import stage_of
 
-    def ends_of(found: "Answer") -> Sequence[str]:
-        return found.outcomes or [""] * len(found)
-
     def write_rows(found: "Answer") -> None:
         print_table(
-            ("FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
+            (*((STORE,) if found.stores else ()), "FOUND BY", "MESSAGE ID", "STAGE", *GROWING[1:]),
             (
                 (
-                    kind,
-                    message.message_id,
-                    ": ".join(filter(None, (stage_of(message.topic).value, end))) + others,
-                    *_growing_row(message, charset)[1:],
+                    *row.store,
+                    row.kind,
+                    row.message.message_id,
+                    ": ".join(filter(None, (stage_of(row.message.topic).value, row.outcome)))
+                    + (f" +{counted(copies, 'copy', 'copies')}" if copies else ""),
+                    *_growing_row(row.message, charset)[1:],
                 )
-                for (message, kind, end), others in _one_of_copies(
-                    zip(found, found.kinds, ends_of(found), strict=True), lists_copies=lists_copies
-                )
+                for row, copies in rows_of(found, lists_copies=lists_copies)
             ),
         )
+
+    def fields(row: FoundRow) -> Fields:
+        found_so = {"foundBy": row.kind, "stage": stage_of(row.message.topic).value, "outcome": row.outcome or None}
+        return {**dict(zip(("store",), row.store, strict=False)), **found_so}
 
     if name == "table":
         return write_rows
     return lambda found: write_messages(
-        name,
-        (
-            (message, {"foundBy": kind, "stage": stage_of(message.topic).value, "outcome": end or None})
-            for message, kind, end in zip(found, found.kinds, ends_of(found), strict=True)
-        ),
-        charset,
+        name, ((row.message, fields(row)) for row, _ in rows_of(found, lists_copies=True)), charset
     )
 
 
-def key_of_copies(found: "Answer") -> str | None:
-    """The unique key of the first message whose copies share its row in a table; None where there is no such."""
-    rows = _one_of_copies(zip(found, found.kinds, found.kinds, strict=True), lists_copies=False)
-    return next((message.unique_key for (message, _, _), others in rows if others), None)
+class FoundRow(NamedTuple):
+    """A message that a text names: as what, how its transaction ended, and of several stores the one that it is in."""
+
+    message: Message
+    kind: str
+    outcome: str
+    store: tuple[str, ...]
 
 
-def _one_of_copies(
-    rows: Iterable[tuple[Message, str, str]], *, lists_copies: bool
-) -> list[tuple[tuple[Message, str, str], str]]:
+def rows_of(found: "Answer", *, lists_copies: bool) -> list[tuple[FoundRow, int]]:
     """The rows of messages, those of copies of one message once: the last one that was stored, and how many more.
 
     A broker that makes a copy keeps the unique key, and when and where the message was born.
     """
-    alike: dict[object, list[tuple[Message, str, str]]] = {}
-    for row in rows:
-        message = row[0]
+    outcomes = found.outcomes or [""] * len(found)
+    stores: Sequence[tuple[str, ...]] = [(each,) for each in found.stores] or [()] * len(found)
+    alike: dict[object, list[FoundRow]] = {}
+    for row in map(FoundRow, found, found.kinds, outcomes, stores):
+        message = row.message
         born = (message.unique_key, message.born_timestamp, message.born_host)
         alike.setdefault(id(row) if lists_copies or not (message.unique_key or "").strip("*") else born, []).append(row)
     return [
-        (
-            max(each, key=lambda row: (row[0].store_timestamp, row[0].physical_offset)),
-            f" +{counted(len(each) - 1, 'copy', 'copies')}" if len(each) > 1 else "",
-        )
+        (max(each, key=lambda row: (row.message.store_timestamp, row.message.physical_offset)), len(each) - 1)
         for each in alike.values()
     ]
 
@@ -278,9 +236,12 @@ def say_what_lacks(found: object) -> None:
 
 
 def growing_writer(name: str, charset: str | None = None) -> Writer:
-    """As :func:`writer`, for messages of all topics that come in pieces."""
+    """The function that writes messages to stdout in one of `FORMATS`, piece by piece.
+
+    `charset` is that of bodies that are text; None is UTF-8.
+    """
     if name != "table":
-        return writer(name, detailed=False, charset=charset)
+        return lambda messages: write_messages(name, ((message, {}) for message in messages), charset)
     write_rows = growing_table(GROWING)
     return lambda messages: write_rows(_growing_row(message, charset) for message in messages)
 
@@ -290,15 +251,16 @@ def growing_table(headings: Sequence[str]) -> Callable[[Iterable[Iterable[str | 
 
     Columns of later pieces are as wide as those of earlier ones, if not wider.
     """
-    widths = [0] * len(headings)
+    widths: list[int] = []
 
     def write_rows(rows: Iterable[Iterable[str | int]]) -> None:
-        cells = [[printable(str(cell)) for cell in row] for row in rows]
+        shown, placed = _with_store(headings, rows)
+        cells = [[printable(str(cell)) for cell in row] for row in placed]
         if cells:
-            is_first = not any(widths)
-            spaces = map(" ".__mul__, widths)
-            widths[:] = [max(map(len, column)) for column in zip(headings, spaces, *cells, strict=True)]
-            print_table(headings, cells, widths=widths, is_first=is_first)
+            is_first = not widths
+            spaces = map(" ".__mul__, widths or [0] * len(shown))
+            widths[:] = [max(map(len, column)) for column in zip(shown, spaces, *cells, strict=True)]
+            _print_rows(shown, cells, widths, is_first=is_first)
 
     return write_rows
 
@@ -310,18 +272,28 @@ def _growing_row(message: Message, charset: str | None) -> tuple[str | int, ...]
     )
 
 
-def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Iterable[str | int]],
-    *,
-    widths: Sequence[int] | None = None,
-    is_first: bool = True,
-) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[Iterable[str | int]]) -> None:
     """Write rows of texts and numbers under headings, those of times with the zone; nothing where there are none.
 
-    `widths` are those that columns have at least; headings are left out but for the first piece of a table. No cell is
-    wrapped: on a terminal that is too narrow for a row each becomes a record of one line a column.
+    Each begins with its store where several stores are asked. No cell is wrapped: on a terminal that is too narrow for
+    a row each becomes a record of one line a column.
     """
+    shown, placed = _with_store(headings, rows)
+    _print_rows(shown, [[printable(str(cell)) for cell in row] for row in placed])
+
+
+def _with_store(
+    headings: Sequence[str], rows: Iterable[Iterable[str | int]]
+) -> tuple[Sequence[str], Iterable[Iterable[str | int]]]:
+    """A table with a column of the store in question, where there is one."""
+    store = store_in_question()
+    return (headings, rows) if store is None else ((STORE, *headings), ((store, *row) for row in rows))
+
+
+def _print_rows(
+    headings: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int] = (), *, is_first: bool = True
+) -> None:
+    """Write a table, or a piece of one: the headings are left out but for the first; columns have least `widths`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -331,7 +303,6 @@ def print_table(
         least = widths[number] if widths else None
         side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
         table.add_column(shown[number], justify=side, no_wrap=True, min_width=least)
-    cells = [[printable(str(cell)) for cell in row] for row in rows]
     for row in cells:
         table.add_row(*map(Text, row))
     if not cells:
@@ -346,12 +317,16 @@ def print_table(
         console.print(table)
 
 
-def write_details(messages: Iterable[Message], charset: str | None = None) -> None:
-    """Write each message as a block of one line a field; on a terminal a body that is JSON is indented."""
+def write_details(messages: Iterable[Message], charset: str | None = None, stores: Sequence[str] = ()) -> None:
+    """Write each message as a block of one line a field; on a terminal a body that is JSON is indented.
+
+    `stores` are those of the messages, where several are asked.
+    """
     for number, message in enumerate(messages):
         if number:
             _console().print("")
-        print_fields(_details(message, charset))
+        store = [("store", stores[number])] if stores else []
+        print_fields([*store, *_details(message, charset)])
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
@@ -365,18 +340,6 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     for name, value in fields:
         table.add_row(name, Text(printable(value)))
     _console().print(table)
-
-
-def writer(name: str, *, detailed: bool, charset: str | None = None) -> Writer:
-    """The function that writes messages to stdout in one of `FORMATS`; for people as a list, or in detail.
-
-    `charset` is that of bodies that are text; None is UTF-8.
-    """
-    if name == "json":
-        return lambda messages: write_json(messages, sys.stdout.buffer, charset)
-    if name == "msgpack":
-        return lambda messages: write_msgpack(messages, sys.stdout.buffer)
-    return functools.partial(write_details if detailed else write_list, charset=charset)
 
 
 def format_options_with(*more: str, said: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:

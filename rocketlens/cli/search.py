@@ -18,7 +18,7 @@ from protocol.printable import printable
 from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import SearchOptions, words_of
 from rocketlens.cli.command_options import optional_engine_options
-from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
+from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, about_store, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, source_options
 from rocketlens.cli.options import charset_option, gathered, limit_option, where_option
@@ -250,7 +250,7 @@ def _show(found: "rocketlens.Search", write: Writer) -> None:
     with SearchProgress() as progress:
         for messages in found.pieces():
             if messages:
-                with progress.aside():
+                with progress.aside(), about_store(found.store):
                     write(messages)
             progress.show(found.progress)
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from protocol.printable import printable
 from rocketlens.cli.command_options import engine_options_where
-from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say, store_in_question
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, each_store, source_options
 from rocketlens.cli.options import DIRECTORY, gathered
@@ -140,7 +141,9 @@ def _counted(opened: "Source", options: SpaceOptions) -> "Space":
 def _show(opened: "Source", found: "Space", kinds: Sequence[str], top: int) -> None:
     first, last = found.oldest_timestamp, found.newest_timestamp
     times = "" if first is None or last is None else f", stored {time_text(first)} to {time_text(last)}"
-    click.echo(f"{counted(found.messages, 'message')}, {bytes_text(found.size)}{times}")
+    store = store_in_question()
+    where = "" if store is None else f"{printable(store)}: "
+    click.echo(f"{where}{counted(found.messages, 'message')}, {bytes_text(found.size)}{times}")
     for kind in KINDS:
         if kind not in kinds:
             continue

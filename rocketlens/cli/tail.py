@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,9 +16,9 @@ from protocol.question import Answer
 from protocol.system_topics import queue_offset_in
 from rocketlens.absent_properties import note_of_properties
 from rocketlens.arguments import MOST_PULLED
-from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
+from rocketlens.cli.errors import FOUND, NOT_FOUND, USAGE, about_store, plain_errors, say, store_in_question
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, absence_of, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, each_store, source_options
 from rocketlens.cli.options import RenamedOption, charset_option, gathered, where_option
 from rocketlens.cli.output import Writer, format_options, growing_writer, say_what_lacks
 from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
@@ -96,43 +98,62 @@ def tail(wanted: TailArguments, output_format: str, charset: str | None, source:
     try:
         with source.open() as opened:
             newest, places = _newest(opened, wanted)
-            _show(newest, write)
+            for where, messages in groupby(newest, itemgetter(0)):
+                _show(where, [message for _, message in messages], write)
             if not wanted.follow:
                 sys.exit(FOUND if newest else NOT_FOUND)
-            for messages in opened.follow(wanted.topic, places, tag=wanted.tag, sql=wanted.sql):
-                _show(messages, write)
+            for where, piece in _coming(opened, wanted, places):
+                _show(where, piece, write)
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
 
 
-def _show(messages: Sequence[Message], write: Writer) -> None:
-    """Write messages now: who reads along waits for each."""
+def _show(where: str, messages: Sequence[Message], write: Writer) -> None:
+    """Write messages of one of several stores, or of a source, now: who reads along waits for each."""
     if messages:
-        write(messages)
+        with about_store(where):
+            write(messages)
         sys.stdout.flush()
 
 
-def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dict[int, int]]:
+def _coming(
+    opened: "Source", wanted: TailArguments, places: dict[str, dict[int, int]]
+) -> "Iterator[tuple[str, list[Message]]]":
+    """What comes to a topic, each piece with the one of several stores that it comes from."""
+    from rocketlens.several_stores import SeveralStores  # few have several
+
+    if isinstance(opened, SeveralStores):
+        return opened.follow_each(wanted.topic, places, tag=wanted.tag, sql=wanted.sql)
+    return (("", piece) for piece in opened.follow(wanted.topic, places[""], tag=wanted.tag, sql=wanted.sql))
+
+
+def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[tuple[str, Message]], dict[str, dict[int, int]]]:
     """The newest messages of a topic, oldest first, and the queue offsets behind them by queue id.
 
-    Ends the command where there is no such topic.
+    Both by the one of several stores that they are in. Ends the command where there is no such topic.
     """
-    queues = opened.queues(wanted.topic)
-    if not queues:
+    found: list[tuple[str, Message]] = []
+    places: dict[str, dict[int, int]] = {}
+    is_cut = False
+    for each in each_store(opened):
+        queues = each.queues(wanted.topic)
+        if not queues:
+            continue
+        where = store_in_question() or ""
+        places[where] = {queue.queue_id: queue.max_offset for queue in queues}
+        say_what_lacks(queues)
+        for queue in queues:
+            if queue.problem:
+                say(f"queue {queue.queue_id}: {queue.problem}")
+            begin = max(queue.min_offset, queue.max_offset - LOOK_BACK)
+            of_queue, reached = _newest_of_queue(each, wanted, queue.queue_id, (begin, queue.max_offset))
+            is_cut = is_cut or (reached == begin > queue.min_offset and len(of_queue) < wanted.count)
+            found += ((where, message) for message in of_queue)
+    if not places:
         say(absence_of(opened, wanted.topic) or f"topic {wanted.topic} has no queue")
         sys.exit(NOT_FOUND)
-    say_what_lacks(queues)
-    found: list[Message] = []
-    is_cut = False
-    for queue in queues:
-        if queue.problem:
-            say(f"queue {queue.queue_id}: {queue.problem}")
-        begin = max(queue.min_offset, queue.max_offset - LOOK_BACK)
-        of_queue, reached = _newest_of_queue(opened, wanted, queue.queue_id, (begin, queue.max_offset))
-        is_cut = is_cut or (reached == begin > queue.min_offset and len(of_queue) < wanted.count)
-        found += of_queue
-    found.sort(key=lambda message: (message.store_timestamp, message.physical_offset))
+    found.sort(key=lambda row: (row[1].store_timestamp, row[1].physical_offset))
     newest = found[-wanted.count :] if wanted.count else []
     if is_cut and len(newest) < wanted.count:
         say(f"only the last {count_text(LOOK_BACK)} messages of each queue were looked at")
@@ -143,7 +164,7 @@ def _newest(opened: "Source", wanted: TailArguments) -> tuple[list[Message], dic
         say(f"no message of topic {wanted.topic} {what}{' and was stored in this time' if wanted.is_narrowed else ''}")
         if wanted.sql is not None and (note := note_of_properties(opened, wanted.topic, wanted.sql)):
             say(note)
-    return newest, {queue.queue_id: queue.max_offset for queue in queues}
+    return newest, places
 
 
 def _newest_of_queue(

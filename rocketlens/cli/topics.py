@@ -9,7 +9,7 @@ import click
 import rocketlens
 from rocketlens.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import SourceArguments, absence_of, source_options
+from rocketlens.cli.opening import SourceArguments, absence_of, each_store, source_options
 from rocketlens.cli.output import format_options, optional_time, print_table, say_what_lacks, write_maps
 from rocketlens.cli.time_options import timezone_option
 from storage.names import names_holding
@@ -43,35 +43,39 @@ def topics(topic: str | None, contains: str, output_format: str, source: SourceA
     if topic is not None and contains:
         raise click.UsageError("--topic and --contains exclude each other")
     with source.open() as opened:
-        if topic is not None:
-            _list_queues(opened, topic, output_format)
-        known = opened.topics()
-        wanted = set(names_holding((each.name for each in known), contains))
-        listed = [each for each in known if each.name in wanted]
-        rows = [(each, _queues(opened, each.name)) for each in listed]
+        found = [
+            _list_topics(each, contains, output_format) if topic is None else _list_queues(each, topic, output_format)
+            for each in each_store(opened, output_format)
+        ]
+    sys.exit(FOUND if any(found) else NOT_FOUND)
+
+
+def _list_topics(opened: "Source", contains: str, output_format: str) -> bool:
+    """Write the topics of one store or server whose names hold a text; return whether there are any."""
+    known = opened.topics()
+    wanted = set(names_holding((each.name for each in known), contains))
+    rows = [(each, _queues(opened, each.name)) for each in known if each.name in wanted]
     say_what_lacks(known)
-    if not listed:
+    if not rows:
         say(f"no topic holds {contains} in its name" if contains else "there are no topics")
-        sys.exit(NOT_FOUND)
-    if output_format == "table":
+    elif output_format == "table":
         print_table(TOPIC_HEADINGS, (_topic_row(*row) for row in rows))
     else:
         write_maps(output_format, (_topic_map(*row) for row in rows))
-    sys.exit(FOUND)
+    return bool(rows)
 
 
-def _list_queues(opened: "Source", topic: str, output_format: str) -> None:
-    """Write the queues of a topic, and end."""
+def _list_queues(opened: "Source", topic: str, output_format: str) -> bool:
+    """Write the queues of a topic; return whether it has any."""
     queues = opened.queues(topic)
+    say_what_lacks(queues)
     if not queues:
         say(absence_of(opened, topic) or f"topic {topic} has no queue")
-        sys.exit(NOT_FOUND)
-    say_what_lacks(queues)
-    if output_format == "table":
+    elif output_format == "table":
         print_table(QUEUE_HEADINGS, map(_queue_row, queues))
     else:
         write_maps(output_format, ({"topic": topic, **_queue_map(each)} for each in queues))
-    sys.exit(FOUND)
+    return bool(queues)
 
 
 def _queues(opened: "Source", topic: str) -> "Sequence[QueueExtent] | None":

@@ -80,6 +80,8 @@ class Match:
     kind: str
     """What the message was found by: its ``unique key``, a ``key``, or the id or offset that the text is."""
     message: Message
+    store: str = ""
+    """The directory of the message's store, where several stores are asked."""
 
 
 @dataclass(frozen=True, slots=True)

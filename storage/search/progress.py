@@ -29,6 +29,16 @@ class ProgressReport:
         rate = self.rate
         return (self.total_bytes - self.searched_bytes) / rate if rate > 0 else None
 
+    def and_then(self, other: "ProgressReport") -> "ProgressReport":
+        """How far this search and one that followed it have come together."""
+        return ProgressReport(
+            self.searched_bytes + other.searched_bytes,
+            self.total_bytes + other.total_bytes,
+            self.found + other.found,
+            self.seconds + other.seconds,
+            self.before_bytes + other.before_bytes,
+        )
+
     def sentence(self) -> str:
         """For people, as one clause."""
         share = 100 * self.searched_bytes // self.total_bytes if self.total_bytes else 100

@@ -11,7 +11,7 @@ class Step:
     """What one piece of the log brought: ``messages`` ascending by physical offset, behind those of the steps before.
 
     ``cursor`` goes on behind them, None where nothing is left. The last step says in ``notes``, sentences, what was
-    searched how, and what was not.
+    searched how, and what was not. ``store`` is the directory of their store, where several are searched.
     """
 
     messages: tuple[Message, ...]
@@ -19,3 +19,4 @@ class Step:
     cursor: str | None
     is_last: bool = False
     notes: tuple[str, ...] = ()
+    store: str = ""

@@ -1,5 +1,6 @@
 """What `rocketlens.open` makes of a place, and which methods each kind of source has: docs/python.md has the table."""
 
+import contextlib
 import itertools
 import re
 import shutil
@@ -19,6 +20,7 @@ from name_server import NamedBrokers
 from rocketlens.several_stores import SeveralStores
 from rocketlens.url_store import UrlStore
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 KINDS = {
@@ -215,13 +217,51 @@ def test_what_one_store_alone_can_answer_is_asked_of_the_one_that_has_the_topic(
         assert places(both.pull("TopicBatch", 1, 0)) == places(first.pull("TopicBatch", 1, 0)) != []
         assert both.queues("TopicBatch") == first.queues("TopicBatch")
         assert both.queues("nowhere") == []
-        assert [each.body for each in both.search(topic="TopicBatch")] == [
-            each.body for each in first.search(topic="TopicBatch")
-        ]
-        with pytest.raises(rocketlens.ConfigError, match="name a topic"):
-            both.search(contains="x")
+        assert both.life("OrderID188") == first.life("OrderID188")
     again = shutil.copytree(two_stores[0], tmp_path / "again")
     with rocketlens.open([two_stores[0], again]) as twice:
-        for ask in (lambda: twice.pull("TopicTest", 0, 0), lambda: twice.query("TopicTest", key="a", cursor=5)):
+        for ask in (
+            lambda: twice.pull("TopicTest", 0, 0),
+            lambda: twice.query("TopicTest", key="a", cursor=5),
+            lambda: twice.life("hotkey"),
+        ):
             with pytest.raises(rocketlens.ConfigError, match="in several"):
                 ask()
+
+
+@pytest.mark.parametrize("topic", [None, "TopicTest", "TopicBatch"])
+def test_a_search_of_several_stores_goes_through_one_after_the_other_and_goes_on_where_it_ended(
+    two_stores: list[Path], topic: str | None
+) -> None:
+    whole = []
+    for path in two_stores:
+        with rocketlens.open(path) as store, contextlib.suppress(rocketlens.NoSuchTopic):
+            whole += [(str(path), each.physical_offset) for each in store.search(topic=topic, size="1..")]
+    with rocketlens.open(two_stores) as stores:
+        for step in (1, 7, 10, 52, 1000):  # TopicBatch has ten messages, TopicTest 52 in one store
+            found: list[tuple[str, int]] = []
+            cursor = None
+            for limit in (step, 1, step + 100, None):
+                search = stores.search(topic=topic, size="1..", limit=limit, cursor=cursor)
+                found += [(search.store, message.physical_offset) for message in search]
+                cursor = search.cursor
+                if cursor is None:
+                    break
+            assert found == whole
+        assert {store for store, _ in found} == set(map(str, two_stores[: 2 if topic is None else 1]))
+        with pytest.raises(rocketlens.ConfigError, match="none of a search of 2 stores"):
+            stores.search(cursor="2/")
+        with pytest.raises(rocketlens.NoSuchTopic, match="did you mean TopicTest"):
+            list(stores.search(topic="TopicTst"))
+
+
+def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None:
+    writers = [StoreWriter(tmp_path / name) for name in ("a", "b")]
+    for writer in writers:
+        writer.append("T", b"before")
+        writer.close()
+    with rocketlens.open([each.root for each in writers]) as stores:
+        assert isinstance(stores, SeveralStores)
+        coming = stores.follow_each("T", {str(writers[0].root): {0: 1}})
+        where, (message,) = next(coming)
+        assert (where, message.body) == (str(writers[1].root), b"before")

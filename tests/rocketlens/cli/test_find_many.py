@@ -125,8 +125,9 @@ def test_several_stores_are_asked_as_one_and_a_server_answers_alike(
     one = rocketlens("find", g1_store, "-f", asked).messages
     both = rocketlens("find", "--store", g1_store, "--store", writer.root, "-f", asked)
     assert both.code == 0
-    assert both.messages[:-1] == one[:-1]
-    assert (both.messages[-1]["query"], both.messages[-1]["topic"]) == ("nowhere", "T")
+    assert both.messages[:-1] == [{"store": str(g1_store), **row} for row in one[:-1]]
+    last = both.messages[-1]
+    assert (last["store"], last["query"], last["topic"]) == (str(writer.root), "nowhere", "T")
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as server:
         served = rocketlens("find", server, "-f", asked)
     assert served.code == rocketlens("find", g1_store, "-f", asked).code

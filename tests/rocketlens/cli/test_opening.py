@@ -11,7 +11,7 @@ from broker.endpoint import Endpoint
 from command_line import Outcome, rocketlens
 from golden_store import G1
 from loop_engine import run_jobs_here
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]
@@ -112,35 +112,45 @@ def test_what_exists_as_a_path_is_no_address(
 
 
 @pytest.mark.parametrize("command", READERS)
-def test_several_stores_are_asked_as_one_or_the_command_says_why_not(
-    command: str, g1_store: Path, tmp_path: Path
-) -> None:
+def test_of_several_stores_each_row_says_which_it_is_of(command: str, g1_store: Path, tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "second")
-    writer.append("TopicTest", b"another", unique_key=UNIQUE_KEY)
+    writer.append("TopicTest", b"hot 1 again", unique_key=UNIQUE_KEY)
     writer.close()
-    both, first = run(command, "--store", g1_store, "--store", writer.root), run(command, g1_store)
-    if command in ("search", "tail"):
-        assert (both.code, both.errors.count("\n")) == (2, 1)
-        assert "TopicTest is in several stores, open one of them" in both.errors
-    elif command == "pending":
-        assert (both.code, both.errors.count("no message waits")) == (1, 2)
-    else:
-        assert both.code == 0
-        assert both.output != first.output
-        if command in ("groups", "info", "life", "space"):
-            stores = [str(g1_store), str(writer.root)]
-            assert (
-                list(dict.fromkeys(each.pop("store") for each in both.messages)) == stores[: 1 + (command != "groups")]
-            )
+    both = run(command, "--store", g1_store, "--store", writer.root)
+    assert both.code == (1 if command == "pending" else 0)
+    rows = both.messages
+    for where in (g1_store, writer.root):
+        of_store = [row for row in rows if row["store"] == str(where)]
+        alone = run(command, where).messages if command != "tail" or where == g1_store else []
+        assert [{name: row[name] for name in row if name != "store"} for row in of_store] == alone
+        rows = [row for row in rows if row not in of_store]
+    assert not rows
 
 
-def test_of_several_stores_each_has_its_section_and_the_worst_decides(g1_store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "question",
+    ["find TagA --limit 2", "search TopicTest --tag TagA", "search TopicTest --tag TagA --explain", "tail TopicTest",
+     "life hotkey", "topics", "topics TopicTest", "groups"],
+)  # fmt: skip
+def test_a_table_about_several_stores_begins_with_the_store(question: str, g1_store: Path, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "second")
+    for number in range(3):
+        named: dict[str, str] = {"tags": "TagA", "keys": "hotkey", "unique_key": f"U{number}"}
+        writer.append("TopicTest", b"another", **named, store_timestamp=START_TIMESTAMP * 2)
+    writer.close()
+    command, *words = question.split()
+    shown = rocketlens(command, "--store", g1_store, "--store", writer.root, *words)
+    heading, *rows = shown.text.splitlines()
+    assert heading.split()[0] == "STORE"
+    assert {row.split()[0] for row in rows if row} <= {"STORE", str(g1_store), str(writer.root)}
+    assert any(row.startswith(str(writer.root)) for row in rows) == (command != "groups")
+
+
+def test_of_several_stores_the_worst_decides(g1_store: Path, tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "second")
     writer.append("TopicTest", b"another")
     writer.close()
     several = ("--store", g1_store, "--store", writer.root)
-    heads = [line for line in rocketlens("info", *several).text.splitlines() if line.startswith("store ")]
-    assert heads == [f"store {g1_store}", f"store {writer.root}"]
     vain = rocketlens("life", *several, "nobody")
     assert (vain.code, vain.errors.count(f"rocketlens: {writer.root}: nothing is named nobody")) == (1, 1)
     codes = [rocketlens("doctor", "--store", each, "--json").code for each in (g1_store, writer.root)]

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import io
-import json
 import os
 import pty
 import re
@@ -20,7 +19,7 @@ import zstandard
 
 from message_encoding import encode_message
 from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message
-from rocketlens.cli.output import json_line, message_fields, time_text, write_details, write_list, write_msgpack
+from rocketlens.cli.output import growing_writer, json_fields, message_fields, time_text, write_details
 
 V4 = HostAddress("10.0.0.1", 10911)
 
@@ -45,8 +44,12 @@ def message(body: bytes = b"hello", *, sys_flag: int = 0, properties: dict[str, 
     return decode_message(record)
 
 
+def write_list(messages: list[Message], charset: str | None = None) -> None:
+    growing_writer("table", charset)(messages)
+
+
 def as_json(one: Message) -> dict[str, object]:
-    fields = json.loads(json_line(one))
+    fields = json_fields(one)
     assert isinstance(fields, dict)
     return fields
 
@@ -138,7 +141,7 @@ def test_a_packed_body_that_cannot_be_unpacked_is_given_as_it_is_with_the_reason
 def test_a_body_in_another_charset_is_text_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     one = message("订单".encode("gbk"))
     assert as_json(one)["bodyEncoding"] == "base64"
-    assert json.loads(json_line(one, "gbk"))["body"] == "订单"
+    assert json_fields(one, "gbk")["body"] == "订单"
     for write in (write_list, write_details):
         write([one], "gbk")
         assert "订单" in capsys.readouterr().out
@@ -158,15 +161,14 @@ def test_json_is_indented_on_a_terminal_alone(
     ]
 
 
-def test_a_line_of_json_is_one_line() -> None:
-    assert json_line(message(b"two\nlines")).count(b"\n") == 1
+def test_a_line_of_json_is_one_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    growing_writer("json")([message(b"two\nlines")])
+    assert capfdbinary.readouterr().out.count(b"\n") == 1
 
 
-def test_msgpack_is_a_stream_of_maps_with_bodies_as_bytes() -> None:
-    stream = io.BytesIO()
-    write_msgpack([message(b"\xff"), message(b"two")], stream)
-    stream.seek(0)
-    first, second = msgpack.Unpacker(stream)
+def test_msgpack_is_a_stream_of_maps_with_bodies_as_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    growing_writer("msgpack")([message(b"\xff"), message(b"two")])
+    first, second = msgpack.Unpacker(io.BytesIO(capfdbinary.readouterr().out))
     assert (first["body"], second["body"]) == (b"\xff", b"two")
     assert first == message_fields(message(b"\xff"))
 
@@ -194,7 +196,19 @@ def test_a_list_has_a_line_a_message_and_a_heading(
     monkeypatch.setenv("TZ", "UTC")
     write_list([message(b"one\ntwo"), message(b"x" * 500)])
     heading, first, second = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "(UTC)", "TAG", "KEYS", "BODY"]
+    assert heading.split() == [
+        "MESSAGE",
+        "ID",
+        "TOPIC",
+        "QUEUE",
+        "OFFSET",
+        "PHYSICAL",
+        "STORED",
+        "(UTC)",
+        "TAG",
+        "KEYS",
+        "BODY",
+    ]
     assert first.split()[0] == "U1"
     assert "one two" in first
     assert second.rstrip().endswith("…")
