@@ -149,7 +149,7 @@ def test_our_commands_in_the_documents_have_options_that_exist(g1_store: Path) -
 
 
 def test_the_contributing_guide_is_short() -> None:
-    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) < 80
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) < 120
 
 
 @dataclass(frozen=True)

@@ -398,3 +398,13 @@ def test_an_oracle_shares_nothing_with_what_it_judges() -> None:
             if module.split(".")[0] in PACKAGES:
                 found.setdefault(module, set()).add(name)
         assert found == SHARED.get(path.stem, {}), path
+
+
+def test_a_class_name_means_one_thing_in_the_product() -> None:
+    places: dict[str, list[str]] = {}
+    for package in ("broker", "protocol", "storage", "spark_jobs", "rocketlens"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 800
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

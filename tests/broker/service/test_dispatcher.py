@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.errors import BadHeader, BeingSearched, CorruptRecord
 from protocol.frame import FrameDecoder
-from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
+from protocol.header_fields import I32
+from protocol.headers import EmptyRequestHeader, RequestHeader, ViewMessageRequestHeader
 from storage.files.waiting import Lookup, Unfinished, Wait
 
 
@@ -198,3 +200,14 @@ async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest
     await asyncio.sleep(0)
     assert await dispatcher.finish_in_pool(command, PEER, unfinished(dispatcher, command)) == Response(body=b"4")
     dispatcher.close()
+
+
+def test_a_processor_that_follows_the_contributing_guide_answers() -> None:
+    guide = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"^```python$(.*?)^```$", guide, re.M | re.S)
+    names: dict[str, Any] = dict(globals())
+    exec(compile(block, "CONTRIBUTING.md", "exec"), names)
+    command = command_of(RequestCode.QUERY_BROKER_OFFSET, topic="Orders", queueId="3")
+    dispatcher = Dispatcher([names["QueryBrokerOffsetProcessor"]()])
+    assert unfinished(dispatcher, command).resume() == Response(remark="Orders 3: nothing for 127.0.0.1:40000")
+    assert answer(RequestCode.QUERY_BROKER_OFFSET, [names["QueryBrokerOffsetProcessor"]()], topic="Orders").code == 1
