@@ -205,7 +205,7 @@ async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest
 def test_a_processor_that_follows_the_contributing_guide_answers() -> None:
     guide = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text()
     (block,) = re.findall(r"^```python$(.*?)^```$", guide, re.M | re.S)
-    names: dict[str, Any] = dict(globals())
+    names: dict[str, Any] = {**globals(), "I32": I32, "RequestHeader": RequestHeader}
     exec(compile(block, "CONTRIBUTING.md", "exec"), names)
     command = command_of(RequestCode.QUERY_BROKER_OFFSET, topic="Orders", queueId="3")
     dispatcher = Dispatcher([names["QueryBrokerOffsetProcessor"]()])
