@@ -5,11 +5,11 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -95,6 +95,8 @@ ROUTE_SECONDS: Final = 5.0
 ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 """How a broker answers a pull from a topic or a queue that it does not have."""
 
+
+NAME_A_TOPIC: Final = "Name a topic that the account may read."
 
 OF_A_STORE: Final = "of all brokers a RocketLens server alone answers it over the network, open the store"
 
@@ -235,7 +237,7 @@ class AsyncRemoteStore:
     async def _similar(self, topic: str) -> list[str]:
         """The topics that may be meant instead of one that the server does not have."""
         try:
-            names = await self._client.topics(self._named_server())
+            names = [each.name for each in await self._known_topics(self._named_server())]
         except ClientError:  # an account may see messages and not the list of topics
             return []
         return [] if topic in names else similar_names(topic, names)
@@ -253,10 +255,19 @@ class AsyncRemoteStore:
         question = text_question(text, topic, begin, end, maximum, kind)
         server = self._named_server()
         parts = parts_of(kind)
-        names = [question.topic] if question.topic else await self._client.topics(server) if parts else []
+        names: list[str] = [question.topic] if question.topic else []
+        more: tuple[str, ...] = ()
+        if parts and not names:
+            known = await self._known_topics(server)
+            names, more = [each.name for each in known], known.notes
         listing = Listing(question)
         for place, physical_offset, message_id in places_of(question.text, kind):
-            at = await self._found_at(server, physical_offset, question, message_id)
+            try:
+                at = await self._found_at(server, physical_offset, question, message_id)
+            except ResponseError as error:
+                if not parts or error.code != ResponseCode.NO_PERMISSION:
+                    raise
+                at = Answer(reason=error.remark)  # the text may be something else too
             listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
             listing.take_all(place, at)
         brokers = await self._each(names if parts else (), self._brokers_with)
@@ -272,13 +283,24 @@ class AsyncRemoteStore:
                 if where
             ]
             listing.read(reading_of(kinds))
-            found = await self._each(asked, lambda each: self._of_brokers(each[1], each[0], are_pages=False))
+            found = await self._each(
+                asked, lambda each: self._of_topic(each[1], each[0], is_named=bool(question.topic))
+            )
             for (each, _), answer in zip(asked, found, strict=True):
                 listing.take_all(each.kind.words, reversed(answer.messages))
                 answers.append((each.kind, answer))
         endpoints = () if listing.found else dict.fromkeys(each for where in brokers for each in where.values())
         lost = [await self._lost(each, question.topic) for each in endpoints]
-        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(filter(None, lost))))
+        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(filter(None, lost))), more)
+
+    async def _of_topic(self, brokers: dict[str, Endpoint], question: Question, *, is_named: bool) -> Answer:
+        """What the brokers of a topic answer; a note that it is refused, unless the topic `is_named` by who asks."""
+        try:
+            return await self._of_brokers(brokers, question, are_pages=False)
+        except ResponseError as error:
+            if is_named or error.code != ResponseCode.NO_PERMISSION:
+                raise
+            return Answer(notes=(f"topic {question.topic} is left out: {error.remark}",))
 
     async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
         """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
@@ -368,10 +390,11 @@ class AsyncRemoteStore:
 
         async def steps() -> "AsyncIterator[Step]":
             server = await self._broker_of(topic)
-            queues = (await self._client.topic_queues(server)).get(topic)
+            known = {each.name: each.read_queues or 0 for each in await self._known_topics(server)}
+            queues = known.get(topic)
             if queues is None and not topic.startswith(LIGHT_PREFIX):  # light queues are in no table of topics
                 raise NoSuchTopic(topic, did_you_mean(await self._similar(topic)))
-            count = 1 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
+            count = 1 if queues is None else min(max(queues, 0), MOST_QUEUES)
             run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
             async for step in run.steps():
                 if step.is_last:
@@ -442,14 +465,36 @@ class AsyncRemoteStore:
 
     async def topics(self) -> Listed[Topic]:
         server = self._named_server()
+        known = await self._known_topics(server)
+        notes = dict.fromkeys((*known.notes, *(await self._notes(server)).topics))
+        return Listed(known, notes, is_whole=known.is_whole)
+
+    async def _known_topics(self, server: Endpoint) -> Listed[Topic]:
+        """The topics of a broker, or of a name server by their names; of one of ours those that it knows nevertheless.
+
+        Where it cannot read their configuration, or an account may not see all. Raises ResponseError.
+        """
         try:
             queues = await self._client.topic_queues(server)
         except ResponseError as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return Listed(map(Topic, await self._client.topics(server)))
+            if error.code not in (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION):
                 raise
-            return Listed(map(Topic, await self._client.topics(server)))
-        found = (Topic(name, each.read_queue_nums, each.write_queue_nums) for name, each in sorted(queues.items()))
-        return Listed(found, (await self._notes(server)).topics)
+            return await self._topics_nevertheless(server, error)
+        return Listed(Topic(name, each.read_queue_nums, each.write_queue_nums) for name, each in sorted(queues.items()))
+
+    async def _topics_nevertheless(self, server: Endpoint, refusal: ResponseError) -> Listed[Topic]:
+        """The topics that a RocketLens server knows, or that an account may read; raises the refusal of others."""
+        from broker.service.store_answers import SentTopics, decode_answer
+
+        try:
+            sent = decode_answer(await self._client.ask_store(server, {"question": "topics"}), SentTopics)
+        except (ResponseError, ProtocolError):
+            if refusal.code != ResponseCode.NO_PERMISSION:
+                raise refusal from None
+            raise ResponseError(server, refusal.code, f"{refusal.remark.strip()} {NAME_A_TOPIC}") from None
+        return Listed((Topic(*each) for each in sent.topics), filter(None, (sent.more,)), is_whole=not sent.more)
 
     async def queues(self, topic: str) -> "list[QueueExtent]":
         from storage.store.extents import QueueExtent
@@ -470,22 +515,33 @@ class AsyncRemoteStore:
         return Listed(queues, (await self._notes(server, topic)).topics)
 
     async def info(self) -> Info:
-        async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str]]:
-            return endpoint, await self._client.runtime_figures(endpoint)
+        from broker.service.store_answers import decode_answer
+        from storage.store.extents import StoreExtent
 
-        server, figures = await self._of_broker(self._named_server(), ask)
+        async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str], StoreExtent | None]:
+            figures = await self._client.runtime_figures(endpoint)
+            if STATE_FIGURE not in figures:  # another broker than ours
+                return endpoint, figures, None
+            sent = await self._client.ask_store(endpoint, {"question": "extent"})
+            return endpoint, figures, decode_answer(sent, StoreExtent)
+
+        server, figures, extent = await self._of_broker(self._named_server(), ask)
+        known = await self._known_topics(server)
         numbers = {name: int(text) for name, text in figures.items() if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII)}
+        reached: dict[str, Any] = {
+            "min_offset": numbers.get("commitLogMinOffset", 0),
+            "end_offset": numbers.get("commitLogMaxOffset", 0),
+            "first_timestamp": numbers.get("earliestMessageTimeStamp"),
+        }
         return Info(
             where=str(server),
             broker=figures.get(BROKER_FIGURE),
             cluster=figures.get(CLUSTER_FIGURE),
             state=figures.get(STATE_FIGURE),
             version=figures.get("brokerVersionDesc"),
-            min_offset=numbers.get("commitLogMinOffset", 0),
-            end_offset=numbers.get("commitLogMaxOffset", 0),
-            first_timestamp=numbers.get("earliestMessageTimeStamp"),
-            topics=len(await self._client.topics(server)),
+            topics=len(known) if known.is_whole else None,
             groups=len(await self.groups()),
+            **(reached if extent is None else asdict(extent)),
         )
 
     async def groups(self) -> list[Group]:
@@ -686,7 +742,7 @@ class AsyncRemoteStore:
     async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Answer:
         """Ask for a unique key in one topic, else in every topic that the server knows."""
         try:
-            names = [topic] if topic else await self._client.topics(server)
+            names = [topic] if topic else [each.name for each in await self._known_topics(server)]
         except ResponseError as error:
             raise ClientError(f"{key} may be a unique key: name its topic ({error})") from error
 
@@ -744,13 +800,17 @@ def _found(
     listing: Listing,
     answers: Sequence[tuple[KeyKind, Answer]],
     lost: str,
+    more: Sequence[str],
 ) -> Answer:
-    """Say what is to be said of a list that brokers' answers came to; `lost`: what may be missing of an empty one."""
+    """Say what is to be said of a list that brokers' answers came to; `lost`: what may be missing of an empty one.
+
+    `more` are sentences about the topics that were asked about.
+    """
     from protocol.system_topics import Stage, stage_of
     from storage.life.transactions import outcomes_among
 
     found, of_tags = listing.found, concerns_tags([each.kind for each in listing.found])
-    notes = [note for kind, each in answers if of_tags or kind is not KeyKind.TAG for note in each.notes]
+    notes = [*more, *(note for kind, each in answers if of_tags or kind is not KeyKind.TAG for note in each.notes)]
     ends = outcomes_among(each.message for each in found)
     outcomes = [ends.get((each.message.store_host, each.message.physical_offset), "") for each in found]
     halves = (each.message for end, each in zip(outcomes, found, strict=True) if not end)

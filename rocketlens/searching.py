@@ -69,7 +69,7 @@ class Search(FoundByPieces[Message]):
 
 
 class AsyncSearch(AsyncIterator[Message]):
-    """As :class:`Search`, over the network: the messages of a topic queue by queue, in the order of each queue."""
+    """As :class:`Search`, over the network: the messages of a topic."""
 
     def __init__(self, steps: "AsyncIterator[Step]") -> None:
         """Use :meth:`AsyncRemoteStore.search`."""

@@ -213,7 +213,7 @@ class Source:
         trusts neither index, queues nor clocks. `should_stop` is asked often, from several threads.
 
         The search is made while its messages are asked for. Over the network it is one of a `topic`, whose queues are
-        pulled to their end, one after the other: all its messages come, but for those stored before `begin`. Raises
+        pulled to their end: all its messages come in the order of the log, but for those stored before `begin`. Raises
         :class:`ConfigError` and :class:`FilterSyntaxError` at once, and :class:`NoSuchTopic` where nothing is found and
         the topic is nowhere.
         """

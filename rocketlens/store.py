@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -304,20 +304,13 @@ class Store(Source):
         return examine(self.path, self.commit_log_directories, vouched)
 
     def topics(self) -> Listed[Topic]:
-        from storage.store.topic_catalog import known_names, stored_topic
+        from storage.store.topic_catalog import known_topics
 
         store = self._opened(with_keys=False)
-        found = []
-        names, more = known_names(store)
-        for name in names:
-            try:
-                config = stored_topic(store, name)
-            except StoreError:  # its queues cannot be listed
-                config = None
-            queues = (None, None) if config is None else (config.read_queue_nums, config.write_queue_nums)
-            found.append(Topic(name, *queues))
+        found, more = known_topics(store)
         notes = store.config.problems if store.config.lacks_reader else []
-        return Listed(found, [*notes, *filter(None, (more,)), *store.config.notes_of_topics(names)], is_whole=not more)
+        notes = [*notes, *filter(None, (more,)), *store.config.notes_of_topics(name for name, *_ in found)]
+        return Listed((Topic(*each) for each in found), notes, is_whole=not more)
 
     def queues(self, topic: str) -> "list[QueueExtent]":
         from storage.store.extents import queue_extent
@@ -328,27 +321,18 @@ class Store(Source):
         return Listed(queues, store.config.notes_of_topics((topic,)))
 
     def info(self) -> Info:
-        from storage.store.extents import log_extent
+        from storage.store.extents import store_extent
         from storage.store.topic_catalog import topic_names
 
         store = self._opened(with_keys=False)
-        snapshot, state = store.snapshot, store.snapshot.state
-        log, files = log_extent(snapshot), snapshot.index.files
         return Info(
             where=str(self.path),
             broker=store.identity.broker_name,
             cluster=store.identity.cluster,
-            state=state.word,
-            min_offset=log.minimum,
-            end_offset=log.end,
-            segments=log.segments,
-            first_timestamp=log.first_timestamp,
-            last_timestamp=log.last_timestamp,
-            index_files=len(files),
-            index_bytes=sum(each.index.file.size for each in files),
+            state=store.snapshot.state.word,
+            **asdict(store_extent(store)),
             topics=_count(lambda: topic_names(store)),
             groups=_count(self._offsets_of_groups),
-            problems=(*store.identity.doubted, *store.problems),
         )
 
     def groups(self) -> list[Group]:

@@ -464,12 +464,36 @@ def test_another_broker_is_not_asked_about_its_whole_store() -> None:
                 ask()
 
 
+@pytest.mark.parametrize("served", OF_ONE_LOG, indirect=True)
+@settings(max_examples=6)
+@given(data=st.data())
+def test_a_search_has_the_same_order_and_goes_on_where_it_ended_everywhere(served: Served, data: st.DataObject) -> None:
+    topic = data.draw(st.sampled_from(served.topics))
+    limits = data.draw(st.lists(st.integers(1, 40), max_size=4))
+
+    def ask(source: Source) -> Found:
+        found: list[tuple[int, str]] = []
+        cursor = None
+        for limit in (*limits, None):
+            search = source.search(topic=topic, limit=limit, cursor=cursor)
+            page = [(message.physical_offset, str(message.queue_offset)) for message in search]
+            assert limit is None or len(page) <= limit
+            found, cursor = found + page, search.cursor
+            if cursor is None:
+                break
+        return Found("found" if found else "nothing", tuple(found))
+
+    agreed({name: said_by(source, ask) for name, source in served.sources.items()})
+
+
 def extents(source: Source, topic: str) -> dict[int, tuple[int, int]]:
     """The first offset of each queue of a topic and the one behind its last."""
     return {each.queue_id: (each.min_offset, each.max_offset) for each in source.queues(topic)}
 
 
-def test_topics_and_queues_are_the_same(served: Served) -> None:
+def test_topics_queues_and_how_far_all_reaches_are_the_same(served: Served) -> None:
+    for source in served.sources.values():
+        assert replace(source.info(), where="", version=None) == replace(served.sources["directory"].info(), where="")
     directory, server, name_server = served.sources.values()
     topics = directory.topics()
     assert topics == server.topics()

@@ -16,8 +16,9 @@ from broker.security.accounts import Account
 from broker.security.guard import Guard, no_permission
 from broker.security.topic_rights import StoredOrigin, denied_resource, permits_topic, readable
 from broker.service.dispatcher import ClientConnection
+from broker.service.store_answers import SentTopics, decode_answer, encode_answer
 from protocol.bodies import TopicList, decode_json, encode_json
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import OwnRequestCode, RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import RocketLensError
 from protocol.fastjson import parse_fastjson
@@ -37,6 +38,8 @@ RECORD_CODES: Final = frozenset(
     }
 )
 """Codes whose answers are records."""
+
+OF_ACCOUNT: Final = "topics that this account may not read are left out"
 
 INCOMPLETE: Final = "rocketlensIncomplete"
 """The field of an answer with a sentence about what may be missing in it."""
@@ -90,7 +93,8 @@ class AnswerRights:
 
     def check(self, command: Command, connection: ClientConnection, response: Response) -> Response:
         """The answer to an admitted request as its account may see it."""
-        check = CHECKS.get(command.code)
+        question = ext_fields_of(command).get("question") if command.code == OwnRequestCode.ASK_STORE else None
+        check = _check_known_topics if question == "topics" else CHECKS.get(command.code)
         is_made = response.code == ResponseCode.SUCCESS and bool(response.body)
         is_sentence = response.code != ResponseCode.SUCCESS or INCOMPLETE in (response.ext_fields or ())
         if not is_sentence and (check is None or not is_made):
@@ -170,6 +174,12 @@ def _check_topics(viewer: Viewer, body: bytes | memoryview) -> bytes:
     """The topics of a group, without those that an account may not read."""
     topics = decode_json(bytes(body), TopicList)
     return encode_json(TopicList(list(filter(viewer.may_see, topics.topic_list))))
+
+
+def _check_known_topics(viewer: Viewer, body: bytes | memoryview) -> bytes:
+    """The topics that are known, without those that an account may not read, of which nothing else is said."""
+    sent = decode_answer(bytes(body), SentTopics)
+    return encode_answer(SentTopics([each for each in sent.topics if viewer.may_see(each[0])], OF_ACCOUNT))
 
 
 def _check_members(viewer: Viewer, body: bytes | memoryview) -> bytes:

@@ -99,6 +99,8 @@ def needs_of(code: int, fields: Fields, body: bytes) -> Lookup[Needs]:
         return NOTHING
     if code == OwnRequestCode.ASK_STORE and fields.get("question") == "notes" and fields.get("topic"):
         return Needs({fields["topic"]: SUB}, {})
+    if code == OwnRequestCode.ASK_STORE and fields.get("question") == "topics":
+        return NOTHING  # those that the account may read are given
     read_body = BODIES.get(code)
     if read_body is None:
         return ADMIN

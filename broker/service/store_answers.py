@@ -66,6 +66,16 @@ class SentNotes(msgspec.Struct, frozen=True, array_like=True):
     lost: str = ""
 
 
+class SentTopics(msgspec.Struct, frozen=True, array_like=True):
+    """Topics with their queues to read and to write, None where these are not known; `more` says why there may be more.
+
+    Of an account to which topics are denied without these.
+    """
+
+    topics: list[tuple[str, int | None, int | None]]
+    more: str = ""
+
+
 def encode_life(store: MessageStore, life: MessageLife) -> bytes:
     """A life with its records; raises StoreError where one is gone."""
     return encode_answer(

@@ -29,6 +29,7 @@ TYPED = {
     "ask it alone, with cursor ": "ask it alone, with --cursor ",
     "the option damaged shows": "`find` shows",
     "look_up: ": "find -f: ",
+    "Name a topic that the account may read": "Name a topic that the account may read by --topic",
 }
 """What sentences of the public face say of arguments and methods in Python, and how it is typed."""
 

@@ -144,7 +144,7 @@ def search(
 
     They are listed as they are found, in the order of the log, of which only that part is read to which index, queues
     or times lead, otherwise all of it, on all cores. A URL is searched by an engine, a task for each segment. Of a
-    server the queues of TOPIC are pulled one after the other, and listed in that order.
+    server the queues of TOPIC are pulled.
 
     --tag and --where are judged of each message, also in a batch. With --explain as consumers get them: a broker
     judges the record, which a batch is, and a client compares tags. What became of a message in each group is said by

@@ -50,6 +50,35 @@ class LogExtent:
     last_timestamp: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoreExtent:
+    """How far a store reaches: its log, as :class:`LogExtent`, its index files, and what is missing or damaged."""
+
+    min_offset: int
+    end_offset: int
+    segments: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+    index_files: int
+    index_bytes: int
+    problems: tuple[str, ...]
+
+
+def store_extent(store: "MessageStore") -> StoreExtent:
+    """How far a store reaches. Waits for the disk."""
+    log, files = log_extent(store.snapshot), store.snapshot.index.files
+    return StoreExtent(
+        log.minimum,
+        log.end,
+        log.segments,
+        log.first_timestamp,
+        log.last_timestamp,
+        index_files=len(files),
+        index_bytes=sum(each.index.file.size for each in files),
+        problems=(*store.identity.doubted, *store.problems),
+    )
+
+
 def log_extent(snapshot: "Snapshot") -> LogExtent:
     """How far the log of a store reaches. Waits for the disk."""
     log = snapshot.commit_log

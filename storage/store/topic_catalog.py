@@ -53,6 +53,19 @@ def known_names(store: MessageStore) -> tuple[list[str], str]:
         return sorted({*store.config.topics, *store.queues.all_topics()}), f"topics may be missing: {error}"
 
 
+def known_topics(store: MessageStore) -> tuple[list[tuple[str, int | None, int | None]], str]:
+    """As :func:`known_names`, each with its queues to read and to write; None where these cannot be listed."""
+    names, more = known_names(store)
+    found: list[tuple[str, int | None, int | None]] = []
+    for name in names:
+        try:
+            config = stored_topic(store, name)
+        except StoreError:  # its queues cannot be listed
+            config = None
+        found.append((name, None, None) if config is None else (name, config.read_queue_nums, config.write_queue_nums))
+    return found, more
+
+
 def similar_topics(store: MessageStore, topic: str) -> list[str]:
     """The topics that a name may stand for that is none of the store's; nothing for one that it has. Waits."""
     try:

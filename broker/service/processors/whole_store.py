@@ -1,10 +1,12 @@
 """What only RocketLens is asked for: a message's life, what waits, what takes the disk, what is wrong with the store.
 
-Also what is not read of it, and which copies there are of a message that is gone.
+Also what is not read of it, how far it reaches, which topics are known where their configuration is not, and which
+copies there are of a message that is gone.
 
 It goes over the remoting port, since that is the one that clients know: the page may be elsewhere or not there at all.
 What reads all of a store is done once for all who ask (:mod:`broker.service.kept_work`); until it is there an answer
-says that it is under way. Where accounts are, only administrators may ask, but for what is not read of one topic.
+says that it is under way. Where accounts are, only administrators may ask, but for what is not read of one topic, and
+for the topics that an account may read.
 
 Late imports: what only one question needs is loaded when it is first asked, for most servers are asked none.
 """
@@ -73,6 +75,8 @@ class WholeStoreProcessor:
             "doctor": self._doctor,
             "notes": self._notes,
             "copies": self._copies,
+            "extent": self._extent,
+            "topics": self._topics,
         }
 
     @handles(OwnRequestCode.ASK_STORE, AskStoreRequestHeader)
@@ -153,6 +157,21 @@ class WholeStoreProcessor:
         found = islice(copies_of(store, header.unique_key), MOST_COPIES)
         records = [record for each in found if (record := store.record_at(each.physical_offset)) is not None]
         return Response(body=encode_answer(list(map(bytes, records))))
+
+    def _extent(self, _header: AskStoreRequestHeader) -> Response:
+        """How far the store reaches, and what is missing or damaged."""
+        from broker.service.store_answers import encode_answer
+        from storage.store.extents import store_extent
+
+        return Response(body=encode_answer(store_extent(self._service.store)))
+
+    def _topics(self, _header: AskStoreRequestHeader) -> Response:
+        """The topics that are known, those of queues where the configuration cannot be read."""
+        from broker.service.store_answers import SentTopics, encode_answer
+        from storage.store.topic_catalog import known_topics
+
+        topics, more = known_topics(self._service.store)
+        return Response(body=encode_answer(SentTopics(topics, more)))
 
     def _done(self, question: str, work: Callable[[Report], Any], maximum_age: float) -> Any:
         """What came of a work, or the response that it is under way; raises RocketLensError where it failed."""

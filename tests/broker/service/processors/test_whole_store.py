@@ -1,7 +1,9 @@
 """What only RocketLens is asked for: rights, questions that are none, work that is under way, and the client's end."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import rocketlens
 from acl_file import READER, READER_SECRET, write_accounts
 from broker.cluster.client import Client, ResponseError
 from broker.endpoint import Endpoint
+from broker.security.answer_rights import OF_ACCOUNT
 from broker.service.kept_work import KeptWorks, Report, WorkState
 from broker.service.store_answers import SentLife, decode_answer, decode_life
 from broker_harness import service_of, serving_in_a_thread
@@ -39,18 +42,48 @@ def test_a_question_that_is_none_names_those_that_are(address: Endpoint) -> None
     error = asyncio.run(ask())
     assert (error.code, error.remark) == (
         ResponseCode.INVALID_PARAMETER,
-        "expected one of life, pending, space, doctor, notes, copies",
+        "expected one of life, pending, space, doctor, notes, copies, extent, topics",
     )
 
 
 def test_only_an_administrator_is_answered(g1_store: Path, tmp_path: Path) -> None:
     acl = write_accounts(tmp_path / "plain_acl.yml")
     service = service_of(MessageStore.open(g1_store), acl=acl)
-    with serving_in_a_thread(service) as address, rocketlens.connect(str(address), **KEYS) as remote:
+    with serving_in_a_thread(service) as address, rocketlens.connect(str(address), group="readers", **KEYS) as remote:
         for ask in (remote.space, remote.doctor, remote.pending, lambda: remote.life("a")):
             with pytest.raises(rocketlens.ResponseError) as caught:
                 ask()
             assert caught.value.code == ResponseCode.NO_PERMISSION
+        known = remote.topics()
+        assert ([topic.name for topic in known], known.notes) == (["TopicTest"], (OF_ACCOUNT,))
+        found, of_topic = remote.find("hotkey"), remote.find("hotkey", topic="TopicTest")
+        assert found.messages == of_topic.messages != ()
+        assert OF_ACCOUNT in found.notes
+        assert [each.body for each in remote.search(topic="TopicTest", contains="hot", limit=2)] == [b"hot 0", b"hot 1"]
+        (denied,) = (each for each in rocketlens.open(g1_store).find("batch-0") if each.topic == "TopicBatch")
+        assert not remote.find(str(denied.physical_offset))
+
+
+def test_topics_whose_configuration_is_broken_are_those_of_queues_as_in_a_directory(
+    g1_store: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(g1_store, tmp_path / "broken")
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text("{nonsense")
+    with (
+        serving_in_a_thread(service_of(MessageStore.open(root))) as address,
+        rocketlens.connect(str(address)) as remote,
+        rocketlens.open(root) as store,
+    ):
+        assert remote.topics() == store.topics() != []
+        assert remote.topics().notes == store.topics().notes
+        assert replace(remote.info(), where="", version=None) == replace(store.info(), where="")
+        assert "is no JSON" in remote.info().problems[0]
+        for text in ("hotkey", "nobody"):
+            ours, theirs = store.find(text), remote.find(text)
+            assert (theirs.messages, theirs.readings, theirs.notes) == (ours.messages, ours.readings, ours.notes)
+        assert remote.life("batch-0") == store.life("batch-0")
+        assert list(remote.search(topic="TopicTest")) == list(store.search(topic="TopicTest"))
 
 
 def test_a_forecast_is_made_with_the_settings_of_who_asks(address: Endpoint, g1_store: Path, tmp_path: Path) -> None:
