@@ -41,10 +41,10 @@ def found_messages(
     `is_cut`: there are more than were asked for. `lost` says what may have been lost.
     """
     from rocketlens.arguments import nothing_named
-    from storage.life.named_messages import noted_alike
+    from storage.life.named_messages import with_shared_notes
 
     text = question.text
-    noted = noted_alike(readings, found, text)
+    noted = with_shared_notes(readings, found, text)
     reason = [nothing_named(text, question.topic, names)] if parts_of(question.reading) else []
     reason += [f"as {each.kind}: {each.note}" for each in noted if each.note]
     damaged = [

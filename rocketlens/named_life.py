@@ -31,8 +31,8 @@ def keys_named(found: Answer) -> tuple[str, ...]:
 def with_reason(life: "MessageLife", found: Answer) -> "MessageLife":
     """A life of nothing, which says why: nothing is named so, or nothing that has a unique key."""
     messages = counted(len(found), "message is", "messages are")
-    told = f"something may be missing: {life.incomplete}"
-    notes = tuple(dict.fromkeys((*life.notes, *(each for each in found.notes if each != told))))
+    reported = f"something may be missing: {life.incomplete}"
+    notes = tuple(dict.fromkeys((*life.notes, *(each for each in found.notes if each != reported))))
     return replace(
         life, notes=notes, reason=found.reason or f"{messages} named so, without a unique key, by which a life is found"
     )

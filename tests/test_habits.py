@@ -352,7 +352,7 @@ SHARED = {
     "sql92_oracle": {
         "protocol.errors": {"FilterEvaluationError", "quote"},
         "storage.filter.sql92.form": {
-            "All", "Compared", "Either", "IsNull", "Negated", "Nothing", "OneOf", "Searched", "Truth",
+            "All", "Compared", "AnyOf", "IsNull", "Negated", "AlwaysNull", "OneOf", "Searched", "BareProperty",
         },
         "storage.filter.sql92.node": {"Node", "PartKind", "Type"},
     },

@@ -39,7 +39,7 @@ def check(name: str, value: object) -> None:
     validator(name).validate(value)
 
 
-class Shop:
+class OrderStore:
     """A store with a message of each kind, those that look odd in JSON above all."""
 
     def __init__(self, root: Path) -> None:
@@ -61,12 +61,12 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
-    return Shop(tmp_path_factory.mktemp("shop") / "store")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> OrderStore:
+    return OrderStore(tmp_path_factory.mktemp("shop") / "store")
 
 
 @pytest.fixture(scope="module")
-def api(shop: Shop) -> ApiOf:
+def api(shop: OrderStore) -> ApiOf:
     return ApiOf(shop.root)
 
 
@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """What each of them writes, and its arguments."""
 
 
-def written(shop: Shop, name: str) -> list[Row]:
+def written(shop: OrderStore, name: str) -> list[Row]:
     """The lines that a command writes."""
     places = {"STORE": str(shop.root), "DAMAGED": str(shop.damaged.physical_offset)}
     arguments = [places.get(each, each) for each in COMMANDS[name][1]]
@@ -93,14 +93,14 @@ def written(shop: Shop, name: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_line_of_a_command_is_as_described(shop: Shop, name: str) -> None:
+def test_every_line_of_a_command_is_as_described(shop: OrderStore, name: str) -> None:
     lines = written(shop, name)
     assert lines
     for line in lines:
         check(COMMANDS[name][0], line)
 
 
-def test_every_line_of_a_lookup_is_as_described(shop: Shop, tmp_path: Path) -> None:
+def test_every_line_of_a_lookup_is_as_described(shop: OrderStore, tmp_path: Path) -> None:
     (tmp_path / "asked").write_text("A-1\nU1\nnowhere\n")
     found = rocketlens("find", shop.root, "-f", tmp_path / "asked").messages
     assert [line["query"] for line in found if not line["found"]] == ["nowhere"]
@@ -109,14 +109,14 @@ def test_every_line_of_a_lookup_is_as_described(shop: Shop, tmp_path: Path) -> N
         check("message" if line["found"] else "missing", line)
 
 
-def test_every_message_that_waits_is_as_described(shop: Shop) -> None:
+def test_every_message_that_waits_is_as_described(shop: OrderStore) -> None:
     (waiting,) = (line for line in rocketlens("pending", shop.root, "--json").messages if line["kind"] == "message")
     check("waiting", waiting)
     check("message", waiting["message"])
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "ndjson"])
-def test_every_line_of_a_table_is_as_described(shop: Shop, tmp_path: Path, format_: str) -> None:
+def test_every_line_of_a_table_is_as_described(shop: OrderStore, tmp_path: Path, format_: str) -> None:
     arguments = ("--format", format_, "--to", tmp_path / "table", "--engine", "local")
     assert rocketlens("export", shop.root, *arguments).code == 4  # one of the messages is damaged
     files = (tmp_path / "table" / "data").rglob(f"*.{format_}")
@@ -132,7 +132,7 @@ def test_every_line_of_a_table_is_as_described(shop: Shop, tmp_path: Path, forma
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "life"])
-def test_msgpack_has_the_same_fields_with_bodies_as_bytes(shop: Shop, name: str) -> None:
+def test_msgpack_has_the_same_fields_with_bodies_as_bytes(shop: OrderStore, name: str) -> None:
     places = {"STORE": str(shop.root), "DAMAGED": str(shop.damaged.physical_offset)}
     arguments = [places.get(each, each) for each in COMMANDS[name][1]]
     unpacker = msgpack.Unpacker()
@@ -146,7 +146,7 @@ def test_msgpack_has_the_same_fields_with_bodies_as_bytes(shop: Shop, name: str)
         assert {name: value for name, value in row.items() if name != "body"} == rest
 
 
-def answers(shop: Shop, api: ApiOf) -> Iterator[tuple[str, Row]]:
+def answers(shop: OrderStore, api: ApiOf) -> Iterator[tuple[str, Row]]:
     """The messages in the answers of all endpoints that show some, each with the name of its description."""
     for offset in (0, shop.damaged.physical_offset, shop.batch.physical_offset):
         yield "message", api.get("/message", offset=offset)
@@ -170,7 +170,7 @@ def answers(shop: Shop, api: ApiOf) -> Iterator[tuple[str, Row]]:
         yield "waiting", line
 
 
-def test_every_message_in_an_answer_of_the_api_is_as_described(shop: Shop, api: ApiOf) -> None:
+def test_every_message_in_an_answer_of_the_api_is_as_described(shop: OrderStore, api: ApiOf) -> None:
     found = list(answers(shop, api))
     assert {name for name, _ in found} == {"message", "line", "event", "waiting"}
     for name, message in found:
@@ -214,7 +214,7 @@ def types_of(schema: Row) -> set[str]:
     return {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
 
 
-def test_no_field_is_described_that_nothing_writes(shop: Shop, api: ApiOf, tmp_path: Path) -> None:
+def test_no_field_is_described_that_nothing_writes(shop: OrderStore, api: ApiOf, tmp_path: Path) -> None:
     (tmp_path / "asked").write_text("A-1\n")
     rows = rocketlens("find", shop.root, "-f", tmp_path / "asked").messages
     rows += [line for name in COMMANDS if COMMANDS[name][0] == "message" for line in written(shop, name)]
@@ -222,7 +222,7 @@ def test_no_field_is_described_that_nothing_writes(shop: Shop, api: ApiOf, tmp_p
     assert FIELDS.keys() - {field for row in rows for field in row} == set()
 
 
-def test_a_command_and_the_api_write_the_same_of_a_message(shop: Shop, api: ApiOf) -> None:
+def test_a_command_and_the_api_write_the_same_of_a_message(shop: OrderStore, api: ApiOf) -> None:
     for record in shop.writer.written:
         offset = record.physical_offset
         if offset == shop.batch.physical_offset:  # whose messages a command lists one by one, and the API inside it
@@ -233,7 +233,7 @@ def test_a_command_and_the_api_write_the_same_of_a_message(shop: Shop, api: ApiO
         assert {name: answer.get(name) or None for name in line} == {name: line[name] or None for name in line}
 
 
-def test_parquet_has_one_schema_and_each_of_its_columns_a_name_in_json(shop: Shop, tmp_path: Path) -> None:
+def test_parquet_has_one_schema_and_each_of_its_columns_a_name_in_json(shop: OrderStore, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     from spark_jobs.read.arrow_columns import arrow_schema  # as above: what serves needs no pyarrow
@@ -250,7 +250,7 @@ def test_parquet_has_one_schema_and_each_of_its_columns_a_name_in_json(shop: Sho
     assert [name for name in found.names if f"`{name}`" not in page] == []
 
 
-def test_what_is_not_as_described_is_noticed(shop: Shop) -> None:
+def test_what_is_not_as_described_is_noticed(shop: OrderStore) -> None:
     line = written(shop, "find")[0]
     for wrong in (
         line | {"physical_offset": 0},

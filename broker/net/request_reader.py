@@ -219,7 +219,7 @@ class RequestReader:
             try:
                 (frame,) = self._decoder.feed(data[position:end])
             except BadFrame as error:
-                self._distrust(error)
+                self._end_of_trust(error)
                 is_bad = True
                 break
             position = end
@@ -264,7 +264,7 @@ class RequestReader:
         try:
             frames = self._decoder.feed(data)
         except BadFrame as error:
-            frames = self._distrust(error)
+            frames = self._end_of_trust(error)
             if isinstance(error, RequestByHttp) and not (frames or is_new):
                 self.farewell = _answer_by_http(self._http_port)
         answerer = self._answerer
@@ -281,7 +281,7 @@ class RequestReader:
             self._answer_frames(frames)
         self._count_held(is_new=is_new or bool(frames))
 
-    def _distrust(self, error: BadFrame) -> list[Frame]:
+    def _end_of_trust(self, error: BadFrame) -> list[Frame]:
         """Trust nothing further of this stream; returns the frames before the bad one."""
         self._budget.complain("%s: %s; connection closed", self._client.peer_address, error)
         self.is_closed = True

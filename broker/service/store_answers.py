@@ -14,7 +14,7 @@ from protocol.question import taken_apart
 from protocol.system_topics import Origin
 from protocol.trace import Trace
 from storage.life.message_life import Event, MessageLife
-from storage.life.pending import AsOf, KnownRow
+from storage.life.pending import DeliveryState, KnownRow
 from storage.life.verdicts import GroupProgress
 from storage.store.message_store import MessageStore
 
@@ -53,7 +53,7 @@ class SentLife(msgspec.Struct, frozen=True, array_like=True):
 class SentPending(msgspec.Struct, frozen=True, array_like=True):
     """Rows of what waits, by their numbers; the first ones with what is to be said of all of them."""
 
-    as_of: AsOf
+    as_of: DeliveryState
     incomplete: str | None
     rows: list[KnownRow]
 

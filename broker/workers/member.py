@@ -74,7 +74,7 @@ class CopiedRegistry(ClientRegistry):
         super().__init__(room=room)
         self._filters = KeptFilters() if filters is None else filters
         self._copies: dict[str, ConsumerGroup] = {}
-        self._doubtful: set[str] = set()
+        self._unconfirmed: set[str] = set()
 
     @property
     def has_consumers(self) -> bool:
@@ -104,7 +104,7 @@ class CopiedRegistry(ClientRegistry):
     def take(self, group: ConsumerGroup) -> None:
         """Know a group as `read` has returned it."""
         self._copies[group.name] = group
-        self._doubtful.discard(group.name)
+        self._unconfirmed.discard(group.name)
         self.changes += 1
 
     def drop(self, name: str) -> None:
@@ -112,15 +112,15 @@ class CopiedRegistry(ClientRegistry):
         self._copies.pop(name, None)
         self.changes += 1
 
-    def doubt(self) -> None:
+    def mark_unconfirmed(self) -> None:
         """Note that worker 0 was replaced: the new one announces groups when it hears of them again."""
-        self._doubtful = set(self._copies)
+        self._unconfirmed = set(self._copies)
 
-    def drop_doubtful(self) -> None:
+    def drop_unconfirmed(self) -> None:
         """Forget the groups that the new worker 0 has not announced."""
-        for name in self._doubtful:
+        for name in self._unconfirmed:
             self.drop(name)
-        self._doubtful = set()
+        self._unconfirmed = set()
 
 
 class ForwardedCommits(MemberCommits):
@@ -281,9 +281,9 @@ class WorkerMember:
     def _clients_known_anew(self) -> None:
         assert self._link is not None
         if isinstance(self._clients, CopiedRegistry):
-            self._clients.doubt()
+            self._clients.mark_unconfirmed()
             assert self._loop is not None
-            self._loop.call_later(EXPIRY_SECONDS, self._clients.drop_doubtful)
+            self._loop.call_later(EXPIRY_SECONDS, self._clients.drop_unconfirmed)
         for message in self._heartbeats.values():
             self._link.write(message)
         for _, message in list(self._unanswered.values()):

@@ -150,12 +150,12 @@ def _show(found: "MessageLife") -> None:
         (*number, *HEADINGS),
         ((("" if each.number is None else each.number,) if are_several else ()) + _row(each) for each in found.events),
     )
-    told = [story for story in found.stories if story.transaction]
-    if told:
+    reported = [story for story in found.stories if story.transaction]
+    if reported:
         print("")
     print_table(
         (*number, TRANSACTION_HEADING),
-        (((story.number,) if are_several else ()) + (story.transaction or "",) for story in told),
+        (((story.number,) if are_several else ()) + (story.transaction or "",) for story in reported),
     )
     if found.verdicts:
         print("")

@@ -20,7 +20,7 @@ from storage.times import LARGEST
 
 if TYPE_CHECKING:
     from rocketlens.source import Source
-    from storage.life.pending import AsOf, Pending, PendingMessage, PendingTopic, PendingWindow
+    from storage.life.pending import DeliveryState, Pending, PendingMessage, PendingTopic, PendingWindow
 
 TOPIC_HEADINGS: Final = (
     *("TOPIC", "WAITING", "OVERDUE", "CANCELLED", "ROLLED", "POPPED", "BYTES", "NEXT DUE", "LAST DUE"),
@@ -121,7 +121,7 @@ def _when(options: PendingOptions) -> str:
     return " and".join(filter(None, (due, stored)))
 
 
-def _as_of(as_of: "AsOf") -> str:
+def _as_of(as_of: "DeliveryState") -> str:
     """Up to when deliveries are known."""
     said = [f"the last message was stored {time_text(as_of.log_timestamp)}"]
     if as_of.timers is not None and as_of.timers_known:

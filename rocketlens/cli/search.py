@@ -29,7 +29,7 @@ from spark_jobs.run.engine import EngineOptions
 from storage.amounts import counted
 
 if TYPE_CHECKING:
-    from storage.filter.consumption import Judge
+    from storage.filter.consumption import SubscriptionCheck
 
 PLACES = ("body", "properties", "any")
 
@@ -161,8 +161,8 @@ def search(
             options = conditions.options(extent)
             write = growing_writer(output_format, conditions.charset)
             if extent.explain:
-                judge = _judge(source, topic, conditions)
-                write = ExplainingWriter(judge, output_format, conditions.charset)
+                check = _subscription_check(source, topic, conditions)
+                write = ExplainingWriter(check, output_format, conditions.charset)
                 options |= {"tag": None, "where": None}
             found = opened.search(topic=topic, exhaustive=extent.exhaustive, should_stop=should_stop, **options)
             _show(found, write)
@@ -206,38 +206,40 @@ def _not_by_key(key: str) -> str:
     return f"{key}: RocketMQ splits KEYS at blanks; `rocketlens find` looks for {each}"
 
 
-def _judge(source: SourceArguments, topic: str | None, conditions: SearchConditions) -> "Judge":
+def _subscription_check(
+    source: SourceArguments, topic: str | None, conditions: SearchConditions
+) -> "SubscriptionCheck":
     """What decides for a consumer; raises a usage error for what is no subscription."""
-    from storage.filter.consumption import Judge
+    from storage.filter.consumption import SubscriptionCheck
     from storage.filter.hidden import refuse_hidden
     from storage.patterns.mask import mask_of
 
     if topic is None or (conditions.tag is None) == (conditions.where is None):
         raise click.UsageError("--explain needs a TOPIC, and --tag or --where: what a consumer subscribes to")
     refuse_hidden(mask_of(source.store_arguments.rules), conditions.tag, conditions.where)
-    return Judge(conditions.tag, conditions.where)
+    return SubscriptionCheck(conditions.tag, conditions.where)
 
 
 class ExplainingWriter:
     """Writes messages, for each whether a consumer gets it, and why; and counts those that it gets."""
 
-    def __init__(self, judge: "Judge", output_format: str, charset: str | None) -> None:
-        self._judge, self._format, self._charset = judge, output_format, charset
+    def __init__(self, check: "SubscriptionCheck", output_format: str, charset: str | None) -> None:
+        self._subscription_check, self._format, self._charset = check, output_format, charset
         self._write_rows = growing_table(("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"))
         self.seen = self.delivered = 0
 
     def __call__(self, messages: Iterable[Message]) -> None:
         """Write some messages."""
-        judged = [(message, *self._judge.verdict(message)) for message in messages]
-        self.seen += len(judged)
-        self.delivered += sum(delivered for _, delivered, _ in judged)
+        checked = [(message, *self._subscription_check.verdict(message)) for message in messages]
+        self.seen += len(checked)
+        self.delivered += sum(delivered for _, delivered, _ in checked)
         if self._format == "table":
             self._write_rows(
                 (each.message_id, each.queue_id, each.queue_offset, each.tags or "", "yes" if delivered else "no", why)
-                for each, delivered, why in judged
+                for each, delivered, why in checked
             )
         else:
-            rows = ((message, {"delivered": delivered, "reason": why}) for message, delivered, why in judged)
+            rows = ((message, {"delivered": delivered, "reason": why}) for message, delivered, why in checked)
             write_messages(self._format, rows, self._charset)
 
     def sentence(self) -> str:

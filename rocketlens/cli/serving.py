@@ -248,7 +248,7 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
         keeps_state=not number,
     )
     is_named = options.broker_name is not None and options.cluster is not None
-    for problem in () if number else (*(() if is_named else opened.identity.doubted), *opened.problems):
+    for problem in () if number else (*(() if is_named else opened.identity.ambiguities), *opened.problems):
         logger.warning("%s", problem)
     if opened.state.is_live and not number:
         logger.info("a broker is running on %s: the server follows what it writes", options.store)

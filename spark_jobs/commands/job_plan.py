@@ -25,7 +25,7 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.index_cost import index_cost
 from spark_jobs.convert.convert_request import ConvertRequest
-from spark_jobs.convert.foresee import Outlook
+from spark_jobs.convert.foresee import RescueForecast
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.local_engine import cores
 from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace, check_index_file
@@ -82,7 +82,7 @@ class JobPlan(msgspec.Struct, kw_only=True, rename="camel"):
     seconds: float | None
     is_live: bool
     chosen: list[str]
-    outlook: Outlook | None = None
+    outlook: RescueForecast | None = None
 
     @property
     def replaces(self) -> bool:

@@ -63,7 +63,7 @@ from storage.layout.store_layout import (
 _INDEX: Final = "index-mark"
 
 
-class Made(NamedTuple):
+class JobResult(NamedTuple):
     """The report of a job, what it has staged, and the records of tasks that have sent their files to a URL.
 
     `index_mark` is a digest of the index files that it was made of, as they were before, "" if it was made of the log.
@@ -78,18 +78,20 @@ class Made(NamedTuple):
 MakeLog = Callable[[ConvertRequest, StoreSource, WorkDirectory, Engine, JobProgress], tuple[NewLog, Rebuilt]]
 """Makes the log of a new store, and what leads to its records."""
 
-Make = Callable[[StoreSource, WorkDirectory, Engine, Driver | None], Callable[[], Made]]
+Make = Callable[[StoreSource, WorkDirectory, Engine, Driver | None], Callable[[], JobResult]]
 """Builds by the tasks of an engine; what it returns stages the result and reports once that is gone."""
 
 
 def run_rebuild(request: RebuildRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: StoreSource, work: WorkDirectory, engine: Engine, driver: Driver | None) -> Callable[[], Made]:
+    def make(
+        source: StoreSource, work: WorkDirectory, engine: Engine, driver: Driver | None
+    ) -> Callable[[], JobResult]:
         identity = {"request": request.identity(), "source": source.identity()}
         with contextlib.closing(_exchange(request, work, engine, progress, driver, identity)) as exchange:
             rebuilt = Rebuild(request, source, work, engine, exchange).run()
-        return lambda: Made(*rebuilt_report(request, source, work, rebuilt), exchange.sent)
+        return lambda: JobResult(*rebuilt_report(request, source, work, rebuilt), exchange.sent)
 
     return _run("rebuild", request, progress, make, ahead)
 
@@ -97,12 +99,14 @@ def run_rebuild(request: RebuildRequest, progress: JobProgress, ahead: LocalEngi
 def run_compact(request: CompactRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: StoreSource, work: WorkDirectory, engine: Engine, driver: Driver | None) -> Callable[[], Made]:
+    def make(
+        source: StoreSource, work: WorkDirectory, engine: Engine, driver: Driver | None
+    ) -> Callable[[], JobResult]:
         index = "" if request.sent_to is None or request.from_log else _marked_index(source, work)
         identity = {"request": request.identity(), "source": source.identity(), "index": index}
         with contextlib.closing(_exchange(request, work, engine, progress, driver, identity)) as exchange:
             compacted = Compact(request, source, work, engine, exchange).run()
-        return lambda: Made(*compacted_report(request, source, work, compacted), exchange.sent, index)
+        return lambda: JobResult(*compacted_report(request, source, work, compacted), exchange.sent, index)
 
     return _run("compact", request, progress, make, ahead)
 
@@ -132,10 +136,10 @@ def _run_new_store(
     if published is not None:
         return published
 
-    def make(source: StoreSource, work: WorkDirectory, engine: Engine, _: Driver | None) -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, engine: Engine, _: Driver | None) -> Callable[[], JobResult]:
         fetch_rest(source)
         log, rebuilt = make_log(request, source, work, engine, progress)
-        return lambda: Made(*new_store_report(command, request, source, work, log, rebuilt))
+        return lambda: JobResult(*new_store_report(command, request, source, work, log, rebuilt))
 
     return _run(command, request, progress, make, ahead, check=check)
 
@@ -248,8 +252,8 @@ def run_fetch(request: FetchRequest, progress: JobProgress) -> StoreReport:
             report.command, report.store, report.out = "fetch", request.url, request.store
             report.resumed = resumed
 
-            def finish() -> Made:
-                return Made(report, fetch(place, manifest, work, progress))
+            def finish() -> JobResult:
+                return JobResult(report, fetch(place, manifest, work, progress))
 
             _conclude(request, source, work, finish, lock, options=manifest.options)
             report.steady_seconds, report.seconds = 0.0, time.monotonic() - started
@@ -388,7 +392,7 @@ def _conclude(
     request: BuildRequest,
     source: StoreSource,
     work: WorkDirectory,
-    finish: Callable[[], Made],
+    finish: Callable[[], JobResult],
     lock: StoreLock | None,
     sender: Callable[[ToSend], None] | None = None,
     *,
@@ -410,7 +414,7 @@ def _conclude(
     return report
 
 
-def _to_send(request: BuildRequest, source: StoreSource, made: Made) -> ToSend:
+def _to_send(request: BuildRequest, source: StoreSource, made: JobResult) -> ToSend:
     report, staged, sent, index_mark = made
     end = report.details.log_end
     log = mark_log(source.segments, source.segments[0].base_offset if end is None else end)

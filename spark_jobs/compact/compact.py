@@ -29,7 +29,7 @@ from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.compact import split_index_file as splitting
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.compact_tasks import (
-    Claims,
+    Completeness,
     build_tasks,
     merge_tasks,
     merged_tables,
@@ -206,7 +206,7 @@ class Compact:
         directory.mkdir(exist_ok=True)
         zone, ask = zone_of_names(self._request.zone, probed.index_files), self._exchange.ask
         names = choose_names(self._work, placed, zone, compacted.last_header, ask=ask)
-        claims = Claims(
+        claims = Completeness(
             complete_files(placed, None if is_log_order else BlockSpans.of(tables, ask)),
             [*compacted.holes, *compacted.left_out],
             compacted.tags and not self._request.drop_tags,

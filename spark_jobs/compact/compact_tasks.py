@@ -27,7 +27,7 @@ from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 
 
-class Claims(NamedTuple):
+class Completeness(NamedTuple):
     """By what files may say that they have every key of their stretch of the log.
 
     `complete` are those that have it for themselves; `holes` are where keys are missing; `tags`: those of tags are not.
@@ -145,7 +145,7 @@ def build_tasks(
     files: Sequence[tuple[PlacedFile, Path]],
     last: IndexHeader | None,
     end: int,
-    claims: Claims,
+    claims: Completeness,
 ) -> list[BuildIndexTask]:
     """A task for each file, to be built at the path beside it, which may claim to be complete.
 

@@ -106,7 +106,7 @@ class DoesNotFit(Exception):
     """Why the bytes of a copy do not belong into a hole."""
 
 
-class Sides(NamedTuple):
+class HoleBorders(NamedTuple):
     """The bytes in front of a hole and behind it, and when what was stored between them must have been (ms)."""
 
     front: bytes
@@ -162,16 +162,16 @@ def _widened(task: FindTask, log: LogBytes, hole: Hole) -> tuple[Hole, int]:
     return hole, count
 
 
-def _sides(log: LogBytes, hole: Hole) -> Sides:
+def _sides(log: LogBytes, hole: Hole) -> HoleBorders:
     """What stands beside a hole: the record in front, with the BLANK that may follow it, and the one behind."""
     front = log.record_before(hole.front) if hole.front >= 0 else b""
     behind = log.record_at(hole.stop)
     times = sorted(store_timestamp(Region(record), 0) for record in (front, behind) if record) or [0]
     blank = log.read(hole.front, BLANK_BYTES) if front and hole.front < hole.start else b""
-    return Sides(front + blank, behind, times[0] - TOLERATED_MS, times[-1] + TOLERATED_MS)
+    return HoleBorders(front + blank, behind, times[0] - TOLERATED_MS, times[-1] + TOLERATED_MS)
 
 
-def _take(task: FindTask, hole: Hole, sides: Sides, copy: LogBytes, target: int, region: Region) -> int:
+def _take(task: FindTask, hole: Hole, sides: HoleBorders, copy: LogBytes, target: int, region: Region) -> int:
     """Take the bytes of a hole from a copy; how many messages they are. Raises DoesNotFit."""
     for side, where in ((sides.front, "in front of"), (sides.behind, "behind")):
         if not side:
@@ -200,7 +200,7 @@ def _take(task: FindTask, hole: Hole, sides: Sides, copy: LogBytes, target: int,
     return messages
 
 
-def _records(task: FindTask, hole: Hole, sides: Sides, region: Region) -> Iterator[DispatchBlock]:
+def _records(task: FindTask, hole: Hole, sides: HoleBorders, region: Region) -> Iterator[DispatchBlock]:
     """What the records in a hole lead to; raises DoesNotFit where they do not fill it."""
     scan = DispatchScan(
         DispatchOptions(
@@ -233,7 +233,7 @@ def _records(task: FindTask, hole: Hole, sides: Sides, region: Region) -> Iterat
         raise DoesNotFit(f"closes its segment in front of physical offset {hole.stop}, where a record stands")
 
 
-def _check_records(region: Region, base: int, at: int, stop: int, sides: Sides) -> None:
+def _check_records(region: Region, base: int, at: int, stop: int, sides: HoleBorders) -> None:
     """Raise DoesNotFit for records in [at, stop) with a time or with texts that cannot be there."""
     while at < stop:
         size = check_shape(region, at - base, stop - base, at)

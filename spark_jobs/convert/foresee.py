@@ -25,7 +25,7 @@ from spark_jobs.scan.source import StoreSource
 from storage.amounts import counted
 
 
-class Outlook(msgspec.Struct, frozen=True, rename="camel"):
+class RescueForecast(msgspec.Struct, frozen=True, rename="camel"):
     """How many messages a rescue keeps, which it loses, and what copies fill."""
 
     kept: int
@@ -39,7 +39,7 @@ class Outlook(msgspec.Struct, frozen=True, rename="camel"):
         yield from self.losses.sentences()
 
 
-def foresee(request: RescueRequest, source: StoreSource) -> Outlook:
+def foresee(request: RescueRequest, source: StoreSource) -> RescueForecast:
     """Read the log as a rescue reads it; raises what that raises."""
     wanted, progress = replace(request, index=False), Silence()
     bare = replace(source, index_files=(), problems=())
@@ -58,4 +58,4 @@ def foresee(request: RescueRequest, source: StoreSource) -> Outlook:
         log = find_gaps(request, source, read.segments, read.log_end).log
     kept = total(read.segments, "records") + sum(hole.messages for hole in fillings.filled)
     losses = find_losses(source.layout.root, fillings.left_of(log), first_file(source))
-    return Outlook(kept, losses, fillings)
+    return RescueForecast(kept, losses, fillings)

@@ -42,7 +42,7 @@ from spark_jobs.doctor.check_tasks import (
 from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest, IndexNumbers, LogNumbers, QueueNumbers, summed
 from spark_jobs.doctor.last_reading import keep_reading, since_last
 from spark_jobs.doctor.queue_tasks import check_tasks, deal_tree, part_tasks, rest_tasks
-from spark_jobs.doctor.read_log import judge_log, scan_readable
+from spark_jobs.doctor.read_log import check_log, scan_readable
 from spark_jobs.run.attempt import RunTasks, run_phase
 from spark_jobs.run.engine import opened_engine
 from spark_jobs.run.local_engine import LocalEngine
@@ -118,7 +118,7 @@ class DeepCheck:
         request, source = self._request, self._source
         last_base, index_tasks = self._probe()
         scans = self._scan(last_base)
-        verdict = judge_log(self._run, self._work, source, scans, request.limit)
+        verdict = check_log(self._run, self._work, source, scans, request.limit)
         log = msgspec.structs.replace(verdict.table, follows_reading=request.since_last)
         log.write(self._work)
         bundles = bundle_count(source.size)

@@ -127,10 +127,10 @@ class LogVerdict(msgspec.Struct, frozen=True):
     scans: Sequence[ScanSummary]
 
 
-def judge_log(
+def check_log(
     run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[ScanSummary], limit: int
 ) -> LogVerdict:
-    """Judge the summaries of all segments, in order."""
+    """Check the summaries of all segments, in order."""
     findings = Findings("log-end", Known.READ, limit, source.named)
     if source.is_live:  # a broker may have deleted the first segments, read before or not; one at least remains
         scans = scans[next((n for n, scan in enumerate(scans) if os.path.exists(scan["path"])), len(scans) - 1) :]

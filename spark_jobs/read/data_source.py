@@ -35,7 +35,7 @@ from spark_jobs.read.log_ranges import LogRange, Problem, find_ranges
 from spark_jobs.read.read_range import check_problems, read_damage, read_messages
 from spark_jobs.read.registered_source import RocketLensDataSource
 from spark_jobs.read.source_options import DAMAGE, DataSourceOptions
-from spark_jobs.run.arrival import Travelling
+from spark_jobs.run.arrival import Sendable
 from spark_jobs.run.session import send_packages, send_packages_by_connect
 from storage.columns.names import KINDS, ColumnKind
 
@@ -111,7 +111,7 @@ def reader_of(options: DataSourceOptions, schema: StructType) -> DataSourceReade
     return MessageReader(options, check_schema(schema))
 
 
-class MessageReader(Travelling, DataSourceReader):
+class MessageReader(Sendable, DataSourceReader):
     """Reads messages, a task a segment."""
 
     def __init__(self, options: DataSourceOptions, schema: pa.Schema) -> None:
@@ -128,7 +128,7 @@ class MessageReader(Travelling, DataSourceReader):
         return read_partition(partition, self._options, self._schema)
 
 
-class DamageReader(Travelling, DataSourceReader):
+class DamageReader(Sendable, DataSourceReader):
     """Reads the damaged and missing parts of a store: those that are known beforehand, then segment by segment."""
 
     def __init__(self, options: DataSourceOptions) -> None:

@@ -17,7 +17,7 @@ from spark_jobs.read.data_source import LogPartition, check_schema, read_partiti
 from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
 from spark_jobs.read.read_range import check_problems, report_problems
 from spark_jobs.read.source_options import DAMAGE, DataSourceOptions
-from spark_jobs.run.arrival import Travelling
+from spark_jobs.run.arrival import Sendable
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -39,7 +39,7 @@ def stream_reader_of(options: DataSourceOptions, schema: StructType) -> "Message
     return MessageStreamReader(options, check_schema(schema))
 
 
-class MessageStreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MessageStreamReader(Sendable, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what came, a task for each segment that holds some of it."""
 
     def __init__(self, options: DataSourceOptions, schema: pa.Schema) -> None:

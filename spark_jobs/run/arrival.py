@@ -1,7 +1,7 @@
 """How our objects get into Spark's workers, where our packages may be missing, or others of their names be found.
 
 A session of a cluster sends our packages along as an archive, which Spark unpacks into the directory of each executor.
-An object that travels (`Travelling`) arrives by the functions of this module, which are sent by value (`by_value`): so
+An object that travels (`Sendable`) arrives by the functions of this module, which are sent by value (`by_value`): so
 they run before anything of ours is imported, have the packages found, and check that they are ours and fit the machine.
 """
 
@@ -47,7 +47,7 @@ def by_value(thing: Thing) -> Thing:
     return thing
 
 
-class Travelling:
+class Sendable:
     """Mixed into a class whose objects are sent to Spark's workers; with the object comes all that it takes there."""
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from spark_jobs.run.arrival import Travelling
+from spark_jobs.run.arrival import Sendable
 from spark_jobs.run.spark_calls import guarding, run_job
 from spark_jobs.run.work_directory import WorkDirectory
 
@@ -149,7 +149,7 @@ class KeptRows(Generic[Task]):
         return rows.mapPartitionsWithIndex(_OfRows(partial(_receive, function), sent.tasks)), sent
 
 
-class _OfRows(Travelling):
+class _OfRows(Sendable):
     """A function that makes rows or results of those of a partition, with what was broadcast in front of them."""
 
     def __init__(self, function: Callable[..., Iterable[Any]], *sent: "Broadcast[Any]") -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from protocol.errors import RocketLensError, is_out_of_room
-from spark_jobs.run.arrival import CANNOT_RUN, Travelling
+from spark_jobs.run.arrival import CANNOT_RUN, Sendable
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
@@ -65,7 +65,7 @@ class SparkFailed(RocketLensError):
     """Spark could not start, or lost what ran a task."""
 
 
-class Guarded(Travelling, Generic[Task, Result]):
+class Guarded(Sendable, Generic[Task, Result]):
     """A task's function whose expected errors are raised as TaskFailed, so that the driver knows them from bugs."""
 
     def __init__(self, function: Callable[[Task], Result]) -> None:

@@ -33,7 +33,7 @@ class LogEnd(msgspec.Struct, frozen=True):
 
 
 def find_log_end(summaries: Sequence[WalkSummary], cut_from: int | None) -> LogEnd:
-    """Judge the summaries of all segments in order; damage at or behind `cut_from` ends the log, if that is given."""
+    """Check the summaries of all segments in order; damage at or behind `cut_from` ends the log, if that is given."""
     damages: list[Damage] = []
     last = _last_with_data(summaries)
     read_end = _segment_end(summaries[last]) if summaries else 0

@@ -149,7 +149,7 @@ def search_by_tasks(
     matcher = Matcher(criteria)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
     started = time.monotonic()
-    plan = make_plan(searched.store, criteria, exhaustive=exhaustive, sight=searched.sight)
+    plan = make_plan(searched.store, criteria, exhaustive=exhaustive, access=searched.access)
 
     def steps() -> Iterator[Step]:
         with engine_for("search", engine, notify) as opened:

@@ -30,7 +30,7 @@ from storage.queue.consume_queue import UNIT_DTYPE, ConsumeQueue
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.queue_files import read_units
 from storage.queue.unit_struct import FILLER_SIZE, UNIT
-from storage.search.plan import Sight
+from storage.search.plan import RecordAccess
 from storage.store.message_store import MessageStore, Snapshot, StoreOptions
 
 LAZY: Final = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
@@ -54,11 +54,11 @@ class SearchedStore:
         return self._found or find_source(layout.root, layout.commit_log_directories)
 
     @property
-    def sight(self) -> Sight:
+    def access(self) -> RecordAccess:
         """How a plan looks at records and units."""
         if self._tree is None:
-            return Sight()
-        return Sight(self._find_record, partial(_has_unit, self._tree), _offsets_in_queue)
+            return RecordAccess()
+        return RecordAccess(self._find_record, partial(_has_unit, self._tree), _offsets_in_queue)
 
     def searched_segment(self, segment: Segment) -> SearchedSegment:
         """A segment as tasks get it."""

@@ -163,13 +163,13 @@ class LakeTable(ABC, Generic[Live]):
             self._run = None
             publish(made)
         except Exception as error:  # whatever the library and the network have; what became of it is looked at
-            self._judge(run, error)
+            self._check(run, error)
         self._run, self._commit = None, made
         self._runs.finish(run.token, {each.written for each in files})
         self._runs.sweep(base_of(run) + 1, self._winner_after)
         return made
 
-    def _judge(self, run: PlacedRun, error: Exception) -> None:
+    def _check(self, run: PlacedRun, error: Exception) -> None:
         """Raise StoreError, unless the table has the commit although there was an error."""
         try:
             winner = self._winner_now(base_of(run))

@@ -198,7 +198,7 @@ class RowReader:
         return 0
 
     def _short_end(self, at: int) -> int:
-        """Judge bytes that are too few for a record: a BLANK ends the segment, zeros are not written."""
+        """Check bytes that are too few for a record: a BLANK ends the segment, zeros are not written."""
         if self._window.is_closed_at(at, self._boundary):
             self.position = self._window.size
             return 0

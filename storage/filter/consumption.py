@@ -14,7 +14,7 @@ from storage.filter.sql92 import Expression, parse
 from storage.filter.tag import TagExpression, parse_tag_expression
 
 
-class Judge:
+class SubscriptionCheck:
     """Decides for a subscription, one to tags or one of SQL92."""
 
     def __init__(self, tag: str | None, where: str | None) -> None:

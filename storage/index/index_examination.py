@@ -46,7 +46,7 @@ class Examined:
     """The result of examining a file in a certain state, when its header counted ``index_count``.
 
     ``covering`` is None for a file of no use, and ``problem`` says why. A file without entries covers nothing yet. A
-    file that is not ``checked`` had a first look only; a ``distrusted`` one stays so until it changes. ``ranges`` are
+    file that is not ``checked`` had a first look only; a ``is_rejected`` one stays so until it changes. ``ranges`` are
     those that a file of our own was made for.
     """
 
@@ -56,7 +56,7 @@ class Examined:
     covering: CoveringFile | None
     problem: str | None = None
     checked: bool = True
-    distrusted: bool = False
+    is_rejected: bool = False
     ranges: Ranges | None = None
 
 
@@ -122,7 +122,7 @@ def examine_again(
 ) -> Examined:
     """Look at what came to a file since; the same object where there is nothing new. Waits for the disk."""
     index_count = read_header(known.file).index_count
-    if index_count == known.index_count or known.distrusted or not known.checked:
+    if index_count == known.index_count or known.is_rejected or not known.checked:
         return known
     covering = known.covering
     if covering is None:
@@ -139,7 +139,7 @@ def examine_again(
     return replace(known, index_count=shape.entries + 1, covering=CoveringFile(index, has_tags))
 
 
-def distrust(known: Examined, commit_log: CommitLog, cache: StateCache, physical_offset: int) -> Examined:
+def reject(known: Examined, commit_log: CommitLog, cache: StateCache, physical_offset: int) -> Examined:
     """A file whose entry for a physical offset leads to no record covers nothing, whatever else is right in it."""
     problem = (
         f"{known.file.path}: an entry points to physical offset {physical_offset}, inside a message; its range is "
@@ -149,7 +149,7 @@ def distrust(known: Examined, commit_log: CommitLog, cache: StateCache, physical
         shape = known.covering.index.shape
         unsound = KnownShape(shape, False, False, _identities(commit_log, shape))
         cache.note_shape(known.file.path, known.identity, unsound)
-    return replace(known, covering=None, problem=problem, checked=True, distrusted=True)
+    return replace(known, covering=None, problem=problem, checked=True, is_rejected=True)
 
 
 def identity_now(file: MappedFile) -> FileIdentity:

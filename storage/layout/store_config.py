@@ -534,7 +534,7 @@ class _Reader:
         except NoReader as error:  # said once of all tables; the names of topics are in the log
             self._unknown += [] if read_table is read_topics else [str(error)]
         except StoreError as error:
-            self._doubt(str(error))
+            self._note_problem(str(error))
         self._was_refused = True
         return _ConfigFile(database, {}, self.problems)
 
@@ -546,19 +546,19 @@ class _Reader:
             return None
         except StoreError as error:
             self._was_refused = True
-            self._doubt(str(error))
+            self._note_problem(str(error))
             return None
         try:
             value = parse_fastjson(text) if text.strip() else None
         except RocketLensError as error:
-            self._doubt(f"{path} is no JSON: {error}{_leading_object(text)}")
+            self._note_problem(f"{path} is no JSON: {error}{_leading_object(text)}")
             return None
         if not isinstance(value, dict):
-            self._doubt(f"{path} holds no JSON object")
+            self._note_problem(f"{path} holds no JSON object")
             return None
         return value
 
-    def _doubt(self, problem: str) -> None:
+    def _note_problem(self, problem: str) -> None:
         self.problems.append(problem)
         self._unknown.append(problem)
 

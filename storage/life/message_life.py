@@ -28,8 +28,8 @@ from storage.life.verdicts import (
     GroupProgress,
     GroupVerdict,
     Passage,
+    group_verdicts,
     is_withheld,
-    judge,
     registered_filters,
     verdict_of_failure,
 )
@@ -83,7 +83,7 @@ class Story:
     def verdicts(self) -> tuple[GroupVerdict, ...]:
         """The verdict of every group that met the message, by name; what was stored last decides."""
         stored = ((event.message, event.origin, event.groups) for event in self.events if event.message is not None)
-        return tuple(replace(each, number=self.number) for each in judge(stored))
+        return tuple(replace(each, number=self.number) for each in group_verdicts(stored))
 
 
 @dataclass(frozen=True)

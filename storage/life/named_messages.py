@@ -78,16 +78,16 @@ def told_apart(records: Iterable[Record]) -> list[list[Record]]:
     return sorted((each.records for each in found), key=lambda records: records[0][0].physical_offset)
 
 
-def noted_alike(readings: Iterable[Reading], found: Iterable[FoundBy], text: str) -> list[Reading]:
+def with_shared_notes(readings: Iterable[Reading], found: Iterable[FoundBy], text: str) -> list[Reading]:
     """The readings of a text, with a note where it is the unique key of several messages."""
-    alike = named_alike((each.message for each in found), text)
+    alike = messages_of_one_name((each.message for each in found), text)
     return [
         replace(each, note=alike) if alike and not each.note and each.kind in UNIQUE_READINGS else each
         for each in readings
     ]
 
 
-def named_alike(messages: Iterable[Message], unique_key: str) -> str | None:
+def messages_of_one_name(messages: Iterable[Message], unique_key: str) -> str | None:
     """A clause that says which messages a unique key names, where that are several; else None.
 
     By the records that are given, and by what they say of their origin themselves.

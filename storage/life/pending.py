@@ -198,7 +198,7 @@ class PendingTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class AsOf:
+class DeliveryState:
     """Up to when deliveries are known, in ms. `timers` is None where the store has no timer message.
 
     `timers_known` and `levels_known`: by the broker's own files, and not just by the time of the last message.
@@ -284,7 +284,7 @@ class Pending:
     def of_rows(
         cls,
         rows: Iterable[KnownRow],
-        as_of: AsOf,
+        as_of: DeliveryState,
         incomplete: str | None,
     ) -> "Pending":
         """What :meth:`rows` of another one gave, without the messages.
@@ -385,7 +385,7 @@ class Pending:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self) -> AsOf:
+    def _read(self) -> DeliveryState:
         store = self._store
         log_timestamp = store.commit_log.last_store_timestamp()
         notes: list[str] = []
@@ -407,7 +407,9 @@ class Pending:
             self._read_timers(check or TimerCheck(log_timestamp + 1, LARGEST), is_known=check is not None)
         self._read_pops(notes)
         timers = check.last_read_timestamp if check else log_timestamp
-        return AsOf(log_timestamp, timers if has_timers else None, check is not None, levels_known, tuple(notes))
+        return DeliveryState(
+            log_timestamp, timers if has_timers else None, check is not None, levels_known, tuple(notes)
+        )
 
     def _timer_check(self) -> tuple[TimerCheck | None, str]:
         """What config/timercheck says, or why it says nothing."""

@@ -72,11 +72,11 @@ def endings(
     for half in wanted:
         if half.physical_offset in ended:
             found[half.physical_offset].append(("rolled back", ended[half.physical_offset]))
-    told = {place: _ending(ends) for place, ends in found.items() if ends}
+    reported = {place: _ending(ends) for place, ends in found.items() if ends}
     if store is not None:
-        left = (place for place in found if place not in told)
-        told |= {place: HalfEnding(why_unknown.get(place, "not ended")) for place in left}
-    return told
+        left = (place for place in found if place not in reported)
+        reported |= {place: HalfEnding(why_unknown.get(place, "not ended")) for place in left}
+    return reported
 
 
 def outcomes_among(messages: Iterable[Message]) -> dict[tuple[HostAddress, int], str]:

@@ -183,7 +183,9 @@ def registered_filters(config: StoreConfig) -> Filters:
     return known
 
 
-def judge(records: Iterable[tuple[Message, Origin | None, tuple[GroupProgress, ...]]]) -> tuple[GroupVerdict, ...]:
+def group_verdicts(
+    records: Iterable[tuple[Message, Origin | None, tuple[GroupProgress, ...]]],
+) -> tuple[GroupVerdict, ...]:
     """The verdict of every group that met a message, by name; of its records what was stored last decides."""
     found: dict[str, GroupVerdict] = {}
     for message, origin, groups in records:

@@ -26,7 +26,7 @@ from storage.log.damaged_ranges import DamagedRange
 from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, TornEnd, last_store_timestamp, look_behind_end
 from storage.log.segment_list import boundaries, list_segments, reaches_beyond
 
-MOST_DAMAGE_TOLD = 5
+MOST_DAMAGE_NOTES = 5
 """Most places of damage that are reported one by one."""
 
 
@@ -130,20 +130,20 @@ class CommitLog:
     @property
     def problems(self) -> tuple[str, ...]:
         """Everything that is missing, foreign or damaged, as sentences."""
-        told = (*self._file_problems, *self.damage_told)
+        reported = (*self._file_problems, *self.damage_notes)
         if self.stale_from is not None:
-            told += (f"behind physical offset {self.stale_from} {LEFT_OVER}: they are not served",)
+            reported += (f"behind physical offset {self.stale_from} {LEFT_OVER}: they are not served",)
         if self.torn_end is None:
-            return told
+            return reported
         end = f"no intact record starts at {self.end}: the log ends there, what lies behind is not served"
-        return (*told, end, self.torn_end.sentence())
+        return (*reported, end, self.torn_end.sentence())
 
     @property
-    def damage_told(self) -> tuple[str, ...]:
+    def damage_notes(self) -> tuple[str, ...]:
         """The damage that was passed over in the last segment, as sentences."""
-        more = len(self.damage) + self.more_damage - MOST_DAMAGE_TOLD
-        told = tuple(damage.sentence() for damage in self.damage[:MOST_DAMAGE_TOLD])
-        return told if more <= 0 else (*told, f"{more} more places of the last segment hold no intact record")
+        more = len(self.damage) + self.more_damage - MOST_DAMAGE_NOTES
+        reported = tuple(damage.sentence() for damage in self.damage[:MOST_DAMAGE_NOTES])
+        return reported if more <= 0 else (*reported, f"{more} more places of the last segment hold no intact record")
 
     def grown(self, segments: Sequence[Segment], damage: tuple[DamagedRange, ...] = ()) -> "CommitLog":
         """Return this log with more records: its last segment is longer, others may follow, and its end is not torn.

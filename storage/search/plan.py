@@ -38,7 +38,7 @@ COST_OF_RECORD: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RecordAccess:
     """How a plan looks at single records and units: in the store's own files, or where a copy of them has holes."""
 
     find_record: FindRecord = record_from
@@ -59,10 +59,12 @@ class Plan:
         return sum(chunk.size for chunk in self.chunks)
 
 
-def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = False, sight: Sight | None = None) -> Plan:
+def make_plan(
+    store: MessageStore, criteria: Criteria, *, exhaustive: bool = False, access: RecordAccess | None = None
+) -> Plan:
     """Choose what to look at; if ``exhaustive``, all of the log. Waits for the disk.
 
-    ``sight`` is for a store that is not all there.
+    ``access`` is for a store that is not all there.
     """
     log = store.commit_log
     lacking = log.gaps()
@@ -71,11 +73,11 @@ def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = Fal
     lacking += tuple(store.config.notes_of_topics(None if criteria.topic is None else [criteria.topic]))
     if exhaustive:
         return Plan(list(chunks_of(log, log.minimum, log.end)), lacking)
-    chunks, notes = _narrowed(store, criteria, sight or Sight())
+    chunks, notes = _narrowed(store, criteria, access or RecordAccess())
     return Plan(chunks, (*notes, *lacking))
 
 
-def _narrowed(store: MessageStore, criteria: Criteria, sight: Sight) -> tuple[list[Chunk], list[str]]:
+def _narrowed(store: MessageStore, criteria: Criteria, access: RecordAccess) -> tuple[list[Chunk], list[str]]:
     snapshot, log = store.snapshot, store.commit_log
     by_index = offsets_by_index(store, criteria)
     if by_index is not None:
@@ -84,11 +86,11 @@ def _narrowed(store: MessageStore, criteria: Criteria, sight: Sight) -> tuple[li
         ]
     start, stop, notes = log.minimum, log.end, []
     if criteria.begin_timestamp > EARLIEST or criteria.end_timestamp < LARGEST_OFFSET:
-        start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp, sight.find_record)
+        start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp, access.find_record)
     if (start, stop) != (log.minimum, log.end):
         notes = [f"{start} to {stop} of the log were stored in that time, plus or minus an hour, if clocks were right"]
-    if criteria.topic is not None and (covered := min(dispatched_to(snapshot, sight.has_unit), stop)) > start:
-        by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered, sight.in_queue)
+    if criteria.topic is not None and (covered := min(dispatched_to(snapshot, access.has_unit), stop)) > start:
+        by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered, access.in_queue)
         # What is in a light queue only its units say.
         choose = listed if criteria.topic.startswith(LIGHT_PREFIX) else listed_or_scanned
         chunks = [] if by_queue is None else list(choose(log, by_queue, start, covered))

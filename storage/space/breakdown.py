@@ -59,7 +59,7 @@ def _hides_properties(mask: Mask) -> bool:
     return PROPERTIES in mask.fields or bool(mask.property_patterns)
 
 
-def hides_counts(mask: Mask, kind: str) -> bool:
+def counts_are_masked(mask: Mask, kind: str) -> bool:
     """Whether counts by one of :data:`COUNTED_BY` would say what a mask hides."""
     if kind == "tag":
         return "tags" in mask.fields or _hides_properties(mask)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from protocol.mask import NO_MASK, Mask
 from storage.log.commit_log import CommitLog
-from storage.space.breakdown import NameCount, hides_counts, inexact_counts, name_counts
+from storage.space.breakdown import NameCount, counts_are_masked, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings
 from storage.space.forecast import Forecast, make_forecast
 from storage.space.measure import problems_of
@@ -71,8 +71,8 @@ def space_of(
         size=tally.size,
         topics=tuple(name_counts(tally, "topic")),
         queues=tuple(name_counts(tally, "queue")),
-        tags=() if hides_counts(mask, "tag") else tuple(name_counts(tally, "tag")),
-        hosts=() if hides_counts(mask, "host") else tuple(name_counts(tally, "host")),
+        tags=() if counts_are_masked(mask, "tag") else tuple(name_counts(tally, "tag")),
+        hosts=() if counts_are_masked(mask, "host") else tuple(name_counts(tally, "host")),
         hours=tuple(name_counts(tally, "hour")),
         largest=tuple(tally.largest_messages(MOST_LARGEST)),
         forecast=None if is_narrowed else make_forecast(log, tally, settings),

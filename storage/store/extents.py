@@ -75,7 +75,7 @@ def store_extent(store: "MessageStore") -> StoreExtent:
         log.last_timestamp,
         index_files=len(files),
         index_bytes=sum(each.index.file.size for each in files),
-        problems=(*store.identity.doubted, *store.problems),
+        problems=(*store.identity.ambiguities, *store.problems),
     )
 
 

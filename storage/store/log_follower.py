@@ -19,7 +19,7 @@ from storage.kernels.records import ENTRY_HEAD, MINIMUM_SIZE, find_record_backwa
 from storage.log.commit_log import CommitLog
 from storage.log.log_place import HEAD_BYTES, NOTHING, RecordPlace, place_behind, start_behind
 from storage.log.segment_end import EndSearch, code_at
-from storage.store.log_growth import Finds, LogGrowth
+from storage.store.log_growth import LogGrowth, NewRecords
 from storage.store.old_bytes import OldBytes
 
 SETTLING_SECONDS: Final = 0.02
@@ -78,7 +78,7 @@ class LogFollower:
 
     def adopt(self, log: CommitLog) -> None:
         """Follow a log from here on; done by the first look at it otherwise."""
-        if self._log is not None and _end_alike(log, self._log):
+        if self._log is not None and _ends_match(log, self._log):
             self._log = log
             return
         self._log, self._unsettled, self._damage = log, None, None
@@ -117,7 +117,7 @@ class LogFollower:
         now = time.monotonic()
         if patient and self._is_damaged_as_before(now):
             return None
-        growth = self._walk(log, self._place, _Judge(is_dispatched, now, patient))
+        growth = self._walk(log, self._place, _GrowthCheck(is_dispatched, now, patient))
         if growth is not None:
             self._take_over(growth)
         return growth
@@ -170,13 +170,13 @@ class LogFollower:
 
     # ------------------------------------------------------------------ what is new
 
-    def _walk(self, log: CommitLog, place: RecordPlace, judge: "_Judge") -> LogGrowth | None:
+    def _walk(self, log: CommitLog, place: RecordPlace, check: "_GrowthCheck") -> LogGrowth | None:
         """Walk over what is whole, segment by segment."""
-        finds = Finds(log)
+        finds = NewRecords(log)
         limit = STEP_BYTES
         reason = kernel.AT_LIMIT
         while limit > 0 and reason in (kernel.AT_LIMIT, kernel.QUEUES_FULL):
-            reason, position = self._step(finds, place, limit, judge)
+            reason, position = self._step(finds, place, limit, check)
             limit -= position - place.position
             place = place._replace(position=position)
             if reason == kernel.AT_BLANK and (following := start_behind(place, self._directories)) is not None:
@@ -184,22 +184,22 @@ class LogFollower:
                 place, reason = following, kernel.AT_LIMIT
                 if place.has_nothing():
                     break
-        if reason == kernel.AT_DAMAGE and log.torn_end is None and not finds.records and self._lasts(judge):
+        if reason == kernel.AT_DAMAGE and log.torn_end is None and not finds.records and self._lasts(check):
             return LogGrowth(log.torn(), (), -1, False)
         return finds.growth(more=limit <= 0)
 
-    def _step(self, finds: Finds, place: RecordPlace, limit: int, judge: "_Judge") -> tuple[int, int]:
+    def _step(self, finds: NewRecords, place: RecordPlace, limit: int, check: "_GrowthCheck") -> tuple[int, int]:
         """Walk over whole records of one segment; why that ended, and where."""
-        if self._old is not None and (judge.patient or finds.log.stale_from is not None):
-            return self._step_over_new(finds, self._old, place, limit, judge)
+        if self._old is not None and (check.patient or finds.log.stale_from is not None):
+            return self._step_over_new(finds, self._old, place, limit, check)
         walk = self._walk_intact(place, limit)
         reached, reason, last = walk.position, walk.reason, walk.last
         if reached == place.position:
             if reason == kernel.AT_LIMIT:  # the file ends here: it was cut, or is shorter than a head
                 return kernel.AT_NOTHING, reached
             is_damage = reason == kernel.AT_DAMAGE or self._is_passed_by(reason, place)
-            return self._step_over_damage(finds, place, judge) if is_damage else (reason, reached)
-        if walk.records and not self._is_followed(place, walk) and not self._is_whole(place, last, reached, judge):
+            return self._step_over_damage(finds, place, check) if is_damage else (reason, reached)
+        if walk.records and not self._is_followed(place, walk) and not self._is_whole(place, last, reached, check):
             reason, reached, last = kernel.AT_NOTHING, walk.last_step, walk.before_last
         finds.accept(place, reached, last, [position for position in walk.queues if position < reached])
         return reason, reached
@@ -222,13 +222,13 @@ class LogFollower:
         size = kernel.check_shape(place.file.region, walk.last, walk.position, physical_offset)
         return walk.position > walk.last + size or place.file.peek(walk.position, HEAD_BYTES) != NOTHING
 
-    def _is_whole(self, place: RecordPlace, position: int, end: int, judge: "_Judge") -> bool:
+    def _is_whole(self, place: RecordPlace, position: int, end: int, check: "_GrowthCheck") -> bool:
         """Whether the intact record at a position of a segment, which nothing follows, is whole."""
         record, physical_offset = place.file.view[position:end], place.base_offset + position
         return (
-            not judge.patient
-            or judge.is_dispatched(record, physical_offset)
-            or self._has_settled(place, position, end, judge.now)
+            not check.patient
+            or check.is_dispatched(record, physical_offset)
+            or self._has_settled(place, position, end, check.now)
         )
 
     def _has_settled(self, place: RecordPlace, position: int, end: int, now: float) -> bool:
@@ -242,7 +242,7 @@ class LogFollower:
         return now - seen.since >= (SETTLING_SECONDS if is_sane else DAMAGED_SECONDS)
 
     def _step_over_new(
-        self, finds: Finds, old: OldBytes, place: RecordPlace, limit: int, judge: "_Judge"
+        self, finds: NewRecords, old: OldBytes, place: RecordPlace, limit: int, check: "_GrowthCheck"
     ) -> tuple[int, int]:
         """Go over new records behind a log that was cut; they count up to one that has been there for a moment."""
         run: list[tuple[int, int]] = []
@@ -250,28 +250,28 @@ class LogFollower:
         while len(run) < LONGEST_RUN and at.position - place.position < limit:
             walk = self._walk_intact(at, ONE_RECORD)
             reached, reason = walk.position, walk.reason
-            if reached == at.position or (old.lay_at(at, reached) and not self._has_come(finds.log, at, walk, judge)):
+            if reached == at.position or (old.lay_at(at, reached) and not self._has_come(finds.log, at, walk, check)):
                 break
             if walk.records:
                 run.append((walk.last, reached))
             at = at._replace(position=reached)
         if not run and reason == kernel.AT_DAMAGE:
-            return self._step_over_damage(finds, place, judge)
+            return self._step_over_damage(finds, place, check)
         if not run:
             return (reason if reason == kernel.AT_BLANK else kernel.AT_NOTHING), place.position
         ends = dict(run)
         waiting = self._unsettled.physical_offset - place.base_offset if self._unsettled is not None else -1
         start = waiting if waiting in ends else run[-1][0]
-        if judge.patient and not self._has_settled(place, start, ends[start], judge.now):
+        if check.patient and not self._has_settled(place, start, ends[start], check.now):
             return kernel.AT_NOTHING, place.position
         finds.accept(place, ends[start], start, [position for position, _ in run if position <= start])
         return kernel.AT_NOTHING, ends[start]
 
-    def _has_come(self, log: CommitLog, place: RecordPlace, walk: kernel.Appended, judge: "_Judge") -> bool:
+    def _has_come(self, log: CommitLog, place: RecordPlace, walk: kernel.Appended, check: "_GrowthCheck") -> bool:
         """Whether a queue has the record that was walked over, which was taken for an old one since none had it."""
         if log.stale_from is None or not walk.records:
             return False
-        return judge.is_dispatched(place.file.view[walk.last : walk.position], place.base_offset + walk.last)
+        return check.is_dispatched(place.file.view[walk.last : walk.position], place.base_offset + walk.last)
 
     # ------------------------------------------------------------------ damage
 
@@ -292,14 +292,14 @@ class LogFollower:
         following = start_behind(place, self._directories)
         return following if following is not None and following.is_intact() else None
 
-    def _step_over_damage(self, finds: Finds, place: RecordPlace, judge: "_Judge") -> tuple[int, int]:
+    def _step_over_damage(self, finds: NewRecords, place: RecordPlace, check: "_GrowthCheck") -> tuple[int, int]:
         """Note bytes that are no intact record; where that lasts, go on with what counts behind them."""
         content = place.peek(MARK_BYTES)
         damage = self._damage
-        self._looked_at_damage = judge.now
+        self._looked_at_damage = check.now
         if damage is None or (damage.physical_offset, damage.content) != (place.physical_offset, content):
-            self._damage, self._searched_to = _Seen(place.physical_offset, content, judge.now), 0
-        if not self._lasts(judge):
+            self._damage, self._searched_to = _Seen(place.physical_offset, content, check.now), 0
+        if not self._lasts(check):
             return kernel.AT_DAMAGE, place.position
         boundary = self._boundary_of(place)
         code = code_at(place.base_offset, place.file, place.position, boundary)
@@ -312,7 +312,7 @@ class LogFollower:
         finds.pass_over(place, place.file.size, code)
         return kernel.AT_BLANK, place.file.size
 
-    def _look_behind(self, place: RecordPlace, boundary: int, finds: Finds) -> int | None:
+    def _look_behind(self, place: RecordPlace, boundary: int, finds: NewRecords) -> int | None:
         """Position of what counts behind damage; what was once searched in vain is not searched again."""
         before, log = finds.last_timestamp, finds.log
         search = EndSearch(place.base_offset, place.file, before, log.is_left_over, boundary)
@@ -325,12 +325,12 @@ class LogFollower:
             self._searched_to = max(written[-1] - LOOK_AHEAD_BYTES // 2 if written else start, start)
         return following
 
-    def _lasts(self, judge: "_Judge") -> bool:
+    def _lasts(self, check: "_GrowthCheck") -> bool:
         """Whether the damage that was met will stay."""
-        return self._damage is not None and (not judge.patient or judge.now - self._damage.since >= DAMAGED_SECONDS)
+        return self._damage is not None and (not check.patient or check.now - self._damage.since >= DAMAGED_SECONDS)
 
 
-class _Judge(NamedTuple):
+class _GrowthCheck(NamedTuple):
     """The parameters of one look."""
 
     is_dispatched: IsDispatched
@@ -345,7 +345,7 @@ def _passed_over(log: CommitLog) -> OldBytes | None:
     return OldBytes.at(place) if place is not None and is_last else None
 
 
-def _end_alike(left: CommitLog, right: CommitLog) -> bool:
+def _ends_match(left: CommitLog, right: CommitLog) -> bool:
     """Whether two logs end in the same place of the same file."""
     if not (left.segments and right.segments):
         return False

@@ -22,7 +22,7 @@ class LogGrowth(NamedTuple):
     more: bool
 
 
-class Finds:
+class NewRecords:
     """Collects complete records; a segment that has none yet counts once records are found behind it."""
 
     def __init__(self, log: CommitLog) -> None:

@@ -24,7 +24,7 @@ from protocol.system_topics import REPLY_TOPIC_SUFFIX, TOPICS_OF_EVERY_BROKER
 from storage.amounts import counted
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Lookup, Wait, WaitKind, all_of, current_tick, plainly
-from storage.index.index_examination import distrust
+from storage.index.index_examination import reject
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import lies_in_record, merge_candidates
 from storage.kernels import lookups as kernel
@@ -371,26 +371,26 @@ class MessageStore:
         Either the log is damaged there, or the entry is; then its file is no longer trusted to cover its range.
         """
         if lies_in_record(snapshot.commit_log, physical_offset):
-            self._current.change(partial(self._distrust, file, physical_offset))
+            self._current.change(partial(self._reject, file, physical_offset))
             if self._options.scan_budget is None:
                 self.finish_scan()
         else:
             self._current.change(lambda current: with_damage(current, physical_offset))
         return self._current.snapshot
 
-    def _distrust(self, file: FileView, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
+    def _reject(self, file: FileView, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
         """Return the snapshot without the range of an index file, one entry of which points into a message.
 
         None where that file is distrusted already.
         """
         before = snapshot.index.examined(file)
-        if before is None or before.distrusted:
+        if before is None or before.is_rejected:
             return None
         gaps = () if before.covering is None else before.covering.index.shape.gaps
         if any(start <= physical_offset <= stop for start, stop in gaps):  # a log that was cut under its index
             return with_damage(snapshot, physical_offset)
         cache = StateCache.load(self._options.state_directory).keep_all()
-        now = distrust(before, snapshot.commit_log, cache, physical_offset)
+        now = reject(before, snapshot.commit_log, cache, physical_offset)
         if self._options.keeps_state:
             cache.save()
         return with_index(snapshot, snapshot.index.with_checked(before, now))

@@ -243,7 +243,7 @@ def lacks_of(commit_log: CommitLog) -> list[str]:
     return [
         *(f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes),
         *(f"segment {path.name} cannot be read" for path in commit_log.unreadable),
-        *commit_log.damage_told,
+        *commit_log.damage_notes,
     ]
 
 

@@ -78,7 +78,7 @@ class StoreIdentity:
 
     cluster: str
     broker_name: str
-    doubted: tuple[str, ...] = ()
+    ambiguities: tuple[str, ...] = ()
     """Sentences about a name where the store names several, as after a broker was renamed."""
 
 
@@ -150,14 +150,14 @@ def infer_identity(
     cluster, broker_name = _the_one(clusters) or _cluster_in_records(commit_log), _the_one(brokers)
     if tier is not None:
         cluster, broker_name = cluster or tier.cluster, broker_name or tier.broker_name
-    doubted = []
+    ambiguities = []
     if cluster is None and (several := next(filter(None, clusters), [])):
         cluster = several[-1]
-        doubted.append(_doubt("cluster", several))
+        ambiguities.append(_ambiguity("cluster", several))
     if broker_name is None and (several := next(filter(None, brokers), [])):
         broker_name = several[-1]
-        doubted.append(_doubt("broker", several))
-    return StoreIdentity(cluster or DEFAULT_CLUSTER, broker_name or DEFAULT_BROKER_NAME, tuple(doubted))
+        ambiguities.append(_ambiguity("broker", several))
+    return StoreIdentity(cluster or DEFAULT_CLUSTER, broker_name or DEFAULT_BROKER_NAME, tuple(ambiguities))
 
 
 def _the_one(sources: Iterable[list[str]]) -> str | None:
@@ -165,7 +165,7 @@ def _the_one(sources: Iterable[list[str]]) -> str | None:
     return next((names[0] for names in sources if len(names) == 1), None)
 
 
-def _doubt(what: str, names: Sequence[str]) -> str:
+def _ambiguity(what: str, names: Sequence[str]) -> str:
     option = "--broker-name" if what == "broker" else "--cluster"
     return (
         f"the topics of this store are those of several {what}s, as after it was renamed ({', '.join(names)}): it is "

@@ -11,7 +11,7 @@ from broker.config import TlsOptions
 from broker.endpoint import Endpoint
 from broker_harness import RawClient, connected, service_of, serving, until
 from certificates import Authority
-from lane_requests import Road, pull
+from lane_requests import LaneConnections, pull
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -40,7 +40,7 @@ async def test_who_reads_late_gets_what_was_written_for_him(
     writer.close()
     service = service_of(MessageStore.open(writer.root), tls=tls)
     frames = [pull("T", 0, number, maxMsgNums=4) for number in range(36)]
-    plain = Road(service, has_lane=False)
+    plain = LaneConnections(service, has_lane=False)
     expected = [(await plain.answer([frame]))[0] for frame in frames]
     async with (
         serving(service) as server,

@@ -12,7 +12,7 @@ from broker.net.transport import SessionTransport
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
-from lane_requests import FOREVER, Road, Wire
+from lane_requests import FOREVER, LaneConnections, Wire
 from protocol.codes import RequestCode
 from protocol.command import Response, encode_request
 from protocol.frame import FrameDecoder
@@ -81,7 +81,9 @@ class Roads:
         self.clock = StillClock()
         self.budget = ConnectionBudget(Limits(frame_seconds=SECONDS), self.clock)
         service = service_of(store)
-        self._roads = {has_lane: Road(service, has_lane=has_lane, budget=self.budget) for has_lane in (True, False)}
+        self._roads = {
+            has_lane: LaneConnections(service, has_lane=has_lane, budget=self.budget) for has_lane in (True, False)
+        }
 
     def connect(self, *, has_lane: bool) -> tuple[SessionTransport, Wire]:
         return self._roads[has_lane].connect()

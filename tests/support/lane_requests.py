@@ -79,7 +79,7 @@ class PatientDispatcher(Dispatcher):
         return self._finish(command, step, step.wait.warm) if isinstance(step, Unfinished) else step
 
 
-class Road:
+class LaneConnections:
     """Connections to a service, with the fast lane (`lane`) or without."""
 
     def __init__(
@@ -127,9 +127,9 @@ class Road:
 
 async def compare(service: BrokerService, streams: Iterable[Sequence[bytes]]) -> int:
     """Every stream of reads is answered alike with and without the lane; how many requests the lane took."""
-    with_lane = Road(service, has_lane=True)
+    with_lane = LaneConnections(service, has_lane=True)
     assert with_lane.lane is not None
-    without = Road(service, has_lane=False, learn=with_lane.lane.learn)
+    without = LaneConnections(service, has_lane=False, learn=with_lane.lane.learn)
     for reads in streams:
         assert await with_lane.answer(reads) == await without.answer(reads), reads
     return with_lane.taken
@@ -173,7 +173,7 @@ def mutated(generator: random.Random, frame: bytes) -> bytes:
 
 
 @dataclass
-class Traveller:
+class RequestMaker:
     """Makes requests about what is in a store, most of them plain."""
 
     generator: random.Random

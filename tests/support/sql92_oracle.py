@@ -13,7 +13,7 @@ from typing import Any, Final
 from unicodedata import decimal
 
 from protocol.errors import FilterEvaluationError, quote
-from storage.filter.sql92.form import All, Compared, Either, IsNull, Negated, Nothing, OneOf, Searched, Truth
+from storage.filter.sql92.form import All, AlwaysNull, AnyOf, BareProperty, Compared, IsNull, Negated, OneOf, Searched
 from storage.filter.sql92.node import Node, PartKind, Type
 
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
@@ -109,8 +109,8 @@ def evaluate(node: Node, properties: Mapping[str, str]) -> Any:
     match node.form:
         case None:
             return node.constant
-        case All() | Either():
-            return _joined(node, properties, isinstance(node.form, Either))
+        case All() | AnyOf():
+            return _joined(node, properties, isinstance(node.form, AnyOf))
         case Compared(name):
             return _ordered(node, ORDERS[name], properties) if name in ORDERS else _equal(node, name, properties)
         case Searched(keyword, text, is_negated):
@@ -122,11 +122,11 @@ def evaluate(node: Node, properties: Mapping[str, str]) -> Any:
             return (value is None) is not is_negated
         case OneOf(texts, is_negated):
             return None if value is None else (value in texts) is not is_negated
-        case Truth():
+        case BareProperty():
             return None if value is None else False
         case Negated():
             return None if value is None else not value
-        case Nothing():
+        case AlwaysNull():
             return None
     raise AssertionError(node.form)
 

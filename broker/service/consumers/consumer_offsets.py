@@ -37,7 +37,7 @@ REFUSED_SECONDS: Final = 60.0
 """Seconds between two log lines about refused offsets."""
 
 
-class Pairs:
+class GroupTopicPairs:
     """Pairs of group and topic, looked up from either side."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
@@ -69,9 +69,9 @@ class ConsumerOffsets:
         self._recorded_then: dict[tuple[str, str, int], int | None] = {}
         self._lock = threading.Lock()
         self._committed: dict[tuple[str, str], dict[int, int]] = {}
-        self._own = Pairs()
+        self._own = GroupTopicPairs()
         self._queues = 0
-        self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
+        self._recorded: tuple[Offsets, GroupTopicPairs] = ({}, GroupTopicPairs())
         self.changes = 0
         """The number of commits; it shows whether anything is to be written since the last write."""
         self.rates = ConsumeRates() if rates is None else rates
@@ -226,12 +226,12 @@ class ConsumerOffsets:
             pairs = {*self._store.config.consumer_offsets, *self._committed}
         return {pair: self._offsets_of(*pair) for pair in sorted(pairs)}
 
-    def _pairs(self) -> Pairs:
+    def _pairs(self) -> GroupTopicPairs:
         """The pairs that the store recorded; made once for each refresh of the store."""
         table, pairs = self._recorded
         if table is not self._store.config.consumer_offsets:
             table = self._store.config.consumer_offsets
-            pairs = Pairs(table)
+            pairs = GroupTopicPairs(table)
             self._recorded = table, pairs
         return pairs
 

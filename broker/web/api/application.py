@@ -43,7 +43,7 @@ from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogr
 from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
 from broker.web.api.light import LightAnswer, LightQuestion, light_topics
 from broker.web.api.looks import (
-    Looker,
+    AuditedClient,
     shown_body,
     shown_events,
     shown_largest,
@@ -191,7 +191,7 @@ class Api:
     async def _answer(self, endpoint: ApiEndpoint, request: Request) -> Response:
         """Answer one request of an endpoint. Raises `ApiError`."""
         peer = "" if request.client is None else request.client.host
-        looker = Looker(self.access.client_address(request) or peer, self._audit_log)
+        looker = AuditedClient(self.access.client_address(request) or peer, self._audit_log)
         account = self._admit(endpoint, request, looker)
         question = endpoint.read(request.query_params.multi_items())
         context = RequestContext(
@@ -215,7 +215,7 @@ class Api:
         headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, 200, headers, "application/octet-stream")
 
-    def _admit(self, endpoint: ApiEndpoint, request: Request, looker: Looker) -> Account | None:
+    def _admit(self, endpoint: ApiEndpoint, request: Request, looker: AuditedClient) -> Account | None:
         """The account of a request, None for a client that needs none. Raises `ApiError`."""
         try:
             return self.access.admit(request, f"/api/v1{endpoint.path}")
@@ -279,7 +279,7 @@ class Api:
             future.cancel()
 
 
-def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: Looker) -> bytes:
+def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: AuditedClient) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     context.check()
     asked = {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}

@@ -18,7 +18,7 @@ from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
 from protocol.message import Message
 from protocol.question import PARTS, Question, Reading
-from storage.life.named_messages import noted_alike
+from storage.life.named_messages import with_shared_notes
 from storage.life.transactions import outcomes
 from storage.names import names_holding
 from storage.search.find import Finder, FindPlace
@@ -100,7 +100,7 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         messages=[
             line_of(*found, charset=charset, outcome=ends.get(found.message.physical_offset)) for found in finder.found
         ],
-        tried=noted_alike(finder.readings, finder.found, text),
+        tried=with_shared_notes(finder.readings, finder.found, text),
         topics=named[:MOST_TOPICS],
         topics_left_out=max(len(named) - MOST_TOPICS, 0),
         similar_topics=context.similar_topics(question.topic or text) if is_vain else [],

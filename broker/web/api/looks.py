@@ -54,7 +54,7 @@ def _code_of(error: RocketLensError) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Looker:
+class AuditedClient:
     """A client of the API by its address, and where what it looks at is written down; None nowhere."""
 
     client: str

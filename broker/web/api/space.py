@@ -22,7 +22,7 @@ from broker.web.api.request_context import RequestContext
 from protocol.mask import Mask
 from protocol.system_topics import holds_its_own_alone
 from storage.search.find import message_at
-from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, hides_counts, inexact_counts, name_counts
+from storage.space.breakdown import COUNTED_BY, NameCount, count_fields, counts_are_masked, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings
 from storage.space.forecast import Forecast, make_forecast
 from storage.space.measure import in_threads, measure, problems_of
@@ -228,7 +228,7 @@ def _counted(context: RequestContext, report: Report) -> _Counted:
     mask = context.kept_mask
     return _Counted(
         tally=tally,
-        rows={kind: [] if hides_counts(context.mask, kind) else name_counts(tally, kind) for kind in COUNTED_BY},
+        rows={kind: [] if counts_are_masked(context.mask, kind) else name_counts(tally, kind) for kind in COUNTED_BY},
         largest=[_large(context, mask, size, offset) for size, offset in tally.largest_messages(MOST_LARGEST)],
         forecast=make_forecast(log, tally, BrokerSettings()),
         notes=[*problems_of(log, tally), *inexact_counts(tally)],

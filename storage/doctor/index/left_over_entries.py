@@ -46,7 +46,7 @@ class LeftOver:
     """
 
     def __init__(self, matched: MatchedFile, log: ScannedLog, *, grows: bool) -> None:
-        """Judge what is left over; `grows`: a broker writes to the file."""
+        """Check what is left over; `grows`: a broker writes to the file."""
         self.matched, self.entries, self.unseen = matched, matched.entries, matched.unseen
         self.log, self.grows, self.ordered = log, grows, matched.is_ordered
         self.numbers = Counter[str](matched=matched.matches)
@@ -128,7 +128,7 @@ class LeftOver:
         for may_be in (~is_optional, np.ones_like(is_optional)):
             remaining = [wrong[:0]]
             for run in self._unmatched_runs(wrong, self._is_free & may_be):
-                run = self._without_alike(run)
+                run = self._grouped(run)
                 # At the ends of a file entries of tags may be left out or not, so that places alone say little.
                 is_sure = run.is_bounded or bool(may_be.all())
                 if self.ordered and run.entries.size == run.keys.size and is_sure:
@@ -158,7 +158,7 @@ class LeftOver:
                 keys = keys[: entries.size]
             yield UnmatchedRun(entries, keys, 0 < following < len(good))
 
-    def _without_alike(self, run: UnmatchedRun) -> UnmatchedRun:
+    def _grouped(self, run: UnmatchedRun) -> UnmatchedRun:
         """Pair entries with keys that have their physical offset, or their hash; what remains of both."""
         entries, keys, is_bounded = run
         for field in ("physical_offset", "key_hash"):

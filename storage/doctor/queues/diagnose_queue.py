@@ -71,7 +71,7 @@ class QueueDiagnosis:
         """
         if not self._log.follows_reading:
             first_found = self._files.read(self._front.start, min(self._front.end - self._front.start, 1))
-            self._judge_strays(self._files.first, self._front.start, first_found[:0], first_found)
+            self._check_strays(self._files.first, self._front.start, first_found[:0], first_found)
         elif not (self._count or self._front.last) and self._ends_before_log():
             self._cursor = self._files.end
         runs = self._find_runs()
@@ -85,7 +85,7 @@ class QueueDiagnosis:
             self._cursor, self._message = place + length, message + length
             self._previous = self._unit(message + length - 1)
         self._settle(max(self._files.end, self._cursor), self._count, self._shift, is_tail=True)
-        self._judge_numbers()
+        self._check_numbers()
         self._comparison.finish()
         return self.counts
 
@@ -126,7 +126,7 @@ class QueueDiagnosis:
     # --- what lies between them ---------------------------------------------------------------------------------------
 
     def _settle(self, stop: int, message: int, shift: int, *, is_tail: bool = False) -> None:
-        """Judge the messages before one, and the units before a place.
+        """Check the messages before one, and the units before a place.
 
         Messages stand by the shift of those behind them, or of those before them, if that is in between.
         """
@@ -139,14 +139,14 @@ class QueueDiagnosis:
             place = next((place for place in places if at <= place < stop), stop)
             taken = min(count, stop - place)
             if taken:
-                self._judge_strays(at, place, before, self._unit(first), is_numbered_gap=is_numbered_gap)
+                self._check_strays(at, place, before, self._unit(first), is_numbered_gap=is_numbered_gap)
                 self._compare(place, first, taken)
                 at, before = place + taken, self._unit(first + taken - 1)
             self._note_missing(first + taken, count - taken, is_tail=is_tail)
         following = before[:0] if is_tail else self._unit(message)
         stop = min(stop, self._files.end)
         is_numbered_gap &= not is_tail
-        self._judge_strays(at, stop, before, following, is_tail=is_tail, is_numbered_gap=is_numbered_gap)
+        self._check_strays(at, stop, before, following, is_tail=is_tail, is_numbered_gap=is_numbered_gap)
 
     def _number_runs(self, stop: int) -> Iterator[tuple[int, int]]:
         """Messages before one that have consecutive numbers: the first, and how many; without those without a unit.
@@ -182,7 +182,7 @@ class QueueDiagnosis:
         expected = f"{counted(count, 'unit')} from queue offset {number} on"
         self._findings.note(Kind.MISSING_UNIT, at, expected, "none", count)
 
-    def _judge_strays(
+    def _check_strays(
         self,
         start: int,
         stop: int,
@@ -192,7 +192,7 @@ class QueueDiagnosis:
         is_tail: bool = False,
         is_numbered_gap: bool = False,
     ) -> None:
-        """Judge the units without a message from one place to another: count the sound ones, report the others.
+        """Check the units without a message from one place to another: count the sound ones, report the others.
 
         `before` and `following` are the units of messages beside them, or none. `is_numbered_gap`: the log lacks the
         messages that bear the numbers between, though nothing of it is lost, as in one that was converted.
@@ -288,7 +288,7 @@ class QueueDiagnosis:
                 self._findings.note(Kind.SHIFTED_UNIT, at, expected, found)
             self._shift = shift if goes_on else self._shift
 
-    def _judge_numbers(self) -> None:
+    def _check_numbers(self) -> None:
         """Report numbers that are out of order, unless units show it already: findings, or stand-ins for lost messages.
 
         A record that left a gap in the numbers bears another queue if the units in its place point to no message of

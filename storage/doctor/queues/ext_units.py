@@ -66,14 +66,14 @@ class ExtUnits:
             at = self._next if i in (0, judged + 1) else int(ends[i - 1])
             fields = {field: int(should[field][i]) for field, flags in wrong.items() if flags[i]}
             self._next, judged = int(ends[i]), i
-            yield from self._judge(start + i, int(positions[i]), at, fields, heads[i], (tags_codes[i], timestamps[i]))
+            yield from self._check(start + i, int(positions[i]), at, fields, heads[i], (tags_codes[i], timestamps[i]))
         if judged + 1 < len(positions):
             self._next = int(ends[-1])
 
-    def _judge(
+    def _check(
         self, number: int, position: int, at: int, fields: dict[str, int], head: np.void, wanted: tuple[int, int]
     ) -> Iterator[WrongExt]:
-        """Judge a unit that does not stand where the one before it ends (`at`), or has other fields than it should."""
+        """Check a unit that does not stand where the one before it ends (`at`), or has other fields than it should."""
         behind = self.files.next_start(at)
         for place in (at, behind) if fields else ():
             if place is not None and place != position:

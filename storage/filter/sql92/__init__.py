@@ -39,7 +39,7 @@ class Expression:
     end: int = field(compare=False, repr=False)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """Judge a message by its properties: True, False or None for unknown, which is not delivered.
+        """Check a message by its properties: True, False or None for unknown, which is not delivered.
 
         Raises `FilterEvaluationError` where a comparison cannot be made, which means the same. It asks `properties` for
         nothing but `names`.

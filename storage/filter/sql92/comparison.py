@@ -4,7 +4,7 @@ from typing import Final
 
 from storage.filter.sql92.form import NOTHING, Compared
 from storage.filter.sql92.logic import all_of, any_of
-from storage.filter.sql92.node import NUMBERS, Misuse, Node, PartKind, Type, condition
+from storage.filter.sql92.node import NUMBERS, MisplacedOperand, Node, PartKind, Type, condition
 
 ORDERS: Final = ("ABOVE", "AT_LEAST", "BELOW", "AT_MOST")
 """The orderings, by the names of their tokens."""
@@ -14,9 +14,9 @@ def equality(left: Node, right: Node, is_negated: bool) -> Node:
     """`left = right`, or `left <> right`."""
     for side in (left, right):
         if side.is_null:
-            raise Misuse(side.span, "NULL is compared by IS NULL or IS NOT NULL")
+            raise MisplacedOperand(side.span, "NULL is compared by IS NULL or IS NOT NULL")
     if left.kind is PartKind.BOOLEAN_CONSTANT and right.kind is PartKind.CONSTANT:
-        raise Misuse(right.span, "TRUE and FALSE are compared with no other literal")
+        raise MisplacedOperand(right.span, "TRUE and FALSE are compared with no other literal")
     return _compared("NOT_EQUAL" if is_negated else "EQUAL", left, right)
 
 
@@ -33,7 +33,7 @@ def between(subject: Node, low: Node, high: Node, is_negated: bool) -> Node:
         _check_ordered(side)
     span = (subject.span[0], high.span[1])
     if not is_negated and low.kind is high.kind is PartKind.CONSTANT and not _is_ascending(low, high):
-        raise Misuse((low.span[0], high.span[1]), "the lower bound is above the upper one")
+        raise MisplacedOperand((low.span[0], high.span[1]), "the lower bound is above the upper one")
     if subject.type is Type.NULL:  # asked once: asked by both bounds, nested ones would take 2ⁿ steps
         return condition(NOTHING, span, subject)
     if is_negated:
@@ -49,9 +49,9 @@ def _compared(operator: str, left: Node, right: Node) -> Node:
 
 def _check_ordered(side: Node) -> None:
     if side.kind is PartKind.CONSTANT and side.type not in NUMBERS:
-        raise Misuse(side.span, "only numbers have an order, not texts")
+        raise MisplacedOperand(side.span, "only numbers have an order, not texts")
     if side.kind in (PartKind.BOOLEAN_CONSTANT, PartKind.CONDITION):
-        raise Misuse(side.span, f"only numbers have an order, not {side.kind.value}")
+        raise MisplacedOperand(side.span, f"only numbers have an order, not {side.kind.value}")
 
 
 def _is_ascending(low: Node, high: Node) -> bool:

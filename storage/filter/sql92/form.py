@@ -7,7 +7,7 @@ class All(NamedTuple):
     """All operands are true."""
 
 
-class Either(NamedTuple):
+class AnyOf(NamedTuple):
     """An operand is true."""
 
 
@@ -15,11 +15,11 @@ class Negated(NamedTuple):
     """The operand is false."""
 
 
-class Nothing(NamedTuple):
+class AlwaysNull(NamedTuple):
     """Null, once the operand has been computed without an error."""
 
 
-class Truth(NamedTuple):
+class BareProperty(NamedTuple):
     """A property where a condition is wanted: never true."""
 
 
@@ -50,10 +50,10 @@ class Searched(NamedTuple):
     is_negated: bool
 
 
-Form: TypeAlias = All | Either | Negated | Nothing | Truth | IsNull | Compared | OneOf | Searched
+Form: TypeAlias = All | AnyOf | Negated | AlwaysNull | BareProperty | IsNull | Compared | OneOf | Searched
 
 ALL: Final = All()
-EITHER: Final = Either()
+EITHER: Final = AnyOf()
 NEGATED: Final = Negated()
-NOTHING: Final = Nothing()
-TRUTH: Final = Truth()
+NOTHING: Final = AlwaysNull()
+TRUTH: Final = BareProperty()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.filter.sql92.form import ALL, EITHER, NEGATED, TRUTH, IsNull, OneOf, Searched
-from storage.filter.sql92.node import Misuse, Node, PartKind, Span, condition
+from storage.filter.sql92.node import MisplacedOperand, Node, PartKind, Span, condition
 
 SEARCHES: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 """The keywords of searches."""
@@ -35,7 +35,7 @@ def truth(operand: Node) -> Node:
     if operand.kind in (PartKind.CONDITION, PartKind.BOOLEAN_CONSTANT):
         return operand
     if operand.kind is not PartKind.PROPERTY:
-        raise Misuse(operand.span, f"{operand.kind.value} is no condition")
+        raise MisplacedOperand(operand.span, f"{operand.kind.value} is no condition")
     return condition(TRUTH, operand.span, operand)
 
 
@@ -47,7 +47,7 @@ def is_null(operand: Node, is_negated: bool, span: Span) -> Node:
 def membership(subject: Node, texts: Sequence[str], is_negated: bool, span: Span) -> Node:
     """IN, or NOT IN, a list of texts; unknown where the property is missing."""
     if subject.kind is not PartKind.PROPERTY:
-        raise Misuse(subject.span, f"only a property is looked up by IN, not {subject.kind.value}")
+        raise MisplacedOperand(subject.span, f"only a property is looked up by IN, not {subject.kind.value}")
     return condition(OneOf(tuple(dict.fromkeys(texts)), is_negated), span, subject)
 
 

@@ -36,7 +36,7 @@ class Type(Enum):
     NULL = "null"
 
 
-class Misuse(Exception):
+class MisplacedOperand(Exception):
     """A part stands where its kind may not; the parser, which knows the source, makes a `FilterSyntaxError` of it."""
 
     def __init__(self, span: Span, reason: str) -> None:

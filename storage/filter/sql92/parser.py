@@ -12,7 +12,7 @@ from typing import Final, cast
 from protocol.errors import FilterSyntaxError
 from storage.filter.sql92.comparison import ORDERS, between, equality, ordering
 from storage.filter.sql92.logic import SEARCHES, all_of, any_of, is_null, membership, negation, search, truth
-from storage.filter.sql92.node import NUMBERS, Misuse, Node, PartKind, Type, literal, nothing, property_node
+from storage.filter.sql92.node import NUMBERS, MisplacedOperand, Node, PartKind, Type, literal, nothing, property_node
 from storage.filter.sql92.tokenizer import IDENTIFIER, Token, Tokenizer
 
 DEEPEST: Final = 750
@@ -36,7 +36,7 @@ class Parser:
         """selector = or ;"""
         try:
             selector = truth(_read(self._or()))
-        except Misuse as error:
+        except MisplacedOperand as error:
             raise FilterSyntaxError(self.tokens.source, error.span, error.reason) from None
         return selector
 
@@ -145,7 +145,7 @@ class Parser:
         opening = self.tokens.take()
         self._depth += 1
         if self._depth > DEEPEST:
-            raise Misuse(opening.span, f"more than {DEEPEST} parentheses in each other")
+            raise MisplacedOperand(opening.span, f"more than {DEEPEST} parentheses in each other")
         inner = yield self._or()
         self.tokens.expect("CLOSE", "an operator or )")
         self._depth -= 1
@@ -186,7 +186,7 @@ def _integer_literal(token: Token) -> Node:
     """An integer, of 32 bits if it fits there, whatever its suffix."""
     digits = token.text.rstrip("lL")
     if len(digits) > _LONGEST_INTEGER or int(digits) > _LARGEST_INT64:
-        raise Misuse(token.span, f"an integer above {_LARGEST_INT64}")
+        raise MisplacedOperand(token.span, f"an integer above {_LARGEST_INT64}")
     number = int(digits)
     return literal(PartKind.CONSTANT, Type.INT32 if number <= _LARGEST_INT32 else Type.INT64, number, token.span)
 
@@ -195,7 +195,7 @@ def _float_literal(token: Token) -> Node:
     """A double, which RocketMQ wants to be neither zero nor infinite."""
     number = float(token.text)
     if number == 0 or number == float("inf"):
-        raise Misuse(token.span, "a number with a point or exponent that is zero or too large for a double")
+        raise MisplacedOperand(token.span, "a number with a point or exponent that is zero or too large for a double")
     return literal(PartKind.CONSTANT, Type.DOUBLE, number, token.span)
 
 

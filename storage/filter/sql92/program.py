@@ -8,14 +8,14 @@ from storage.filter.sql92.comparison import ORDERS
 from storage.filter.sql92.form import (
     NOTHING,
     All,
+    AlwaysNull,
+    AnyOf,
+    BareProperty,
     Compared,
-    Either,
     IsNull,
     Negated,
-    Nothing,
     OneOf,
     Searched,
-    Truth,
 )
 from storage.filter.sql92.node import NUMBERS, Node, PartKind, Type
 from storage.kernels import sql92 as kernel
@@ -65,9 +65,9 @@ def _work(program: kernel.Program, node: Node) -> Sequence[Work]:
     return _WORK[type(node.form)](program, node, node.form)
 
 
-def _join(program: kernel.Program, node: Node, form: All | Either) -> Sequence[Work]:
+def _join(program: kernel.Program, node: Node, form: All | AnyOf) -> Sequence[Work]:
     """AND and OR: the outcome so far lies below that of each operand, and may end them."""
-    is_any = isinstance(form, Either)
+    is_any = isinstance(form, AnyOf)
     joins: list[int] = []
 
     def join() -> None:
@@ -87,11 +87,11 @@ def _negate(program: kernel.Program, node: Node, form: Negated) -> Sequence[Work
     return [*node.operands, program.negate]
 
 
-def _forget(program: kernel.Program, node: Node, form: Nothing) -> Sequence[Work]:
+def _forget(program: kernel.Program, node: Node, form: AlwaysNull) -> Sequence[Work]:
     return [*node.operands, program.forget]
 
 
-def _truth(program: kernel.Program, node: Node, form: Truth) -> Sequence[Work]:
+def _truth(program: kernel.Program, node: Node, form: BareProperty) -> Sequence[Work]:
     return node.operands
 
 
@@ -125,7 +125,7 @@ def _compare(program: kernel.Program, node: Node, form: Compared) -> Sequence[Wo
 def _is_null_or(left: Node, right: Node) -> Node:
     """Whether a value is null, or another part is true, which is computed only if it is not."""
     is_null = Node(PartKind.CONDITION, Type.BOOLEAN, left.span, None, (left,), IsNull(is_negated=False))
-    return Node(PartKind.CONDITION, Type.BOOLEAN, right.span, None, (is_null, right), Either())
+    return Node(PartKind.CONDITION, Type.BOOLEAN, right.span, None, (is_null, right), AnyOf())
 
 
 def _operand(side: Node) -> tuple[int, Any]:
@@ -139,10 +139,10 @@ def _operand(side: Node) -> tuple[int, Any]:
 
 _WORK: Final[dict[type, Callable[[kernel.Program, Node, Any], Sequence[Work]]]] = {
     All: _join,
-    Either: _join,
+    AnyOf: _join,
     Negated: _negate,
-    Nothing: _forget,
-    Truth: _truth,
+    AlwaysNull: _forget,
+    BareProperty: _truth,
     IsNull: _ask,
     OneOf: _look_up,
     Searched: _search,

@@ -27,8 +27,8 @@ from lane_requests import (
     PULL,
     QUERY,
     VIEW,
-    Road,
-    Traveller,
+    LaneConnections,
+    RequestMaker,
     compare,
     frame_of,
     query,
@@ -55,11 +55,11 @@ SESSIONS = {session.name: session for session in sessions()}
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, Traveller]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, RequestMaker]]:
     """A store by its name, as a service, and one who asks about what is in it."""
 
     @cache
-    def open_store(name: str) -> tuple[BrokerService, Traveller]:
+    def open_store(name: str) -> tuple[BrokerService, RequestMaker]:
         write, options = STORES[name]
         writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
         write(writer)
@@ -72,12 +72,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[B
         times = [message.store_timestamp for message in writer.written]
         service = service_of(MessageStore.open(writer.root))
         stored_topics = [message.topic for message in writer.written]
-        return service, Traveller(random.Random(0), TOPICS, keys, offsets, times, stored_topics)
+        return service, RequestMaker(random.Random(0), TOPICS, keys, offsets, times, stored_topics)
 
     return open_store
 
 
-Written = Callable[[str], tuple[BrokerService, Traveller]]
+Written = Callable[[str], tuple[BrokerService, RequestMaker]]
 
 
 # ---------------------------------------------------------------------- the same answers
@@ -187,7 +187,7 @@ def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_li
     ]
     frames += [query("TopicTest", ORDINARY.format(1), _UNIQUE_KEY_QUERY="true", maxNum=maximum) for maximum in (0, 50)]
     assert asyncio.run(compare(service, [[frame] for frame in frames])) == len(frames)
-    road = Road(service, has_lane=True)
+    road = LaneConnections(service, has_lane=True)
     answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32)]))
     fields = ext_fields_of(decode_command(FrameDecoder().feed(answer)[0]))
     assert (road.taken, fields["rocketlensTruncated"]) == (1, "true")
@@ -205,7 +205,7 @@ def test_a_key_at_the_end_of_a_long_chain_is_answered_alike_and_from_the_second_
     writer.close()
     service = service_of(MessageStore.open(writer.root))
     frames = [query("TopicTest", key, maxNum=32) for key in ("k0", "k1", "k2", "early")]
-    ordinary, lane = Road(service, has_lane=False), Road(service, has_lane=True)
+    ordinary, lane = LaneConnections(service, has_lane=False), LaneConnections(service, has_lane=True)
     first, _ = asyncio.run(lane.answer(frames[:1]))
     assert lane.taken == 0
     assert asyncio.run(lane.answer(frames))[0] == asyncio.run(ordinary.answer(frames))[0]
@@ -219,7 +219,7 @@ def test_the_pages_of_a_key_join_without_a_gap(tmp_path: Path) -> None:
     for number in range(1_000):
         writer.append("TopicTest", b"%d" % number, keys="hot")
     writer.close()
-    road = Road(service_of(MessageStore.open(writer.root)), has_lane=True)
+    road = LaneConnections(service_of(MessageStore.open(writer.root)), has_lane=True)
     cursor, found = "", b""
     while True:
         answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32, lastKey=cursor)]))
@@ -404,7 +404,7 @@ def test_the_lane_follows_a_store_that_is_read_anew(tmp_path: Path) -> None:
     writer.append("TopicTest", b"one", keys="k0")
     writer.flush()
     service = service_of(MessageStore.open(writer.root))
-    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+    with_lane, without = LaneConnections(service, has_lane=True), LaneConnections(service, has_lane=False)
 
     async def check() -> bytes:
         answer = await with_lane.answer([query("TopicTest", "k0")])

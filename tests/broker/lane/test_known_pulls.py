@@ -27,8 +27,8 @@ from lane_requests import (
     LITE_PULL,
     PULL,
     SUBSCRIPTION_FLAG,
+    LaneConnections,
     Puller,
-    Road,
     compare,
     frame_of,
     mutated,
@@ -166,9 +166,9 @@ def service(tmp_path: Path) -> BrokerService:
     return service_of(MessageStore.open(writer.root))
 
 
-def taught(service: BrokerService, frame: bytes) -> Road:
+def taught(service: BrokerService, frame: bytes) -> LaneConnections:
     """A road whose lane knows the pulls like this one."""
-    road = Road(service, has_lane=True)
+    road = LaneConnections(service, has_lane=True)
     for _ in range(3):
         asyncio.run(road.answer([frame]))
     assert road.taken == 1, "a third pull is taken"
@@ -302,7 +302,7 @@ def test_what_is_known_is_forgotten_when_the_store_is_read_anew(tmp_path: Path) 
 def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, service: BrokerService) -> None:
     road = taught(service, pull("T"))
     assert road.lane is not None
-    without = Road(service, has_lane=False, learn=road.lane.learn)
+    without = LaneConnections(service, has_lane=False, learn=road.lane.learn)
     for _ in range(2):
         asyncio.run(without.answer([pull("T", maxMsgNums=5)]))
     if is_older:
@@ -352,7 +352,7 @@ def test_a_row_that_would_have_to_wait_is_not_made(
             yield Wait("a cold page")
         raise StoreError(Path("0"), what="cannot be opened")
 
-    road = Road(service, has_lane=True)
+    road = LaneConnections(service, has_lane=True)
     with monkeypatch.context() as patch:
         patch.setattr(known_pulls.KnownPulls, "_known_pull", fail)
         for _ in range(4):
@@ -369,7 +369,7 @@ def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel sees no unit before the first of a file, so it must not judge one that leads back behind that."""
-    road = Road(service, has_lane=True)
+    road = LaneConnections(service, has_lane=True)
 
     def is_so(*_: object) -> Lookup[bool]:
         yield from ()
@@ -378,13 +378,13 @@ def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
     monkeypatch.setattr(ConsumeQueue, "starts_out_of_order", is_so)
     for _ in range(4):
         assert told(asyncio.run(road.answer([pull("T")]))) == told(
-            asyncio.run(Road(service, has_lane=False).answer([pull("T")]))
+            asyncio.run(LaneConnections(service, has_lane=False).answer([pull("T")]))
         )
     assert road.taken == 0
 
 
 def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None:
-    road = Road(service, has_lane=False, learn=(lane := FastLane(service)).learn)
+    road = LaneConnections(service, has_lane=False, learn=(lane := FastLane(service)).learn)
     for _ in range(2 * KEPT):
         asyncio.run(road.answer([pull("T")]))
     assert len(lane._known.found) == KEPT
@@ -442,7 +442,7 @@ def test_what_a_group_subscribes_to_holds_until_it_says_otherwise(
 ) -> None:
     """One connection tells, pulls three times, tells something else and pulls on; with and without the lane."""
     reads = [beat(subscription("T", "A", 5)), *[OF_GROUP] * 4, then, *[OF_GROUP] * 4]
-    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+    with_lane, without = LaneConnections(service, has_lane=True), LaneConnections(service, has_lane=False)
     answers = asyncio.run(with_lane.answer(reads))
     assert answers == asyncio.run(without.answer(reads))
     assert told(answers)[0] == code
@@ -450,7 +450,7 @@ def test_what_a_group_subscribes_to_holds_until_it_says_otherwise(
 
 
 def test_a_group_without_members_is_no_group(service: BrokerService) -> None:
-    road = Road(service, has_lane=True)
+    road = LaneConnections(service, has_lane=True)
     asyncio.run(road.answer([beat(subscription("T", "A", 5)), *[OF_GROUP] * 4]))
     assert road.taken == 2
     assert told(asyncio.run(road.answer([OF_GROUP])))[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST, (
@@ -509,7 +509,7 @@ def test_answers_keep_to_the_frame_limit(tmp_path: Path) -> None:
 def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> None:
     service, puller = written("one file a queue")
     puller.generator.seed(5)
-    road = Road(service, has_lane=True)
+    road = LaneConnections(service, has_lane=True)
     frames = [puller.frame() for _ in range(400)]
     for frame in frames * 3:
         asyncio.run(road.answer([frame]))

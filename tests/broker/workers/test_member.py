@@ -43,11 +43,11 @@ def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> 
     assert group.subscriptions["T"].sub_string == "B"
     assert registry.changes > before
     before = registry.changes
-    registry.doubt()
+    registry.mark_unconfirmed()
     assert registry.changes == before
     put(registry, "G", subscription("T", "B", 2))
     before = registry.changes
-    registry.drop_doubtful()
+    registry.drop_unconfirmed()
     assert (registry.consumer_group("H"), registry.changes > before) == (None, True)
     before = registry.changes
     registry.drop("G")

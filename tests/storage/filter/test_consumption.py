@@ -7,7 +7,7 @@ import pytest
 from golden_store import CASES, unpack
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message, decode_message
-from storage.filter.consumption import Judge
+from storage.filter.consumption import SubscriptionCheck
 from storage.log.commit_log import CommitLog
 from storage.patterns.mask import mask_of
 from storage.store.message_store import MessageStore
@@ -24,7 +24,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> CommitLog:
 
 
 def verdicts(record: Message, tag: str | None = None, where: str | None = None) -> list[tuple[bool, str]]:
-    judge = Judge(tag, where)
+    judge = SubscriptionCheck(tag, where)
     return [judge.verdict(each) for each in record.inner_messages()]
 
 
@@ -64,10 +64,10 @@ def test_of_a_batch_that_is_sent_clients_keep_what_has_the_tag(tmp_path: Path) -
 def test_a_subscription_is_one_and_can_be_parsed() -> None:
     for tag, where in ((None, None), ("A", "a = 1")):
         with pytest.raises(ConfigError):
-            Judge(tag, where)
+            SubscriptionCheck(tag, where)
     for tag, where in (("||", None), (None, "a >")):
         with pytest.raises(FilterSyntaxError):
-            Judge(tag, where)
+            SubscriptionCheck(tag, where)
 
 
 def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path: Path)
     (inner,) = decode_message(record).inner_messages()
     for rule in ("properties.phone", "properties:/[0-9]{11}/"):
         shown = mask_of((rule,)).message(inner)
-        assert Judge(None, "phone IS NOT NULL").verdict(shown) == (
+        assert SubscriptionCheck(None, "phone IS NOT NULL").verdict(shown) == (
             True,
             "of the record of its batch: phone IS NOT NULL is true (phone is '***')",
         )
-        assert Judge(None, "region = 'hz'").verdict(shown)[0]
+        assert SubscriptionCheck(None, "region = 'hz'").verdict(shown)[0]

@@ -12,7 +12,7 @@ from examples import examples
 from protocol.message import Message, decode_message
 from protocol.system_topics import origin_of
 from storage.life.message_life import find_life
-from storage.life.named_messages import SENT_AGAIN_MILLISECONDS, named_alike, told_apart
+from storage.life.named_messages import SENT_AGAIN_MILLISECONDS, messages_of_one_name, told_apart
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -98,7 +98,7 @@ def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], co
         found = told_apart((message, origin_of(message)) for message in messages)
         assert {frozenset(sent_of(message) for message, _ in records) for records in found} == expected(sent)
         assert sum(map(len, found)) == len(messages)
-        clause = named_alike(messages, "K")
+        clause = messages_of_one_name(messages, "K")
         assert clause is None if len(found) == 1 else clause is not None and clause.startswith(f"{len(found)} messages")
         life = find_life(MessageStore.open(Path(directory) / "store"), "K")
         numbers = {event.message.physical_offset: event.number for event in life.events if event.message}

@@ -5,7 +5,7 @@ from pathlib import Path
 from storage.files.mapped_file import MappedFile
 from storage.log.commit_log import CommitLog
 from storage.log.log_place import RecordPlace
-from storage.store.log_growth import Finds
+from storage.store.log_growth import NewRecords
 from store_files import write_file
 from store_writer import StoreWriter
 
@@ -26,12 +26,12 @@ def start_of(root: Path, number: int) -> RecordPlace:
 
 
 def test_nothing_found_is_no_growth(tmp_path: Path) -> None:
-    assert Finds(log_of(tmp_path)).growth(more=False) is None
+    assert NewRecords(log_of(tmp_path)).growth(more=False) is None
 
 
 def test_records_in_the_last_segment_make_it_longer(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    finds, end = Finds(log), RecordPlace(0, log.segments[0].file, log.end)
+    finds, end = NewRecords(log), RecordPlace(0, log.segments[0].file, log.end)
     finds.accept(end, log.end + 100, log.end + 60, [log.end, log.end + 60])
     growth = finds.growth(more=True)
     assert growth is not None
@@ -41,14 +41,14 @@ def test_records_in_the_last_segment_make_it_longer(tmp_path: Path) -> None:
 
 def test_a_step_that_went_nowhere_adds_nothing(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    finds = Finds(log)
+    finds = NewRecords(log)
     finds.accept(RecordPlace(0, log.segments[0].file, log.end), log.end, -1, [])
     assert finds.growth(more=False) is None
 
 
 def test_a_full_segment_and_records_in_the_next_one_are_two_segments(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    finds, following = Finds(log), start_of(tmp_path, 1)
+    finds, following = NewRecords(log), start_of(tmp_path, 1)
     finds.close(RecordPlace(0, log.segments[0].file, log.end))
     finds.accept(following, 100, 0, [0])
     growth = finds.growth(more=False)
@@ -59,7 +59,7 @@ def test_a_full_segment_and_records_in_the_next_one_are_two_segments(tmp_path: P
 
 def test_a_segment_that_has_nothing_but_a_blank_counts_when_records_follow(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    finds, empty, following = Finds(log), start_of(tmp_path, 1), start_of(tmp_path, 2)
+    finds, empty, following = NewRecords(log), start_of(tmp_path, 1), start_of(tmp_path, 2)
     finds.close(RecordPlace(0, log.segments[0].file, log.end))
     finds.close(empty)
     growth = finds.growth(more=False)

@@ -166,8 +166,8 @@ def test_of_several_names_the_last_is_taken_and_all_are_said(is_new: bool, tmp_p
         *((f"{cluster}{name}", 7, 16) for name in "ab"),
     )
     assert (found.broker_name, found.cluster) == ("new", "b")
-    assert ["old, new" in each or "a, b" in each for each in found.doubted] == [True, True]
-    assert "--cluster" in found.doubted[0]
-    assert "--broker-name" in found.doubted[1]
+    assert ["old, new" in each or "a, b" in each for each in found.ambiguities] == [True, True]
+    assert "--cluster" in found.ambiguities[0]
+    assert "--broker-name" in found.ambiguities[1]
     one = identity(tmp_path, ("rmq_sys_SYNC_BROKER_MEMBER_new", 6, 1), ("x", 7, 1), ("y", 7, 1), ("c", 7, 16))
     assert one == StoreIdentity("c", "new")
