@@ -156,7 +156,7 @@ class RemoteStore(Source):
     groups = _awaited(AsyncRemoteStore.groups)
 
     def close(self) -> None:
-        """Close the connections; what another thread waits for ends with an error."""
+        """Close the connections; calls that wait in other threads raise an error."""
         with self._starting:
             loop, self._loop, self._is_closed = self._loop, None, True
         if loop is not None:

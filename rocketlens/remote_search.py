@@ -24,18 +24,18 @@ from storage.search.step import Step
 MOST_AT_ONCE: Final = 32
 CURSOR: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*", re.ASCII)
 MOST_NAMED: Final = 5
-"""Messages that could not be decided about, which are named one by one."""
+"""Undecided messages that are listed one by one."""
 
 
 def parse_cursor(text: str | None) -> dict[int, int]:
-    """The queue offsets where a search goes on, by queue id; raises ConfigError for no cursor of such a search."""
+    """Read the queue offsets of a cursor, by queue id; raises ConfigError if it is not one of such a search."""
     if text is None:
         return {}
     if CURSOR.fullmatch(text) is None:
-        raise ConfigError(f"the cursor {text[:80]!r} is none of a search over the network")
+        raise ConfigError(f"cursor {text[:80]!r} is not valid for a search over the network")
     places = {int(queue_id): int(offset) for queue_id, _, offset in (each.partition(":") for each in text.split(","))}
     if max(places.values()) > LARGEST:
-        raise ConfigError(f"the cursor {text[:80]!r} is none of a search over the network")
+        raise ConfigError(f"cursor {text[:80]!r} is not valid for a search over the network")
     return places
 
 

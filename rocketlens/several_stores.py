@@ -132,7 +132,7 @@ class SeveralStores(Source):
             return 0, None
         found = CURSOR.fullmatch(cursor)
         if found is None or int(found[1]) >= len(self._stores):
-            raise ConfigError(f"cursor {cursor[:80]!r} is none of a search of {len(self._stores)} stores")
+            raise ConfigError(f"cursor {cursor[:80]!r} is not valid for a search of {len(self._stores)} stores")
         return int(found[1]), found[2] or None
 
     def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":

@@ -81,12 +81,12 @@ class Store(Source):
 
     @property
     def commit_log_directories(self) -> tuple[Path, ...]:
-        """Where the log lies; nothing where that is `commitlog/` in the store."""
+        """The directories of the log; empty if it is `commitlog/` in the store."""
         return self._arguments.commit_log_directories or ()
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules of what is hidden of messages."""
+        """The mask rules."""
         return self._mask.rules
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
@@ -199,7 +199,7 @@ class Store(Source):
     def _looks(
         self, topic: str, offsets: Mapping[int, int], tag: str | None, sql: str | None
     ) -> Iterator[list[Message]]:
-        """As :meth:`follow`, for who follows others too: what each look at the store finds, which may be nothing."""
+        """Yield the new messages of each poll, possibly none, for callers that follow several sources."""
         from rocketlens.following import StoreFollowing
 
         wanted, store = self._subscription(tag, sql), self._opened(with_keys=False)
@@ -373,7 +373,7 @@ class Store(Source):
         return Hiding(self._mask, warns=self._warns)
 
     def _shown(self, found: Answer, level: int = 4) -> Answer:
-        """An answer of a method without what is hidden of its messages."""
+        """Apply the mask to an answer."""
         if not self._mask:
             return found
         hiding = self._hiding()
@@ -389,7 +389,7 @@ class Store(Source):
             yield shown
 
     def _subscription(self, tag: str | None, sql: str | None) -> Subscription:
-        """A subscription; raises ConfigError for one to what is hidden, and FilterSyntaxError."""
+        """Parse a subscription; raises FilterSyntaxError, and ConfigError if it asks for masked fields."""
         wanted = subscription(tag, sql)
         if self._mask:
             from storage.filter.hidden import refuse_hidden
@@ -419,7 +419,7 @@ class Store(Source):
 
 
 def _count(names: Callable[[], Sized]) -> int | None:
-    """How many names there are, None where that is not known."""
+    """Count names; None if they are not known."""
     try:
         return len(names())
     except StoreError:
@@ -427,7 +427,7 @@ def _count(names: Callable[[], Sized]) -> int | None:
 
 
 def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
-    """Whether a search asks the index: one that does not needs no check of it, and no scan for what it lacks."""
+    """Whether a search uses the index, so that it must be checked and completed first."""
     return bool(criteria.topic and criteria.key and not exhaustive)
 
 
@@ -477,7 +477,7 @@ def _why_nothing_pulled(result: "GetMessageResult", topic: str, queue_id: int, o
     first, end = result.min_offset, result.max_offset
     queue = f"queue {queue_id} of topic {topic}"
     if first >= end:
-        return f"{queue} is empty, or is none of the store"
+        return f"{queue} is empty, or not in the store"
     if not first <= offset < end:
-        return f"{queue} has offsets {first} to {end - 1}, and {offset} is none of them"
+        return f"{queue} has offsets {first} to {end - 1}, and {offset} is not one of them"
     return f"no message of {queue} passes the filter from offset {offset} to {result.next_begin_offset - 1}"

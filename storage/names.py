@@ -15,13 +15,13 @@ MOST_COMPARED: Final = 20_000
 
 
 def names_holding(names: Iterable[str], text: str) -> list[str]:
-    """Names that hold a text, in upper or lower case, in the order given."""
+    """Filter names that contain a text, ignoring case, in the order given."""
     wanted = text.lower()
     return [name for name in names if wanted in name.lower()]
 
 
 def similar_names(name: str, names: Iterable[str]) -> list[str]:
-    """The names that are most like one that is none of them, at most `MOST_SIMILAR`, the most alike first.
+    """List the names most similar to an unknown one, at most `MOST_SIMILAR`, the most similar first.
 
     Upper and lower case count as the same.
     """

@@ -86,7 +86,7 @@ def _shifted(endpoint: Endpoint, number: int) -> Endpoint:
     """The address of the n-th store, from that of the first one; port 0 stays what it is."""
     port = endpoint.port + number * STORE_PORT_DISTANCE if endpoint.port else 0
     if port > 65535:
-        raise ConfigError(f"{endpoint}: store {number + 1} would need port {port}, and there is none beyond 65535")
+        raise ConfigError(f"{endpoint}: store {number + 1} would need port {port}, and the last one is 65535")
     return endpoint._replace(port=port)
 
 

@@ -28,7 +28,7 @@ from storage.index.index_file import IndexHeader
 
 
 class Completeness(NamedTuple):
-    """By what files may say that they have every key of their stretch of the log.
+    """The data from which a file knows whether it has every key of its range of the log.
 
     `complete` are those that have it for themselves; `holes` are where keys are missing; `tags`: those of tags are not.
     """
@@ -122,19 +122,19 @@ def merged_tables(work: WorkDirectory, merges: Sequence[MergeSummary]) -> dict[i
 
 
 def order_tasks(work: WorkDirectory, tables: Sequence[TimedTable]) -> list[OrderTask]:
-    """A task for each group of tables whose times overlap, in the order of time; none where that is the log's."""
+    """Make a task for each group of tables whose times overlap; empty if the log is in the order of time."""
     if are_in_order(tables) and all(table.is_in_order for table in tables):
         return []
     return [OrderTask(str(work.root), number, tuple(group)) for number, group in enumerate(overlapping(tables))]
 
 
 def ordered_tables(work: WorkDirectory, orders: Sequence[OrderSummary]) -> list[TimedTable]:
-    """The blocks as they are after they were brought into order, a table for each group."""
+    """Return the sorted blocks, a table for each group."""
     return [TimedTable.of(ordered_file(work, summary), summary["entry_table"]) for summary in orders]
 
 
 def place_tables(tables: Sequence[TimedTable], capacity: int) -> list[PlacedFile]:
-    """Which entries go into which file of `capacity` (N − 1) each; there is always a file, and be it an empty one."""
+    """Assign entries to files of `capacity` (N − 1) entries each; at least one file, even if it is empty."""
     placed = place([Piece(table, 0, table.entries) for table in tables], capacity, False)
     return placed or [PlacedFile((), None)]
 

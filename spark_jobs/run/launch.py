@@ -113,7 +113,7 @@ def _become(environment: dict[str, str]) -> None:
 
 
 def _property_line(setting: tuple[str, str]) -> str:
-    """A setting as a line of Java's properties, in which every character that could mean something is spelled out."""
+    """Write a setting as a line of a Java properties file, with special characters escaped."""
     return "=".join(re.sub(r"[^0-9A-Za-z._-]", _spelled_out, text) for text in setting) + "\n"
 
 

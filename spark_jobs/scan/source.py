@@ -66,11 +66,11 @@ class StoreSource(msgspec.Struct, frozen=True):
 
     @property
     def named(self) -> Callable[[str], str]:
-        """What gives texts in which places of the layout bear the names that the store's files have."""
+        """A function that replaces paths of the local copy in a text by the names of the store's own files."""
         return str if self.tree is None else self.tree.named(self.layout.root)
 
     def index_file(self, name: str) -> tuple[str, RemoteObject | None]:
-        """Path or URL of an index file, and how it was listed if it is a URL."""
+        """Return the path of an index file, or its URL with its entry in the listing."""
         if self.tree is None or self.is_copied:
             return str(self.layout.index / name), None
         found = self.tree.object(f"{self.layout.index.name}/{name}")

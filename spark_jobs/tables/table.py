@@ -19,13 +19,13 @@ from storage.columns.names import check_names
 from storage.columns.wanted import Wanted
 
 TABLE_VERSION: Final = 1
-"""Of the commits that this release writes; one with another version is refused."""
+"""Version of the commits that this release writes; commits of other versions are refused."""
 
 
 class KnownLog(msgspec.Struct, frozen=True):
-    """By what the log that a table was made of is known again, as long as it has the segment in which a run ended.
+    """The identity of the log of a table: the segment in which a run ended, and digests of its bytes.
 
-    `base_offset` is where that segment starts; the digests are of the first bytes of the segment, and of the last ones
+    `base_offset` is where that segment starts; `head` is the digest of its first bytes, `tail` of the last bytes
     before the position.
     """
 
@@ -35,7 +35,7 @@ class KnownLog(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a table has come: the physical offset behind the last record that was read, and of which log."""
+    """Progress of a table: the physical offset behind the last record that was read, and the identity of the log."""
 
     physical_offset: int
     mark: KnownLog

@@ -20,17 +20,17 @@ from storage.kernels import texts as kernel
 from storage.kernels.region import Region
 
 _MORE: Final = 64
-"""So many times more names are made room for where there is none."""
+"""Growth factor of the name table."""
 
 
 class Properties:
-    """Some property blocks, by the broker's rules: what has no name or no value is none, the last one of a name counts.
+    """Property blocks of records, parsed by the broker's rules: without a name or a value a property is dropped.
 
-    Records lie around them.
+    Of several with one name the last counts. The blocks lie inside their records.
     """
 
     def __init__(self, region: Region, positions: Numbers, lengths: Numbers) -> None:
-        """Take them apart where they lie in a region."""
+        """Parse the blocks in place; `positions` and `lengths` are in bytes of the region."""
         self._blocks = TextPlaces(region, positions, lengths)
         self._sizes = np.empty(len(lengths), np.int64)
         most = int(lengths.sum()) // 3 + 1

@@ -13,7 +13,7 @@ ZEROS = 1
 REASONS = {
     ZEROS: "there are zeros",
     codes.BAD_SIZE: "its size cannot be",
-    codes.BAD_MAGIC: "its magic number is none",
+    codes.BAD_MAGIC: "its magic number is wrong",
     codes.BAD_OFFSET: "it says another physical offset of itself",
     codes.BAD_LENGTHS: "its lengths do not add up",
     codes.BAD_BODY_CRC: "its body does not match its CRC",

@@ -156,9 +156,9 @@ class EndSearch:
         return SegmentEnd(end.position, end.is_full, tuple(found), more)
 
     def continuation(self, position: int, start: int = 0, stop: int | None = None) -> int | None:
-        """Position of what counts again behind damage: a record, or the BLANK right behind a record of sound shape.
+        """Find the first valid position behind damage: a record, or the BLANK behind a record of valid shape.
 
-        A record is looked for between two positions, up to the end of the file where ``stop`` is not given.
+        Searches for a record from ``start`` to ``stop``, by default to the end of the file.
         """
         earliest = self.last_timestamp(position) - TOLERATED_MS
         size = self._size_at(position)

@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records that start at physical offsets [start, stop) of a segment; if some are ``listed``, only at those."""
+    """A range of one segment to search: records that start in [start, stop), or only at the ``listed`` offsets."""
 
     segment: Segment
     start: int
@@ -66,11 +66,11 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """Bytes of log that are gone over, be it by a list."""
+        """Length of the range in bytes of log, also if only listed records of it are read."""
         return self.stop - self.start
 
     def behind(self, physical_offset: int) -> "Chunk | None":
-        """Return the part at a physical offset or behind it, None where nothing is."""
+        """Return the part from a physical offset on; None if the range ends before it."""
         if physical_offset <= self.start:
             return self
         if physical_offset >= self.stop:

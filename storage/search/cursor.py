@@ -32,16 +32,16 @@ class Cursor:
 
     @classmethod
     def decode(cls, text: str, criteria: Criteria) -> "Cursor":
-        """The cursor of a text; raises ConfigError for what is none, or belongs to other criteria."""
+        """Read a cursor from its text; raises ConfigError if it is not valid or belongs to other criteria."""
         try:
             packed = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True)
             found = msgspec.msgpack.decode(packed, type=_Packed)
         except (binascii.Error, msgspec.DecodeError, UnicodeEncodeError) as error:
-            raise ConfigError(f"the cursor {text[:80]!r} is none") from error
+            raise ConfigError(f"cursor {text[:80]!r} is not valid: copy the one that the last page printed") from error
         if found.digest != criteria.digest:
             raise ConfigError("the cursor belongs to a search for something else")
         if min(found.physical_offset, found.given) < 0:
-            raise ConfigError(f"the cursor {text[:80]!r} is none")
+            raise ConfigError(f"cursor {text[:80]!r} is not valid: copy the one that the last page printed")
         return cls(found.physical_offset, found.given, found.queue)
 
 

@@ -54,20 +54,20 @@ class KeptFile:
 
     @property
     def last(self) -> int:
-        """Physical offset of the record that the mark is of."""
+        """Physical offset of the record from which the mark was computed."""
         return self.ranges[-1][1] - 1
 
 
 class KeptEntries:
-    """A directory of index files of our own, ``None``: there is none. Nothing of it is remembered here."""
+    """The directory in which scanned keys are kept as index files; ``None`` without one. No state in memory."""
 
     def __init__(self, directory: Path | None) -> None:
-        """Nothing is read yet."""
+        """Remember the directory; it is read when it is asked."""
         self.directory = directory
 
     @property
     def state(self) -> FileIdentity | None:
-        """Identity of the manifest, another one for the next; None without any."""
+        """Identity of the manifest file, which changes with each new manifest; None without a manifest."""
         with held_to_read(self.directory) as path:
             return state_of(path)
 

@@ -43,7 +43,7 @@ def topic_names(store: MessageStore) -> list[str]:
 
 
 def known_names(store: MessageStore) -> tuple[list[str], str]:
-    """All topics that are known, sorted, and why there may be more; empty where these are all.
+    """List the known topics, sorted, with the reason why the list may be incomplete; empty if it is complete.
 
     Where their configuration cannot be read, those that have queues. Raises StoreError where these are not known.
     """
@@ -67,7 +67,7 @@ def known_topics(store: MessageStore) -> tuple[list[tuple[str, int | None, int |
 
 
 def similar_topics(store: MessageStore, topic: str) -> list[str]:
-    """The topics that a name may stand for that is none of the store's; nothing for one that it has. Waits."""
+    """List topics of the store that are similar to an unknown name; empty if the store has that topic. Waits."""
     try:
         names = topic_names(store)
     except StoreError:  # what there is is not known

@@ -156,7 +156,7 @@ def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_find
 def test_a_cursor_that_is_none_of_a_search_over_the_network_is_refused(server: Endpoint, cursor: str) -> None:
     with (
         rocketlens.connect(str(server)) as remote,
-        pytest.raises(rocketlens.ConfigError, match="is none of a search over the network"),
+        pytest.raises(rocketlens.ConfigError, match="is not valid for a search over the network"),
     ):
         remote.search(topic="TopicTest", cursor=cursor)
 

@@ -37,7 +37,7 @@ NO_STRETCH: Final = IndexStretch([-1, -1], [-1, -1], has_tags=False, ordered=Fal
 def rebuilt_stretch(
     copy: IndexCopy, slots: int, previous: tuple[int, int] | None, log: ScannedLog
 ) -> IndexStretch | None:
-    """The stretch of the log from which a rebuild makes this very file, with keys of tags or without; None for none.
+    """Find the range of the log from which a rebuild makes exactly this file, with or without tag keys; else None.
 
     `previous`: end timestamp (ms) and end physical offset in the header of the file before.
     """

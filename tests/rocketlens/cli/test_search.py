@@ -139,7 +139,7 @@ def test_a_search_from_a_time_before_now_goes_on_as_its_last_line_says(
         (("--born-host", "no host"), "is no address"),
         (("--size", "big"), "is no size"),
         (("--size", "5..3"), "the first size is above the last"),
-        (("--cursor", "xyz"), "the cursor 'xyz' is none"),
+        (("--cursor", "xyz"), "cursor 'xyz' is not valid"),
         (("--contains", ""), "contains: expected something"),
         (("--topic", "\udcff"), "topic: '\\udcff' is no text, its bytes are no UTF-8"),
         (("--regex", "\udcff"), "its bytes are no UTF-8"),

@@ -127,7 +127,7 @@ class TestReasons:
         third = record_at(len(first) + len(torn))
         assert explain_absence(log_in_memory(first + bytes(torn) + third), len(first)) == (
             f"physical offset {len(first)} is unreadable: the record that should start there is damaged: "
-            "its magic number is none"
+            "its magic number is wrong"
         )
 
     def test_damage_from_the_start_says_how_far_was_searched(self) -> None:

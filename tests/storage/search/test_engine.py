@@ -387,7 +387,7 @@ class TestSteps:
         with pytest.raises(ConfigError, match="belongs to a search for something else"):
             search(store, Criteria(contains=b"bode"), cursor=cursor)
         for nonsense in ("", "x", "é", "AAAA", "%%%%"):
-            with pytest.raises(ConfigError, match="is none"):
+            with pytest.raises(ConfigError, match="is not valid"):
                 search(store, Criteria(), cursor=nonsense)
 
     def test_an_empty_log_is_searched_at_once(self, tmp_path: Path) -> None:
