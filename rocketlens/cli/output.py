@@ -12,8 +12,9 @@ import functools
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import click
 import msgspec
@@ -30,8 +31,6 @@ from storage.amounts import counted
 from storage.times import format_local, zone_name
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from protocol.question import Answer
 
 Fields: TypeAlias = dict[str, Any]
@@ -67,9 +66,8 @@ STORE: Final = "STORE"
 GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
 """Columns of a list that grows."""
 
-UNBOUNDED = 1_000_000
-"""Columns that a table may have before it is wrapped: nothing of an answer is, so that what is searched in it is found.
-"""
+BETWEEN: Final = "  "
+"""What stands between two columns."""
 
 
 def message_fields(message: Message) -> Fields:
@@ -259,7 +257,7 @@ def growing_table(headings: Sequence[str]) -> Callable[[Iterable[Iterable[str | 
         if cells:
             is_first = not widths
             spaces = map(" ".__mul__, widths or [0] * len(shown))
-            widths[:] = [max(map(len, column)) for column in zip(shown, spaces, *cells, strict=True)]
+            widths[:] = [max(map(cell_width, column)) for column in zip(shown, spaces, *cells, strict=True)]
             _print_rows(shown, cells, widths, is_first=is_first)
 
     return write_rows
@@ -294,27 +292,43 @@ def _print_rows(
     headings: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int] = (), *, is_first: bool = True
 ) -> None:
     """Write a table, or a piece of one: the headings are left out but for the first; columns have least `widths`."""
-    from rich.table import Table
-    from rich.text import Text
-
     shown = [f"{heading} ({zone_name(chosen_zone())})" if heading in TIMES else heading for heading in headings]
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=is_first)
-    for number, heading in enumerate(headings):
-        least = widths[number] if widths else None
-        side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
-        table.add_column(shown[number], justify=side, no_wrap=True, min_width=least)
-    for row in cells:
-        table.add_row(*map(Text, row))
     if not cells:
         return
-    console = _console()
-    if sys.stdout.isatty() and console.measure(table).maximum > shutil.get_terminal_size().columns:
+    sizes = [max(map(cell_width, column)) for column in zip(*([shown] if is_first else []), *cells, strict=True)]
+    sizes = list(map(max, sizes, widths or sizes))
+    if sys.stdout.isatty() and sum(sizes) + len(BETWEEN) * (len(sizes) - 1) > shutil.get_terminal_size().columns:
         for number, row in enumerate(cells):
             if number or not is_first:
-                console.print("")
+                click.echo()
             print_fields(zip(shown, row, strict=True))
-    else:
-        console.print(table)
+        return
+    sides = [heading in NUMBERS for heading in headings]
+    lines = [BETWEEN.join(map(_padded, row, sizes, sides)).rstrip() for row in cells]
+    if is_first:
+        lines.insert(0, _bold(BETWEEN.join(map(_padded, shown, sizes, sides)).rstrip()))
+    click.echo("\n".join(lines))
+
+
+def cell_width(text: str) -> int:
+    """How many columns a text takes on a terminal: two for a wide character, none for one that changes another."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(each) in ("Mn", "Me", "Cf") else 1 + (unicodedata.east_asian_width(each) in "WF")
+        for each in text
+    )
+
+
+def _padded(text: str, width: int, is_number: bool) -> str:
+    blanks = " " * (width - cell_width(text))
+    return blanks + text if is_number else text + blanks
+
+
+def _bold(text: str) -> str:
+    """A heading, bold on a terminal that can show it."""
+    is_plain = has_no_color() or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+    return text if is_plain else click.style(text, bold=True)
 
 
 def write_details(messages: Iterable[Message], charset: str | None = None, stores: Sequence[str] = ()) -> None:
@@ -324,22 +338,18 @@ def write_details(messages: Iterable[Message], charset: str | None = None, store
     """
     for number, message in enumerate(messages):
         if number:
-            _console().print("")
+            click.echo()
         store = [("store", stores[number])] if stores else []
         print_fields([*store, *_details(message, charset)])
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """Write names and values, one of each on a line."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(no_wrap=True)
-    for name, value in fields:
-        table.add_row(name, Text(printable(value)))
-    _console().print(table)
+    rows = list(fields)
+    width = max((cell_width(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        shown = printable(value).replace("\n", f"\n{' ' * width}{BETWEEN}")
+        click.echo(f"{_bold(_padded(name, width, False))}{BETWEEN}{shown}".rstrip())
 
 
 def format_options_with(*more: str, said: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -433,14 +443,3 @@ def _preview(message: Message, charset: str | None) -> str:
         return f"({len(body)} bytes, not text)"
     line = " ".join(text.split())
     return line if len(line) <= BODY_PREVIEW else f"{line[: BODY_PREVIEW - 1]}…"
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    class Output(Console):
-        def on_broken_pipe(self) -> None:
-            raise  # as from any other write; rich would end the process
-
-    colors: Literal["auto"] | None = None if has_no_color() else "auto"
-    return Output(file=sys.stdout, width=UNBOUNDED, highlight=False, markup=False, emoji=False, color_system=colors)
