@@ -3,11 +3,12 @@
 Every list is ascending, and its ranges are not empty and do not overlap.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from storage.arrays import np, npt
 
 Range: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = tuple[Range, ...]

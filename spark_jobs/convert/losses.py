@@ -101,7 +101,7 @@ def find_losses(root: Path, log: ReadableLog, start: int | None = None) -> Losse
 def _lost_of(directory: Path, log: ReadableLog, *, is_batch: bool) -> Iterator[LostMessages]:
     """Runs of lost messages of one queue; what cannot be read of it names none."""
     topic, queue_id = directory.parent.name, int(directory.name)
-    dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+    dtype = np.dtype(BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE)
     try:
         files = list_segment_files(directory)[0]
         for start, path in files:

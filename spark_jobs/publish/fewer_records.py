@@ -178,7 +178,7 @@ class _QueueUnits(_Records):
     def _read(self, directory: Path, part: Range) -> Iterator[tuple[str, Offsets, Offsets]]:
         """By queue offset; of batches, whose records say theirs themselves, −1."""
         is_batch = directory.name == BATCH_CONSUME_QUEUE
-        dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+        dtype = np.dtype(BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE)
         for queue in queue_directories(directory):
             for base, path in list_segment_files(queue)[0]:
                 for low, units in read_units(path, dtype):

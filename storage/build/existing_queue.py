@@ -66,7 +66,7 @@ class OldQueue:
     def __init__(self, directory: Path, *, batch: bool = False) -> None:
         """List the files; a missing directory has none. Raises StoreError when it cannot be listed."""
         self.directory = directory
-        self.dtype = BATCH_UNIT_DTYPE if batch else UNIT_DTYPE
+        self.dtype = np.dtype(BATCH_UNIT_DTYPE if batch else UNIT_DTYPE)
         self._is_batch = batch
         unit_size = self.dtype.itemsize
         sizes = [(start, os.stat(path).st_size, path) for start, path in list_segment_files(directory)[0]]

@@ -1,8 +1,9 @@
 """The words for what is wrong with a store: a quick look and a reading of everything use the same for one finding."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.amounts import counted
 from storage.kernels.records import BAD_NUMBER
@@ -64,6 +65,7 @@ def lost_units(count: int) -> Words:
     return Words(f"units of {counted(count, 'message')}", "bytes that are no units")
 
 
-def field_position(dtype: np.dtype[Any], field: str) -> int:
+def field_position(dtype: npt.DTypeLike, field: str) -> int:
     """Where a field begins in a record, or with no name the record itself."""
-    return int(dtype.fields[field][1]) if field and dtype.fields else 0
+    fields = np.dtype(dtype).fields
+    return int(fields[field][1]) if field and fields else 0

@@ -14,11 +14,14 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.waiting import Lookup, Wait, current_tick
 from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
+
+if TYPE_CHECKING:  # there is no such module when code runs
+    from _typeshed import ReadableBuffer
 
 SEGMENT_NAME_DIGITS = 20
 """Digits in the name of a file of a logical stream: the byte offset of its first byte (store-format §1.2)."""
@@ -305,6 +308,13 @@ def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Pa
             foreign.append(Path(entry.path))
     files.sort()
     return files, foreign
+
+
+def written_length(content: "ReadableBuffer") -> int:
+    """How many bytes there are up to the last one that is not zero; of a copy, since a broker may write meanwhile."""
+    copy = bytes(content)
+    # Compared first, since stripping goes byte by byte.
+    return 0 if copy == bytes(len(copy)) else len(copy.rstrip(b"\0"))
 
 
 def segment_offset(name: str) -> int | None:

@@ -4,11 +4,10 @@ The broker compares hashes only and the client compares the tags themselves agai
 reach a consumer mixed up, but both count as delivered by the queue. Source: filters §1.1–§1.4.
 """
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from protocol.errors import FilterSyntaxError
 from protocol.java_hash import java_hash
@@ -64,7 +63,7 @@ def parse_tag_expression(text: str | None, expression_type: str | None = TAG_TYP
 
 def choice_of_tags(codes: Iterable[int]) -> Choice:
     """The choice of messages by the hashes of their tags, unsigned 32 bits."""
-    return Choice(BY_TAG, np.array(list(codes), np.uint32))
+    return Choice(BY_TAG, array("I", codes))
 
 
 class TagFilter:

@@ -9,16 +9,17 @@ A compacted file has two parts: entries that lie slot by slot, of which those of
 into its order here, and those that a broker has put behind them.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from storage.index.index_file import ENTRY_DTYPE, IndexFile
+from storage.arrays import np, npt
+from storage.index.index_file import ENTRY, ENTRY_DTYPE, IndexEntry, IndexFile
 from storage.index.index_shape import MAXIMUM_GAPS, IndexShape, OffsetGap, limit_gaps
-from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, Sums, find_record, find_record_by_entries
 from storage.log.commit_log import CommitLog, Segment
 from storage.ranges import intersect
@@ -28,7 +29,7 @@ COMPARED_BYTES = 128 * 1024 * 1024
 
 ENTRIES_AT_ONCE = 1 << 20
 
-Rows = npt.NDArray[np.void]
+Rows: TypeAlias = "npt.NDArray[np.void]"
 
 
 def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> tuple[OffsetGap, ...]:
@@ -69,23 +70,23 @@ def find_new_gaps(
 
 @dataclass(frozen=True)
 class _SortedPart:
-    """Entries that never fall in physical offset; ``rows`` are they, behind one that does not count.
+    """Entries that never fall in physical offset; ``rows`` are their bytes, behind those of one that does not count.
 
     A copy in another order may lack those that no comparison comes to.
     """
 
-    rows: Rows
+    rows: memoryview
     minimum: int
     maximum: int
 
     @property
     def count(self) -> int:
         """The number of the last entry."""
-        return len(self.rows) - 1
+        return len(self.rows) // ENTRY_BYTES - 1
 
     def offset(self, number: int) -> int:
         """Physical offset of an entry, the first being number 1."""
-        return int(self.rows["physical_offset"][number])
+        return _offset_in(self.rows, number)
 
     def first_from(self, physical_offset: int) -> int:
         """Number of the first entry that is not below an offset; one more than there are if all are."""
@@ -104,8 +105,8 @@ def _parts(index_file: IndexFile, start: int) -> Iterator[_SortedPart]:
 def _last_part(index_file: IndexFile) -> _SortedPart:
     """The entries that lie in the order of the log; there must be some."""
     shape = index_file.shape
-    rows = _rows(index_file, shape.compacted, shape.entries)
-    minimum = int(rows["physical_offset"][1]) if shape.compacted else shape.minimum
+    rows = index_file.rows(shape.compacted, shape.entries)
+    minimum = _offset_in(rows, 1) if shape.compacted else shape.minimum
     return _SortedPart(rows, minimum, shape.maximum)
 
 
@@ -113,10 +114,10 @@ def _sorted_part(index_file: IndexFile, start: int) -> _SortedPart:
     """The entries that lie slot by slot, in the order of the log."""
     shape = index_file.shape
     if shape.entries == shape.compacted and shape.maximum < start:
-        return _SortedPart(np.zeros(1, ENTRY_DTYPE), shape.minimum, shape.maximum)
+        return _SortedPart(memoryview(bytes(ENTRY_BYTES)), shape.minimum, shape.maximum)
     kept: list[Rows] = []
     below: list[Rows] = []
-    rows = _rows(index_file, 0, shape.compacted)
+    rows = np.frombuffer(index_file.rows(0, shape.compacted), ENTRY_DTYPE)
     for first in range(1, len(rows), ENTRIES_AT_ONCE):
         piece = rows[first : first + ENTRIES_AT_ONCE]
         is_below = piece["physical_offset"] < start
@@ -127,13 +128,12 @@ def _sorted_part(index_file: IndexFile, start: int) -> _SortedPart:
     order = np.argsort(chosen["physical_offset"].astype(np.int64), kind="stable")
     ordered = np.zeros(len(chosen) + 1, ENTRY_DTYPE)  # concatenating has left them in the machine's byte order
     ordered[1:] = chosen[order]
-    return _SortedPart(ordered, shape.minimum, int(ordered["physical_offset"][-1]))
+    return _SortedPart(ordered.view(np.uint8).data, shape.minimum, int(ordered["physical_offset"][-1]))
 
 
-def _rows(index_file: IndexFile, before: int, last: int) -> Rows:
-    """Entries ``before`` to ``last`` of a file."""
-    position = INDEX_HEADER + SLOT_BYTES * index_file.shape.slots + ENTRY_BYTES * before
-    return np.frombuffer(index_file.file.view, ENTRY_DTYPE, last - before + 1, position)
+def _offset_in(rows: memoryview, number: int) -> int:
+    """The physical offset of an entry among rows."""
+    return IndexEntry(*ENTRY.unpack_from(rows, ENTRY_BYTES * number)).physical_offset
 
 
 def _highest(rows: Rows) -> Rows:

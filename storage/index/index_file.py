@@ -30,13 +30,13 @@ A broker that runs puts further entries at any moment, so what a shape counts ar
 start behind them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-import numpy as np
-
-from storage.files.mapped_file import MappedFile
+from storage.files.mapped_file import MappedFile, written_length
 from storage.index.index_header import HEADER, IndexHeader, read_header
 from storage.index.index_shape import IndexShape, measure_shape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, check_growing_structure, check_structure
@@ -46,9 +46,7 @@ __all__ = ["ENTRY", "ENTRY_DTYPE", "HEADER", "SLOT", "IndexEntry", "IndexFile", 
 
 ENTRY = Struct(">iqii")
 SLOT = Struct(">i")
-ENTRY_DTYPE = np.dtype(
-    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"), ("previous", ">i4")]
-)
+ENTRY_DTYPE = [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"), ("previous", ">i4")]
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
@@ -79,7 +77,7 @@ class IndexFile:
         self.shortcuts = Shortcuts() if shortcuts is None else shortcuts
         self.name = file.path.name
 
-    def grown(self, shape: IndexShape) -> "IndexFile":
+    def grown(self, shape: IndexShape) -> IndexFile:
         """Return this file with the entries that were put since; its shortcuts stay valid."""
         return IndexFile(self.file, shape, self.shortcuts)
 
@@ -95,8 +93,12 @@ class IndexFile:
 
     def entry(self, number: int) -> IndexEntry:
         """The entry of a number from 1 to ``capacity``."""
-        position = INDEX_HEADER + SLOT_BYTES * self.shape.slots + ENTRY_BYTES * number
-        return IndexEntry(*ENTRY.unpack_from(self.file.view, position))
+        return IndexEntry(*ENTRY.unpack_from(self.rows(number, number)))
+
+    def rows(self, first: int, last: int) -> memoryview:
+        """The bytes of the entries ``first`` to ``last``."""
+        position = INDEX_HEADER + SLOT_BYTES * self.shape.slots + ENTRY_BYTES * first
+        return self.file.view[position : position + ENTRY_BYTES * (last - first + 1)]
 
     def slot(self, key_hash: int) -> int:
         """Number of the newest entry in the slot of a hash, 0 for none."""
@@ -132,10 +134,9 @@ def last_data_position(file: MappedFile) -> int:
     for start, stop in reversed(extents):
         while stop > start:
             chunk = max(start, stop - SEARCH_CHUNK)
-            # Compared first: flatnonzero counts and then collects, and raises where a broker writes in between.
-            found = np.flatnonzero(np.frombuffer(file.view[chunk:stop], dtype=np.uint8) != 0)
-            if found.size:
-                return chunk + int(found[-1])
+            written = written_length(file.view[chunk:stop])
+            if written:
+                return chunk + written - 1
             stop = chunk
     return -1
 

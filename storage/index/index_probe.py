@@ -9,9 +9,7 @@ the tagged records among them show whether the file has an entry for each tag, a
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from storage.index.index_file import IndexEntry, IndexFile
+from storage.index.index_file import ENTRY, IndexFile
 from storage.kernels.records import check_shape, entry_hashes, tag_entry_hash
 from storage.log.commit_log import CommitLog
 
@@ -60,22 +58,18 @@ def sampled_entries(entries: int) -> Iterator[int]:
     """The numbers of the entries of a file that are compared with the log, ascending."""
     numbers = {*range(1, min(entries, SAMPLE) + 1), *range(max(1, entries - SAMPLE + 1), entries + 1)}
     if entries > 2 * SAMPLE:
-        numbers.update(int(number) for number in np.linspace(SAMPLE, entries - SAMPLE, SAMPLE))
+        numbers.update(SAMPLE + (entries - 2 * SAMPLE) * number // (SAMPLE - 1) for number in range(SAMPLE))
     yield from sorted(numbers)
 
 
 def _has_entry(index_file: IndexFile, number: int, key_hash: int, physical_offset: int) -> bool:
     """Whether a file has an entry for a hash and an offset: beside a known one, or in the hash's chain."""
     first, last = max(1, number - NEIGHBOURS), min(index_file.shape.entries, number + NEIGHBOURS)
-    if any(_is(index_file.entry(near), key_hash, physical_offset) for near in range(first, last + 1)):
+    if any(near[:2] == (key_hash, physical_offset) for near in ENTRY.iter_unpack(index_file.rows(first, last))):
         return True
     for steps, (_, entry) in enumerate(index_file.chain(key_hash)):
-        if _is(entry, key_hash, physical_offset):
+        if (entry.key_hash, entry.physical_offset) == (key_hash, physical_offset):
             return True
         if steps > CHAIN_LIMIT or (index_file.shape.ascending and entry.physical_offset < physical_offset):
             return False
     return False
-
-
-def _is(entry: IndexEntry, key_hash: int, physical_offset: int) -> bool:
-    return entry.key_hash == key_hash and entry.physical_offset == physical_offset

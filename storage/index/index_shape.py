@@ -4,12 +4,12 @@ Looked at is the whole file, whose slots and pointers are known to follow from i
 what its mark says it is (:mod:`storage.index.index_mark`) only if the mark is true and the entries lie as it says.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.mapped_file import MappedFile
 from storage.index.index_mark import is_true, read_mark
 from storage.kernels.indexes import GAP_BYTES, NO_ENTRY, STRETCH_BYTES, measure_compacted, measure_entries

@@ -9,21 +9,28 @@ before it is merged with it, unless that makes one of more than four million ent
 moved a few times only, and merging takes no memory to speak of.
 """
 
+from __future__ import annotations
+
+import mmap
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.errors import StoreError
 from protocol.java_hash import index_hash
 from protocol.message import Message, decode_message
-from storage.kernels.records import AT_DAMAGE, AT_PACKED, MAXIMUM_PIECES, OUTPUT_FULL, scan_keys
+from storage.arrays import np, npt
+from storage.kernels.records import AT_DAMAGE, AT_PACKED, MAXIMUM_PIECES, OUTPUT_FULL, scan_keys, sort_entries
 from storage.kernels.store_view import RunsView
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.record_scan import RecordScan, Stop, end_of_record_around
 from storage.ranges import MOST, Range, Ranges, coarse, intersect, lie_within, merge, subtract, total_length
+
+if TYPE_CHECKING:  # there is no such module when code runs
+    from _typeshed import ReadableBuffer
 
 OUTPUT_ENTRIES = 1 << 20
 ENTRY_BYTES = 12
@@ -31,39 +38,45 @@ MOST_MERGED = 1 << 22
 SCAN_STEP = 16 * 1024 * 1024
 """Bytes of log scanned at once: of a dense one a million entries."""
 
-Hashes = npt.NDArray[np.int32]
-Offsets = npt.NDArray[np.int64]
+Hashes: TypeAlias = "npt.NDArray[np.int32]"
+Offsets: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRun:
-    """Entries sorted by (hash, physical offset): ``hashes`` and ``offsets`` of one length, not 0.
+    """Entries sorted by (hash, physical offset), columns of int32 and int64 of one length, not 0.
 
     ``first`` and ``last`` are the lowest and the highest offset.
     """
 
-    hashes: Hashes
-    offsets: Offsets
+    hash_column: memoryview[int]
+    offset_column: memoryview[int]
     first: int
     last: int
 
     @classmethod
-    def of(cls, hashes: Hashes, offsets: Offsets) -> "EntryRun":
-        """Sort entries that come in any order; in that of the log, as they mostly do, it takes half the time."""
-        is_ascending = bool((offsets[1:] >= offsets[:-1]).all())
-        order = np.argsort(hashes, kind="stable") if is_ascending else np.lexsort((offsets, hashes))
-        return cls(hashes[order], offsets[order], int(offsets.min()), int(offsets.max()))
+    def of(cls, hashes: Sequence[ReadableBuffer], offsets: Sequence[ReadableBuffer]) -> EntryRun:
+        """Sort entries that come in pieces, in any order; in that of the log, as they mostly do, it takes less time."""
+        hash_column = memoryview(bytearray().join(hashes)).cast("i")
+        offset_column = memoryview(bytearray().join(offsets)).cast("q")
+        span = sort_entries(hash_column, offset_column)
+        return cls(hash_column, offset_column, span.first, span.last)
 
-    def merged(self, later: "EntryRun") -> "EntryRun":
+    @property
+    def hashes(self) -> Hashes:
+        """The hashes as an array."""
+        return np.frombuffer(self.hash_column, np.int32)
+
+    @property
+    def offsets(self) -> Offsets:
+        """The offsets as an array."""
+        return np.frombuffer(self.offset_column, np.int64)
+
+    def merged(self, later: EntryRun) -> EntryRun:
         """The entries of both."""
-        hashes, offsets = np.concatenate([self.hashes, later.hashes]), np.concatenate([self.offsets, later.offsets])
-        if self.last >= later.first:
-            return EntryRun.of(hashes, offsets)
-        # Equal hashes stay in their order, which is that of their offsets; two sorted halves are merged in one pass.
-        order = np.argsort(hashes, kind="stable")
-        return EntryRun(hashes[order], offsets[order], self.first, later.last)
+        return EntryRun.of((self.hash_column, later.hash_column), (self.offset_column, later.offset_column))
 
-    def within(self, ranges: Sequence[Range]) -> "EntryRun | None":
+    def within(self, ranges: Sequence[Range]) -> EntryRun | None:
         """The entries whose offsets lie in some ranges, None if none does."""
         near = intersect(ranges, [(self.first, self.last + 1)])
         if not near or near == ((self.first, self.last + 1),):
@@ -73,13 +86,12 @@ class EntryRun:
             return self
         if not inside.any():
             return None
-        offsets = self.offsets[inside]
-        return EntryRun(self.hashes[inside], offsets, int(offsets.min()), int(offsets.max()))
+        return EntryRun.of([self.hashes[inside].data], [self.offsets[inside].data])
 
-    def offsets_of(self, key_hash: int) -> Offsets:
+    def offsets_of(self, key_hash: int) -> list[int]:
         """The offsets of the entries of one hash, ascending."""
-        wanted = np.int32(key_hash)  # of their own type, or all of them would be converted to be compared
-        return self.offsets[np.searchsorted(self.hashes, wanted) : np.searchsorted(self.hashes, wanted, "right")]
+        column = self.hash_column
+        return self.offset_column[bisect_left(column, key_hash) : bisect_right(column, key_hash)].tolist()
 
 
 @dataclass(frozen=True)
@@ -99,12 +111,12 @@ class TailIndex:
     @cached_property
     def view(self) -> RunsView:
         """The entries as kernels see them."""
-        return RunsView((run.hashes, run.offsets) for run in self.runs)
+        return RunsView((run.hash_column, run.offset_column) for run in self.runs)
 
     @property
     def entry_count(self) -> int:
         """How many entries there are."""
-        return sum(run.hashes.size for run in self.runs)
+        return sum(len(run.hash_column) for run in self.runs)
 
     @property
     def entry_bytes(self) -> int:
@@ -121,11 +133,11 @@ class TailIndex:
         """Bytes of log whose keys are not known yet."""
         return total_length(self.remaining)
 
-    def offsets_of(self, key_hash: int) -> Offsets:
+    def offsets_of(self, key_hash: int) -> list[int]:
         """The offsets noted for a hash, in no particular order."""
-        return np.concatenate([np.empty(0, np.int64), *(run.offsets_of(key_hash) for run in self.runs)])
+        return [offset for run in self.runs for offset in run.offsets_of(key_hash)]
 
-    def covering(self, scope: Sequence[Range]) -> "TailIndex":
+    def covering(self, scope: Sequence[Range]) -> TailIndex:
         """A tail of other ranges: what is known of them is kept, the rest of them remains to be scanned."""
         known = self.known
         runs = self.runs
@@ -135,11 +147,11 @@ class TailIndex:
         skipped = tuple(part for part in self.skipped if intersect([part], scope))
         return TailIndex(runs, tuple(scope), subtract(scope, known), skipped, self.batches)
 
-    def forgetting(self, ranges: Sequence[Range]) -> "TailIndex":
+    def forgetting(self, ranges: Sequence[Range]) -> TailIndex:
         """A tail of the same ranges that knows nothing of some of them: they remain to be scanned."""
         return self.covering(subtract(self.scope, ranges)).covering(self.scope) if ranges else self
 
-    def with_scanned(self, scanned: "Scanned") -> "TailIndex":
+    def with_scanned(self, scanned: Scanned) -> TailIndex:
         """A tail that knows what a scan found, as far as it still remained to be scanned."""
         wanted = intersect(self.remaining, scanned.ranges)
         if not wanted:
@@ -160,14 +172,14 @@ class Scanned:
     """What a scan found: entries of ``ranges``, ``skipped`` damage in them, and where their ``batches`` lie."""
 
     ranges: list[Range] = field(default_factory=list)
-    hashes: list[Hashes] = field(default_factory=list)
-    offsets: list[Offsets] = field(default_factory=list)
+    hashes: list[ReadableBuffer] = field(default_factory=list)
+    offsets: list[ReadableBuffer] = field(default_factory=list)
     skipped: list[Range] = field(default_factory=list)
     batches: list[Range] = field(default_factory=list)
 
     def run(self) -> EntryRun:
         """All entries sorted; there must be some."""
-        return EntryRun.of(np.concatenate(self.hashes), np.concatenate(self.offsets))
+        return EntryRun.of(self.hashes, self.offsets)
 
 
 def empty_tail(ranges: Iterable[Range] = (), batches: Ranges = ()) -> TailIndex:
@@ -202,8 +214,7 @@ def merge_candidates(tail: TailIndex, key_hash: int, candidates: Offsets) -> Tai
     offsets = np.unique(candidates.astype(np.int64))
     if not offsets.size:
         return tail
-    hashes = np.full(offsets.size, key_hash, dtype=np.int32)
-    run = EntryRun(hashes, offsets, int(offsets[0]), int(offsets[-1]))
+    run = EntryRun.of([np.full(offsets.size, key_hash, np.int32).data], [offsets.data])
     return replace(tail, runs=(*tail.runs, run))
 
 
@@ -218,8 +229,8 @@ def _with_batches(known: Ranges, found: Sequence[Range]) -> Ranges:
 
 def _merge(runs: list[EntryRun]) -> tuple[EntryRun, ...]:
     """Merge the last runs until each is less than half as long as the one before it, or both are too long together."""
-    while len(runs) > 1 and runs[-1].hashes.size * 2 >= runs[-2].hashes.size:
-        if runs[-1].hashes.size + runs[-2].hashes.size > MOST_MERGED:
+    while len(runs) > 1 and len(runs[-1].hash_column) * 2 >= len(runs[-2].hash_column):
+        if len(runs[-1].hash_column) + len(runs[-2].hash_column) > MOST_MERGED:
             break
         last = runs.pop()
         runs[-1] = runs[-1].merged(last)
@@ -231,8 +242,9 @@ class _KeyScan(RecordScan):
 
     def __init__(self, commit_log: CommitLog) -> None:
         super().__init__(commit_log)
-        self._hashes = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int32)
-        self._offsets = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int64)
+        room = OUTPUT_ENTRIES + MAXIMUM_PIECES  # of whose memory no more is taken than entries are written
+        self._hashes = memoryview(mmap.mmap(-1, 4 * room)).cast("i")
+        self._offsets = memoryview(mmap.mmap(-1, 8 * room)).cast("q")
         self.found = Scanned(skipped=self.skipped)
         self._inner = 0
 
@@ -243,8 +255,8 @@ class _KeyScan(RecordScan):
         scan = scan_keys(region, position, limit, readable, base, boundary, self._hashes, self._offsets, self._inner)
         self._inner = scan.inner
         if scan.entries:
-            found.hashes.append(self._hashes[: scan.entries].copy())
-            found.offsets.append(self._offsets[: scan.entries].copy())
+            found.hashes.append(self._hashes[: scan.entries].tobytes())
+            found.offsets.append(self._offsets[: scan.entries].tobytes())
         if scan.first_batch >= 0:
             found.batches.append((base + scan.first_batch, base + scan.last_batch + 1))
         if scan.reason == AT_PACKED:
@@ -258,8 +270,8 @@ class _KeyScan(RecordScan):
             hashes = {index_hash(text) for each in batch.inner_messages() for text in _indexed_texts(each)}
         except StoreError:  # one that nobody can take apart
             hashes = set()
-        self.found.hashes.append(np.array(sorted(hashes), np.int32))
-        self.found.offsets.append(np.full(len(hashes), physical_offset, np.int64))
+        self.found.hashes.append(array("i", sorted(hashes)))
+        self.found.offsets.append(array("q", [physical_offset] * len(hashes)))
         return batch.total_size
 
 

@@ -9,6 +9,9 @@ A broker may add further entries meanwhile: first the entry, then its slot, then
 to entries after those that are checked; their pointers lead down to the checked ones.
 """
 
+import contextlib
+import mmap
+
 cimport cython
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -19,10 +22,11 @@ from storage.kernels.region cimport Column, Region, Room
 
 
 cdef Room zeroed_heads(int64_t slots):
-    """A newest entry for each slot, none yet; numpy's memory, which lies in large pages where there are any."""
-    import numpy as np  # not where files are only read
-
-    return Room(np.zeros(slots, np.int32), sizeof(int32_t))
+    """A newest entry for each slot, none yet, in memory that lies in large pages where there are any."""
+    memory = mmap.mmap(-1, slots * sizeof(int32_t))
+    with contextlib.suppress(OSError):  # a kernel without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return Room(memoryview(memory).cast("i"), sizeof(int32_t))
 
 
 cdef int require_growth(int64_t known, int64_t entries, int64_t capacity) except -1:
@@ -118,9 +122,7 @@ def check_growth(Region region not None, int64_t slots, int64_t known, int64_t e
     cdef int64_t number = entries
     require_growth(known, entries, capacity)
     view_index(&view, region, slots, capacity)
-    import numpy as np
-
-    room = Room(np.zeros(entries - known, np.int8), sizeof(int8_t))
+    room = Room(bytearray(entries - known), sizeof(int8_t))
     with nogil:
         while number > known and is_grown_well(&view, known, entries, number, <int8_t *>room.items):
             number -= 1

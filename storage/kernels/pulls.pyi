@@ -7,8 +7,7 @@ look at otherwise.
 
 from typing import Final, final
 
-import numpy as np
-import numpy.typing as npt
+from _typeshed import ReadableBuffer
 from typing_extensions import disjoint_base
 
 from storage.kernels.sql92 import Program
@@ -35,7 +34,7 @@ class Choice:
     def __init__(
         self,
         kind: int,
-        codes: npt.NDArray[np.uint32] | None = None,
+        codes: ReadableBuffer | None = None,
         program: Program | None = None,
         has_bits: bool = False,
     ) -> None:

@@ -13,9 +13,7 @@ A function that returns a size returns a negative `BAD_` code, the reason, where
 
 from typing import Final, final
 
-import numpy as np
-import numpy.typing as npt
-from _typeshed import ReadableBuffer
+from _typeshed import ReadableBuffer, WriteableBuffer
 
 from storage.kernels.region import Region
 
@@ -233,8 +231,8 @@ def scan_keys(
     readable: int,
     base: int,
     boundary: int,
-    hashes: npt.NDArray[np.int32],
-    offsets: npt.NDArray[np.int64],
+    hashes: WriteableBuffer,
+    offsets: WriteableBuffer,
     inner: int = 0,
 ) -> Scan:
     """Write the index entries of the records that start in [position, stop), until damage or until the output is full.
@@ -243,6 +241,24 @@ def scan_keys(
     record, are there already. A batch that is compressed as a whole ends the scan after its own: AT_PACKED.
     Rolled-back records are in no index. `hashes` (int32) and `offsets` (int64) must each have room for at least
     `MAXIMUM_PIECES`, and count as full when less room is left. Raises ValueError for arrays of other integers.
+    """
+
+@final
+class Span:
+    """The lowest and the highest physical offset of some entries."""
+
+    @property
+    def first(self) -> int:
+        """The lowest."""
+    @property
+    def last(self) -> int:
+        """The highest."""
+
+def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> Span:
+    """Sort entries by hash, then by physical offset, where they lie: `hashes` (int32) and `offsets` (int64), none < 0.
+
+    Those in the order of the log take a pass for each byte of a hash, others more. Raises ValueError for arrays of
+    other integers, of different lengths, or without items.
     """
 
 def find_candidate(region: Region, position: int, stop: int, base: int) -> int:
@@ -287,7 +303,7 @@ def find_record_by_entries(
     readable: int,
     base: int,
     boundary: int,
-    entries: npt.NDArray[np.void],
+    entries: ReadableBuffer,
     number: int,
     has_tags: bool,
     complete: bool,

@@ -9,7 +9,7 @@ import os
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from protocol.kernels.memory cimport load_i32, load_i64
 from storage.kernels cimport checksum
@@ -322,6 +322,81 @@ def scan_keys(
     scan.position, scan.entries, scan.records, scan.reason = position, entries.count, records, reason
     scan.inner, scan.first_batch, scan.last_batch = inner, first_batch, last_batch
     return scan
+
+
+# --- Scanned entries in order ---
+
+
+cdef enum:
+    DIGITS = 256
+    OFFSET_DIGITS = 8
+    HASH_DIGITS = 4
+
+
+cdef inline int digit_of(const Entries *entries, int64_t number, int place) noexcept nogil:
+    """A byte of an entry's offset, from the lowest on, or behind those one of its hash; neither has a sign."""
+    if place < OFFSET_DIGITS:
+        return (<uint64_t>entries.offsets[number] >> (8 * place)) & 0xff
+    return (<uint32_t>entries.hashes[number] >> (8 * (place - OFFSET_DIGITS))) & 0xff
+
+
+cdef bint deal(const Entries *source, Entries *target, int place) noexcept nogil:
+    """Order entries by one byte, those that are equal in it as they came; False, and nothing moved, where all are."""
+    cdef int64_t starts[DIGITS]
+    cdef int64_t i, size, start = 0
+    cdef int digit
+    memset(starts, 0, sizeof(starts))
+    for i in range(source.count):
+        starts[digit_of(source, i, place)] += 1
+    if starts[digit_of(source, 0, place)] == source.count:
+        return False
+    for digit in range(DIGITS):
+        size = starts[digit]
+        starts[digit] = start
+        start += size
+    for i in range(source.count):
+        digit = digit_of(source, i, place)
+        start = starts[digit]
+        starts[digit] += 1
+        target.hashes[start], target.offsets[start] = source.hashes[i], source.offsets[i]
+    return True
+
+
+@cython.final
+cdef class Span:
+    cdef readonly int64_t first
+    cdef readonly int64_t last
+
+
+def sort_entries(hashes, offsets):
+    cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
+    cdef int64_t i, count = hash_room.count
+    cdef Span span = Span()
+    cdef int64_t first, last
+    cdef Entries given, other
+    cdef Entries *source = &given
+    cdef Entries *target = &other
+    cdef bint is_ascending = True
+    cdef int place
+    if offset_room.count != count or count == 0:
+        raise ValueError(f"{count} hashes of {offset_room.count} offsets")
+    given.hashes, given.offsets = <int32_t *>hash_room.items, <int64_t *>offset_room.items
+    make_room(&other, count)
+    given.count = other.count = count
+    with nogil:
+        first = last = given.offsets[0]
+        for i in range(1, count):
+            is_ascending &= given.offsets[i - 1] <= given.offsets[i]
+            first, last = min(first, given.offsets[i]), max(last, given.offsets[i])
+        for place in range(OFFSET_DIGITS if is_ascending else 0, OFFSET_DIGITS + HASH_DIGITS):
+            if deal(source, target, place):
+                source, target = target, source
+        if source == &other:
+            memcpy(given.hashes, other.hashes, count * sizeof(int32_t))
+            memcpy(given.offsets, other.offsets, count * sizeof(int64_t))
+        free(other.offsets)
+    span.first, span.last = first, last
+    return span
 
 
 # --- Heads of DLedger entries ---

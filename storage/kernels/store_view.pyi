@@ -7,8 +7,7 @@ says: 0 where the thread may wait; else what is not known to be in memory is not
 from collections.abc import Iterable
 from typing import Any, Final, final
 
-import numpy as np
-import numpy.typing as npt
+from _typeshed import ReadableBuffer
 from typing_extensions import Buffer, disjoint_base
 
 from storage.kernels.region import Region
@@ -95,7 +94,7 @@ class IndexFilesView:
 class RunsView:
     """Entries found by scanning the log."""
 
-    def __new__(cls, runs: Iterable[tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]] = ()) -> RunsView:
+    def __new__(cls, runs: Iterable[tuple[ReadableBuffer, ReadableBuffer]] = ()) -> RunsView:
         """Of each scan the hashes and the physical offsets, sorted by both; the latest is the last."""
     def __len__(self) -> int: ...
 
@@ -104,7 +103,7 @@ class StoreView:
     """Log, index files and scanned entries together."""
 
     def __new__(
-        cls, log: LogView, index: IndexFilesView, runs: RunsView, damage: npt.NDArray[np.int64] | None = None
+        cls, log: LogView, index: IndexFilesView, runs: RunsView, damage: ReadableBuffer | None = None
     ) -> StoreView:
         """`damage` are places where no record starts although the index rightly points there, ascending."""
     @property

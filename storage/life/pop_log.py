@@ -10,12 +10,12 @@ RocksDB, in `kvStore/`, and not read) and stores each at once (`enablePopBufferM
 Source: PopMessageProcessor, ChangeInvisibleTimeProcessor and PopReviveService of RocketMQ 5.5.0; other-formats §6.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from protocol.errors import StoreError
 from protocol.java_hash import java_hash
@@ -37,6 +37,7 @@ from protocol.system_topics import (
     origin_of,
 )
 from storage.amounts import counted
+from storage.arrays import np, npt
 from storage.layout.store_config import StoreConfig
 from storage.layout.unread_parts import has_kv_notes
 from storage.store.message_store import MessageStore
@@ -130,7 +131,7 @@ class PopLog:
     def _places(self, from_physical: int) -> list[int]:
         """Where records lie whose tag may be that of a note, ascending."""
         queues, end = self._store.queues, self._store.commit_log.end
-        found: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        found: list[npt.NDArray[np.int64]] = []
         for topic in queues.topics():
             if topic == TIMER_TOPIC or topic.startswith(REVIVE_TOPIC_PREFIX):
                 for queue_id in queues.queue_ids(topic):

@@ -38,7 +38,7 @@ def find_by_decoding(
 def _candidates(index: IndexSet, tail: TailIndex, queues: QueueStore, query: Question) -> set[int]:
     infix = "#T#" if query.kind is KeyKind.TAG else "#"
     key_hash = index_hash(f"{query.topic}{infix}{query.text}")
-    offsets = {int(offset) for offset in tail.offsets_of(key_hash)}
+    offsets = set(tail.offsets_of(key_hash))
     for file in index.all_files:
         offsets.update(_in_chain(file.index.chain(key_hash), key_hash))
     if query.kind is KeyKind.TAG:

@@ -14,17 +14,17 @@ offset  size  type   field              meaning
 The position of a unit does not determine its queue offset; units ascend by base offset. Source: store-format §5.8.
 """
 
+from __future__ import annotations
+
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, Wait, all_of, finish, long_scan, plainly
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
@@ -48,23 +48,21 @@ from storage.ranges import Range
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
 
 UNIT: Final = Struct(">qiqqqhii")
-UNIT_DTYPE: Final = np.dtype(
-    [
-        ("physical_offset", ">i8"),
-        ("size", ">i4"),
-        ("tags_code", ">i8"),
-        ("store_timestamp", ">i8"),
-        ("base_offset", ">i8"),
-        ("batch_size", ">i2"),
-        ("compacted_offset", ">i4"),
-        ("reserved", ">i4"),
-    ]
-)
+UNIT_DTYPE: Final = [
+    ("physical_offset", ">i8"),
+    ("size", ">i4"),
+    ("tags_code", ">i8"),
+    ("store_timestamp", ">i8"),
+    ("base_offset", ">i8"),
+    ("batch_size", ">i2"),
+    ("compacted_offset", ">i4"),
+    ("reserved", ">i4"),
+]
 NO_OFFSET: Final = -1
 CHECKED_FILES: Final = 3
 """The number of last files whose units are checked when a queue is opened; earlier ones are checked when needed."""
 
-Units = npt.NDArray[np.void]
+Units: TypeAlias = "npt.NDArray[np.void]"
 
 
 @dataclass(slots=True)
@@ -126,7 +124,7 @@ class BatchConsumeQueue(NamedQueue):
         """Whether it is known where the queue begins and ends."""
         return self._bounds is not None
 
-    def measured(self) -> Lookup["BatchConsumeQueue"]:
+    def measured(self) -> Lookup[BatchConsumeQueue]:
         """Find out where the queue begins and ends; return the queue."""
         if self._bounds is None:
             yield from self._measure()
@@ -143,7 +141,7 @@ class BatchConsumeQueue(NamedQueue):
         """The queue as its only part."""
         return (QueuePart(self.min_offset, self.max_offset, self),)
 
-    def source_at(self, _: int) -> "BatchConsumeQueue":
+    def source_at(self, _: int) -> BatchConsumeQueue:
         """Return the queue itself: it has no other part."""
         return self
 

@@ -12,15 +12,16 @@ written, and no field says where that begins. Where a queue begins and ends is f
 lead to (`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import TypeAlias
 
 from protocol.errors import StoreError
 from protocol.system_topics import SCHEDULE_TOPIC
+from storage.arrays import np, npt
 from storage.files.mapped_file import MappedFile
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
@@ -44,7 +45,7 @@ from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
 
-Units = npt.NDArray[np.void]
+Units: TypeAlias = "npt.NDArray[np.void]"
 
 
 class ConsumeQueue(NamedQueue):
@@ -101,7 +102,7 @@ class ConsumeQueue(NamedQueue):
         """Whether it is known where the queue begins and ends."""
         return self._bounds is not None
 
-    def measured(self) -> Lookup["ConsumeQueue"]:
+    def measured(self) -> Lookup[ConsumeQueue]:
         """Find out where the queue begins and ends; return the queue."""
         if self._bounds is None:
             yield from self._measure()
@@ -112,7 +113,7 @@ class ConsumeQueue(NamedQueue):
         """The queue as its only part."""
         return (QueuePart(self.min_offset, self.max_offset, self),)
 
-    def source_at(self, _: int) -> "ConsumeQueue":
+    def source_at(self, _: int) -> ConsumeQueue:
         """Return the queue itself: it has no other part."""
         return self
 

@@ -14,12 +14,12 @@ offset  size  type   field            meaning
 The bitmap follows the head: bit i is bit i mod 8 of byte i div 8. Source: store-format §5.7, filters §3.2.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Final
-
-import numpy as np
 
 from protocol.errors import StoreError
 from storage.files.open_files import OpenFiles
@@ -27,9 +27,7 @@ from storage.files.waiting import Lookup
 from storage.queue.queue_files import QueueFiles
 
 HEAD: Final = Struct(">hqqh")
-HEAD_DTYPE: Final = np.dtype(
-    [("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")]
-)
+HEAD_DTYPE: Final = [("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")]
 LARGEST_ADDRESS: Final = -(1 << 31) - 1
 ADDRESS_BASE: Final = -(1 << 63)
 """The number that is added to a byte offset to get an address."""

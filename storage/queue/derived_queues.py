@@ -9,16 +9,17 @@ The log is read as far as somebody asks for queues. A short stretch is read at o
 one is left to a background scan, if there is one, and :class:`QueueBeingSearched` is raised until it is done.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from protocol.errors import QueueBeingSearched
 from protocol.system_topics import LIGHT_PREFIX
+from storage.arrays import np
 from storage.files.mapped_file import FileIdentity
 from storage.files.waiting import LONG_SCAN, Lookup, long_scan
 from storage.kernels import dispatching

@@ -7,12 +7,12 @@ offset, which in a tier is the position in the tier's own log. Where a message t
 is that of another store: it is left out, and said so.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from protocol.errors import StoreError
+from storage.arrays import np, npt
 from storage.files.waiting import Lookup, plainly
 from storage.kernels.records import PHYSICAL_OFFSET, SYS_FLAG
 from storage.queue.batch_consume_queue import BatchConsumeQueue
@@ -43,7 +43,7 @@ class JoinedQueue(NamedQueue):
         """Whether it is known where the queue begins and ends: always, else it could not be joined."""
         return True
 
-    def measured(self) -> Lookup["JoinedQueue"]:
+    def measured(self) -> Lookup[JoinedQueue]:
         """Return the queue; it is known where it begins and ends."""
         yield from ()
         return self

@@ -5,12 +5,12 @@ every binary search. The record has the same values: its place, its size, the of
 of messages. Units that do not ascend are checked, then the neighbours of each damaged one, up to sound ones.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.waiting import Allowance, Lookup, finish, long_scan
 from storage.kernels.messages import ANY_OFFSET
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT

@@ -6,14 +6,14 @@ between two of them. Queues are snapshots: their beginning and end are found onc
 §5.3, §6.6).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue_holes import HoledQueue, QueueHole, QueueHoles
@@ -61,7 +61,7 @@ class Queue(Protocol):
     Plain methods, and bounds that are not known yet, wait for the disk; a look-up yields where it would have to wait.
     """
 
-    def measured(self) -> Lookup["Queue"]:
+    def measured(self) -> Lookup[Queue]:
         """Find out where the queue begins and ends; return the queue."""
         ...
 
@@ -91,11 +91,11 @@ class Queue(Protocol):
         ...
 
     @property
-    def parts(self) -> Sequence["QueuePart"]:
+    def parts(self) -> Sequence[QueuePart]:
         """The parts of the queue, in order, from `min_offset` to `max_offset`."""
         ...
 
-    def source_at(self, queue_offset: int) -> "SourceQueue | None":
+    def source_at(self, queue_offset: int) -> SourceQueue | None:
         """Return what reads the part with a queue offset, also of one outside of the queue; None in a gap."""
         ...
 

@@ -6,10 +6,11 @@ log is read from its beginning up to the message of the first sound unit, and th
 there.
 """
 
+from __future__ import annotations
+
 from typing import Protocol
 
-import numpy as np
-
+from storage.arrays import np
 from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 from storage.queue.queue_end import PATIENT_JUDGEMENTS
 from storage.queue.queue_holes import HoledQueue, QueueHoles

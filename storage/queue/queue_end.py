@@ -7,10 +7,12 @@ that end, those are judged that point into the log and beyond that unit's messag
 repaired from the log, which is searched once after the last message.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
-import numpy as np
-
+from storage.arrays import np
+from storage.files.mapped_file import LARGEST_OFFSET
 from storage.files.waiting import Allowance, Lookup, Wait, long_scan
 from storage.kernels.messages import ANY_OFFSET
 from storage.queue.queue_repair import search
@@ -60,7 +62,7 @@ def find_end(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
 
 
 def last_sound(
-    units: JudgedUnits, start: int, stop: int, behind: int, most: int = np.iinfo(np.int64).max
+    units: JudgedUnits, start: int, stop: int, behind: int, most: int = LARGEST_OFFSET
 ) -> Lookup[int | None]:
     """Return the last sound unit in [start, stop) that points beyond the physical offset `behind`, None without one.
 
@@ -102,7 +104,7 @@ def end_behind(
     a store is followed (`is_followed`), units that point beyond the log's end are ignored, since their records will be
     read soon. With `is_sure` the log is searched only for units that no broker writes.
     """
-    largest = units.log_end - 1 if is_followed else np.iinfo(np.int64).max
+    largest = units.log_end - 1 if is_followed else LARGEST_OFFSET
     broken, is_doubtful = end, False
     for start, stop in reversed(units.blocks(end, written)):
         places = yield from units.physical_offsets(start, stop)

@@ -7,18 +7,18 @@ The written part of the files ends with the last byte that is not zero. Holes of
 zeros are read only where the file system has no holes.
 """
 
+from __future__ import annotations
+
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from storage.files.mapped_file import MappedFile, cannot_be_seen, list_segment_files, segment_name
+from storage.arrays import np, npt
+from storage.files.mapped_file import MappedFile, cannot_be_seen, list_segment_files, segment_name, written_length
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 
@@ -94,18 +94,18 @@ class QueueFiles:
         """Whether the directory exists, but no file in it that has a unit."""
         return not self.files and self._directory.is_dir()
 
-    def renewed(self) -> "QueueFiles":
+    def renewed(self) -> QueueFiles:
         """List the files as they are now."""
         return QueueFiles(self._directory, self._unit_size, self._open_files)
 
-    def continues(self, earlier: "QueueFiles") -> bool:
+    def continues(self, earlier: QueueFiles) -> bool:
         """Whether these are the files of an earlier list, perhaps without expired ones and with new ones."""
         if not (self.files and earlier.files):
             return False
         kept = [file for file in earlier.files if file.start >= self.files[0].start]
         return bool(kept) and kept == list(self.files[: len(kept)])
 
-    def with_successor(self) -> "QueueFiles":
+    def with_successor(self) -> QueueFiles:
         """Return these files and new ones after the last one; this very object if there are no new ones."""
         renewed = self.renewed() if self.has_successor() else self
         return renewed if renewed.continues(self) and len(renewed.files) > len(self.files) else self
@@ -195,10 +195,9 @@ def last_written(file: MappedFile, start: int, size: int, growth: int | None = N
             if allowance.is_used_up_by(stop - low):
                 yield long_scan(f"where {file.path} ends")
             content = yield from file.read_lookup(low, stop - low)
-            # The comparison makes a copy: flatnonzero counts, then collects, and raises if a broker writes meanwhile.
-            written = np.flatnonzero(np.frombuffer(content, np.uint8) != 0)
-            if written.size:
-                return low + int(written[-1]) + 1, is_whole
+            written = written_length(content)
+            if written:
+                return low + written, is_whole
             stop, step = low, min(step * 2, LARGEST_STEP)
     return start, is_whole
 
@@ -229,11 +228,11 @@ def unit_windows(file: MappedFile, start: int, stop: int, unit_size: int) -> lis
 
 
 def read_units(
-    path: Path, dtype: np.dtype[Any], start: int = 0, *, is_backward: bool = False
+    path: Path, dtype: npt.DTypeLike, start: int = 0, *, is_backward: bool = False
 ) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
     """Yield the units of a file from a position on that are in no hole, window by window, each with its position."""
-    file = MappedFile.open(path)
-    windows = unit_windows(file, start, file.size - (file.size - start) % dtype.itemsize, dtype.itemsize)
+    file, size = MappedFile.open(path), np.dtype(dtype).itemsize
+    windows = unit_windows(file, start, file.size - (file.size - start) % size, size)
     for low, high in reversed(windows) if is_backward else windows:
         yield low, np.frombuffer(file.view[low:high], dtype)
 

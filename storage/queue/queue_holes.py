@@ -11,6 +11,8 @@ more than :data:`MOST_AT_ONCE` queue offsets is searched and kept in several pie
 before ended.
 """
 
+from __future__ import annotations
+
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -19,10 +21,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from protocol.errors import BeingSearched, QueueBeingSearched
+from storage.arrays import np, npt
 from storage.files.mapped_file import FileIdentity
 from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET

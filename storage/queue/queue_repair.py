@@ -6,12 +6,12 @@ at a lost unit if later ones are sound. Units without any message in the log cou
 queue (store-format §6.3). The results for a run of damaged units are kept (:mod:`storage.queue.queue_holes`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.waiting import Lookup, finish
 from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
 from storage.kernels.records import HEAD
@@ -25,10 +25,8 @@ MOST_BEYOND: Final = 64
 """Messages with later queue offsets after which a search ends; a single one may have a wrong queue offset."""
 
 
-UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+UNIT_DTYPE: Final = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 """A plain queue's unit in arrays; apart from its struct, by which single units are read without NumPy."""
-
-NOTHING_KNOWN: Final = np.empty(0, UNIT_DTYPE)
 
 
 class Units(Protocol):
@@ -127,12 +125,13 @@ class SoughtMessages:
 
     __slots__ = ("name", "search", "units")
 
-    def __init__(self, name: QueueName, first: int, count: int, known: npt.NDArray[np.void] = NOTHING_KNOWN) -> None:
+    def __init__(self, name: QueueName, first: int, count: int, known: npt.NDArray[np.void] | None = None) -> None:
         """Search for ``count`` queue offsets from ``first`` on; ``known`` are units that were found before."""
         self.name = name
         self.units = np.zeros(count, UNIT_DTYPE)
         self.units["physical_offset"] = NOT_FOUND
-        self.units[: known.size] = known
+        if known is not None:
+            self.units[: known.size] = known
         self.search = MessageSearch(name.topic_bytes, name.queue_id, first, self.units.view(np.uint8), MOST_BEYOND)
 
     @property

@@ -6,6 +6,8 @@ is first asked for, and a queue's files when that queue is. The number of open f
 joined to a path.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from bisect import bisect_left
@@ -16,10 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from protocol.errors import QueueBeingSearched, StoreError
+from storage.arrays import np, npt
 from storage.files.mapped_file import cannot_be_seen, is_directory, list_directory
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
@@ -101,7 +101,7 @@ class QueueStore:
         self._ids: dict[str, tuple[int, ...]] = {}
         self._queues: RecentlyUsed[AnyQueue] = RecentlyUsed(self._limit)
 
-    def refresh(self, commit_log: CommitLog | None = None, tier: Tier | None = None) -> "QueueStore":
+    def refresh(self, commit_log: CommitLog | None = None, tier: Tier | None = None) -> QueueStore:
         """Return the queues as they are now, with another snapshot of the log, or of the tier, if one is given.
 
         Topics and queues are listed anew; results for queues that still exist are kept and used.
@@ -112,7 +112,7 @@ class QueueStore:
         self._open_files.forget_changed()
         return refreshed
 
-    def grown(self, commit_log: CommitLog) -> "QueueStore":
+    def grown(self, commit_log: CommitLog) -> QueueStore:
         """Return these queues with a log that has grown, and with their new messages; new queues are not listed."""
         grown = copy(self)
         grown._commit_log = commit_log
@@ -123,7 +123,7 @@ class QueueStore:
         """Whether an open file was removed, or has become shorter, so that it must not be read."""
         return self._open_files.has_lost()
 
-    def is_of(self, other: "QueueStore") -> bool:
+    def is_of(self, other: QueueStore) -> bool:
         """Whether topics and queues are from the same listing as those of another store; its log may be longer."""
         return self._generation is other._generation
 
@@ -253,6 +253,8 @@ class QueueStore:
 
         Where units are lost, what lies between their neighbours is among them.
         """
+        if not self._batch:
+            return ()
         places, lost = [np.empty(0, np.int64)], list[Range]()
         for topic in sorted(self._batch):
             with suppress(StoreError):

@@ -7,10 +7,11 @@ cases the log is searched for later messages. Mostly there are none, which is fo
 (:mod:`.queue_holes`) that ends with the last of them.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
-import numpy as np
-
+from storage.arrays import np
 from storage.files.waiting import Lookup
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog

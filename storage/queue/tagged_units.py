@@ -6,19 +6,19 @@ offsets without a unit. The messages that they lead to are candidates whatever t
 message, the messages that the log has for them are (:mod:`storage.queue.queue_holes`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_holes import QueueHole
 
-Offsets = npt.NDArray[np.int64]
-Units = npt.NDArray[np.void]
-Flags = npt.NDArray[np.bool_]
+Offsets: TypeAlias = "npt.NDArray[np.int64]"
+Units: TypeAlias = "npt.NDArray[np.void]"
+Flags: TypeAlias = "npt.NDArray[np.bool_]"
 Run = tuple[int, int]
 """A range of queue offsets: the first one, and the one after the last."""
 

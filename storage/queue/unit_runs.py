@@ -12,40 +12,39 @@ A run holds the units of all queues that have messages in one stretch of the log
 How many of each there are is kept with the file by who keeps it. Runs of neighbouring stretches are merged.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from storage.arrays import np, npt
 from storage.files.mapped_file import MappedFile
 from storage.queue.unit_struct import UNIT
 
-ROW: Final = np.dtype([("first", "i8"), ("count", "i8"), ("unit", "i8")])
-QUEUE: Final = np.dtype(
-    [
-        ("high", "u8"),
-        ("low", "u8"),
-        ("row", "i8"),
-        ("rows", "i8"),
-        ("name", "i8"),
-        ("length", "i4"),
-        ("queue_id", "i4"),
-    ]
-)
+ROW: Final = [("first", "i8"), ("count", "i8"), ("unit", "i8")]
+ROW_BYTES: Final = 24
+QUEUE: Final = [
+    ("high", "u8"),
+    ("low", "u8"),
+    ("row", "i8"),
+    ("rows", "i8"),
+    ("name", "i8"),
+    ("length", "i4"),
+    ("queue_id", "i4"),
+]
+QUEUE_BYTES: Final = 48
 KEY_BYTES: Final = 16
-_KEY: Final = np.dtype([("high", "u8"), ("low", "u8")])
-_UNITS: Final = np.dtype(f"V{UNIT.size}")
+_KEY: Final = [("high", "u8"), ("low", "u8")]
 
 Names = Sequence[tuple[bytes, int]]
 """Topics as records have them, and queue ids."""
-Keys = npt.NDArray[np.void]
-Rows = npt.NDArray[np.void]
+Keys: TypeAlias = "npt.NDArray[np.void]"
+Rows: TypeAlias = "npt.NDArray[np.void]"
 
 
 def key_of(topic: bytes, queue_id: int) -> bytes:
@@ -64,7 +63,7 @@ class RunCounts(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the file."""
-        return self.units * UNIT.size + self.rows * ROW.itemsize + self.queues * QUEUE.itemsize + self.names
+        return self.units * UNIT.size + self.rows * ROW_BYTES + self.queues * QUEUE_BYTES + self.names
 
 
 class Extent(NamedTuple):
@@ -85,7 +84,7 @@ class UnitRun:
     stop: int
 
     @classmethod
-    def made(cls, parts: Sequence["RunPart"], start: int, stop: int) -> "UnitRun":
+    def made(cls, parts: Sequence[RunPart], start: int, stop: int) -> UnitRun:
         """Make a run in memory of what was gathered, or of runs, in the order of the log."""
         content, counts = _merged(parts)
         descriptor = os.memfd_create("rocketlens-units", os.MFD_CLOEXEC)
@@ -95,7 +94,7 @@ class UnitRun:
         return cls(MappedFile(Path("units in memory"), descriptor), counts, start, stop)
 
     @property
-    def part(self) -> "RunPart":
+    def part(self) -> RunPart:
         """The run as one part of another one."""
         units = np.frombuffer(self.file.view[: self.counts.units * UNIT.size], np.uint8)
         owners = np.repeat(np.arange(self.counts.queues), self._queues["rows"])
@@ -108,7 +107,7 @@ class UnitRun:
 
     @cached_property
     def _queues(self) -> npt.NDArray[np.void]:
-        at = self.counts.units * UNIT.size + self.counts.rows * ROW.itemsize
+        at = self.counts.units * UNIT.size + self.counts.rows * ROW_BYTES
         return np.frombuffer(self.file.view, QUEUE, self.counts.queues, at)
 
     @cached_property
@@ -196,7 +195,7 @@ def _merged(parts: Sequence[RunPart]) -> tuple[list[bytes], RunCounts]:
     places = np.cumsum(counts) - counts
     total = int(counts.sum())
     sources = np.repeat(starts - places, counts) + np.arange(total)
-    sorted_units = units.view(_UNITS)[sources]
+    sorted_units = units.view(f"V{UNIT.size}")[sources]
     goes_on = np.zeros(rows.size, bool)
     goes_on[1:] = (owners[1:] == owners[:-1]) & (rows["first"][1:] == rows["first"][:-1] + counts[:-1])
     heads = np.flatnonzero(~goes_on)

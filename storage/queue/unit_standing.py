@@ -6,14 +6,14 @@ doubtful: it was damaged, never written, or left over from a log that was cut (s
 that the queue ends there or that its message expired. Sound units ascend by physical offset.
 """
 
+from __future__ import annotations
+
 from collections.abc import Reversible
 from enum import Enum
-from typing import Any, Final, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Final, Protocol, TypeAlias
 
 from protocol.message_layout import INT
+from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.kernels.records import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, SYS_FLAG
 from storage.log.commit_log import CommitLog
@@ -30,7 +30,7 @@ BROKEN: Final = -2
 FILLER: Final = -1
 """The number that replaces the physical offset of a filler unit, which is before the first message of the queue."""
 
-Places = npt.NDArray[np.int64]
+Places: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Standing(Enum):

@@ -65,7 +65,10 @@ def recovered_queues(root: Path) -> Iterator[RecoveredQueue]:
 
     Raises StoreError where a directory or a file cannot be read: what lies in it is not known to be nothing.
     """
-    for tree, unit in ((root / CONSUME_QUEUE, UNIT_DTYPE), (root / BATCH_CONSUME_QUEUE, BATCH_UNIT_DTYPE)):
+    for tree, unit in (
+        (root / CONSUME_QUEUE, np.dtype(UNIT_DTYPE)),
+        (root / BATCH_CONSUME_QUEUE, np.dtype(BATCH_UNIT_DTYPE)),
+    ):
         for directory in queue_directories(tree) if not tree.is_file() else ():  # where a file lies a broker finds none
             yield _recover(directory, unit)
 

@@ -15,15 +15,16 @@ what was derived (light queues or all, and with which delay levels), since units
 One process writes there, others of the same server read what it has written.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from protocol.errors import StoreError
+from storage.arrays import np
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
 from storage.files.own_directories import hold_kept, new_file

@@ -4,6 +4,8 @@ Each look-up uses one immutable :class:`Snapshot`; :meth:`MessageStore.refresh` 
 as a whole. A reader that still uses the old snapshot keeps its maps alive, so no file is closed while it is read.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,8 +13,6 @@ from pathlib import Path
 from typing import Final, cast
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from protocol.errors import ConfigError, StoreError
 from protocol.host_address import HostAddress
@@ -22,6 +22,7 @@ from protocol.message_id import MessageId
 from protocol.question import KeyKind, Question
 from protocol.system_topics import REPLY_TOPIC_SUFFIX, TOPICS_OF_EVERY_BROKER
 from storage.amounts import counted
+from storage.arrays import np, npt
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Lookup, Wait, WaitKind, all_of, current_tick, plainly
 from storage.index.index_examination import reject
@@ -43,7 +44,7 @@ from storage.query.search_report import SearchReport, joined_clauses
 from storage.query.tier_query import TierKeys, query_tier
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
-from storage.ranges import lie_within, merge, subtract
+from storage.ranges import merge, subtract
 from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.refresh import StoreFollower
 from storage.store.snapshot import Snapshot, StoreOptions, with_all_growth, with_damage, with_index
@@ -126,7 +127,7 @@ class MessageStore:
         self.identity: StoreIdentity = infer_identity(snapshot.config, snapshot.commit_log, snapshot.layout.tier)
 
     @classmethod
-    def open(cls, path: Path | str, options: StoreOptions | None = None) -> "MessageStore":
+    def open(cls, path: Path | str, options: StoreOptions | None = None) -> MessageStore:
         """Open a store directory. Waits for the disk.
 
         Raises NotAStore for a directory that is none, and StoreError where no part of it can be read.
@@ -196,9 +197,9 @@ class MessageStore:
         snapshot = self._current.snapshot
         named = merge((damage.start, damage.stop) for damage in snapshot.commit_log.damage)
         skipped = subtract(merge(snapshot.tail.skipped), named)
-        alone = snapshot.damage[~lie_within(snapshot.damage, merge([*skipped, *named]))].tolist()
+        alone = subtract([(at, at + 1) for at in snapshot.damage], merge([*skipped, *named]))
         places = [f"between physical offsets {start} and {stop}" for start, stop in skipped]
-        places += [f"at physical offset {at}" for at in alone]
+        places += [f"at physical offset {at}" for at, _ in alone]
         if not places:
             return ""
         more = len(places) - MOST_PLACES

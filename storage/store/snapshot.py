@@ -4,13 +4,11 @@ A snapshot never changes. What it is made of is taken over into the next one as 
 look at a store that grows costs what came, not what is there.
 """
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from storage.index.index_file import end_of_entries
 from storage.index.index_set import IndexSet
@@ -39,8 +37,6 @@ MOST_DAMAGE = 10_000
 
 MUCH = 64 * 1024 * 1024
 """Bytes from which on it is worth keeping what was found out in them."""
-
-Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ class Snapshot:
     kept: KeptEntries
     kept_units: KeptUnits
     tail: TailIndex
-    damage: Offsets
+    damage: tuple[int, ...]
     view: StoreView
     beyond_index: int
     incomplete: str | None
@@ -141,7 +137,7 @@ def open_snapshot(
         kept=kept,
         kept_units=KeptUnits(entries_directory),
         tail=tail,
-        damage=np.zeros(0, dtype=np.int64),
+        damage=(),
         view=StoreView(LogView(), IndexFilesView(), RunsView()),
         beyond_index=0,
         incomplete=None,
@@ -186,7 +182,7 @@ def derived(snapshot: Snapshot) -> Snapshot:
     log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
     return replace(
         snapshot,
-        view=StoreView(log.view, index.view, tail.view, snapshot.damage),
+        view=StoreView(log.view, index.view, tail.view, array("q", snapshot.damage)),
         beyond_index=_beyond_index(log, index),
         incomplete=_incompleteness(log, index, tail),
     )
@@ -225,10 +221,9 @@ def with_index(snapshot: Snapshot, index: IndexSet) -> Snapshot:
 
 def with_damage(snapshot: Snapshot, physical_offset: int) -> Snapshot | None:
     """The snapshot that knows one more place of the log to be damaged; None where it does, or knows enough."""
-    if snapshot.damage.size >= MOST_DAMAGE or physical_offset in snapshot.damage:
+    if len(snapshot.damage) >= MOST_DAMAGE or physical_offset in snapshot.damage:
         return None
-    damage = np.sort(np.append(snapshot.damage, physical_offset))
-    return derived(replace(snapshot, damage=damage))
+    return derived(replace(snapshot, damage=tuple(sorted((*snapshot.damage, physical_offset)))))
 
 
 def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:

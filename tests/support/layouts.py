@@ -80,10 +80,10 @@ def check_layout(module: ModuleType) -> None:
         described.add(_shape(structs[table.name]))
         dtype = vars(module).get(f"{table.name}_DTYPE")
         if dtype is not None:
-            check_dtype(table, dtype)
+            check_dtype(table, np.dtype(dtype))
     names = {table.name for table in tables}
     for name, value in vars(module).items():
-        if isinstance(value, np.dtype) and name.endswith("_DTYPE"):
+        if isinstance(value, (np.dtype, list)) and name.endswith("_DTYPE"):
             assert name.removesuffix("_DTYPE") in names, f"{module.__name__}: {name} has no table"
     for name, layout in structs.items():
         is_record = layout.format[0] in "<>!" and len(tiles_of(layout)) > 1 and _is_defined_in(module, name)

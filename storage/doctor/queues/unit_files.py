@@ -28,7 +28,10 @@ READABLE: Final = "a file that can be read"
 
 Units = npt.NDArray[np.void]
 
-KINDS: Final = {CONSUME_QUEUE: (UNIT_DTYPE, UNITS_OF_PLAIN), BATCH_CONSUME_QUEUE: (BATCH_DTYPE, UNITS_OF_BATCHES)}
+KINDS: Final = {
+    CONSUME_QUEUE: (np.dtype(UNIT_DTYPE), UNITS_OF_PLAIN),
+    BATCH_CONSUME_QUEUE: (np.dtype(BATCH_DTYPE), UNITS_OF_BATCHES),
+}
 """What units of queues are, by the tree that has them, and what findings call them."""
 
 

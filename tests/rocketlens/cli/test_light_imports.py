@@ -64,12 +64,6 @@ def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
     assert loaded(command, "--help") == set()
 
 
-def test_what_is_an_offset_alone_loads_a_table_at_most(g1_store: Path) -> None:
-    for text, kind in (("0", "physical-offset"), (OFFSET_ID, "offset-id")):
-        assert loaded("find", g1_store, text, "--as", kind, "--json") == set()
-    assert loaded("find", g1_store, "0", "--as", "physical-offset") == TABLES
-
-
 def test_what_is_found_loads_nothing_that_looks_into_messages_or_writes_files(g1_store: Path) -> None:
     found = modules_of("find", g1_store, UNIQUE_KEY, "--json")
     assert "storage.search.find" in found
@@ -86,28 +80,28 @@ def test_what_is_found_loads_nothing_that_looks_into_messages_or_writes_files(g1
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("line", "heavy"),
     [
-        ("find", "STORE", UNIQUE_KEY, "--topic", "TopicTest", "--as", "unique-key", "--json"),
-        pytest.param(("find", "STORE", UNIQUE_KEY, "--json"), marks=pytest.mark.soak),
-        ("find", "STORE", "-f", "KEYS"),
-        ("search", "STORE", "--topic", "TopicTest", "--json"),
-        pytest.param(("life", "STORE", "--unique-key", UNIQUE_KEY, "--json"), marks=pytest.mark.soak),
-        ("pending", "WAITING", "--json"),
-        ("space", "STORE", "--json"),
-        pytest.param(("tail", "STORE", "--topic", "TopicTest", "--json"), marks=pytest.mark.soak),
-        pytest.param(("topics", "STORE", "--json"), marks=pytest.mark.soak),
-        pytest.param(("groups", "STORE", "--json"), marks=pytest.mark.soak),
-        pytest.param(("info", "STORE", "--json"), marks=pytest.mark.soak),
+        ("find STORE 0", set()),
+        (f"find STORE {UNIQUE_KEY}", set()),
+        ("tail STORE TopicTest", set()),
+        ("search STORE TopicTest", ARRAYS),
+        pytest.param(f"find STORE {OFFSET_ID} --as offset-id --json", set(), marks=pytest.mark.soak),
+        pytest.param("find STORE -f KEYS", ARRAYS, marks=pytest.mark.soak),
+        pytest.param(f"life STORE {UNIQUE_KEY}", set(), marks=pytest.mark.soak),
+        pytest.param("pending WAITING", set(), marks=pytest.mark.soak),
+        pytest.param("topics STORE", set(), marks=pytest.mark.soak),
+        pytest.param("groups STORE", set(), marks=pytest.mark.soak),
+        pytest.param("info STORE", set(), marks=pytest.mark.soak),
+        pytest.param("space STORE", ARRAYS, marks=pytest.mark.soak),
     ],
-    ids=lambda arguments: str(arguments[0]),
 )
-def test_what_reads_a_store_loads_neither_server_nor_table(
-    g1_store: Path, tmp_path: Path, arguments: tuple[str, ...]
+def test_what_reads_a_store_loads_arrays_for_many_rows_alone(
+    g1_store: Path, tmp_path: Path, line: str, heavy: set[str]
 ) -> None:
     (tmp_path / "keys").write_text(UNIQUE_KEY + "\n")
     waiting = StoreWriter(tmp_path / "waiting")
     waiting.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "T", "DELAY": "3"}, queue_id=2)
     waiting.close()
     places = {"STORE": str(g1_store), "KEYS": str(tmp_path / "keys"), "WAITING": str(waiting.root)}
-    assert loaded(*(places.get(each, each) for each in arguments)) == ARRAYS
+    assert loaded(*(places.get(each, each) for each in line.split())) == heavy

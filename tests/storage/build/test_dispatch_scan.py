@@ -210,4 +210,4 @@ class TestScale:
     ("size", "unit", "dtype"), [(PLAIN_BYTES, UNIT, UNIT_DTYPE), (BATCH_BYTES, BATCH_UNIT, BATCH_DTYPE)]
 )
 def test_the_kernels_unit_sizes_are_those_of_the_layouts(size: int, unit: Any, dtype: Any) -> None:
-    assert size == unit.size == dtype.itemsize
+    assert size == unit.size == np.dtype(dtype).itemsize

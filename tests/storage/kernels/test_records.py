@@ -1,5 +1,6 @@
 """One record, walks and scans against the oracle that reads a segment record by record."""
 
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,6 +36,7 @@ from storage.kernels.records import (
     find_record_by_entries,
     has_sane_texts,
     scan_keys,
+    sort_entries,
     store_timestamp,
     tag_entry_hash,
     walk_appended,
@@ -226,9 +228,9 @@ class TestDoors:
     def test_room_of_other_numbers_or_too_little_of_it_is_refused(self) -> None:
         region, hashes, offsets = Region(b""), np.zeros(MAXIMUM_PIECES, np.int32), np.zeros(MAXIMUM_PIECES, np.int64)
         with pytest.raises(ValueError, match="expected one dimension of 32-bit integers, found 1 of 64 bits"):
-            scan_keys(region, 0, 0, 0, 0, 0, offsets, offsets)  # type: ignore[arg-type]
+            scan_keys(region, 0, 0, 0, 0, 0, offsets, offsets)
         with pytest.raises(ValueError, match="of 64-bit integers, found 1 of 64 bits, format d"):
-            scan_keys(region, 0, 0, 0, 0, 0, hashes, offsets.astype(np.float64))  # type: ignore[arg-type]
+            scan_keys(region, 0, 0, 0, 0, 0, hashes, offsets.astype(np.float64))
         with pytest.raises(ValueError, match=f"room for {MAXIMUM_PIECES - 1} entries"):
             scan_keys(region, 0, 0, 0, 0, 0, hashes[1:], offsets)
         hashes.flags.writeable = False
@@ -393,3 +395,24 @@ class TestSums:
         assert find_record(region, 1, end, BASE, sums) == size
         # Half of the step of each of the two ends of each body, twice; one by one it would be some 40 GB.
         assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**31 - 1) | st.integers(0, 9), st.integers(0, 2**63 - 1) | st.integers(0, 9)),
+        min_size=1,
+    ),
+    st.booleans(),
+)
+def test_entries_are_sorted_by_hash_and_then_by_offset(entries: list[tuple[int, int]], is_scanned: bool) -> None:
+    asked = sorted(entries, key=lambda entry: entry[1]) if is_scanned else entries
+    hashes, offsets = array("i", [hashed for hashed, _ in asked]), array("q", [offset for _, offset in asked])
+    span = sort_entries(hashes, offsets)
+    assert list(zip(hashes, offsets, strict=True)) == sorted(entries)
+    assert (span.first, span.last) == (min(offsets), max(offsets))
+
+
+def test_entries_that_do_not_belong_together_are_refused() -> None:
+    for hashes, offsets in ((array("i", [1]), array("q", [1, 2])), (array("i"), array("q"))):
+        with pytest.raises(ValueError, match=f"{len(hashes)} hashes of {len(offsets)} offsets"):
+            sort_entries(hashes, offsets)

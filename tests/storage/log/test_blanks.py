@@ -33,7 +33,7 @@ def by_index(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
     """What the server's own index of the log has of the keys that were written."""
     tail = extend_tail(empty_tail([(segment.base_offset, segment.end)]), log, 1 << 30)
     keys = [f"TopicTest#k{number}" for number in range(20)]
-    return [offset for key in keys for offset in tail.offsets_of(oracles.index_hash(key)).tolist()]
+    return [offset for key in keys for offset in tail.offsets_of(oracles.index_hash(key))]
 
 
 def by_queue_offset(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:

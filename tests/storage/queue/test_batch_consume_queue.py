@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -196,7 +197,7 @@ def test_a_long_queue_is_scanned_by_a_thread_that_may_wait(tmp_path: Path) -> No
 
 
 def test_the_dtype_reads_what_the_struct_packs() -> None:
-    assert UNIT_DTYPE.itemsize == UNIT.size == 46
+    assert np.dtype(UNIT_DTYPE).itemsize == UNIT.size == 46
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

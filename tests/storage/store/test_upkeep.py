@@ -253,7 +253,7 @@ class TestStrays:
         files = len(store.snapshot.index.files)
         for _ in range(2):
             assert store.query(Question("T", "k30")).count == 0
-        assert store.snapshot.damage.tolist() == [writer.written[30].physical_offset]
+        assert store.snapshot.damage == (writer.written[30].physical_offset,)
         assert len(store.snapshot.index.files) == files
         assert_all_found(store, writer.records, writer.records[20:50])
 
@@ -266,9 +266,7 @@ class TestStrays:
         assert list(store.query(Question("T", "all0", maximum=500)).physical_offsets) == right
         for _ in range(5):
             store.query(Question("T", "all0", maximum=500))
-        assert store.snapshot.damage.tolist() == [
-            writer.written[number].physical_offset for number in range(15, 110, 6)
-        ]
+        assert store.snapshot.damage == tuple(writer.written[number].physical_offset for number in range(15, 110, 6))
 
 
 # --- keys that become files -----------------------------------------------------------------------------------------

@@ -19,7 +19,10 @@ from storage.queue.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
 
 @pytest.mark.parametrize(
     ("dtype", "named", "lost"),
-    [(UNIT_DTYPE, UNITS_OF_PLAIN, "queue offsets 50 to 99"), (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES, "units 50 to 99")],
+    [
+        (np.dtype(UNIT_DTYPE), UNITS_OF_PLAIN, "queue offsets 50 to 99"),
+        (np.dtype(BATCH_UNIT_DTYPE), UNITS_OF_BATCHES, "units 50 to 99"),
+    ],
 )
 def test_a_lost_file_is_named_by_what_it_held(tmp_path: Path, dtype: np.dtype[Any], named: str, lost: str) -> None:
     for number in (0, 2):
@@ -38,7 +41,7 @@ def write_units(directory: Path, kinds: Sequence[str]) -> UnitFiles:
     units = np.array([UNITS[kind] for kind in kinds], UNIT_DTYPE)
     for first in range(0, len(units), FILE):
         part = units[first : first + FILE].tobytes()
-        with (directory / f"{first * UNIT_DTYPE.itemsize:020d}").open("wb") as file:
+        with (directory / f"{first * np.dtype(UNIT_DTYPE).itemsize:020d}").open("wb") as file:
             file.write(part.rstrip(b"\0"))
             file.truncate(len(part))
     return UnitFiles(directory, *KINDS["consumequeue"])
