@@ -64,6 +64,9 @@ class UrlStore(Source):
 
         An `engine` is the local one unless another is named; `notify` gets the lines for who waits for a cluster.
         """
+        from spark_jobs.places.file_systems import refuse_page
+
+        refuse_page(url)
         self._url, self._storage, self._mask = url, storage, mask_of(tuple(rules))
         self._engine, self._notify = engine, notify
         self._is_closed = False

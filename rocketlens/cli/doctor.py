@@ -23,7 +23,7 @@ from rocketlens.cli.opening import EXPECTED, address_in, several_option
 from rocketlens.cli.options import is_typed
 from rocketlens.cli.server_options import NO_SERVER_ARGUMENTS, ServerArguments, server_options
 from rocketlens.cli.time_options import timezone_option
-from spark_jobs.places.file_systems import is_url, local_path
+from spark_jobs.places.file_systems import is_url, local_path, refuse_page
 
 if TYPE_CHECKING:  # a usage error must not wait for what examines a store
     from broker.endpoint import Endpoint
@@ -102,6 +102,8 @@ def _run(
     if server is not None:
         _ask(server, server_arguments, as_json=as_json)
     server_arguments.refuse()
+    with ending_with_a_line(goes_on=False):
+        refuse_page(store)
     if is_url(store) and (not deep or options["since_last"]):
         raise click.UsageError(f"{store} is a URL: only --deep reads a store there, and all of it")
     if deep:
@@ -138,8 +140,9 @@ def _ask(server: "Endpoint", arguments: ServerArguments, *, as_json: bool) -> No
 
     with ending_with_a_line(goes_on=False):
         with arguments.connect(server) as opened:
-            shown = Shown(str(server), opened.doctor(), as_json=as_json)
-        say(f"looked at by {server}: paths and commands are those of its machine")
+            diagnosis, where = opened.doctor(), opened.info().where  # of a name server its broker's
+        shown = Shown(where, diagnosis, as_json=as_json)
+        say(f"looked at by {where}: paths and commands are those of its machine")
         sys.exit(shown.end())
     raise AssertionError
 

@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, say
-from rocketlens.cli.opening import SourceArguments
+from rocketlens.cli.opening import SourceArguments, absence_of
 from rocketlens.cli.output import json_fields, message_fields
 from rocketlens.cli.search import stopping
 from rocketlens.cli.search_progress import SearchProgress
@@ -143,10 +143,13 @@ def find_many(
             for piece in found.pieces():
                 rows.write(map(many.row, piece))
                 progress.show(found.progress)
+            absence = "" if len(found.missing) < len(set(texts)) else absence_of(opened, topic)
         if should_stop():
             say("stopped")
             sys.exit(STOPPED)
         rows.write({"query": text, "found": False} for text in found.missing)
+    if absence:
+        say(absence)
     _report(len(set(texts)), found)
     sys.exit(NOT_FOUND if found.missing else FOUND)
 

@@ -49,16 +49,29 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is typed; of an earlier name the new one is printed, and one that is meant is proposed."""
-        name = args[0]
-        if name in self._later and (now := self._later[name].now) and not ctx.resilient_parsing:
-            say(f"`{name}` will go with the next release, type: rocketlens {now}")
-        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+        """The command that is typed; of an earlier name or spelling the new line is printed, and a slip is answered."""
+        name, *typed = args
+        command = self.get_command(ctx, name)
+        if command is not None and not ctx.resilient_parsing:
+            self._say_line_of_now(ctx, name, command, typed)
+        elif not name.startswith("-") and not ctx.resilient_parsing:
             from storage.names import did_you_mean, similar_names  # only where a name is wrong
 
             proposed = did_you_mean(similar_names(name, self.list_commands(ctx)))
             ctx.fail(f"No such command {name!r}{f': {proposed}' if proposed else '.'}")
         return super().resolve_command(ctx, args)
+
+    def _say_line_of_now(self, context: click.Context, name: str, command: click.Command, typed: list[str]) -> None:
+        """Print how a call is typed now that bears an earlier name or spelling."""
+        from rocketlens.cli.earlier import line_of_now, spellings
+
+        now = self._later[name].now if name in self._later else ""
+        earlier = spellings(command).intersection(word.partition("=")[0] for word in typed)
+        if now or earlier:
+            path = f"{context.command_path} ".partition(" ")[2]
+            line = line_of_now(name, command, typed, f"{path}{now or name}")
+            what = name if now else ", ".join(sorted(earlier))
+            say(f"`{what}` will go with the next release, type: rocketlens {line}")
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names that begin so, with their summaries; no command is imported for it."""

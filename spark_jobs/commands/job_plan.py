@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from protocol.errors import ConfigError
+from protocol.system_topics import LIGHT_PREFIX
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.build.rebuild import plan_queues
@@ -108,6 +109,7 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
     units = messages if makes_queues else 0
     if isinstance(request, RebuildRequest) and request.queues:
         _choose_queues(request, plan_queues(request, source.layout.root), chosen)
+    chosen += _absent_topics(request)
     written = UNIT.size * units
     if shape is not None:
         files = math.ceil(entries / max(shape.capacity - 1, 1))
@@ -134,6 +136,17 @@ def make_plan(command: str, request: BuildRequest, source: StoreSource) -> JobPl
         is_live=source.is_live,
         chosen=chosen,
     )
+
+
+def _absent_topics(request: BuildRequest) -> Iterator[str]:
+    """Sentences about topics that a request names and the store does not have; the log may have messages of them."""
+    if not (isinstance(request, RebuildRequest | CompactRequest) and request.topics):
+        return
+    from spark_jobs.read.absent_topics import absent_topics  # opens the store, which few jobs need
+
+    named = (topic for topic in request.topics if not topic.startswith(LIGHT_PREFIX))
+    for absence in absent_topics(request.store, request.commit_log_directories, request.storage, named):
+        yield str(absence)
 
 
 def plan_lines(plan: JobPlan) -> Iterator[str]:

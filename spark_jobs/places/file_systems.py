@@ -38,6 +38,17 @@ def is_url(path: str) -> bool:
     return has_scheme(path) and not path.startswith("file://")
 
 
+def refuse_page(url: str) -> None:
+    """Raise ConfigError for a URL of HTTP, which lists no files of a store: it may be the page's of a server."""
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https"):
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        raise ConfigError(
+            f"{url}: no store is read by HTTP; if this is the page of a RocketLens server, name its remoting port: "
+            f"{host}:PORT, 10911 unless --listen says another"
+        )
+
+
 def state_of(info: dict[str, Any]) -> str:
     """What changes with the content of a file, of what its file system says of it; "" where it says nothing of it."""
     found = next((info[name] for name in _STATES if info.get(name) is not None), "")
@@ -57,6 +68,7 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
     `storage` are its options, as JSON. Raises ConfigError where there is none for its scheme, StoreError where its
     server cannot be reached.
     """
+    refuse_page(url)
     try:
         from fsspec.core import url_to_fs  # comes with the extra, and only URLs need it
     except ImportError as error:

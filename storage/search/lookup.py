@@ -20,6 +20,7 @@ from protocol.question import (
     PHYSICAL_OFFSET,
     KeyKind,
     message_id_of,
+    other_topic,
     parts_of,
     physical_offset_of,
     taken_apart,
@@ -31,7 +32,6 @@ from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore
 from storage.store.snapshot import lacks_of
-from storage.store.topic_catalog import absence_of_topic
 
 HASHES_AT_ONCE: Final = 1 << 25
 """Keys times topics that are looked for in one pass: memory for them is bounded."""
@@ -269,9 +269,11 @@ class _Lookup:
             yield self._step(matches, entry_bytes)
 
     def _matches(self, message: Message, offset: int) -> Iterator[Match]:
+        if other_topic(message, self._topic):
+            return
         for text, kind in self._by_offset.get(offset, ()):
             yield Match(text, kind, message)
-        if not self._keys or (self._topic is not None and message.topic != self._topic):
+        if not self._keys:
             return
         unique_key = message.unique_key if KeyKind.UNIQUE in self._parts else None
         if unique_key in self._keys:
@@ -289,9 +291,7 @@ class _Lookup:
         log_alone = "; ".join(lacks_of(self._store.commit_log)) or None  # ids and offsets are not looked for elsewhere
         incomplete = self._source.incomplete if self._keys else log_alone
         notes = [] if incomplete is None else [f"something may be missing: {incomplete}"]
-        if self._topic is not None:
-            notes += absence_of_topic(self._store, self._topic)
-        elif (unknown := self._store.queues.why_unknown()) is not None:
+        if self._topic is None and (unknown := self._store.queues.why_unknown()) is not None:
             notes.append(f"topics may be missing: {unknown}")
         if self._strays:
             notes.append(f"no intact message is at {counted(self._strays, 'place')} that the index or an id names")

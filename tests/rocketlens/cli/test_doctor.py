@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
+from name_server import NamedBrokers
 from protocol.message_layout import locate
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -209,8 +210,11 @@ def test_what_is_alike_in_a_thousand_queues_is_one_block(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("deep", [(), ("--json",)])
 def test_a_server_looks_at_its_own_store(g1_crashed_store: Path, deep: tuple[str, ...]) -> None:
-    with serving_in_a_thread(service_of(MessageStore.open(g1_crashed_store))) as address:
-        outcome, here = rocketlens("doctor", address, *deep), rocketlens("doctor", g1_crashed_store, *deep)
+    with (
+        serving_in_a_thread(service_of(MessageStore.open(g1_crashed_store))) as address,
+        serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=address)]) as name_server,
+    ):
+        outcome, here = rocketlens("doctor", name_server, *deep), rocketlens("doctor", g1_crashed_store, *deep)
     assert outcome.code == here.code == 4
     assert outcome.errors == f"rocketlens: looked at by {address}: paths and commands are those of its machine\n"
     if deep:

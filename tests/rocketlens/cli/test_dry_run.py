@@ -54,6 +54,15 @@ def plan(*arguments: object) -> list[str]:
     return outcome.text.splitlines()
 
 
+@pytest.mark.parametrize("command", ["rebuild queues", "compact index"])
+def test_a_topic_that_the_store_does_not_have_is_said_with_those_that_may_be_meant(
+    command: str, g1_store: Path
+) -> None:
+    named = (part for topic in ("TopicTst", "TopicTest", "%LMQ%a") for part in ("--topic", topic))
+    lines = plan(*command.split(), g1_store, *named)
+    assert lines[-1] == "plan: there is no topic TopicTst; did you mean TopicTest or TopicTx?"
+
+
 def test_sizes_are_those_of_the_store_and_nothing_is_changed(root: Path) -> None:
     before = read_only.state_of(root)
     newest = max(path.name for path in (root / "index").iterdir())

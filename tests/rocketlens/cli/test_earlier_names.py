@@ -1,5 +1,6 @@
 """Names and spellings of the release before work, and are nowhere in the help."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -7,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli_reference import command_line_reference, commands
-from command_line import rocketlens
+from command_line import EARLIER_NAME, rocketlens
 from rocketlens.cli.main import COMMANDS, main
 from rocketlens.cli.options import RenamedOption
 
@@ -23,10 +24,19 @@ SAME = [
 ]
 
 
+def line_that_is_printed(*words: str) -> list[str]:
+    """The words behind `rocketlens` of the line that a call prints which is typed otherwise now."""
+    said = CliRunner().invoke(main, words, prog_name="rocketlens").stderr.splitlines()
+    (line,) = (each.partition(EARLIER_NAME)[2] for each in said if EARLIER_NAME in each)
+    return shlex.split(line)
+
+
 @pytest.mark.parametrize(("line", "earlier", "now"), SAME)
 def test_an_earlier_spelling_is_the_new_one(line: str, earlier: str, now: str, g1_store: Path) -> None:
     words = [str(g1_store) if word == "STORE" else word for word in line.split()]
     outcomes = [rocketlens(*words, *options.split()) for options in (earlier, now)]
+    printed = rocketlens(*line_that_is_printed(*words, *earlier.split()))
+    assert (printed.code, printed.output) == (outcomes[1].code, outcomes[1].output)
     assert outcomes[0].output == outcomes[1].output
     assert outcomes[0].code == outcomes[1].code
     assert outcomes[0].errors.count("\n") == outcomes[1].errors.count("\n")
@@ -57,7 +67,7 @@ def test_an_earlier_name_of_a_command_works_and_prints_the_new_line(tmp_path: Pa
     outcome = CliRunner().invoke(main, ["clean", str(tmp_path)])
     now = CliRunner().invoke(main, ["rebuild", "clean", str(tmp_path)])
     assert outcome.stderr == (
-        f"rocketlens: `clean` will go with the next release, type: rocketlens rebuild clean URL\n{now.stderr}"
+        f"rocketlens: `clean` will go with the next release, type: rocketlens rebuild clean {tmp_path}\n{now.stderr}"
     )
     assert (outcome.exit_code, outcome.stdout) == (now.exit_code, now.stdout)
 
@@ -93,6 +103,7 @@ def test_a_command_that_find_has_taken_the_place_of_finds_the_same(
     places = {"STORE": str(g1_store), "U": UNIQUE_KEY, "ID": OFFSET_ID, "KEYS": str(tmp_path / "keys")}
     outcome, other = (rocketlens(*(places.get(word, word) for word in each.split())) for each in (line, now))
     name = line.split()[0]
+    assert rocketlens(*line_that_is_printed(*(places.get(word, word) for word in line.split()))) == other
     assert (outcome.code, outcome.errors) == (other.code, other.errors)
     lines = other.output.splitlines(keepends=True)
     if name == "query":  # which lists the newest last
@@ -114,6 +125,24 @@ def test_a_command_that_find_has_taken_the_place_of_finds_the_same(
 def test_wrong_usage_of_an_earlier_command_is_code_2(line: str, says: str, g1_store: Path) -> None:
     outcome = rocketlens(*line.replace("STORE", str(g1_store)).split())
     assert (outcome.code, outcome.output, says in outcome.errors) == (2, b"", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "now"),
+    [
+        ("view ID --server HOST:1", "find HOST:1 ID --full"),
+        ("topics --server=HOST:1 --contains x", "topics HOST:1 --contains x"),
+        ("verify STORE --json", "doctor STORE --deep --json"),
+        ("life STORE --unique-key 'a b'", "life STORE 'a b'"),
+        ("fetch s3://b/x STORE --fresh", "rebuild fetch s3://b/x STORE --fresh"),
+        ("filter STORE T --sql 'a > 5'", "search STORE T --where 'a > 5'"),
+        ("lookup s3://b F --storage-options '{\"key\": 1}' --conf spark.a=b", "find s3://b -f F --storage-options JSON "
+         "--conf KEY=VALUE"),
+        ("query STORE --key", "find SOURCE TEXT --topic TOPIC --as KIND"),
+    ],
+)  # fmt: skip
+def test_the_line_that_is_printed_is_that_of_the_call(line: str, now: str) -> None:
+    assert line_that_is_printed(*shlex.split(line)) == shlex.split(now)
 
 
 def test_the_new_line_is_one_that_can_be_typed() -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
+from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from rocketlens.cli.find import AS
@@ -62,11 +63,25 @@ def test_all_found_is_code_0_and_stdin_is_read(g1_store: Path) -> None:
     assert json.loads(outcome.stdout)["uniqueKey"] == UNIQUE_KEY
 
 
-def test_a_topic_that_the_store_does_not_have_is_named(g1_store: Path, asked: Path) -> None:
-    outcome = rocketlens("find", g1_store, "-f", asked, "--topic", "TopicTst")
-    assert outcome.code == 1
-    assert outcome.errors.startswith("rocketlens: the store has no queue of topic TopicTst; did you mean TopicTest")
-    assert "\nrocketlens: 0 of 3 found" in outcome.errors
+@pytest.mark.parametrize("topic", ["TopicTst", "BulkTopic"])
+def test_a_topic_narrows_many_texts_as_it_narrows_one(
+    g1_store: Path, server: Endpoint, tmp_path: Path, topic: str
+) -> None:
+    """One that is nowhere is said, and an id of another topic's message names nothing."""
+    asked = tmp_path / "ids"
+    asked.write_text(f"{OFFSET_ID}\nhotkey\n")
+    for where in (g1_store, server):
+        many = rocketlens("find", where, "-f", asked, "--topic", topic)
+        one = rocketlens("find", where, OFFSET_ID, "hotkey", "--topic", topic)
+        assert [row["found"] for row in many.messages] == [False, False]
+        assert (many.code, one.code, one.output) == (1, 1, b"")
+        said = [line for line in one.errors.splitlines() if "there is no topic" in line][:1]
+        assert many.errors.splitlines() == [*said, f"rocketlens: 0 of 2 found; missing: {OFFSET_ID}, hotkey"]
+        assert said == (
+            ["rocketlens: there is no topic TopicTst; did you mean TopicTest or TopicTx?"]
+            if topic == "TopicTst"
+            else []
+        )
 
 
 def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:

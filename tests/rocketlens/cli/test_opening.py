@@ -179,6 +179,15 @@ def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
         assert "of a store behind a URL records are looked up and searched" in found.errors
 
 
+@pytest.mark.parametrize("command", ["find", "tail T", "life", "doctor --json", "doctor --deep", "export --format csv"])
+def test_the_address_of_a_page_is_answered_with_that_of_the_port(command: str, tmp_path: Path) -> None:
+    name, *more = command.split()
+    place = () if name != "export" else ("--out", tmp_path / "out")
+    outcome = rocketlens(name, "http://[::1]:8080/find?text=a", *(more or ["a"]), *place)
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert "if this is the page of a RocketLens server, name its remoting port: [::1]:PORT, 10911" in outcome.errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
