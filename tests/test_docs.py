@@ -102,11 +102,7 @@ def test_every_command_says_what_it_does() -> None:
         assert outcome.exit_code == 0, outcome.output
 
 
-JOBS = {"serve", "rebuild all", "rebuild queues", "rebuild index"}
-"""Commands with more options than two screens show."""
-
-
-@pytest.mark.parametrize("name", [name for name in commands() if name not in JOBS])
+@pytest.mark.parametrize("name", [name for name in commands() if name != "serve"])  # which has 40 options
 def test_help_fits_two_screens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     outcome = CliRunner().invoke(main, [*name.split(), "--help"], terminal_width=80)

@@ -1,14 +1,30 @@
 """A command whose help begins with the options that it is used with, and then lists others by what they are for."""
 
+import re
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 GROUPS: Final = {
+    "Growing table": (
+        *("since_last", "partition_by", "drop_before", "compact_files", "every", "metrics", "catalog", "table"),
+    ),
+    "Processes and limits": ("loop", "fast_lane", "workers", "worker_timeout_seconds", "frame_limit", "limits"),
+    "Registration": ("name_servers", "register_as", "register_id"),
+    "Page and log": (
+        "http",
+        "http_hosts",
+        "http_proxies",
+        "http_auth",
+        "http_tls",
+        "slow_query_milliseconds",
+        "log_format",
+    ),
+    "Accounts": ("acl", "acl_admin_has_all", "audit_log"),
     "Connection": (
-        *("server", "from_id", "tls", "tls_ca", "tls_cert", "tls_key", "tls_key_password_file", "tls_no_verify"),
-        "credentials",
+        *("server", "from_id", "tls", "tls_mode", "tls_ca", "tls_cert", "tls_key", "tls_key_password_file"),
+        *("tls_client_ca", "tls_client_auth", "tls_no_verify", "credentials", "proxies"),
     ),
     "Layout of the store": (
         *("stores", "commit_log_directories", "index_slots", "index_entries", "state_directory", "tier", "storage"),
@@ -19,6 +35,12 @@ GROUPS: Final = {
 }
 """The parameters of options that many commands have and few calls need, by the titles under which help lists them."""
 
+
+WIDTHS: Final = range(30, 11, -1)
+"""Widths of the column of options, of which help takes the one with the fewest lines."""
+
+NO_LIMIT: Final = re.compile(r"; x>=[01](?=\])|\[(x>=[01]|[01]<=x<=[0-9]{10,})\]|; [01]<=x<=[0-9]{10,}(?=\])")
+"""What help says of the bounds of a number that bound nothing."""
 
 NAMING: Final = frozenset({"words", "topic", "topics", "trace_topics", "group"})
 """Parameters whose values are names that lie in a source, or the source itself."""
@@ -52,8 +74,18 @@ class GroupedCommand(click.Command):
         rows: list[tuple[str, str]] = []
         for each in options:
             shown, each.show_envvar = each.show_envvar, False  # the last line of the help has an example
-            rows += filter(None, (each.get_help_record(ctx),))
+            record = each.get_help_record(ctx)
             each.show_envvar = shown
+            if record is not None:
+                rows.append((record[0], NO_LIMIT.sub("", record[1]).rstrip()))
         if rows:
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl(rows, col_max=min(WIDTHS, key=lambda width: _lines(rows, formatter, width)))
+
+
+def _lines(rows: list[tuple[str, str]], formatter: click.HelpFormatter, width: int) -> int:
+    """How many lines options take whose first column has at most a width."""
+    trial = click.HelpFormatter(width=formatter.width)
+    trial.indent()
+    trial.write_dl(rows, col_max=width)
+    return trial.getvalue().count("\n")

@@ -77,26 +77,24 @@ _PORT_OPTIONS = (
         type=network,
         metavar="IP|NETWORK",
         multiple=True,
-        help="Proxies whose connections begin with a PROXY header (v1 or v2) that contains the client's "
-        "address; repeatable.",
+        help="Proxies whose connections begin with a PROXY header (v1 or v2); repeatable.",
     ),
     click.option(
         "--acl",
         type=FILE,
         metavar="YAML",
-        help="File of the accounts by which requests must be signed, in the format of RocketMQ's plain_acl.yml.",
+        help="Accounts by which requests must be signed, as in RocketMQ's plain_acl.yml.",
     ),
     click.option(
         "--acl-admin-has-all",
         is_flag=True,
-        help="Give all rights to an account with admin: true and neither topicPerms nor groupPerms, as a broker 4.9 "
-        "does. [default: only the rights that the file says, since a list that is missing may have been cut off]",
+        help="Give all rights to an account with admin: true and neither topicPerms nor groupPerms, as a broker 4.9.",
     ),
     click.option(
         "--audit-log",
         type=FILE,
         metavar="FILE",
-        help="Append a line of JSON each time that messages are read: who read which messages, from where.",
+        help="Append a line of JSON each time that messages are read: who read which, from where.",
     ),
 )
 

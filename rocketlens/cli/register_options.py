@@ -42,9 +42,8 @@ _OPTIONS = (
         type=click.Choice(["replica", "broker"]),
         default="replica",
         show_default=True,
-        help="Register as one more replica of the store's own broker, which consumers use when its master is "
-        "gone; or as a broker of its own (--broker-name), whose queues consumers of a topic read in "
-        "addition to those of the others.",
+        help="Register as one more replica of the store's own broker, which consumers use when its master is gone, or "
+        "as a broker of its own (--broker-name), whose queues are read beside those of others.",
     ),
     click.option(
         "--register-id",

@@ -60,8 +60,8 @@ class ServeArguments(msgspec.Struct, frozen=True):
     multiple=True,
     default=[f"127.0.0.1:{DEFAULT_PORT}"],
     show_default=True,
-    help="Address to listen on, also [IPv6]:PORT, without HOST on the loopback address; repeatable. Port 0 chooses a "
-    "free port. Each further store listens on ports ten higher than the store before it.",
+    help="Address to listen on, also [IPv6]:PORT, without HOST on the loopback address; repeatable. Port 0 chooses "
+    "one.",
 )
 @click.option(
     "--advertise",
@@ -84,8 +84,7 @@ class ServeArguments(msgspec.Struct, frozen=True):
 @click.option(
     "--filter-support-retry",
     is_flag=True,
-    help="Filter pulls by expression from a group's retry topic by the group's filter on the message's "
-    "original topic, as brokers do with filterSupportRetry=true.",
+    help="Filter pulls from a group's retry topic too, as brokers do with filterSupportRetry=true.",
 )
 @click.option(
     "--loop",
@@ -98,8 +97,7 @@ class ServeArguments(msgspec.Struct, frozen=True):
     "--fast-lane/--no-fast-lane",
     default=True,
     show_default=True,
-    help="Answer plain requests by compiled code, many in one step; --no-fast-lane answers each by the "
-    "ordinary code, with equal answers.",
+    help="Whether plain requests are answered by compiled code, with equal answers.",
 )
 @click.option(
     "--workers",
@@ -107,8 +105,7 @@ class ServeArguments(msgspec.Struct, frozen=True):
     default=1,
     show_default=True,
     metavar="N",
-    help="Number of serving processes; a supervisor replaces those that die. 0: serve in this process, which "
-    "dies if a file of the store is truncated.",
+    help="Number of serving processes; a supervisor replaces those that die. 0: serve in this process.",
 )
 @click.option(
     "--worker-timeout",
@@ -117,7 +114,7 @@ class ServeArguments(msgspec.Struct, frozen=True):
     default=WORKER_TIMEOUT_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Replace a serving process whose event loop has stood still for this time, 1 or more; 0: never.",
+    help="Replace a process whose event loop has stood still for so long; 0: never.",
 )
 @click.option(
     "--frame-limit",

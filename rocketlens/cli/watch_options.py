@@ -34,18 +34,16 @@ _WATCH_OPTIONS = (
         "--http",
         type=own_endpoint,
         metavar="[HOST:]PORT",
-        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here; "
-        "without HOST on the loopback address. With --acl the page and the API ask for the same keys; "
-        "--http-auth and --http-tls say how.",
+        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here; without HOST "
+        "on the loopback address.",
     ),
     click.option(
         "--http-host",
         "http_hosts",
         metavar="NAME",
         multiple=True,
-        help="A name under which browsers open the page and Prometheus reads /metrics, in addition to IP "
-        "addresses, localhost and this machine's name; repeatable. Other names are refused, except for "
-        "/healthz and /readyz.",
+        help="A name under which the page and /metrics are read, besides IP addresses, localhost and this machine's "
+        "name; repeatable.",
     ),
     click.option(
         "--trusted-proxy",
@@ -53,17 +51,16 @@ _WATCH_OPTIONS = (
         type=network,
         metavar="IP|NETWORK",
         multiple=True,
-        help="An HTTP proxy in front of the page; the white lists of --acl use the client's address in its "
-        "X-Forwarded-For; repeatable.",
+        help="An HTTP proxy in front of the page, whose X-Forwarded-For has the client's address; repeatable.",
     ),
     click.option(
         "--http-auth",
         type=click.Choice(HTTP_AUTH),
         default=HTTP_AUTH[0],
         show_default=True,
-        help="How accounts of --acl log in at --http. page: the page asks for their keys. basic: the browser asks "
-        "before anything is shown (HTTP Basic), and keys are taken only by --http-tls, from this machine, or "
-        "through a --trusted-proxy. basic-metrics: /metrics is for administrators too. Health is open to everybody.",
+        help="How accounts of --acl log in: page asks for their keys; basic has the browser ask before anything is "
+        "shown, by --http-tls, from this machine or through a --trusted-proxy. basic-metrics: /metrics is for "
+        "administrators too.",
     ),
     click.option(
         "--http-tls",
