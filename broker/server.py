@@ -123,7 +123,7 @@ class ServerParts:
 
     `sessions` is what all sessions share, `connections` those that are open, `reception` who accepts where the first
     bytes decide, None where the loop's own server does. `colleagues` are the other worker processes, as worker 0 or as
-    one of the others sees them. `web` is the port for metrics and health, None where there is none. `watched` is made
+    one of the others sees them. `web` is the port for metrics and health, or None. `watched` is made
     anew when its files change. `lane` is the fast lane, as far as it counts.
     """
 

@@ -46,7 +46,7 @@ def append_batches(
     `topic`, `date` or both. Of an Iceberg table `catalog` are the properties of its catalog, and `name` is what that
     calls it.
 
-    Raises :class:`ConfigError` for options that cannot be, and for a table inside the store. The function does for a
+    Raises :class:`ConfigError` for impossible options, and for a table inside the store. The function does for a
     frame without these columns and for another log than the table's, and raises :class:`StoreError` where another run
     has committed meanwhile. Needs pyspark.
     """

@@ -32,7 +32,7 @@ class LookUp(FoundByPieces[Match]):
     ) -> None:
         """Use :meth:`Source.look_up`; `ask` looks the texts up, each once.
 
-        Raises ConfigError for a kind that is none, and for texts by which nothing may be found.
+        Raises ConfigError for an unknown kind, and for texts by which nothing may be found.
         """
         if kind is not None and kind not in LOOKED_UP:
             raise ConfigError(f"{kind!r}: many texts are looked up as {', '.join(LOOKED_UP)}; find a tag by itself")

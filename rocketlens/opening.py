@@ -91,7 +91,7 @@ def open_message_store(
 def _new_state_directory(
     path: Path, commit_log_directories: tuple[Path, ...], identity: "StoreIdentity"
 ) -> Path | None:
-    """Where to keep what is found out about a store of which nothing is kept yet; None where that cannot be."""
+    """Where to keep what is found out about a store of which nothing is kept yet; None if that is impossible."""
     from storage.store.state_place import can_be_had, default_state_directory
 
     try:

@@ -125,7 +125,7 @@ def connect_async(
     Each answer is waited for `timeout_seconds` at most. Without an address :meth:`Source.view` alone is possible,
     which then dials the address in an offset message id.
 
-    Raises :class:`ConfigError` for an address that is none; every failure to get an answer is a :class:`ClientError`.
+    Raises :class:`ConfigError` for an invalid address; every failure to get an answer is a :class:`ClientError`.
 
     >>> async def bodies():
     ...     async with rocketlens.connect_async("127.0.0.1:10911") as store:

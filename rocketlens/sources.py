@@ -72,7 +72,7 @@ def open(source: str | PathLike[str] | Iterable[str | PathLike[str]], **options:
     is ever written into the store. `tier` is the directory of the store's tiered files; a tier alone is given as
     `source`. `mask` are rules of what is hidden of messages (docs/security.md); by that none is found.
 
-    Raises :class:`NotAStore` for what is none of these, :class:`ConfigError` for options that cannot be, or are not
+    Raises :class:`NotAStore` for anything else, :class:`ConfigError` for options that are impossible or not
     those of such a source.
     """
     check_names(options, OpenOptions)

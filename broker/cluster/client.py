@@ -148,7 +148,7 @@ class PullAnswer:
 class Page:
     """One answer to a `Question`: records one after the other, and what the server says about them.
 
-    `cursor` is where the next page begins, None if there is none or the server does not page; `remark` is its
+    `cursor` is where the next page begins, None without one or if the server does not page; `remark` is its
     explanation, `incomplete` what may be missing.
     """
 
@@ -414,7 +414,7 @@ class Client:
             raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
 
     async def _channel(self, endpoint: Endpoint) -> _Channel:
-        """The open connection to a server, made if there is none; one attempt at a time."""
+        """The open connection to a server, created if missing; one attempt at a time."""
         if self._is_closed:
             raise ClientError(f"the connections are closed, {endpoint} is not asked")
         async with self._connecting.setdefault(endpoint, asyncio.Lock()):

@@ -84,7 +84,7 @@ class Registration:
 
     @property
     def count(self) -> int:
-        """How many name servers list the entry, as far as is known."""
+        """How many name servers list the entry, if known."""
         return list(self._outcomes.values()).count("")
 
     async def _keep(self, name_server: Endpoint) -> None:

@@ -80,7 +80,7 @@ class AnswerRights:
     def check_first(self, command: Command, connection: ClientConnection, account: Account) -> Lookup[Response | None]:
         """The refusal of a request that would hand a message of another topic to a consumer, which is to see it.
 
-        Raises `RocketLensError` for an id that is none.
+        Raises `RocketLensError` for an invalid id.
         """
         if command.code != RequestCode.CONSUME_MESSAGE_DIRECTLY or account.is_unbounded:
             return None

@@ -44,7 +44,7 @@ class StateDirectory:
     """A locked state directory; the lock ends with the process, however that ends."""
 
     def __init__(self, path: Path) -> None:
-        """Make the directory if there is none, and lock it.
+        """Create the directory if it is missing, and lock it.
 
         Raises `UnusableDirectory` where that fails, `ConfigError` where another server uses it, both naming
         `--state-dir`; `PlantedFile` for what belongs to another user.

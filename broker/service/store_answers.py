@@ -138,7 +138,7 @@ def encode_answer(value: object) -> bytes:
 
 
 def decode_answer(data: bytes, kind: type[Value]) -> Value:
-    """A value of a class; raises ProtocolError for bytes that are none."""
+    """A value of a class; raises ProtocolError for invalid bytes."""
     try:
         return msgspec.msgpack.decode(data, type=kind, dec_hook=_decoded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

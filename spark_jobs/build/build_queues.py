@@ -57,7 +57,7 @@ Builder = QueueBuilder | BatchQueueBuilder
 
 
 class QueuesWanted(msgspec.Struct, frozen=True):
-    """What all tasks that build queues must know, in a file: the plan, what of the log can be read, and its segments.
+    """The common input of tasks that build queues, in a file: the plan, what of the log can be read, and its segments.
 
     Units of records at or beyond the end of `log` do not count. `moved`: the old queues are of a log whose records were
     elsewhere.
@@ -151,7 +151,7 @@ def build_queues(task: BuildQueuesTask) -> BuiltQueues:
 
 
 def take_queues(work: WorkDirectory, done: BuiltQueues) -> None:
-    """Bring the queues of the attempt that counts to where they are published from, as far as they are not there."""
+    """Move the queues of the valid attempt to the staging directory, unless they are there already."""
     made = work.partial / done["attempt"]
     for queue in made.glob("*/*/*"):
         place = work.staged / queue.relative_to(made)

@@ -96,7 +96,7 @@ class BuildRequest(EngineOptions, frozen=True, kw_only=True):
         return self.out or self.store
 
     def identity(self) -> JobIdentity:
-        """The options that the output depends on: a job that was killed goes on only where they are the same."""
+        """The options that determine the output: a job that was killed goes on only where they are the same."""
         fields: JobIdentity = msgspec.to_builtins(self)
         for name in _ASIDE:
             fields.pop(name, None)

@@ -60,7 +60,7 @@ def choose_shape(
 def keep_index(
     checks: Sequence[IndexFileFacts], wanted: IndexShapeWanted, first_entry: Sequence[int] | None, minimum: int
 ) -> KeptIndex:
-    """The leading files that stay; `first_entry` is (hash, physical offset) of the log's first, None without any."""
+    """The leading files that stay; `first_entry` is (hash, physical offset) of the log's first, or None."""
     kept: list[IndexFileFacts] = []
     reasons: list[str] = []
     for check in checks:

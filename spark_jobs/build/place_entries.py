@@ -132,7 +132,7 @@ def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int, a
 
 
 def place(pieces: Iterable[Piece], capacity: int, has_more: bool) -> list[PlacedFile]:
-    """Deal out entries to files of `capacity` (N − 1) each.
+    """Assign entries to files of `capacity` (N − 1) entries each.
 
     With `has_more` a record is dispatched after the last entry, which makes a broker begin an empty file where the
     last one is full; so it does where there is no entry to be placed at all, but a record.

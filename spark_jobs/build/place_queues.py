@@ -110,7 +110,7 @@ def queue_tasks(
     bundles: int,
     moved: MovedLog | None = None,
 ) -> list[BuildQueuesTask]:
-    """A task for each bundle that has units, and one for each part of a queue that is built in parts.
+    """Make a task for each bundle with units, and one for each part of a queue that is built in parts.
 
     `segments` are the summaries of the scan, in order; `survey` has queues looked at that may be split. `moved`: the
     queues that there are lead to where records of the log were before.
@@ -171,7 +171,7 @@ def carry_queues(
 
 
 def queue_details(plan: QueuePlan, bundles: Sequence[BuiltQueues], carried: dict[str, int]) -> QueueDetails:
-    """Add up what became of all queues, for the report."""
+    """Sum the outcomes of all queues, for the report."""
     sums = Counter[str]()
     trees = Counter[str]()
     for bundle in bundles:

@@ -172,7 +172,7 @@ class Rebuild:
 
 
 def plan_queues(request: RebuildRequest, root: Path) -> QueuePlan:
-    """How the queues of a store will be after a rebuild; raises as QueuePlan.of."""
+    """Plan the queues of a store after a rebuild; raises as QueuePlan.of."""
     options = QueueOptions(
         topics=frozenset(request.topics),
         drop_unknown_topics=request.drop_unknown_topics,

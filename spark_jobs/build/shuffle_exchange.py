@@ -228,7 +228,7 @@ class ShuffleExchange:
         return Routes(entries, units)
 
     def _ranges(self, placed: PlacedFile) -> dict[int, tuple[int, int]]:
-        """Which entries of which segments a file has."""
+        """List the ranges of entries of each segment that belong to a file."""
         return {self._files[piece.block.path]: (piece.skip, piece.skip + piece.count) for piece in placed.pieces}
 
     def _received(self, tasks: Sequence[BuildTask]) -> list[ReceiveTask]:
@@ -266,7 +266,7 @@ def _without_rows(received: ReceiveTask) -> Built:
 
 
 def receive(received: ReceiveTask, rows: Rows) -> Iterator[Built]:
-    """Build one thing of the rows that have come for it; the record, as of the task without a shuffle."""
+    """Build one file or bundle from the received rows; the record, as of the task without a shuffle."""
     with local_work() as work:
         if received.run is None:
             yield build(_landed(received, rows, work))
@@ -280,7 +280,7 @@ def receive(received: ReceiveTask, rows: Rows) -> Iterator[Built]:
 
 
 def _landed(received: ReceiveTask, rows: Rows, work: WorkDirectory) -> BuildTask:
-    """Write the rows down, and have the task read from there."""
+    """Store the rows in files, and make the task read these."""
     task = received.task
     if isinstance(task, BuildIndexTask):
         with BlockWriter(work.blocks / ENTRIES, task.path) as writer:
@@ -319,7 +319,7 @@ def _send_built(task: BuildTask, built: Built, work: WorkDirectory, attempt: Pla
 
 
 def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
-    """The same task, to send what it builds: named by all that this depends on."""
+    """Copy a task so that it sends what it builds: named by all that this depends on."""
     task = replace(received.task, work="")
     if isinstance(task, BuildIndexTask):
         task = replace(task, path=Path(task.path).name)
@@ -332,7 +332,7 @@ def _sent(received: ReceiveTask, target: Target) -> ReceiveTask:
 
 
 def make_rows(step: BlockStep[Task, Made], numbered: tuple[int, Task], rows: Rows | None = None) -> Rows:
-    """Do a task with the rows that have come for it, if it reads any; its record, then the blocks that it has left."""
+    """Run a task with the rows that it received, if it reads any; its record, then the blocks that it has left."""
     number, task = numbered
     with local_work() as work:
         if step.land is not None and rows is not None:

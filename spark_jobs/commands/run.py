@@ -112,7 +112,7 @@ def run_compact(request: CompactRequest, progress: JobProgress, ahead: LocalEngi
 
 
 def run_convert(request: ConvertRequest, progress: JobProgress, ahead: LocalEngine | None = None) -> StoreReport:
-    """Convert a store of DLedger's into a plain one; raises a RocketLensError where that cannot be done.
+    """Convert a store of DLedger's into a plain one; raises a RocketLensError if that is impossible.
 
     The store stays as it is, and the new one is there once it is complete.
     """

@@ -12,7 +12,7 @@ from spark_jobs.scan.source import find_source
 
 
 def find_copies(request: RescueRequest) -> list[LogCopy]:
-    """The stores from which holes may be filled; raises ConfigError or StoreError for what is none with a plain log."""
+    """The stores that may fill holes; raises ConfigError or StoreError for one without a plain log."""
     copies = []
     for path in request.fill_from:
         source = find_source(Path(path), ())

@@ -71,7 +71,7 @@ TOTAL_LIMIT: Final = 100_000
 def run_deep_check(
     request: DeepRequest, progress: JobProgress, ahead: LocalEngine | None = None
 ) -> Report[DeepDetails]:
-    """Check a store; raises a RocketLensError where there is none."""
+    """Check a store; raises a RocketLensError without one."""
     started = time.monotonic()
     with (
         opened_source(request.store, request.commit_log_directories, request.storage) as whole,

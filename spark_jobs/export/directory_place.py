@@ -33,7 +33,7 @@ class DirectoryPlace:
 
     @classmethod
     def open(cls, request: ExportRequest) -> Self:
-        """Take the directory, or make it; raises ConfigError where that cannot be."""
+        """Take the directory, or make it; raises ConfigError if that is impossible."""
         out = Path(request.out)
         held, made = take_place(out, fresh=request.fresh)
         shared = request.works_elsewhere

@@ -84,7 +84,7 @@ class ExportPlace(Protocol):
 def run_export(
     request: ExportRequest, progress: JobProgress, ahead: LocalEngine | None = None
 ) -> Report[ExportDetails]:
-    """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
+    """Export; raises a RocketLensError for impossible options, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
     refuse_hidden(mask_of(request.masked), request.tag, request.where)

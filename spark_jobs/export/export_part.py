@@ -101,7 +101,7 @@ def export_part(task: ExportTask) -> ExportedPart:
 
 
 def take_parts(work: WorkDirectory, out: Path, parts: Iterable[ExportedPart]) -> None:
-    """Bring the files of the attempts that count to their places, as far as they are not there."""
+    """Move the files of the valid attempts to their final names, unless they are there already."""
     for part in parts:
         with contextlib.suppress(FileNotFoundError):
             os.replace(work.partial / part["attempt"], out / part["name"])

@@ -44,7 +44,7 @@ def take_place(out: Path, *, fresh: bool) -> tuple[HeldDirectory, Path | None]:
 
 
 def leave_place(out: Path, made: Path | None) -> None:
-    """Remove the directories that were made, as far as nothing is in them."""
+    """Remove the directories that were made, if they are empty."""
     for each in (out, *out.parents) if made is not None else ():
         with contextlib.suppress(OSError, PlantedFile), HeldDirectory.open(each) as held:
             held.remove_empty()

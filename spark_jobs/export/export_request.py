@@ -68,7 +68,7 @@ class ExportRequest(MessageRequest, frozen=True, kw_only=True):
 
     @property
     def content(self) -> BodyContent | None:
-        """What becomes of bodies; raises ConfigError for a charset that is none."""
+        """What becomes of bodies; raises ConfigError for an unknown charset."""
         return BodyContent.asked(self.charset, unpack=self.unpack is not False)
 
     def identity(self) -> JobIdentity:

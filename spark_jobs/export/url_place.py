@@ -31,7 +31,7 @@ class UrlPlace:
 
     @classmethod
     def open(cls, request: ExportRequest) -> Self:
-        """Begin a run at the URL; raises ConfigError where that cannot be."""
+        """Begin a run at the URL; raises ConfigError if that is impossible."""
         driver = Driver.start(request.out, request.out_storage or request.storage, "export", fresh=request.fresh)
         base = Path(tempfile.mkdtemp(prefix="rocketlens-export-"))
         return cls(driver, base, WorkDirectory.open(base, {"command": "export", **request.identity()}))

@@ -100,7 +100,7 @@ class OutputPlace:
             return {self._relative(path): ListedObject(info["size"] or 0, _time(info)) for path, info in found.items()}
 
     def size(self, name: str) -> int | None:
-        """The size of an object, None if there is none."""
+        """The size of an object, or None."""
         with self._named(name):
             try:
                 if self._kind is _Creation.FILES:
@@ -112,7 +112,7 @@ class OutputPlace:
                 return None
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small object, None if there is none."""
+        """The bytes of a small object, or None."""
         with self._named(name):
             try:
                 if self._kind is _Creation.FILES:
@@ -132,7 +132,7 @@ class OutputPlace:
                 yield file
 
     def create(self, name: str, data: bytes) -> None:
-        """Create a small object where there is none.
+        """Create a small object unless it exists.
 
         Raises StoreError where there is one, but also where it is not known whether it was created: read it then.
         """
@@ -263,7 +263,7 @@ class OutputPlace:
                     yield name, ListedObject(status.st_size, status.st_mtime)
 
     def _remove_empty(self, name: str) -> None:
-        """Remove a directory and those above it, as far as nothing is in them."""
+        """Remove a directory and those above it, if they are empty."""
         while name:
             try:
                 with self._hold().place_of(name) as (directory, last):

@@ -129,7 +129,7 @@ def _mend(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    """What is in a file, None where there is none or where it is longer than any broker writes."""
+    """Read a file; None if it is missing, or longer than any broker writes."""
     try:
         return read_small_file(path, LONGEST_FILE)
     except (FileNotFoundError, StoreError):

@@ -51,7 +51,7 @@ def write_journal(path: Path, journal: Journal) -> None:
 
 
 def read_journal(path: Path) -> Journal | None:
-    """The journal of a publishing that was not ended, None if there is none.
+    """The journal of a publishing that was not ended, or None.
 
     Raises StoreError where it is no journal, or names what no job publishes; PlantedFile for one of somebody else.
     """

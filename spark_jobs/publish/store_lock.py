@@ -153,7 +153,7 @@ def _hold(store: Path) -> HeldDirectory:
 
 
 def _open(path: Path, store: HeldDirectory) -> int:
-    """A descriptor for reading and writing; the file is made if there is none, as a broker would."""
+    """A descriptor for reading and writing; the file is created if missing, as a broker would."""
     try:
         try:
             return open_regular(path.name, os.O_RDWR, directory=store.descriptor)

@@ -129,7 +129,7 @@ def check_spark() -> None:
 
 
 def find_java() -> Path | None:
-    """The java that Spark's scripts run, None where there is none."""
+    """The java that Spark's scripts run, or None."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
     return Path(found).resolve() if found else None

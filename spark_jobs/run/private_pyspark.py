@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
 
 
 def running_context() -> "SparkContext | None":
-    """Return the context that runs in this process, None without any."""
+    """Return the context that runs in this process, or None."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context

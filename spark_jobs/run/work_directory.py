@@ -366,7 +366,7 @@ def _is_attempt(name: object) -> bool:
 
 @contextlib.contextmanager
 def work_left(base: Path) -> Iterator[HeldDirectory | None]:
-    """Hold the directory in which jobs have worked, None where there is none; raises PlantedFile for one of others."""
+    """Hold the directory in which jobs have worked, or None; raises PlantedFile for one of others."""
     try:
         held = HeldDirectory.own(base, make=False)
     except FileNotFoundError:

@@ -185,7 +185,7 @@ class LogReader:
             return _entries_at(window, position, tags=True), _entries_at(window, position, tags=False)
 
     def timestamp(self, physical_offset: int) -> int | None:
-        """When the record at an offset was stored (ms), None where there is none."""
+        """When the record at an offset was stored (ms), or None."""
         place = self._segment(physical_offset)
         if place is None:
             return None

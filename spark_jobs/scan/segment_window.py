@@ -22,5 +22,5 @@ class SegmentWindow(LogWindow):
         remote: RemoteObject | None = None,
         read_bytes: int = MAPPED_BYTES,
     ) -> None:
-        """Open the file; raises StoreError where that cannot be done."""
+        """Open the file; raises StoreError if that is impossible."""
         super().__init__(open_source(path, remote), base_offset, read_bytes)

@@ -117,7 +117,7 @@ def _scan(copy: SegmentCopy, start: int, stop: int) -> Scanned:
 
 
 def fetch_records(task: RecordsTask) -> list[tuple[int, bytes | None]]:
-    """The intact records at some offsets, None where there is none: all of them, or the first ones if these do."""
+    """Read the intact records at some offsets, None for others: all of them, or the first ones if these do."""
     found: list[tuple[int, bytes | None]] = []
     left = task.most
     with opened_segment(task.segment) as copy:

@@ -41,7 +41,7 @@ class Stretch(Protocol, Generic[Task_co, Answer_contra, Found]):
         ...
 
     def take(self, answer: Answer_contra) -> None:
-        """Hold what a task found, and go on behind it."""
+        """Store the results of a task, and continue behind them."""
         ...
 
 
@@ -60,7 +60,7 @@ def in_waves(
     stretches: Iterable[Stretch[Asked, Given, Found]],
     function: Callable[[Asked], Given],
 ) -> Iterator[Found]:
-    """What tasks find in stretches, in order. Raises TaskFailed."""
+    """Yield the results of tasks over stretches, in order. Raises TaskFailed."""
     at_once = WAVES_OF * engine.tasks_at_once
     waiting = iter(stretches)
     wave = list(islice(waiting, at_once))

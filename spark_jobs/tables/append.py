@@ -73,11 +73,11 @@ _WRITTEN_BYTES: Final = 8
 def run_append(
     request: TableRequest, progress: JobProgress, ahead: LocalEngine | None = None, *, until: int | None = None
 ) -> Report[TableDetails]:
-    """Append what is new, then drop what is old, then put small files together, as far as that is asked for.
+    """Append new messages, then drop old files and merge small ones, as requested.
 
     With `until` only what lies before this physical offset, behind a record, is new.
 
-    Raises a RocketLensError for options that cannot be, for another log than the table's, and where another run has
+    Raises a RocketLensError for impossible options, for another log than the table's, and where another run has
     committed meanwhile; nothing of this run is left then.
     """
     with _Run(request, progress, ahead, until) as run:

@@ -34,7 +34,7 @@ ENDINGS: Final = {"iceberg": PARQUET, "delta": PARQUET}
 
 
 class AppendTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of the log and what to make of it.
+    """A range of the log to append, with the options of the run.
 
     `columns` are those of the files. `is_hidden`: objects get numbers for names, which no reader of data files takes
     for one, until they are brought to where they belong; else they are named as they stay.
@@ -143,7 +143,7 @@ class _OpenFile:
             self._bounds[name] = min(low, lowest), max(high, highest)
 
     def finish(self) -> DataFile:
-        """End the file, from which on it may count."""
+        """Finish the file, so that it may be committed."""
         with self._stack:
             try:
                 self.writer.close()
@@ -213,7 +213,7 @@ class _PartitionFiles:
         self._finished.append(file.finish())
 
     def close(self) -> None:
-        """Leave nothing of files that were not ended."""
+        """Remove unfinished files."""
         with contextlib.ExitStack() as stack:  # each of them, also where one cannot be removed
             for file in self._open.values():
                 stack.callback(file.discard)

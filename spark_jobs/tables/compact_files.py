@@ -55,7 +55,7 @@ RunAll: TypeAlias = Callable[[Sequence[CompactTask], Callable[[CompactTask], Com
 
 
 def choose_files(files: Iterable[DataFile], target_bytes: int) -> list[list[DataFile]]:
-    """Small files that become one of at most `target_bytes` each, in the order of the log; none that stays alone."""
+    """Choose small files to merge into ones of at most `target_bytes`, in log order; no file alone."""
     partitions: defaultdict[str, list[DataFile]] = defaultdict(list)
     for each in files:
         if each.bytes * SMALL <= target_bytes:
@@ -73,7 +73,7 @@ def choose_files(files: Iterable[DataFile], target_bytes: int) -> list[list[Data
 
 
 def put_together(chosen: Sequence[Sequence[DataFile]], like: CompactTask, run_all: RunAll) -> list[DataFile]:
-    """Make one file of each of the groups, by tasks that are alike but for their files; the new files."""
+    """Merge each group of files into one, with a task for each group; the new files."""
     tasks = [
         msgspec.structs.replace(like, name=f"compact-{number:05d}", files=tuple(each))
         for number, each in enumerate(chosen)

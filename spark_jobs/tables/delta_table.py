@@ -45,7 +45,7 @@ _NEW: Final = {"delta.logRetentionDuration": "interval 365 days"}
 """The position is in the log, so that is kept for longer than the 30 days which are usual."""
 
 _LOOKED_BACK: Final = (8, 256)
-"""So many versions are looked at first for the last commit of a run; then all of them."""
+"""Number of versions that are searched first for the last commit of a run; then all of them."""
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

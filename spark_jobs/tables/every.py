@@ -17,7 +17,7 @@ FAILED: Final = "failed"
 
 
 class TableMetrics:
-    """The figures of one table, from the start of this process on."""
+    """Metrics of one table since the start of this process."""
 
     def __init__(self) -> None:
         """All of them are 0."""
@@ -71,7 +71,7 @@ class TableMetrics:
 
 @contextlib.contextmanager
 def served(metrics: TableMetrics, host: str, port: int) -> Iterator[int]:
-    """Answer `/metrics` by HTTP; yields the port, a free one for 0. Raises ConfigError where that cannot be."""
+    """Answer `/metrics` by HTTP; yields the port, a free one for 0. Raises ConfigError if that is impossible."""
     try:
         server, thread = start_http_server(port, host, metrics.registry)
     except OSError as error:

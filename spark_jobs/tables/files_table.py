@@ -240,7 +240,7 @@ class FilesTable:
         self._remove_run(commit.run)
 
     def _discard(self, run: PlacedRun) -> None:
-        """Remove what a run wrote that cannot count any more, as far as the place can be reached."""
+        """Remove what a run wrote that cannot count any more, if the place can be reached."""
         with contextlib.suppress(StoreError, OSError):
             self._remove_run(run.token)
 

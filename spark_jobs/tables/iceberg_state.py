@@ -51,13 +51,13 @@ class SnapshotState(msgspec.Struct, frozen=True, rename="kebab"):
 
     @property
     def commit(self) -> TableCommit | None:
-        """The commit of the run that made it, None of another program's; raises StoreError for what is none."""
+        """The commit of the run that made it, None of another program's; raises StoreError if it is not valid."""
         text = self.summary.get(COMMIT)
         return None if text is None else read_commit(text, f"snapshot {self.snapshot_id}", TableCommit)
 
 
 class TableState(msgspec.Struct, frozen=True, rename="kebab"):
-    """What the metadata of a table say, as far as it matters here."""
+    """The needed parts of the metadata of a table."""
 
     location: str
     format_version: int

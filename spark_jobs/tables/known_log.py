@@ -40,7 +40,7 @@ def check_log(found: LogRanges, position: Position, table: str) -> None:
 
 
 def _segment_before(found: LogRanges, physical_offset: int) -> LogRange | None:
-    """The segment that holds the byte before a physical offset, None where there is none."""
+    """The segment that holds the byte before a physical offset, or None."""
     inside = (each for each in found.ranges if each.base_offset < physical_offset <= each.base_offset + each.stop)
     return next(inside, None)
 

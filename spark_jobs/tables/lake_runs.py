@@ -71,7 +71,7 @@ class LakeRuns:
         self.place.remove(f"{HIDDEN}/{name}" for name in entered.place().objects(entered.directory))
 
     def discard(self, token: str) -> None:
-        """End a run of which nothing counts, as far as the place can be reached."""
+        """End a run of which nothing counts, if the place can be reached."""
         with contextlib.suppress(StoreError, OSError):
             self.finish(token, ())
 

@@ -42,7 +42,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class TableShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rows of a table are, the same in each run; but columns may come later.
+    """The schema and the options of a table's rows, the same in each run; but columns may come later.
 
     `begin` and `end` bound store times in ms, both included.
     """
@@ -60,12 +60,12 @@ class TableShape(msgspec.Struct, frozen=True, kw_only=True):
     charset: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for columns that are none."""
+        """Raise ConfigError for unknown columns."""
         check_names(self.columns)
 
     @property
     def content(self) -> BodyContent | None:
-        """What becomes of bodies; raises ConfigError for a charset that is none."""
+        """What becomes of bodies; raises ConfigError for an unknown charset."""
         return BodyContent.asked(self.charset, unpack=self.unpack)
 
     @property
@@ -114,7 +114,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is committed with the data: shape and position of the table from then on, and what the run did.
+    """The record that is committed with the data: shape and position of the table from then on, and what the run did.
 
     As JSON it is what a table keeps, in a file of its own or in the properties of a snapshot.
     """
@@ -134,7 +134,7 @@ class _Versioned(msgspec.Struct):
 
 
 def read_commit(text: str | bytes, where: str, form: type[Commit]) -> Commit:
-    """A commit of a form from its JSON; raises StoreError for what is none, or is another release's."""
+    """A commit of a form from its JSON; raises StoreError if it is not valid, or is another release's."""
     try:
         version = msgspec.json.decode(text, type=_Versioned).version
         if version != TABLE_VERSION:
@@ -147,7 +147,7 @@ def read_commit(text: str | bytes, where: str, form: type[Commit]) -> Commit:
 
 
 class FileLayout(msgspec.Struct, frozen=True):
-    """What Parquet files of a table must be: times in microseconds, for formats that know no milliseconds.
+    """The Parquet layout of a table's files: times in microseconds, for formats that know no milliseconds.
 
     `field_ids` are Iceberg's numbers of the fields, by path (`keys`, `keys.element`).
     """
@@ -170,7 +170,7 @@ class Table(Protocol):
     """Whether columns that the table is partitioned by are in its files too."""
 
     def last(self) -> TableCommit | None:
-        """What was committed last, None where there is no table yet; what an earlier run left to do is done first.
+        """The last commit, None if there is no table yet; what an earlier run left to do is done first.
 
         Raises StoreError for what somebody else has written there, or a newer release.
         """
@@ -185,10 +185,10 @@ class Table(Protocol):
         """Make the files part of the table; raises StoreError, with none of them in it, if another run was first."""
 
     def drop_before(self, day: date) -> TableCommit | None:
-        """Take out the files whose messages were all stored before a day (UTC); None where there is none."""
+        """Remove the files whose messages were all stored before a day (UTC); None where there is none."""
 
     def compact(self, target_bytes: int) -> TableCommit | None:
-        """Write small files of a partition as few that are as large as that; None where nothing is to be done."""
+        """Merge small files of a partition into larger ones of at most that size; None where nothing is to be done."""
 
     def close(self) -> None:
         """End a run: what it wrote is removed, unless it was committed."""

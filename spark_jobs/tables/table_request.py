@@ -28,7 +28,7 @@ class TableRequest(MessageRequest, frozen=True, kw_only=True):
     begin_moves: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a column, a format, a partition or an engine that is none."""
+        """Raise ConfigError for an unknown column, format, partition or engine."""
         check_names(self.columns)
         unknown = [name for name in self.partition_by if name not in PARTITIONS]
         if unknown or len(set(self.partition_by)) != len(self.partition_by):

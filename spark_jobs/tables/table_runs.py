@@ -43,5 +43,5 @@ def follow(command: str, last: TableCommit, removed: int) -> TableCommit:
 
 
 def who_committed(commit: TableCommit | None) -> str:
-    """Who made the last commit of a table, in words; None is that of a program that keeps no position."""
+    """Describe who made the last commit of a table; None is that of a program that keeps no position."""
     return "another program" if commit is None else f"the run {commit.run} of {commit.record.host}"

@@ -17,7 +17,7 @@ class EntryColumns(NamedTuple):
     hashes: npt.NDArray[np.int32]
 
     def stop_of(self, physical_offset: int) -> int:
-        """Where the entries of the record at a physical offset end; 0 where there is none."""
+        """Where the entries of the record at a physical offset end; 0 without one."""
         distance = physical_offset - self.first_offset
         record = int(np.searchsorted(self.record_offsets, max(distance, 0)))
         if record == len(self.record_offsets) or self.record_offsets[record] != distance:

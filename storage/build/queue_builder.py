@@ -76,7 +76,7 @@ class QueueBuilder:
     """Writes the files of one plain queue into `directory`; runs come in the order of the log.
 
     `extension`: for stores with CQ-ext. `born_at`, which is called at most once, returns the physical offset to which
-    the first unit of the replaced queue points, None where there is none. `repeat` off: see `share_gap`.
+    the first unit of the replaced queue points, or None. `repeat` off: see `share_gap`.
     """
 
     def __init__(

@@ -212,7 +212,7 @@ def directory_name(topic: bytes) -> str | None:
 
 
 def _file_sizes(root: Path, existing: Iterable[QueueKey], options: QueueOptions, problems: list[str]) -> dict[str, int]:
-    """Bytes of the files of each tree: as asked for, else as most files have; 0 where there is none."""
+    """Bytes of the files of each tree: as asked for, else as most files have; 0 without one."""
     keys = [*existing, *_queues(root, CONSUME_QUEUE_EXT)]
     asked = {
         # As a broker's getter does; batch sizes it takes as they are, and would never fill such a file.

@@ -49,7 +49,7 @@ class BodyContent:
 
     @classmethod
     def asked(cls, charset: str | None, *, unpack: bool) -> "BodyContent | None":
-        """What becomes of bodies by the options of an export; raises ConfigError for a charset that is none."""
+        """What becomes of bodies by the options of an export; raises ConfigError for an unknown charset."""
         if charset is None:
             return cls() if unpack else None
         return cls(charset_of(charset))

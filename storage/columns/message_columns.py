@@ -15,7 +15,7 @@
 | flag, sys_flag, reconsume_times | | i32 |
 | prepared_transaction_offset | | i64 |
 | body_crc | of the body as stored | i32 |
-| body | decompressed; None where that cannot be done | bytes |
+| body | decompressed; None if that is impossible | bytes |
 | body_error | why | text |
 
 Texts that are no UTF-8 are decoded as Java does. A message of a batch has its own flag, body and properties, the next

@@ -256,7 +256,7 @@ class RowReader:
         return -1, 0
 
     def _filter(self, rows: MessageRows, first: int) -> MessageRows | None:
-        """The messages that start at `first` or behind it and that the expression lets pass, None without any."""
+        """The messages that start at `first` or behind it and that the expression lets pass, or None."""
         kept = np.ones(len(rows), np.bool_)
         if first > 0:
             kept &= rows.table["position"] + (rows.base_offset - self._window.base_offset) >= first

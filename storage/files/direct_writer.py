@@ -45,7 +45,7 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path, memory: mmap.mmap, first: int = 0, *, forget: bool = False) -> None:
-        """Make the file; raises OSError where that cannot be done."""
+        """Make the file; raises OSError if that is impossible."""
         self._memory, self._forget = memory, forget
         self.first = self._taken = self._written = self._settled = -(-first // PAGE) * PAGE
         self.checksum = 0

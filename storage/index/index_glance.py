@@ -53,7 +53,7 @@ def checking_cost(file: MappedFile) -> int:
 
 
 def _with_slots(file: MappedFile, header: IndexHeader, slots: int) -> IndexFile | None:
-    """The file if it has so many slots and what its header counts; None where that cannot be."""
+    """The file if it has so many slots and what its header counts; None if that is impossible."""
     entries = header.index_count - 1
     if entries < 1 or INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * (entries + 1) > file.size:
         return None

@@ -179,7 +179,7 @@ def _lacking(tier: TierLayout, metadata: Path, place: str, segments: Mapping[obj
 
 
 def _parsed(path: Path) -> Mapping[object, object]:
-    """The metadata as it is in its file; raises StoreError for what is none."""
+    """The metadata as it is in its file; raises StoreError if it is not valid."""
     text = read_small_file(path, _LARGEST_METADATA)
     try:
         content = parse_fastjson(text)

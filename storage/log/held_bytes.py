@@ -54,7 +54,7 @@ class LocalFile:
     """A file of this machine."""
 
     def __init__(self, path: Path) -> None:
-        """Open it; raises StoreError where that cannot be done."""
+        """Open it; raises StoreError if that is impossible."""
         self.path = path
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -63,7 +63,7 @@ class LocalFile:
         self.size = self.current_size()
 
     def map(self) -> FileMap:
-        """Map all of it; raises OSError where that cannot be done."""
+        """Map all of it; raises OSError if that is impossible."""
         return FileMap(self._descriptor, self.size)
 
     def current_size(self) -> int:

@@ -129,7 +129,7 @@ class LogWindow:
         return position
 
     def intact_size(self, position: int) -> int:
-        """Size of the intact record at a position, which is held then; 0 where there is none."""
+        """Size of the intact record at a position, which is held then; 0 without one."""
         if self._summed_for_nothing > SUM_PATIENCE:
             return self._size_by_sums(position)
         if not self.show_record(position):

@@ -15,7 +15,7 @@ _TRANSPARENT: Final = {codes.MAX_REPEAT, codes.MIN_REPEAT, getattr(codes, "POSSE
 
 
 def required_literal(pattern: str) -> bytes | None:
-    """The longest such text, UTF-8, None where there is none of three bytes.
+    """The longest such text, in UTF-8; None if all are shorter than three bytes.
 
     Nothing is derived from a pattern that ignores case: a letter may then match one of another alphabet. Raises
     ``re.error`` for what is no regular expression.

@@ -135,7 +135,7 @@ def _last_indexed(layout: StoreLayout, segment: _Segment) -> int | None:
 
 
 def _started(layout: StoreLayout) -> int:
-    """Return the start time in ms of a broker that was not shut down properly since; 0 where there is none."""
+    """Return the start time in ms of a broker that was not shut down properly since; 0 without one."""
     try:
         return -(-os.stat(layout.root / ABORT).st_mtime_ns // 1_000_000)
     except FileNotFoundError:

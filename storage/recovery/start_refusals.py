@@ -57,7 +57,7 @@ class Refusal(NamedTuple):
 
 
 class _ListedFile(NamedTuple):
-    """An entry of a directory as Java sees it: a size of 0 where there is none to be had."""
+    """An entry of a directory as Java sees it: size 0 if the size cannot be read."""
 
     path: Path
     size: int

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # what asks a server has these extents too, and starts withou
 
 @dataclass(frozen=True, slots=True)
 class QueueExtent:
-    """A queue: the offsets of its first message and behind its last, and when these were stored (ms), None without any.
+    """A queue: the offsets of its first message and behind its last, and when these were stored (ms), or None.
 
     `problem` says why nothing is known of it; empty where something is.
     """

@@ -47,7 +47,7 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def checked_charset(name: str | None) -> str | None:
-    """The charset of a parameter; raises `ApiError` for one that is none."""
+    """The charset of a parameter; raises `ApiError` if it is not valid."""
     try:
         return None if name is None else charset_of(name)
     except ConfigError as error:

@@ -142,7 +142,7 @@ def _time_names(question: type[Parameters]) -> tuple[str, ...]:
 
 
 def _read_times(question: type[Parameters], fields: dict[str, str]) -> None:
-    """Put milliseconds in the place of times as persons write them; raises `ApiError` for what is none."""
+    """Put milliseconds in the place of times as persons write them; raises `ApiError` if it is not valid."""
     names = _time_names(question)
     if not names:
         return

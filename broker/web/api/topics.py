@@ -78,7 +78,7 @@ class TopicQuestion(Parameters):
 
 
 class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A queue: offsets of its first message and behind its last; when they were stored (ms), None without any."""
+    """A queue: offsets of its first message and behind its last; when they were stored (ms), or None."""
 
     queue_id: int
     min_offset: int
@@ -217,7 +217,7 @@ def _count(context: RequestContext, line: TopicLine) -> None:
 
 
 def count_messages(context: RequestContext, topic: str) -> tuple[int, int | None]:
-    """Count the messages of a topic; also when the last was stored (ms), None without any.
+    """Count the messages of a topic; also when the last was stored (ms), or None.
 
     Raises StoreError where a queue cannot be read, BeingSearched where its messages are being searched for.
     """

@@ -183,7 +183,7 @@ def first_true_time(times: Numbers) -> int:
 
 
 def last_place(hashes: npt.NDArray[np.int32], run: npt.NDArray[np.int32]) -> int:
-    """Find the last place in `hashes` from which on they are those of `run`; 0 where there is none."""
+    """Find the last place in `hashes` from which on they are those of `run`; 0 without one."""
     size = hashes.itemsize
     data, part, stop = hashes.tobytes(), run.tobytes(), hashes.nbytes
     while (found := data.rfind(part, 0, stop)) > 0:
