@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from protocol.message import Message
 from protocol.question import (
@@ -191,12 +191,15 @@ class Topic:
     write_queues: int | None = None
 
 
+POPPED_NOT_KNOWN: Final = "what groups have popped and not acknowledged is not known, and counts as consumed"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """A consumer group: the queue offset that it reads next, by topic and queue id.
 
     `popped` counts likewise the messages that it has popped and not acknowledged, which its offset is beyond all the
-    same; None where that is not known, as of a broker that runs.
+    same; None where that is not known, as of another broker than a RocketLens server.
     """
 
     name: str

@@ -40,7 +40,7 @@ from protocol.question import (
 )
 from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import LIGHT_PREFIX
-from rocketlens.answers import Group, Info, Listed, Topic, found_messages, merged
+from rocketlens.answers import POPPED_NOT_KNOWN, Group, Info, Listed, Topic, found_messages, merged
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
@@ -515,15 +515,11 @@ class AsyncRemoteStore:
         return Listed(queues, (await self._notes(server, topic)).topics)
 
     async def info(self) -> Info:
-        from broker.service.store_answers import decode_answer
         from storage.store.extents import StoreExtent
 
         async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str], StoreExtent | None]:
             figures = await self._client.runtime_figures(endpoint)
-            if STATE_FIGURE not in figures:  # another broker than ours
-                return endpoint, figures, None
-            sent = await self._client.ask_store(endpoint, {"question": "extent"})
-            return endpoint, figures, decode_answer(sent, StoreExtent)
+            return endpoint, figures, await self._told(endpoint, "extent", StoreExtent)
 
         server, figures, extent = await self._of_broker(self._named_server(), ask)
         known = await self._known_topics(server)
@@ -545,11 +541,19 @@ class AsyncRemoteStore:
         )
 
     async def groups(self) -> list[Group]:
-        async def ask(endpoint: Endpoint) -> tuple[list[str], Sequence[str], dict[str, dict[int, int]]]:
-            names = await self._client.groups(endpoint)
-            return (await self._notes(endpoint)).groups, names, await self._client.consumer_offsets(endpoint)
+        from broker.service.store_answers import SentPopped
 
-        notes, groups, committed = await self._of_broker(self._named_server(), ask)
+        async def ask(
+            endpoint: Endpoint,
+        ) -> tuple[list[str], SentPopped | None, Sequence[str], dict[str, dict[int, int]]]:
+            names = await self._client.groups(endpoint)
+            notes, sent = (await self._notes(endpoint)).groups, await self._told(endpoint, "popped", SentPopped)
+            return notes, sent, names, await self._client.consumer_offsets(endpoint)
+
+        notes, sent, groups, committed = await self._of_broker(self._named_server(), ask)
+        popped = None if sent is None else sent.counts
+        if sent is not None and popped is None:
+            notes = [*notes, POPPED_NOT_KNOWN]
         offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in groups}
         for place, of_queues in committed.items():
             names = split_offset_key(place)
@@ -557,7 +561,10 @@ class AsyncRemoteStore:
                 continue
             topic, group = names
             offsets.setdefault(group, {})[topic] = of_queues
-        return Listed((Group(name, offsets[name]) for name in sorted(offsets)), notes)
+        found = (
+            Group(name, offsets[name], None if popped is None else popped.get(name, {})) for name in sorted(offsets)
+        )
+        return Listed(found, notes)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -738,6 +745,17 @@ class AsyncRemoteStore:
                 if not isinstance(error, ResponseError) or error.code != ResponseCode.NO_PERMISSION:
                     self._without_notes.add(server)
         return SentNotes()
+
+    async def _told(self, server: Endpoint, question: str, kind: type[Result]) -> Result | None:
+        """What a RocketLens server answers to a question about its store; None of others, or where that is refused."""
+        from broker.service.store_answers import decode_answer
+
+        if server in self._without_notes:
+            return None
+        try:
+            return decode_answer(await self._client.ask_store(server, {"question": question}), kind)
+        except (ResponseError, ProtocolError):
+            return None
 
     async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Answer:
         """Ask for a unique key in one topic, else in every topic that the server knows."""

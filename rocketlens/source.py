@@ -307,7 +307,8 @@ class Source:
     def groups(self) -> list[Group]:
         """All consumer groups by name, with the offsets that they have committed.
 
-        And of a store how many messages each has popped and not acknowledged, as far as the broker noted it in the log.
+        And how many messages each has popped and not acknowledged, as far as the broker noted it in the log; of other
+        brokers than a RocketLens server that is not known.
 
         >>> [(group.name, group.offsets) for group in store.groups() if group.name == "CG_FAIL"]
         [('CG_FAIL', {'TopicBatch': {1: 10}})]

@@ -16,7 +16,7 @@ from protocol.message import Message, decode_message, decode_messages
 from protocol.question import PAGE, Answer, KeyKind, Question, Reading, newest_of, parts_of
 from protocol.system_topics import Stage, stage_of
 from rocketlens.absent_properties import note_of_some
-from rocketlens.answers import Group, Info, Listed, Topic, found_messages
+from rocketlens.answers import POPPED_NOT_KNOWN, Group, Info, Listed, Topic, found_messages
 from rocketlens.arguments import (
     MOST_PULLED,
     SearchOptions,
@@ -343,7 +343,8 @@ class Store(Source):
         groups = (
             Group(name, offsets[name], None if popped is None else popped.get(name, {})) for name in sorted(offsets)
         )
-        return Listed(groups, self._opened(with_keys=False).config.notes_of_groups)
+        notes = self._opened(with_keys=False).config.notes_of_groups
+        return Listed(groups, [*notes, POPPED_NOT_KNOWN] if popped is None else notes)
 
     def _offsets_of_groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of all groups, by name, topic and queue id."""

@@ -66,6 +66,12 @@ class SentNotes(msgspec.Struct, frozen=True, array_like=True):
     lost: str = ""
 
 
+class SentPopped(msgspec.Struct, frozen=True, array_like=True):
+    """How many messages groups have popped and not acknowledged, by group, topic and queue id; None if not known."""
+
+    counts: dict[str, dict[str, dict[int, int]]] | None
+
+
 class SentTopics(msgspec.Struct, frozen=True, array_like=True):
     """Topics with their queues to read and to write, None where these are not known; `more` says why there may be more.
 

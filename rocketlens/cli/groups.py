@@ -37,7 +37,8 @@ def groups(group: str | None, topic: str | None, output_format: str, source: Sou
     not consumed. With a GROUP queue by queue: the offset that it reads next, and the offset behind the last message. In
     the store of a broker that runs or crashed, the last offsets may not have been written yet. A group that is ahead of
     a queue is named on stderr, and how far it is behind is unknown. A group that pops is not behind with messages that
-    it has popped and not acknowledged: POPPED counts those, of a store alone, if the broker noted them in its log.
+    it has popped and not acknowledged: POPPED counts those, of a store or a RocketLens server, if the
+    broker noted them in its log.
 
     Exit code 0 if there are any, 1 if not.
     """
@@ -54,7 +55,6 @@ def _groups_in(opened: "Source", group: str | None, topic: str | None, output_fo
     known_topics = {name for each in found for name in each.offsets}
     listed = [each for each in found if group in (None, each.name)]
     ends: dict[str, Mapping[int, int]] = {}
-    is_unknown = isinstance(opened, rocketlens.Store) and any(each.popped is None for each in found)
     rows = [
         _progress(opened, each, name, ends) for each in listed for name in sorted(each.offsets) if topic in (None, name)
     ]
@@ -65,8 +65,6 @@ def _groups_in(opened: "Source", group: str | None, topic: str | None, output_fo
         say(absence or _nothing(group, topic, names, known_topics))
         return False
     say_what_lacks(found)
-    if is_unknown:
-        say("what groups have popped and not acknowledged is not known, and counts as consumed")
     for row in rows:
         if row.popped:
             what, them = counted(row.popped, "message"), "it" if row.popped == 1 else "them"

@@ -1,7 +1,7 @@
 """What only RocketLens is asked for: a message's life, what waits, what takes the disk, what is wrong with the store.
 
-Also what is not read of it, how far it reaches, which topics are known where their configuration is not, and which
-copies there are of a message that is gone.
+Also what is not read of it, how far it reaches, which topics are known where their configuration is not, what
+groups have popped, and which copies there are of a message that is gone.
 
 It goes over the remoting port, since that is the one that clients know: the page may be elsewhere or not there at all.
 What reads all of a store is done once for all who ask (:mod:`broker.service.kept_work`); until it is there an answer
@@ -77,6 +77,7 @@ class WholeStoreProcessor:
             "copies": self._copies,
             "extent": self._extent,
             "topics": self._topics,
+            "popped": self._popped,
         }
 
     @handles(OwnRequestCode.ASK_STORE, AskStoreRequestHeader)
@@ -164,6 +165,13 @@ class WholeStoreProcessor:
         from storage.store.extents import store_extent
 
         return Response(body=encode_answer(store_extent(self._service.store)))
+
+    def _popped(self, _header: AskStoreRequestHeader) -> Response:
+        """What groups have popped and not acknowledged, as far as the broker noted it in the log."""
+        from broker.service.store_answers import SentPopped, encode_answer
+        from storage.life.pop_log import count_popped
+
+        return Response(body=encode_answer(SentPopped(count_popped(self._service.store))))
 
     def _topics(self, _header: AskStoreRequestHeader) -> Response:
         """The topics that are known, those of queues where the configuration cannot be read."""

@@ -220,15 +220,17 @@ def test_what_a_group_popped_and_did_not_acknowledge_is_not_behind_and_said(tmp_
         assert (lines[0].split()[-1], lines[1].split()[-1]) == ("POPPED", "1")
 
 
-def test_what_groups_popped_is_not_known_of_a_server_or_where_it_is_in_a_database(tmp_path: Path) -> None:
+def test_what_groups_popped_is_not_known_where_it_is_in_a_database(tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
     with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
-        assert {row["popped"] for row in rows_of(rocketlens("groups", "--server", server, "--json"))} == {None}
-    (store / "kvStore").mkdir()
-    (store / "kvStore" / "CURRENT").write_text("MANIFEST-000004")
-    outcome = rocketlens("groups", store, "--json")
-    assert {row["popped"] for row in rows_of(outcome)} == {None}
-    assert "popped and not acknowledged is not known, and counts as consumed" in outcome.errors
+        assert rocketlens("groups", server, "--json") == rocketlens("groups", store, "--json")
+        (store / "kvStore").mkdir()
+        (store / "kvStore" / "CURRENT").write_text("MANIFEST-000004")
+        outcome = rocketlens("groups", store, "--json")
+        assert {row["popped"] for row in rows_of(outcome)} == {None}
+        assert "popped and not acknowledged is not known, and counts as consumed" in outcome.errors
+        served = rocketlens("groups", server, "--json")
+        assert (served.output, "is not known, and counts as consumed" in served.errors) == (outcome.output, True)
 
 
 def test_an_older_file_of_offsets_that_is_used_instead_is_said_with_the_offsets(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_question_that_is_none_names_those_that_are(address: Endpoint) -> None
     error = asyncio.run(ask())
     assert (error.code, error.remark) == (
         ResponseCode.INVALID_PARAMETER,
-        "expected one of life, pending, space, doctor, notes, copies, extent, topics",
+        "expected one of life, pending, space, doctor, notes, copies, extent, topics, popped",
     )
 
 
