@@ -221,10 +221,11 @@ class TopicList(_Body, omit_defaults=True):
 
 
 class TopicQueues(_Body):
-    """How many queues a topic has: what our client reads of its configuration in code 21."""
+    """How many queues a topic has: what our client reads of its configuration in code 21, with its attributes."""
 
     read_queue_nums: I32 = 0
     write_queue_nums: I32 = 0
+    attributes: dict[str, str] | None = None
 
 
 class TopicConfigTable(_Body):

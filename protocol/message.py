@@ -188,12 +188,27 @@ class Message:
 
     def detached(self) -> "Message":
         """Copy the message and its bytes, which then do not change when the store's files do."""
-        of_record = None if self.record_properties is None else bytes(self.record_properties)
-        return replace(
-            self,
-            stored_body=bytes(self.stored_body),
-            properties_bytes=bytes(self.properties_bytes),
-            record_properties=of_record,
+        # Not by `replace`, which looks at each field by name: every message that is found is copied.
+        return Message(
+            self.total_size,
+            self.magic,
+            self.body_crc,
+            self.queue_id,
+            self.flag,
+            self.queue_offset,
+            self.physical_offset,
+            self.sys_flag,
+            self.born_timestamp,
+            self.born_host,
+            self.store_timestamp,
+            self.store_host,
+            self.reconsume_times,
+            self.prepared_transaction_offset,
+            bytes(self.stored_body),
+            self.topic,
+            bytes(self.properties_bytes),
+            self.budget,
+            None if self.record_properties is None else bytes(self.record_properties),
         )
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ class SystemProperty:
     name: str
     repeats: tuple[str, ...] = ()
     is_place: bool = False
+    is_resent: bool = False
 
 
 _PLACES: Final = (
@@ -29,13 +30,15 @@ _PLACES: Final = (
     names.TIMER_DELIVER_MS,
 )
 
+_RESENT: Final = (names.WAIT, names.SHARDING_KEY, names.INSTANCE_ID, "BUYER_ID", "_SYS_MSG_PRIORITY_", "CORRELATION_ID")
+
 _OTHERS: Final = (
-    *(names.WAIT, names.PGROUP, names.MIN_OFFSET, names.MAX_OFFSET, names.RECONSUME_TIME, names.MSG_REGION),
+    *(names.PGROUP, names.MIN_OFFSET, names.MAX_OFFSET, names.RECONSUME_TIME, names.MSG_REGION),
     *(names.TRACE_ON, names.TRANS_OFFSET, names.INNER_BASE, names.DUP_INFO, names.TRAN_PREPARED_QUEUE_OFFSET),
-    *(names.INSTANCE_ID, names.CLUSTER, names.SHARDING_KEY, names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET),
+    *(names.CLUSTER, names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET),
     *(names.TIMER_ROLL_TIMES, names.PROPERTY_CRC, names.BORN_TIMESTAMP, names.FIRST_POP_TIME),
-    *("BUYER_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME"),
-    *("_SYS_MSG_PRIORITY_", "CHECK_IMMUNITY_TIME_IN_SECONDS", names.TRANSACTION_CHECK_TIMES, "CORRELATION_ID", "TTL"),
+    *("TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME"),
+    *("CHECK_IMMUNITY_TIME_IN_SECONDS", names.TRANSACTION_CHECK_TIMES, "TTL"),
     *("ARRIVE_TIME", "PUSH_REPLY_TIME", "MSG_TYPE", "POP_CK", "POP_CK_OFFSET", "__LITE_TOPIC", "REDIRECT", "E_T"),
     *("PROPERTY_FORWARD_QUEUE_ID", "TRACE_CONTEXT", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_LABEL"),
     *("TIMER_DELAY_LEVEL", "__RMQ.TRANSIENT.TOPIC_SYS_FLAG", "__RMQ.TRANSIENT.GROUP_SYS_FLAG"),
@@ -44,9 +47,9 @@ _OTHERS: Final = (
 SYSTEM_PROPERTIES: Final = {
     row.name: row
     for row in (
-        SystemProperty(names.KEYS, ("keys",)),
-        SystemProperty(names.TAGS, ("tags",)),
-        SystemProperty(names.UNIQ_KEY, ("unique_key",)),
+        SystemProperty(names.KEYS, ("keys",), is_resent=True),
+        SystemProperty(names.TAGS, ("tags",), is_resent=True),
+        SystemProperty(names.UNIQ_KEY, ("unique_key",), is_resent=True),
         SystemProperty(names.TRANSACTION_ID, ("unique_key",)),
         SystemProperty("EXTEND_UNIQ_INFO", ("unique_key",)),
         SystemProperty(names.TIMER_DEL_UNIQKEY, ("unique_key",)),
@@ -55,10 +58,14 @@ SYSTEM_PROPERTIES: Final = {
         SystemProperty(names.BORN_HOST, ("born_host",)),
         SystemProperty("REPLY_TO_CLIENT", ("born_host",)),
         *(SystemProperty(name, is_place=True) for name in _PLACES),
+        *(SystemProperty(name, is_resent=True) for name in _RESENT),
         *(SystemProperty(name) for name in _OTHERS),
     )
 }
 """Every property of a broker's or a client's own, by name."""
+
+LEFT_BEHIND: Final = frozenset(row.name for row in SYSTEM_PROPERTIES.values() if not row.is_resent)
+"""Properties that a message which is sent again does not take along."""
 
 PLACES: Final = frozenset(_PLACES)
 """Properties that say where a message waits, failed or was sent to."""

@@ -20,6 +20,7 @@ from protocol.bodies import (
     BrokerData,
     ClusterInfo,
     ConsumerOffsetTable,
+    GroupList,
     KVTable,
     SubscriptionGroupTable,
     TopicConfigTable,
@@ -64,6 +65,10 @@ AGAIN_SECONDS: Final = 0.1
 
 class ClientError(RocketLensError):
     """A server cannot be reached, does not answer in time, or sends an answer that cannot be read."""
+
+
+class NotConnected(ClientError):
+    """No connection to a server could be made: what was asked was not sent."""
 
 
 class ResponseError(ClientError):
@@ -335,6 +340,11 @@ class Client:
 
         None when `endpoint` is no name server but a broker. Raises `ResponseError` TOPIC_NOT_EXIST for no route.
         """
+        route = await self.route(endpoint, topic)
+        return None if route is None else addresses(endpoint, route.broker_datas)
+
+    async def route(self, endpoint: Endpoint, topic: str) -> TopicRouteData | None:
+        """The route of a topic, as a name server knows it; None and errors as `brokers_of`."""
         # Name servers before 4.9.4 leave integer keys bare whatever we ask; our reader takes both.
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
@@ -343,17 +353,22 @@ class Client:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return None
             raise
-        return _addresses(endpoint, self._decoded(endpoint, answer, TopicRouteData).broker_datas)
+        return self._decoded(endpoint, answer, TopicRouteData)
 
     async def brokers(self, endpoint: Endpoint) -> dict[str, Endpoint] | None:
         """Ask a name server for all its brokers, as `brokers_of` does; None when `endpoint` is none."""
+        found = await self.clusters(endpoint)
+        return None if found is None else addresses(endpoint, found.broker_addr_table.values())
+
+    async def clusters(self, endpoint: Endpoint) -> ClusterInfo | None:
+        """Ask a name server for its clusters and their brokers; None when `endpoint` is none."""
         try:
             answer = await self.call(endpoint, RequestCode.GET_BROKER_CLUSTER_INFO, {})
         except ResponseError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return None
             raise
-        return _addresses(endpoint, self._decoded(endpoint, answer, ClusterInfo).broker_addr_table.values())
+        return self._decoded(endpoint, answer, ClusterInfo)
 
     async def pull(self, endpoint: Endpoint, question: QueueQuestion) -> PullAnswer:
         """The messages of a queue from an offset on, perhaps none."""
@@ -382,6 +397,19 @@ class Client:
         """How many queues each topic of a broker has."""
         answer = await self.call(endpoint, RequestCode.GET_ALL_TOPIC_CONFIG, {})
         return self._decoded(endpoint, answer, TopicConfigTable).topic_config_table
+
+    async def consuming_groups(self, endpoint: Endpoint, topic: str) -> list[str]:
+        """The consumer groups that a broker knows to consume a topic, sorted."""
+        answer = await self.call(endpoint, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
+        return sorted(self._decoded(endpoint, answer, GroupList).group_list)
+
+    async def broker_config(self, endpoint: Endpoint) -> dict[str, str]:
+        """The configuration of a broker by name, as getBrokerConfig prints it."""
+        answer = await self.call(endpoint, RequestCode.GET_BROKER_CONFIG, {})
+        lines = bytes(answer.body).decode("utf-8", "replace").splitlines()
+        return {
+            name.strip(): value.strip() for name, equals, value in (line.partition("=") for line in lines) if equals
+        }
 
     async def topic_offsets(self, endpoint: Endpoint, topic: str) -> dict[int, TopicOffset]:
         """The first offset and the end of each queue of a topic, and when its last message was stored, by queue id."""
@@ -434,13 +462,13 @@ class Client:
                     lambda: _Channel(endpoint, self._frame_limit), *endpoint, ssl=self._tls
                 )
         except TimeoutError as error:
-            raise ClientError(f"cannot connect to {endpoint} within {self._connect_timeout_seconds:g} s") from error
+            raise NotConnected(f"cannot connect to {endpoint} within {self._connect_timeout_seconds:g} s") from error
         except OSError as error:
-            raise ClientError(f"cannot connect to {endpoint}: {_reason(error)}") from error
+            raise NotConnected(f"cannot connect to {endpoint}: {_reason(error)}") from error
         return channel
 
 
-def _addresses(endpoint: Endpoint, brokers: Iterable[BrokerData]) -> dict[str, Endpoint]:
+def addresses(endpoint: Endpoint, brokers: Iterable[BrokerData]) -> dict[str, Endpoint]:
     """The addresses of brokers by name, a master's before a slave's."""
     try:
         return {

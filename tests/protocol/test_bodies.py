@@ -225,8 +225,8 @@ def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
             RequestCode.GET_TOPIC_STATS_INFO: TopicOffsets,
         }
     )
-    assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4)
-    assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18)
+    assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4, {})
+    assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18, {})
     assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= groups.subscription_group_table.keys()
     assert offsets.by_queue().keys() == {0, 1, 2, 3}
 
