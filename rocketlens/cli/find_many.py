@@ -67,20 +67,6 @@ class ManyArguments(msgspec.Struct, frozen=True):
         if self.out is not None and os.path.lexists(self.out) and not self.replace:
             raise ConfigError(f"--out: {self.out} exists already: choose another name, or --replace")
 
-    def texts(self) -> list[str]:
-        """The lines that are not empty, without blanks around; raises ConfigError for a file that is no UTF-8 text."""
-        try:
-            with click.open_file(self.file, "rb") as stream:
-                lines = stream.read().decode("utf-8-sig").split("\n")
-        except OSError as error:
-            raise ConfigError(f"{self.file} cannot be read: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{self.file} is not UTF-8 text: {error}") from error
-        wanted = [line for each in lines if (line := each.strip())]
-        if not wanted:
-            raise ConfigError(f"{self.file} holds no line to look up")
-        return wanted
-
     def row(self, match: "Match") -> dict[str, Any]:
         """What is written of a message."""
         is_json = self.output_format == "json"
@@ -131,11 +117,26 @@ class ManyArguments(msgspec.Struct, frozen=True):
             raise ConfigError(f"--out: {path} cannot be written: {error.strerror or error}") from error
 
 
+def lines_of(file: str) -> list[str]:
+    """The lines of a file that are not empty, without blanks around; raises ConfigError for what is no UTF-8 text."""
+    try:
+        with click.open_file(file, "rb") as stream:
+            lines = stream.read().decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 text: {error}") from error
+    wanted = [line for each in lines if (line := each.strip())]
+    if not wanted:
+        raise ConfigError(f"{file} holds no line to look up")
+    return wanted
+
+
 def find_many(
     source: SourceArguments, many: ManyArguments, engine: EngineOptions, topic: str | None, kind: str | None
 ) -> NoReturn:
     """Write a row for each text and message, in the order of the log, then one for each text that names none; end."""
-    texts = many.texts()
+    texts = lines_of(many.file)
     many.check(source)
     with many.written() as rows:
         with stopping() as should_stop, source.open(engine) as opened, SearchProgress() as progress:

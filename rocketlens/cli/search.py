@@ -16,61 +16,21 @@ from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from protocol.printable import printable
 from rocketlens.absent_properties import note_of_properties
-from rocketlens.arguments import SearchOptions, words_of
+from rocketlens.arguments import words_of
 from rocketlens.cli.command_options import optional_engine_options
+from rocketlens.cli.condition_options import SearchConditions, condition_options
 from rocketlens.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, about_store, plain_errors, say
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import SourceArguments, source_options
-from rocketlens.cli.options import charset_option, gathered, limit_option, where_option
+from rocketlens.cli.options import charset_option, gathered, limit_option
 from rocketlens.cli.output import Writer, format_options, growing_table, growing_writer, write_messages
 from rocketlens.cli.search_progress import SearchProgress
-from rocketlens.cli.time_options import check_stored, stored_options, timezone_option
+from rocketlens.cli.time_options import check_stored, timezone_option
 from spark_jobs.run.engine import EngineOptions
 from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.filter.consumption import SubscriptionCheck
-
-PLACES = ("body", "properties", "any")
-
-
-class SearchConditions(msgspec.Struct, frozen=True):
-    """What the options say of the messages that are looked for."""
-
-    topic: str | None
-    begin: int | None
-    end: int | None
-    contains: str | None
-    regex: str | None
-    place: str
-    json_path: str | None
-    where: str | None
-    tag: str | None
-    key: str | None
-    key_prefix: str | None
-    born_host: str | None
-    size: str | None
-    charset: str | None
-
-    def options(self, extent: "SearchExtent") -> SearchOptions:
-        """The same as keyword arguments of a search."""
-        return SearchOptions(
-            begin=self.begin,
-            end=self.end,
-            contains=None if self.contains is None else os.fsencode(self.contains),  # bytes that may be no UTF-8
-            regex=self.regex,
-            place=self.place,
-            json_path=self.json_path,
-            where=self.where,
-            tag=self.tag,
-            key=self.key,
-            key_prefix=self.key_prefix,
-            born_host=self.born_host,
-            size=self.size,
-            charset=self.charset,
-            limit=extent.maximum,
-            cursor=extent.cursor,
-        )
 
 
 class SearchExtent(msgspec.Struct, frozen=True):
@@ -85,36 +45,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
 @click.command(cls=GroupedCommand)
 @source_options("SOURCE [TOPIC]")
 @click.option("--topic", help="Only messages that are stored under this topic.")
-@stored_options(("--from", "--to"), is_optional=True)
-@click.option("--contains", metavar="TEXT", help="The unpacked body contains this text (see --in).")
-@click.option("--regex", metavar="RE", help="A regular expression matches in it (see --in).")
-@click.option(
-    "--in",
-    "place",
-    type=click.Choice(PLACES),
-    default="body",
-    show_default=True,
-    metavar="PLACE",
-    help="Where --contains and --regex look: in the body, in the values of the properties (also KEYS and TAGS), or in "
-    "any of both.",
-)
-@click.option(
-    "--json-path",
-    metavar="EXPR=VALUE",
-    help="The JSONPath finds the value in a body of JSON: '$.order.id=4711' finds 4711 and \"4711\".",
-)
-@where_option("The properties fulfil this expression", name="where", earlier=["--sql"])
-@click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB'.")
-@click.option("--key", help="A key or unique key. With a topic the index is used.")
-@click.option("--key-prefix", metavar="P", help="A key or unique key starts so; no index is used.")
-@click.option(
-    "--born-host",
-    metavar="H",
-    help="The sender, behind a proxy too: an address, address:port, network (10.1.0.0/16) or host name.",
-)
-@click.option(
-    "--size", metavar="RANGE", help="Bytes of the decompressed body: 512, 1k..64k, ..2M or 100.. (k is 1024)."
-)
+@condition_options(("--from", "--to"), earlier_where=["--sql"])
 @limit_option("Stop after N messages. [default: all]", earlier=["--max"])
 @click.option("--cursor", metavar="C", help="Continue a search with the same conditions at the cursor that it printed.")
 @click.option(
@@ -135,6 +66,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
 @plain_errors
 def search(
     source: SourceArguments,
+    topic: str | None,
     conditions: SearchConditions,
     extent: SearchExtent,
     engine: EngineOptions,
@@ -153,12 +85,12 @@ def search(
     Exit code 0 if something was found (with --explain: is delivered), 1 if not, 130 if stopped with Ctrl-C. A report on
     stderr says what was searched and what could not be, and where an early end can be continued.
     """
-    topic = source.one_of(conditions.topic)
+    topic = source.one_of(topic)
     begin, end = conditions.begin, conditions.end
     check_stored(begin, end)
     try:
         with stopping() as should_stop, source.open(engine) as opened:
-            options = conditions.options(extent)
+            options = conditions.options(extent.maximum, extent.cursor)
             write = growing_writer(output_format, conditions.charset)
             if extent.explain:
                 check = _subscription_check(source, topic, conditions)
