@@ -241,7 +241,8 @@ def test_a_command_in_a_sentence_has_its_options() -> None:
         command = command_of(words)
         assert command is not None, words
         each_of = command.commands.values() if isinstance(command, click.Group) else [command]
-        of_command = {spelling for each in each_of for option in each.params for spelling in option.opts}
+        options = [option for each in each_of for option in each.params]
+        of_command = {spelling for option in options for spelling in (*option.opts, *option.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= of_command | {"--help"}, words
 
 

@@ -54,6 +54,7 @@ COMPLETED: Final[Mapping[str, Names]] = {
     "topics": _topics,
     "trace_topics": _topics,
     "group": _groups,
+    "dead_letters_of": _groups,
     "words": _topics,
 }
 """Parameters whose values are completed, by their names in commands: what they name of a source."""

@@ -42,7 +42,7 @@ WIDTHS: Final = range(30, 11, -1)
 NO_LIMIT: Final = re.compile(r"; x>=[01](?=\])|\[(x>=[01]|[01]<=x<=[0-9]{10,})\]|; [01]<=x<=[0-9]{10,}(?=\])")
 """What help says of the bounds of a number that bound nothing."""
 
-NAMING: Final = frozenset({"words", "topic", "topics", "trace_topics", "group"})
+NAMING: Final = frozenset({"words", "topic", "topics", "trace_topics", "group", "dead_letters_of"})
 """Parameters whose values are names that lie in a source, or the source itself."""
 
 

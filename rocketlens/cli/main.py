@@ -36,6 +36,7 @@ COMMANDS = {
         now="find SOURCE TEXT --topic TOPIC --as KIND",
     ),
     "rebuild": Later("rocketlens.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
+    "replay": Later("rocketlens.cli.replay:replay", "Send messages to a running cluster again."),
     "rescue": Later("rocketlens.cli.rescue:rescue_store", "Make a whole store of a damaged one."),
     "search": Later("rocketlens.cli.search:search", "Search a store for messages by their content."),
     "serve": Later("rocketlens.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
@@ -61,9 +62,9 @@ CUT = "rocketlens: a file of the store became shorter, or cannot be read any mor
 @click.version_option(None, "-V", "--version", package_name="rocketlens", prog_name="rocketlens")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, check them.
+    """Find messages in Apache RocketMQ store directories, without a broker; export, send, rebuild, compact, check them.
 
-    Only `rebuild fetch`, and `rebuild` and `compact` without --out, change a store.
+    Only `rebuild fetch`, and `rebuild` and `compact` without --out, change a store; only `replay --go` sends messages.
 
     Every option can be given in the environment too, as the last line of each help says: `rocketlens find --limit 5` is
     ROCKETLENS_FIND_LIMIT=5. A flag is set by 1, true or yes; an option that is repeatable takes several values with

@@ -148,8 +148,10 @@ class SourceArguments(msgspec.Struct, frozen=True):
             return self.stores
         return () if is_url(self.place) else (Path(local_path(self.place)),)
 
-    def open(self, engine: "EngineOptions | None" = None) -> "Source":
+    def open(self, engine: "EngineOptions | None" = None, *, connects_too: bool = False) -> "Source":
         """Open it; with an `engine` that is named its tasks read the log of a store, and search it.
+
+        Where a command `connects_too`, to another server, the options of connections are for that one as well.
 
         Raises as `open_store`, and a usage error for options that are typed of a source of another kind.
         """
@@ -161,6 +163,8 @@ class SourceArguments(msgspec.Struct, frozen=True):
         server = None if place is not None or self.stores else self.server
         if place is not None and not os.path.exists(place):
             if is_url(place):
+                if not connects_too:
+                    self.server_arguments.refuse()
                 return self._url(place, engine)
             server = address_in(place)
         if server is not None:
@@ -169,7 +173,8 @@ class SourceArguments(msgspec.Struct, frozen=True):
             refuse_store_options(self.store_arguments)
             self.server_arguments.check()
             return self.server_arguments.connect(server)
-        self.server_arguments.refuse()
+        if not connects_too:
+            self.server_arguments.refuse()
         if engine is not None:
             return self._by_tasks(engine)
         stores = [open_store(path, self.store_arguments) for path in self.directories]
@@ -200,7 +205,6 @@ class SourceArguments(msgspec.Struct, frozen=True):
     def _url(self, place: str, engine: "EngineOptions | None") -> "Source":
         from rocketlens.url_store import UrlStore  # few stores are behind one
 
-        self.server_arguments.refuse()
         refuse_layout(self.store_arguments)
         if engine is not None:
             _check_spark(engine)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -50,15 +50,16 @@ class ServerArguments(msgspec.Struct, frozen=True):
 
     def connect(self, server: Endpoint | None) -> "rocketlens.RemoteStore":
         """Connect as the options say; without a server, to the one in each message id. Raises `ConfigError`."""
-        access_key, secret_key = self._keys()
+        access_key, secret_key = self.keys()
         return rocketlens.connect(
             None if server is None else str(server),
             access_key=access_key,
             secret_key=secret_key,
-            tls=self._context(),
+            tls=self.context(),
         )
 
-    def _keys(self) -> tuple[str | None, str | None]:
+    def keys(self) -> tuple[str | None, str | None]:
+        """Access key and secret key, of the file or the environment; raises `ConfigError`."""
         if self.credentials is not None:
             from broker.security.accounts import load_credentials
 
@@ -72,7 +73,8 @@ class ServerArguments(msgspec.Struct, frozen=True):
             raise ConfigError(f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}: set both or neither")
         return keys
 
-    def _context(self) -> "bool | ssl.SSLContext":
+    def context(self) -> "bool | ssl.SSLContext":
+        """What connections with TLS are made with; False for none. Raises `ConfigError`."""
         if msgspec.structs.replace(self, credentials=None) == NO_SERVER_ARGUMENTS:
             return False
         # Imported here: commands that ask in plain text start without it.
@@ -89,35 +91,29 @@ class ServerArguments(msgspec.Struct, frozen=True):
 
 NO_SERVER_ARGUMENTS: Final = ServerArguments()
 
-_SERVER_OPTIONS = (
-    click.option("--tls", is_flag=True, help="Connect with TLS; the others imply this."),
-    click.option(
-        "--tls-ca",
-        type=FILE,
-        metavar="PEM",
-        help="Authorities. [default: this machine's]",
-    ),
-    click.option("--tls-cert", type=FILE, metavar="PEM", help="Certificate to present to the server."),
-    click.option("--tls-key", type=FILE, metavar="PEM", help="Its private key. [default: in --tls-cert]"),
-    click.option("--tls-key-password-file", type=FILE, metavar="FILE", help="File with the key's password."),
-    click.option(
-        "--tls-no-verify",
-        is_flag=True,
-        help="Accept any certificate and name of the server.",
-    ),
-    click.option(
-        "--credentials",
-        type=FILE,
-        metavar="YAML",
-        help="File with accessKey and secretKey, as RocketMQ's conf/tools.yml. "
-        f"[default: {ACCESS_KEY_VARIABLE}, {SECRET_KEY_VARIABLE}]",
+_OPTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("tls", {"is_flag": True, "help": "Connect with TLS; the others imply this."}),
+    ("tls-ca", {"type": FILE, "metavar": "PEM", "help": "Authorities. [default: this machine's]"}),
+    ("tls-cert", {"type": FILE, "metavar": "PEM", "help": "Certificate to present to the server."}),
+    ("tls-key", {"type": FILE, "metavar": "PEM", "help": "Its private key. [default: in --tls-cert]"}),
+    ("tls-key-password-file", {"type": FILE, "metavar": "FILE", "help": "File with the key's password."}),
+    ("tls-no-verify", {"is_flag": True, "help": "Accept any certificate and name of the server."}),
+    (
+        "credentials",
+        {
+            "type": FILE,
+            "metavar": "YAML",
+            "help": "File with accessKey and secretKey, as RocketMQ's conf/tools.yml. "
+            f"[default: {ACCESS_KEY_VARIABLE}, {SECRET_KEY_VARIABLE}]",
+        },
     ),
 )
+"""The options, without the dashes before them, and what click is told of each."""
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what a command that asks a server takes; it gets them as `server_arguments`."""
     command = gathered(server_arguments=ServerArguments)(command)
-    for option in reversed(_SERVER_OPTIONS):
-        command = option(command)
+    for name, said in reversed(_OPTIONS):
+        command = click.option(f"--{name}", **said)(command)
     return command

@@ -110,6 +110,22 @@ def test_every_command_that_asks_a_server_takes_them(
         assert "are for a server, not for a STORE" in misplaced.errors
 
 
+def test_what_sends_takes_them_for_both_ends(
+    g1_store: Path, server: Endpoint, tls: tuple[object, ...], tmp_path: Path
+) -> None:
+    keys = tmp_path / "admin.yml"
+    keys.write_text(f"accessKey: {ADMIN}\nsecretKey: {ADMIN_SECRET}\n")
+    for source in (server, g1_store):
+        asked = ("replay", source, "--topic", "TopicTest", "--limit", "1", "--to", server, *tls)
+        for options in (("--credentials", keys), ("--credentials", keys, "--to-credentials", keys)):
+            outcome = rocketlens(*asked, *options)
+            # A RocketLens server names itself as a broker to which nobody writes.
+            assert (outcome.code, "topic TopicTest cannot be written there" in outcome.errors) == (1, True)
+        refused = rocketlens(*asked)
+        assert (refused.code, "answered" in refused.errors) == (3, True)
+    assert rocketlens("replay", g1_store, "--topic", "T", "--to", server, "--tls").code == 3
+
+
 def test_keys_may_be_in_the_environment(
     server: Endpoint, tls: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

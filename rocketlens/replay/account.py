@@ -1,0 +1,329 @@
+"""What became of each message of a run: one SQLite file, from which a run that was stopped goes on.
+
+`message` has a row for each message that was chosen. A row is `SENDING` on disk before the message leaves, so that
+one of which the answer is not known can be asked for later; what a process that was killed had not noted is asked for
+in the same way.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from protocol.errors import ConfigError, RocketLensError
+
+FORM: Final = 1
+"""The version of the tables."""
+
+
+CACHE_KIB: Final = 64 * 1024
+"""Memory for the file's pages: places of messages are looked up in any order."""
+
+
+class SendState(IntEnum):
+    """What is known of a message."""
+
+    PLANNED = 0
+    """It is to be sent."""
+    SENDING = 1
+    """It may have been sent: the answer is awaited, or was never read."""
+    SENT = 2
+    """The target acknowledged it."""
+    REFUSED = 3
+    """It is not sent, or the target did not take it: `reason` says why."""
+    UNKNOWN = 4
+    """The answer was lost, and the target could not be asked."""
+
+
+class Verification(IntEnum):
+    """What the target said when it was asked for a message that was sent."""
+
+    VERIFIED = 1
+    DOUBLE = 2
+    """It is there more than once."""
+    DIFFERENT = 3
+    """Another one is in its place."""
+    MISSING = 4
+
+
+class AccountRow(NamedTuple):
+    """One message of a run; sizes in bytes, times in ms. `source_key` is its unique key in the source."""
+
+    place: str
+    source_key: str
+    unique_key: str
+    topic: str
+    origin: str
+    stored_at: int
+    size: int
+    body_crc: int
+    is_copy: bool
+    can_batch: bool
+    state: SendState
+    reason: str
+
+
+class SentMessage(NamedTuple):
+    """A message that was sent, or may have been: where it should be."""
+
+    number: int
+    place: str
+    unique_key: str
+    topic: str
+    origin: str
+    size: int
+    body_crc: int
+    sent_id: str
+
+
+class TopicSum(NamedTuple):
+    """What is to be sent to one topic: messages, bytes of bodies, the first and the last store time in the source."""
+
+    topic: str
+    messages: int
+    size: int
+    first: int
+    last: int
+    batched: int
+
+
+_TABLES: Final = """
+CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE missing (text TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE message (
+    number INTEGER PRIMARY KEY, place TEXT NOT NULL UNIQUE, source_key TEXT NOT NULL, unique_key TEXT NOT NULL,
+    topic TEXT NOT NULL, origin TEXT NOT NULL, stored_at INTEGER NOT NULL, size INTEGER NOT NULL,
+    body_crc INTEGER NOT NULL, is_copy INTEGER NOT NULL, can_batch INTEGER NOT NULL, state INTEGER NOT NULL,
+    reason TEXT NOT NULL, sent_id TEXT NOT NULL DEFAULT '', outcome INTEGER, copies TEXT NOT NULL DEFAULT '');
+"""
+
+_SENT: Final = "number, place, unique_key, topic, origin, size, body_crc, sent_id"
+
+
+class ReplayAccount:
+    """The account of one run; a context manager, for one process at a time."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the account in a file, or make it; None is one that goes when it is closed.
+
+        Raises ConfigError for a file that is none of ours, and one that another process holds.
+        """
+        self.path = path
+        place = "" if path is None else str(path)
+        try:
+            self._base = sqlite3.connect(place, isolation_level=None, timeout=0.2, check_same_thread=False)
+            self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._base.execute("PRAGMA journal_mode = WAL")
+            self._base.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._base.execute(f"PRAGMA synchronous = {'OFF' if path is None else 'FULL'}")
+            self._base.execute("BEGIN IMMEDIATE")
+            names = {name for (name,) in self._base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not names:
+                for statement in filter(str.strip, _TABLES.split(";\n")):
+                    self._base.execute(statement)
+                self._base.execute("INSERT INTO run VALUES ('form', ?)", (str(FORM),))
+            elif "run" not in names or self.said("form") != str(FORM):
+                raise ConfigError(f"{path} is no account of a replay, or one of another version")
+            self._base.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            locked = "another replay uses it" if "locked" in str(error) else str(error)
+            raise ConfigError(f"the account {path} cannot be opened: {locked}") from error
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path} is no account of a replay: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._base.close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """One change, on disk as a whole or not at all."""
+        try:
+            self._base.execute("BEGIN")
+            yield self._base
+            self._base.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            with suppress(sqlite3.Error):
+                self._base.execute("ROLLBACK")
+            raise AccountError(f"the account {self.path} cannot be written: {error}") from error
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+
+    # -- what is said of the run ------------------------------------------------------------------------------------
+
+    def said(self, name: str) -> str | None:
+        """What is noted of the run under a name."""
+        row = self._base.execute("SELECT value FROM run WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def say(self, **values: str) -> None:
+        """Note things of the run."""
+        with self._changing() as base:
+            base.executemany("INSERT OR REPLACE INTO run VALUES (?, ?)", values.items())
+
+    # -- planning ---------------------------------------------------------------------------------------------------
+
+    def begin_plan(self) -> None:
+        """Forget what an earlier plan that was not finished had noted."""
+        with self._changing() as base:
+            base.execute("DELETE FROM message")
+            base.execute("DELETE FROM missing")
+
+    def plan(self, rows: Iterable[AccountRow]) -> None:
+        """Note messages that were chosen; one whose place is noted already is chosen once."""
+        with self._changing() as base:
+            base.executemany(
+                "INSERT OR IGNORE INTO message (place, source_key, unique_key, topic, origin, stored_at, size,"
+                " body_crc, is_copy, can_batch, state, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
+
+    def name_nothing(self, texts: Iterable[str]) -> None:
+        """Note texts that name no message."""
+        with self._changing() as base:
+            base.executemany("INSERT OR IGNORE INTO missing VALUES (?)", ((text,) for text in texts))
+
+    def refuse_second_copies(self) -> None:
+        """Send each message once: its copies are refused where it is chosen itself, else all but the newest of them."""
+        with self._changing() as base:
+            if not base.execute("SELECT 1 FROM message WHERE is_copy LIMIT 1").fetchone():
+                return
+            base.execute("CREATE INDEX IF NOT EXISTS message_key ON message (source_key, topic)")
+            base.execute(
+                "UPDATE message SET state = ?, reason = 'the same message is chosen in another state of it' "
+                "WHERE is_copy AND state = ? AND EXISTS (SELECT 1 FROM message AS other WHERE "
+                "other.source_key = message.source_key AND other.topic = message.topic AND other.state = ? "
+                "AND (NOT other.is_copy OR other.number > message.number))",
+                (SendState.REFUSED, SendState.PLANNED, SendState.PLANNED),
+            )
+
+    def refuse_sent(self, reason: str, sent: Iterable[tuple[int, str]]) -> None:
+        """Refuse messages that the target has already: numbers, each with the id there."""
+        with self._changing() as base:
+            base.executemany(
+                "UPDATE message SET state = ?, reason = ?, sent_id = ? WHERE number = ?",
+                ((SendState.REFUSED, reason, known, number) for number, known in sent),
+            )
+
+    def refuse_topic(self, topic: str, reason: str, larger_than: int = -1) -> None:
+        """Refuse the messages for a topic, or those with larger bodies."""
+        with self._changing() as base:
+            base.execute(
+                "UPDATE message SET state = ?, reason = ? WHERE state = ? AND topic = ? AND size > ?",
+                (SendState.REFUSED, reason, SendState.PLANNED, topic, larger_than),
+            )
+
+    # -- sending ----------------------------------------------------------------------------------------------------
+
+    def of_places(self, places: Sequence[str]) -> dict[str, tuple[int, SendState]]:
+        """Number and state of messages by their places."""
+        marks = ",".join("?" * len(places))
+        found = self._base.execute(f"SELECT place, number, state FROM message WHERE place IN ({marks})", places)
+        return {place: (number, SendState(state)) for place, number, state in found}
+
+    def begin(self, numbers: Iterable[int]) -> None:
+        """Note that messages are about to leave."""
+        with self._changing() as base:
+            base.executemany(
+                "UPDATE message SET state = ? WHERE number = ?", ((SendState.SENDING, number) for number in numbers)
+            )
+
+    def note(self, outcomes: Iterable[tuple[int, SendState, str, str]]) -> None:
+        """Note what became of messages: number, state, the id at the target, and what is to be said of it."""
+        with self._changing() as base:
+            base.executemany("UPDATE message SET state = ?2, sent_id = ?3, reason = ?4 WHERE number = ?1", outcomes)
+
+    def give_up_planned(self, reason: str) -> None:
+        """Refuse what is still to be sent."""
+        with self._changing() as base:
+            base.execute(
+                "UPDATE message SET state = ?, reason = ? WHERE state = ?",
+                (SendState.REFUSED, reason, SendState.PLANNED),
+            )
+
+    # -- verifying --------------------------------------------------------------------------------------------------
+
+    def verify(self, outcomes: Iterable[tuple[int, Verification, str]]) -> None:
+        """Note what the target says of messages: number, outcome, and the ids of all copies of it."""
+        with self._changing() as base:
+            base.executemany("UPDATE message SET outcome = ?2, copies = ?3 WHERE number = ?1", outcomes)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def sent(self, *states: SendState, behind: int = 0, most: int = 1000) -> list[SentMessage]:
+        """The messages in some states, by number behind one."""
+        marks = ",".join("?" * len(states))
+        found = self._base.execute(
+            f"SELECT {_SENT} FROM message WHERE number > ? AND state IN ({marks}) ORDER BY number LIMIT ?",
+            (behind, *states, most),
+        )
+        return [SentMessage(*row) for row in found]
+
+    def each_sent(self, *states: SendState) -> Iterator[list[SentMessage]]:
+        """All messages in some states, piece by piece."""
+        behind = 0
+        while piece := self.sent(*states, behind=behind):
+            yield piece
+            behind = piece[-1].number
+
+    def by_topic(self, *states: SendState) -> list[TopicSum]:
+        """What is in some states, by the topic that it goes to."""
+        marks = ",".join("?" * len(states))
+        found = self._base.execute(
+            "SELECT topic, COUNT(*), SUM(size), MIN(stored_at), MAX(stored_at), SUM(can_batch) FROM message "
+            f"WHERE state IN ({marks}) GROUP BY topic ORDER BY topic",
+            states,
+        )
+        return [TopicSum(*row) for row in found]
+
+    def states(self) -> dict[SendState, int]:
+        """How many messages are in each state."""
+        found = dict(self._base.execute("SELECT state, COUNT(*) FROM message GROUP BY state"))
+        return {state: found.get(state, 0) for state in SendState}
+
+    def outcomes(self) -> dict[Verification, int]:
+        """How many messages have each outcome."""
+        found = dict(self._base.execute("SELECT outcome, COUNT(*) FROM message WHERE outcome NOTNULL GROUP BY outcome"))
+        return {outcome: found.get(outcome, 0) for outcome in Verification}
+
+    def reasons(self, *states: SendState) -> list[tuple[str, int, str]]:
+        """Why messages are in some states: each reason, how many have it, and the place of the first of them."""
+        marks = ",".join("?" * len(states))
+        found = self._base.execute(
+            "SELECT reason, COUNT(*), place, MIN(number) FROM message "
+            f"WHERE state IN ({marks}) AND reason != '' GROUP BY reason ORDER BY MIN(number)",
+            states,
+        )
+        return [(reason, count, place) for reason, count, place, _ in found]
+
+    def named(self, *outcomes: Verification, most: int = 20) -> list[tuple[str, str, Verification]]:
+        """Some messages with these outcomes: unique key, ids at the target, outcome."""
+        marks = ",".join("?" * len(outcomes))
+        found = self._base.execute(
+            f"SELECT unique_key, copies, outcome FROM message WHERE outcome IN ({marks}) ORDER BY number LIMIT ?",
+            (*outcomes, most),
+        )
+        return [(key, copies, Verification(outcome)) for key, copies, outcome in found]
+
+    def named_nothing(self) -> list[str]:
+        """The texts that name no message."""
+        return [text for (text,) in self._base.execute("SELECT text FROM missing ORDER BY text")]
+
+
+class AccountError(RocketLensError):
+    """The account cannot be written: nothing more is sent."""
+
+
+def now_text() -> str:
+    """The time, as the account notes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

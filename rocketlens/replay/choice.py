@@ -1,0 +1,280 @@
+"""Which messages are sent again: what a search or a look-up finds, or the lines of a file that an export wrote."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from broker.endpoint import Endpoint
+from protocol.checksum import body_crc
+from protocol.errors import ConfigError, RocketLensError
+from protocol.host_address import HIDDEN_HOST, HostAddress
+from protocol.message import Message
+from protocol.message_layout import V2_MAGIC
+from protocol.properties import KEYS, MASKED, TAGS, UNIQ_KEY, encode_properties
+from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag
+from protocol.system_topics import DEAD_LETTER_PREFIX, is_known_by
+from rocketlens.arguments import SearchOptions, never
+from rocketlens.source import Source
+
+LONGEST_LINE: Final = 64 * 1024 * 1024
+"""Bytes of a line that is read of a file: a body of 16 MiB in base64, and what stands beside it."""
+
+_SEPARATORS: Final = ("\x01", "\x02")
+_COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A message that was chosen, the name of its place in the source, and why it cannot be sent, if it cannot.
+
+    The place is the same whenever the source is read; `text` is what was asked for, where texts were.
+    """
+
+    message: Message
+    place: str
+    refusal: str = ""
+    text: str = ""
+
+
+class ReplayChoice:
+    """The messages of a source that are chosen; each time that it is gone over, the same ones in the same order."""
+
+    notes: Sequence[str] = ()
+    """At the end: what may be missing."""
+    missing: Sequence[str] = ()
+    """At the end: texts that name nothing."""
+
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+        """The messages, piece by piece, in the order of the log."""
+        raise NotImplementedError
+
+
+def place_of(message: Message) -> str:
+    """The place of a message in its cluster; messages of a batch share a record, but no queue offset."""
+    return f"{message.store_host} {message.physical_offset} {message.queue_offset}"
+
+
+@dataclass
+class SourceChoice(ReplayChoice):
+    """What a source finds: the messages that `texts` name, else those of `topics` that meet the conditions.
+
+    With `copies` also those that wait, are retried or were given up under topics of the broker's own. `is_masked`:
+    something of what is found may be hidden.
+    """
+
+    source: Source
+    topics: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    conditions: SearchOptions = field(default_factory=SearchOptions)
+    copies: bool = False
+    is_masked: bool = False
+
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+        """As :meth:`Choice.pieces`."""
+        self.notes, self.missing = (), ()
+        for piece in self._looked_up(should_stop) if self.texts else self._found(should_stop):
+            yield [self._chosen(message, text) for message, text in piece]
+
+    def _looked_up(self, should_stop: Callable[[], bool]) -> Iterator[list[tuple[Message, str]]]:
+        missing = dict.fromkeys(self.texts)
+        seen: set[str] = set()
+        for topic in self.topics or (None,):
+            found = self.source.look_up(self.texts, topic=topic, should_stop=should_stop)
+            for matches in found.pieces():
+                piece = []
+                for match in matches:
+                    missing.pop(match.text, None)
+                    place = place_of(match.message)
+                    if place not in seen:
+                        seen.add(place)
+                        piece.append((match.message, match.text))
+                yield piece
+            self.notes = (*self.notes, *found.notes)
+        self.missing = list(missing)
+
+    def _found(self, should_stop: Callable[[], bool]) -> Iterator[list[tuple[Message, str]]]:
+        of_topics = self.topics or (None,)
+        limit = self.conditions.get("limit")
+        for topic in of_topics:
+            # Copies are stored under other topics than the one that they are known by.
+            searched = None if self.copies else topic
+            found = self.source.search(topic=searched, should_stop=should_stop, **self.conditions)
+            for messages in found.pieces():
+                piece = [(each, "") for each in messages if topic is None or is_known_by(each, topic)]
+                piece = piece if limit is None else piece[: max(limit, 0)]
+                limit = None if limit is None else limit - len(piece)
+                yield piece
+            self.notes = (*self.notes, *found.notes)
+
+    def _chosen(self, message: Message, text: str) -> Chosen:
+        refusal = "a part of it is masked" if self.is_masked and _holds_asterisks(message) else ""
+        return Chosen(message, place_of(message), refusal, text)
+
+
+def _holds_asterisks(message: Message) -> bool:
+    """Whether asterisks stand where a mask would leave them."""
+    return (
+        message.store_host.is_hidden
+        or message.born_host.is_hidden
+        or MASKED.encode() in bytes(message.stored_body)
+        or any(MASKED in value for value in message.properties.values())
+    )
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    """The fields of a line that are sent, or say where it is from; those that are not there are None."""
+
+    topic: str
+    body: str | None
+    properties: dict[str, str]
+    body_encoding: str = "text"
+    body_error: str | None = None
+    body_packings: list[str] | None = None
+    body_crc: int | None = None
+    unique_key: str | None = None
+    keys: list[str] | None = None
+    tags: str | None = None
+    queue_id: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    born_timestamp: int = 0
+    store_timestamp: int = 0
+    store_host: str | None = None
+
+
+@dataclass
+class LinesChoice(ReplayChoice):
+    """The messages of a file of JSON lines, as `export` and `find --json` write them, edited or not.
+
+    A line whose `keys`, `tags` or `uniqueKey` are other ones than its `properties` say cannot be sent: which is meant
+    is not known.
+    """
+
+    file: Path
+    topics: Sequence[str] = ()
+
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+        """As :meth:`Choice.pieces`; raises ConfigError for a line that is no message."""
+        self.notes, count = (), 0
+        seen: dict[str, int] = {}
+        try:
+            with self.file.open("rb") as lines:
+                number = 0
+                while line := lines.readline(LONGEST_LINE):
+                    number += 1
+                    if should_stop():
+                        return
+                    if line.strip():
+                        chosen = self._chosen(line, number, seen)
+                        if not self.topics or chosen.message.topic in self.topics:
+                            count += 1
+                            yield [chosen]
+        except OSError as error:
+            raise ConfigError(f"{self.file} cannot be read: {error.strerror or error}") from error
+
+    def _chosen(self, line: bytes, number: int, seen: dict[str, int]) -> Chosen:
+        try:
+            parsed = msgspec.json.decode(line, type=_Line)
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.file}, line {number}: no message in JSON: {error}") from error
+        message, refusal = _message_of(parsed)
+        place = f"line {number}" if message.store_host.is_hidden else place_of(message)
+        if place in seen:
+            place, refusal = f"line {number}", refusal or f"the same message as line {seen[place]}"
+        seen.setdefault(place, number)
+        return Chosen(message, place, refusal)
+
+
+def _message_of(line: _Line) -> tuple[Message, str]:
+    """The message of a line, and why it cannot be sent, if it cannot."""
+    refusal = _refusal_of(line)
+    body = b""
+    if line.body is not None:
+        try:
+            body = _body_of(line)
+        except ValueError as error:
+            refusal = refusal or f"its body is no {line.body_encoding}: {error}"
+    host = _address(line.store_host)
+    message = Message(
+        total_size=len(body),
+        magic=V2_MAGIC,
+        body_crc=body_crc(body),
+        queue_id=line.queue_id,
+        flag=line.flag,
+        queue_offset=line.queue_offset,
+        physical_offset=line.physical_offset,
+        sys_flag=line.sys_flag & ~_COMPRESSED,
+        born_timestamp=line.born_timestamp,
+        born_host=HIDDEN_HOST,
+        store_timestamp=line.store_timestamp,
+        store_host=host or HIDDEN_HOST,
+        reconsume_times=line.reconsume_times,
+        prepared_transaction_offset=0,
+        stored_body=body,
+        topic=line.topic,
+        properties_bytes=encode_properties(line.properties),
+    )
+    return message, refusal
+
+
+def _refusal_of(line: _Line) -> str:
+    """Why the message of a line cannot be sent; empty where nothing is against it."""
+    properties = line.properties
+    hidden = [line.body, line.store_host, line.unique_key, line.tags, *(line.keys or ()), *properties.values()]
+    if MASKED in hidden:
+        return "a part of it is masked"
+    if line.body is None or line.body_error:
+        return f"its body could not be read: {line.body_error or 'there is none'}"
+    if line.body_packings:
+        packed = ", ".join(line.body_packings)
+        return f"its body was unpacked ({packed}), so it is not the one that was sent: export it with --no-unpack"
+    said: Mapping[str, tuple[Any, Any]] = {
+        "keys": (line.keys, [key for key in properties.get(KEYS, "").split(" ") if key]),
+        "tags": (line.tags, properties.get(TAGS)),
+        "uniqueKey": (line.unique_key, properties.get(UNIQ_KEY)),
+    }
+    for name, (beside, inside) in said.items():
+        if beside is not None and beside != inside:
+            return f"its {name} are another than in its properties: change both"
+    for name, value in properties.items():
+        if any(separator in text for text in (name, value) for separator in _SEPARATORS):
+            return f"its property {name!r} holds a separator of properties (0x01, 0x02)"
+    return ""
+
+
+def _body_of(line: _Line) -> bytes:
+    assert line.body is not None
+    if line.body_encoding == "base64":
+        try:
+            return base64.b64decode(line.body, validate=True)
+        except binascii.Error as error:
+            raise ValueError(str(error)) from error
+    if line.body_encoding != "text":
+        raise ValueError("expected text or base64")
+    return line.body.encode()
+
+
+def _address(text: str | None) -> HostAddress | None:
+    """The address ``IP:port``; None for what is none."""
+    if text is None:
+        return None
+    try:
+        address = Endpoint.parse(text)
+        host = HostAddress(address.host, address.port)
+        host.pack()
+    except (RocketLensError, ValueError):
+        return None
+    return host
+
+
+def dead_letters_of(group: str) -> str:
+    """The topic of the messages that a group gave up."""
+    return DEAD_LETTER_PREFIX + group

@@ -1,0 +1,152 @@
+"""What would be sent and what would not: each message that is chosen as a row of the account, judged before it goes."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from broker.cluster.client import ClientError
+from protocol.checksum import body_crc
+from protocol.properties import UNIQ_KEY, property_value
+from protocol.system_topics import RETRY_PREFIX, Stage, stage_of
+from rocketlens.replay.account import AccountRow, ReplayAccount, SendState, SentMessage, TopicSum
+from rocketlens.replay.choice import Chosen, ReplayChoice
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, resent
+from rocketlens.replay.target import ReplayTarget, TargetTopic
+
+Item = TypeVar("Item")
+
+ASKED_AT_ONCE: Final = 64
+"""Messages that the target is asked about at the same time."""
+
+
+SENT_BEFORE: Final = "an earlier run has sent it; the account has its id there"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What is to be sent, by topic, with what the target has of it; why others are not; what names nothing."""
+
+    topics: Sequence[tuple[TopicSum, TargetTopic]]
+    refused: Sequence[tuple[str, int, str]]
+    """Reasons, each with the number of messages and the place of the first one."""
+    missing: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def messages(self) -> int:
+        """How many messages are to be sent."""
+        return sum(planned.messages for planned, _ in self.topics)
+
+
+def row_of(chosen: Chosen, manner: ResendManner) -> AccountRow:
+    """The row of a message that is chosen: planned, or refused with the reason."""
+    message, state, reason = chosen.message, SendState.PLANNED, chosen.refusal
+    key, topic, origin, crc, size = message.unique_key or "", "", "", 0, len(message.stored_body)
+    if not reason:
+        try:
+            outgoing = resent(message, manner)
+        except NotResent as error:
+            reason = str(error)
+        else:
+            topic, crc = outgoing.topic, body_crc(outgoing.body)
+            key = property_value(outgoing.properties, UNIQ_KEY) or ""
+            origin = property_value(outgoing.properties, ORIGIN) or ""
+    if reason:
+        state = SendState.REFUSED
+    is_copy = stage_of(message.topic) is not Stage.DELIVERED
+    can_batch = not topic.startswith(RETRY_PREFIX)
+    source_key = message.unique_key or key
+    stored = message.store_timestamp
+    return AccountRow(
+        chosen.place, source_key, key, topic, origin, stored, size, crc, is_copy, can_batch, state, reason
+    )
+
+
+async def make_plan(
+    choice: ReplayChoice,
+    manner: ResendManner,
+    target: ReplayTarget,
+    account: ReplayAccount,
+    report: Callable[[int], None],
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Note all messages that are chosen, judged; False where it was stopped. `report` gets how many there are."""
+    account.begin_plan()
+    count = 0
+    async for piece in in_a_thread(choice.pieces(should_stop)):
+        account.plan(row_of(each, manner) for each in piece)
+        count += len(piece)
+        report(count)
+        if should_stop():
+            return False
+    account.name_nothing(choice.missing)
+    account.refuse_second_copies()
+    for planned in account.by_topic(SendState.PLANNED):
+        topic = await target.topic(planned.topic)
+        if topic.problem:
+            account.refuse_topic(planned.topic, topic.problem)
+            continue
+        limit = topic.size_limit
+        account.refuse_topic(planned.topic, f"its body is larger than the {limit:,} bytes that the target takes", limit)
+        if topic.messages and not await _refuse_sent_before(account, topic, target, should_stop):
+            return False
+    return not should_stop()
+
+
+async def _refuse_sent_before(
+    account: ReplayAccount, topic: TargetTopic, target: ReplayTarget, should_stop: Callable[[], bool]
+) -> bool:
+    """Refuse what an earlier run has sent to a topic; False where it was stopped."""
+    for piece in account.each_sent(SendState.PLANNED):
+        if should_stop():
+            return False
+        mine = [each for each in piece if each.topic == topic.name]
+        ids = await sent_already(target, topic, mine)
+        account.refuse_sent(SENT_BEFORE, ((each.number, known) for each, known in zip(mine, ids, strict=True) if known))
+    return True
+
+
+async def plan_of(account: ReplayAccount, target: ReplayTarget, notes: Iterable[str]) -> ReplayPlan:
+    """The plan that an account holds."""
+    topics = [(planned, await target.topic(planned.topic)) for planned in account.by_topic(SendState.PLANNED)]
+    facts = [note for _, topic in topics for note in topic.notes]
+    return ReplayPlan(
+        topics,
+        account.reasons(SendState.REFUSED),
+        account.named_nothing(),
+        tuple(dict.fromkeys((*notes, *facts))),
+    )
+
+
+async def sent_already(target: ReplayTarget, topic: TargetTopic, sent: Sequence[SentMessage]) -> list[str]:
+    """The ids at the target of messages of a topic that may have been sent, empty for those that it does not have.
+
+    Raises `ClientError` where it cannot be asked, or its index does not come to the end of its log.
+    """
+    if not await target.catch_up(topic):
+        raise ClientError(f"the index of a broker of topic {topic.name} lags behind its log")
+    ids: list[str] = []
+    for some in _by(sent, ASKED_AT_ONCE):
+        found = await asyncio.gather(*(target.copies(topic, each) for each in some))
+        ids += [copies[0].offset_message_id if copies else "" for copies in found]
+    return ids
+
+
+async def in_a_thread(pieces: Iterator[Item]) -> AsyncIterator[Item]:
+    """The items of an iterator that blocks, each made by a thread while the one before is worked on."""
+    loop = asyncio.get_running_loop()
+
+    def following() -> list[Item]:
+        return list(itertools.islice(pieces, 1))
+
+    coming = loop.run_in_executor(None, following)
+    while made := await coming:
+        coming = loop.run_in_executor(None, following)
+        yield made[0]
+
+
+def _by(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), count):
+        yield items[start : start + count]

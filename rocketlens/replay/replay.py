@@ -1,0 +1,168 @@
+"""One run: plan, send, verify, each where it was asked for and not done before; and what there is to say at the end."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from broker.cluster.client import Client, Credentials
+from broker.endpoint import Endpoint
+from protocol.errors import ConfigError
+from rocketlens.replay.account import ReplayAccount, SendState, Verification
+from rocketlens.replay.choice import ReplayChoice
+from rocketlens.replay.plan import ReplayPlan, make_plan, plan_of
+from rocketlens.replay.resent import ResendManner
+from rocketlens.replay.sending import ReplaySending, ReplayStopped, SendSpeed, SendTally
+from rocketlens.replay.target import ReplayTarget
+from rocketlens.replay.verifying import verify
+
+_PLANNED = "planned"
+_NOTES = "notes"
+_STARTED = "started"
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What is asked for: `choice` is sent to brokers of `name_servers`, as `manner`, `order` and `speed` say.
+
+    Without `go` nothing is sent. `new_ids` None: where the target is the source's own cluster. `choosing` tells this
+    choice from others: an account belongs to one.
+    """
+
+    choice: ReplayChoice
+    name_servers: tuple[Endpoint, ...]
+    manner: ResendManner
+    choosing: str
+    order: str = "queue"
+    speed: SendSpeed = field(default_factory=SendSpeed)
+    go: bool = False
+    verify: bool = False
+    new_ids: bool | None = None
+    source_hosts: Callable[[], set[str]] = set
+    tls: Any = None
+    credentials: Credentials | None = None
+
+    @property
+    def to(self) -> str:
+        """The name servers, as mqadmin's -n takes them."""
+        return ";".join(map(str, self.name_servers))
+
+
+class ReplayEnding(Enum):
+    """How a run ended."""
+
+    PLANNED = "planned"
+    DONE = "done"
+    STOPPED = "stopped"
+    GAVE_UP = "gave up"
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """The end of a run: the plan, how many messages are in each state, and what the target said of them."""
+
+    ending: ReplayEnding
+    plan: ReplayPlan | None
+    states: dict[SendState, int]
+    outcomes: dict[Verification, int]
+    reason: str = ""
+    started: int = 0
+    """When the first message was sent, in ms."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was chosen was sent, and nothing that was asked for is missing or doubtful."""
+        bad = sum(
+            self.states[each] for each in (SendState.PLANNED, SendState.SENDING, SendState.REFUSED, SendState.UNKNOWN)
+        )
+        wrong = sum(count for outcome, count in self.outcomes.items() if outcome is not Verification.VERIFIED)
+        missing = self.plan is not None and bool(self.plan.missing)
+        return self.ending is ReplayEnding.DONE and not bad and not wrong and not missing
+
+
+@dataclass
+class ReplayWatcher:
+    """Who is told how far a run is, and asked whether to go on."""
+
+    planning: Callable[[int], None] = lambda _count: None
+    planned: Callable[[ReplayPlan], None] = lambda _plan: None
+    sending: Callable[[SendTally], None] = lambda _tally: None
+    verifying: Callable[[int], None] = lambda _count: None
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def replay(request: ReplayRequest, account: ReplayAccount, watching: ReplayWatcher) -> ReplayReport:
+    """Run what is asked for; raises ConfigError, `ClientError`, and what reading the source raises."""
+    said = account.said("choosing")
+    if said is None:
+        account.say(choosing=request.choosing)
+    elif said != request.choosing:
+        raise ConfigError(f"the account {account.path} is one of another replay: {said}")
+    try:
+        import uvloop  # only other Pythons than CPython are without it
+    except ImportError:
+        return asyncio.run(_run(request, account, watching))
+    return uvloop.run(_run(request, account, watching))
+
+
+async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayWatcher) -> ReplayReport:
+    async with Client(tls=request.tls, credentials=request.credentials) as client:
+        target = ReplayTarget(client, request.name_servers)
+        manner = await _manner(request, target, account)
+        if account.said(_PLANNED) is None:
+            if not await make_plan(request.choice, manner, target, account, watching.planning, watching.should_stop):
+                return _report(ReplayEnding.STOPPED, None, account)
+            account.say(**{_PLANNED: "yes", _NOTES: "\n".join(request.choice.notes)})
+        plan = await plan_of(account, target, (account.said(_NOTES) or "").splitlines())
+        watching.planned(plan)
+        if not request.go:
+            return _report(ReplayEnding.PLANNED, plan, account)
+        if account.said(_STARTED) is None:
+            account.say(**{_STARTED: str(int(time.time() * 1000))})
+        reason, ending = "", ReplayEnding.DONE
+        try:
+            await ReplaySending(
+                request.choice,
+                manner,
+                target,
+                account,
+                request.speed,
+                request.order,
+                watching.sending,
+                watching.should_stop,
+            ).run()
+        except ReplayStopped as stopped:
+            reason, ending = str(stopped), ReplayEnding.GAVE_UP if str(stopped) else ReplayEnding.STOPPED
+        if request.verify and ending is ReplayEnding.DONE:
+            await verify(account, target, watching.verifying, watching.should_stop)
+            if watching.should_stop():
+                ending = ReplayEnding.STOPPED
+        return _report(ending, plan, account, reason)
+
+
+async def _manner(request: ReplayRequest, target: ReplayTarget, account: ReplayAccount) -> ResendManner:
+    """How messages are sent; of a run that goes on as it began."""
+    new_ids = request.new_ids
+    known = account.said("new_ids")
+    if known is not None:
+        new_ids = known == "yes"
+    elif new_ids is None:
+        hosts = request.source_hosts()
+        new_ids = bool(hosts) and bool(hosts & await target.addresses())
+    account.say(new_ids="yes" if new_ids else "no")
+    manner = request.manner
+    return ResendManner(manner.goal, manner.topic, new_ids, manner.cluster, manner.copies)
+
+
+def _report(ending: ReplayEnding, plan: ReplayPlan | None, account: ReplayAccount, reason: str = "") -> ReplayReport:
+    return ReplayReport(ending, plan, account.states(), account.outcomes(), reason, int(account.said(_STARTED) or 0))
+
+
+def name_servers_of(text: str) -> tuple[Endpoint, ...]:
+    """Read the addresses of name servers as mqadmin's -n takes them: ``HOST:PORT;HOST:PORT``; raises ConfigError."""
+    addresses: Sequence[str] = [each for each in text.replace(",", ";").split(";") if each.strip()]
+    if not addresses:
+        raise ConfigError("--to: expected the HOST:PORT of a name server")
+    return tuple(map(Endpoint.parse, addresses))

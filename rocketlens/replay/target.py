@@ -1,0 +1,219 @@
+"""The cluster that messages are sent to: its topics, what it has of a message, and whether its index is up to date."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from broker.cluster.client import Client, ClientError, ResponseError, addresses
+from broker.endpoint import Endpoint
+from protocol.bodies import TopicRouteData
+from protocol.codes import ResponseCode
+from protocol.errors import ConfigError, RocketLensError
+from protocol.message import Message, decode_message, decode_messages
+from protocol.message_id import decode_message_id
+from protocol.question import KeyKind, Question
+from protocol.system_topics import RETRY_PREFIX
+from rocketlens.replay.account import SentMessage
+from rocketlens.replay.resent import ORIGIN
+
+WRITABLE: Final = 2
+"""The bit of a queue's permission that lets producers send."""
+
+USUAL_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of a body that a broker takes where nothing else is configured."""
+
+MOST_OF_A_KEY: Final = 32
+"""Messages of one unique key that a broker gives."""
+
+BEHIND_FIGURE: Final = "dispatchBehindBytes"
+"""The runtime figure that says how much of a broker's log its index lacks."""
+
+CAUGHT_UP_SECONDS: Final = 10.0
+"""How long a broker's index is waited for."""
+
+
+class TargetQueue(NamedTuple):
+    """A queue that may be sent to."""
+
+    broker: str
+    endpoint: Endpoint
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """What the target has of a topic; what an account may not ask for is not known, and empty.
+
+    `size_limit` in bytes; `kind` is its `message.type`; `problem` says why nothing can be sent to it.
+    """
+
+    name: str
+    queues: tuple[TargetQueue, ...] = ()
+    size_limit: int = USUAL_SIZE
+    kind: str = ""
+    groups: tuple[str, ...] = ()
+    messages: int = 0
+    clusters: frozenset[str] = frozenset()
+    problem: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def brokers(self) -> dict[str, Endpoint]:
+        """The addresses of its brokers by name."""
+        return {queue.broker: queue.endpoint for queue in self.queues}
+
+
+class ReplayTarget:
+    """Asks the brokers that a name server names; topics are asked about once."""
+
+    def __init__(self, client: Client, name_servers: tuple[Endpoint, ...]) -> None:
+        self.client, self._name_servers = client, name_servers
+        self._topics: dict[str, TargetTopic] = {}
+
+    async def topic(self, name: str) -> TargetTopic:
+        """What is there of a topic; raises `ClientError` where no name server answers."""
+        if name not in self._topics:
+            self._topics[name] = await self._asked(name)
+        return self._topics[name]
+
+    async def _asked(self, name: str) -> TargetTopic:
+        route = await self._route(name)
+        if route is None:
+            return TargetTopic(name, problem=await self._absence(name))
+        where = addresses(self._name_servers[0], route.broker_datas)
+        masters = {each.broker_name for each in route.broker_datas if "0" in each.broker_addrs}
+        queues = tuple(
+            TargetQueue(each.broker_name, where[each.broker_name], number)
+            for each in sorted(route.queue_datas, key=lambda each: each.broker_name)
+            if each.perm & WRITABLE and each.broker_name in masters
+            for number in range(each.write_queue_nums)
+        )
+        clusters = frozenset(each.cluster for each in route.broker_datas)
+        if not queues:
+            return TargetTopic(name, clusters=clusters, problem=f"topic {name} cannot be written there")
+        return await self._with_facts(TargetTopic(name, queues, clusters=clusters))
+
+    async def _route(self, name: str) -> TopicRouteData | None:
+        """The route of a topic by the first name server that answers; None where it has none."""
+        problem: ClientError | None = None
+        for server in self._name_servers:
+            try:
+                route = await self.client.route(server, name)
+            except ResponseError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+                return None
+            except ClientError as error:
+                problem = error
+                continue
+            if route is None:
+                raise ConfigError(f"{server} is a broker, and a name server is needed: name the one that it is with")
+            return route
+        assert problem is not None
+        raise problem
+
+    async def _with_facts(self, topic: TargetTopic) -> TargetTopic:
+        """The same with all that its brokers say of it; what they refuse to say is noted."""
+        limits, kinds, notes = [USUAL_SIZE], [], []
+        groups: set[str] = set()
+        messages = 0
+        for broker, endpoint in topic.brokers.items():
+            try:
+                config = await self.client.broker_config(endpoint)
+                limits.append(int(config.get("maxMessageSize", USUAL_SIZE)))
+                mine = (await self.client.topic_queues(endpoint)).get(topic.name)
+                attributes: Mapping[str, str] = (mine.attributes if mine is not None else None) or {}
+                kinds += [value for name, value in attributes.items() if name.lstrip("+") == "message.type"]
+                groups.update(await self.client.consuming_groups(endpoint, topic.name))
+                offsets = await self.client.topic_offsets(endpoint, topic.name)
+                messages += sum(each.max_offset for each in offsets.values())
+            except (ResponseError, ValueError) as error:
+                messages += 1  # so that it is asked for each message
+                notes.append(f"{broker} does not say all that is known of topic {topic.name}: {error}")
+        return TargetTopic(
+            topic.name,
+            topic.queues,
+            min(limits[1:], default=USUAL_SIZE),
+            ", ".join(sorted(set(kinds))),
+            tuple(sorted(groups)),
+            messages,
+            topic.clusters,
+            notes=tuple(notes),
+        )
+
+    async def _absence(self, name: str) -> str:
+        """Why nothing can be sent to a topic that has no route, and how it gets one."""
+        group = name.removeprefix(RETRY_PREFIX)
+        if group != name:
+            return f"the group {group} does not exist there, or has never consumed: it has no retry topic"
+        found = await self.client.clusters(self._name_servers[0])
+        cluster = next(iter(sorted(found.cluster_addr_table)), "CLUSTER") if found is not None else "CLUSTER"
+        command = f"mqadmin updateTopic -n '{';'.join(map(str, self._name_servers))}' -c {cluster} -t {name}"
+        return f"topic {name} does not exist there, create it: {command}"
+
+    async def addresses(self) -> set[str]:
+        """The addresses of all brokers that the name server knows, as ``host:port``."""
+        found = await self.client.brokers(self._name_servers[0])
+        return set() if found is None else {str(each) for each in found.values()}
+
+    async def copies(self, topic: TargetTopic, sent: SentMessage) -> list[Message]:
+        """The messages of a topic with the unique key and the origin of one that was sent, by their place."""
+        question = Question(topic.name, sent.unique_key, KeyKind.UNIQUE, MOST_OF_A_KEY)
+        found: dict[str, Message] = {}
+        for endpoint in topic.brokers.values():
+            page = await self.client.query(endpoint, question)
+            for record in _decoded(endpoint, page.records):
+                for message in question.messages_in(record):
+                    if message.properties.get(ORIGIN) == sent.origin:
+                        found.setdefault(f"{message.offset_message_id} {message.queue_offset}", message.detached())
+        return list(found.values())
+
+    async def at(self, topic: TargetTopic, sent: SentMessage) -> Message | None:
+        """The message at the id that the target gave to one that was sent; None where there is none."""
+        place = decode_message_id(sent.sent_id)
+        address = Endpoint(place.address.ip, place.address.port)
+        endpoint = next((each for each in topic.brokers.values() if each == address), None)
+        # A broker may say another address of itself than the one it is reached by; offsets of one broker are its own.
+        for each in (endpoint,) if endpoint is not None else topic.brokers.values():
+            try:
+                record = decode_message(await self.client.view(each, place.physical_offset, topic.name))
+            except ResponseError:
+                continue
+            except RocketLensError:
+                return None
+            inner = [one for one in _apart(record) if one.unique_key == sent.unique_key]
+            if inner:
+                return inner[0].detached()
+        return None
+
+    async def catch_up(self, topic: TargetTopic) -> bool:
+        """Wait until the brokers of a topic have indexed what is in their logs; whether they have, and say so."""
+        deadline = asyncio.get_running_loop().time() + CAUGHT_UP_SECONDS
+        for endpoint in topic.brokers.values():
+            while True:
+                try:
+                    behind = (await self.client.runtime_figures(endpoint)).get(BEHIND_FIGURE, "")
+                except ResponseError:  # not for this account
+                    await asyncio.sleep(1)
+                    behind = ""
+                if behind in ("", "0"):
+                    break
+                if asyncio.get_running_loop().time() > deadline:
+                    return False
+                await asyncio.sleep(0.05)
+        return True
+
+
+def _apart(record: Message) -> list[Message]:
+    try:
+        return record.inner_messages()
+    except RocketLensError:
+        return [record]
+
+
+def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
+    try:
+        return list(decode_messages(records))
+    except RocketLensError as error:
+        raise ClientError(f"{endpoint} sent a record that cannot be read: {error}") from error

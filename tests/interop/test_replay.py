@@ -1,0 +1,310 @@
+"""`rocketlens replay` into official brokers: what their consumers get is what the source holds."""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden.record.records import walk
+from interop.conftest import Java
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.java_client import Subscription
+from interop.official_broker import OfficialProcess, official_broker, official_name_server
+from interop.rocketlens_process import run_rocketlens
+from interop.stages import wait_until
+from interop.stored import comparable
+from interop.wire import ask
+from replayed_stores import Expected, write_every_kind
+from store_writer import StoreWriter
+
+pytestmark = pytest.mark.interop
+
+UPDATE_TOPIC, UPDATE_GROUP = 17, 200
+PROPERTIES = {
+    "autoCreateTopicEnable": "false",
+    "mappedFileSizeCommitLog": "67108864",
+    "waitTimeMillsInSendQueue": "60000",
+}
+ORIGIN = "ROCKETLENS_ORIGIN"
+SET_ANEW = {"CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET"}
+"""What the target's broker, or its client, gives each message."""
+
+
+@dataclass
+class Target:
+    """A name server, and a broker that can be killed and started again."""
+
+    name_server: OfficialProcess
+    broker: OfficialProcess
+    store: Path
+    work: Path
+    version: str
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def make_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
+        fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues}
+        fields |= {"perm": perm, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
+        answer = ask(self.broker.address, UPDATE_TOPIC, {name: str(value) for name, value in fields.items()})
+        assert answer.code == 0, answer.header
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return "--to", self.name_server.text_address
+
+    def messages(self) -> list[Any]:
+        """What is in the log, read by the tests' own reader."""
+        return list(walk([self.store / "commitlog"]))
+
+
+@pytest.fixture(scope="module", params=[SERVER_VERSION, pytest.param(OLD_CLIENT_VERSION, marks=pytest.mark.soak)])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    work = tmp_path_factory.mktemp("target")
+    version = str(request.param)
+    with (
+        official_name_server(work, version=version) as name_server,
+        official_broker(
+            work / "store", work, properties=PROPERTIES, name_server=name_server, version=version
+        ) as broker,
+    ):
+        yield Target(name_server, broker, work / "store", work, version)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Expected]]:
+    root = tmp_path_factory.mktemp("every-kind") / "store"
+    return root, write_every_kind(root)
+
+
+def test_consumers_get_every_kind_of_message_as_it_was(
+    java: Java, target: Target, source: tuple[Path, list[Expected]], tmp_path: Path
+) -> None:
+    root, expected = source
+    topics = sorted({each.topic for each in expected})
+    for topic in topics:
+        target.make_topic(topic)
+    name_server = target.name_server.text_address
+    client = java(SERVER_VERSION, "JSON")
+    # A group that has a retry topic there, as one that has consumed.
+    client.consume(
+        name_server, {topic: Subscription("push", f"g{number}", topic) for number, topic in enumerate(topics)}
+    )
+    account = tmp_path / "account"
+    arguments = (root, "--since", "0", "--copies", "--to-origin", *target.arguments, "--account", account)
+    wait_until(lambda: all(client.look(topic).queues for topic in topics), "all consumers have queues")
+    outcome = run_rocketlens("replay", *arguments, "--go", "--verify", "--json")
+    # Topics of the broker's own are refused.
+    assert outcome.returncode == 1, outcome.stderr
+    assert b"is the broker's own" in outcome.stderr
+    wanted = Counter(each.key for each in expected)
+
+    def consumed() -> dict[str, list[dict[str, Any]]]:
+        return {topic: [comparable(each) for each in client.look(topic).messages] for topic in topics}
+
+    def missing() -> Counter[str]:
+        return wanted - Counter(each["messageId"] for messages in consumed().values() for each in messages)
+
+    wait_until(lambda: not missing(), "all messages are consumed")
+    found = consumed()
+    assert Counter(each["messageId"] for messages in found.values() for each in messages) == wanted
+    by_key = {each["messageId"]: each for messages in found.values() for each in messages}
+    for each in expected:
+        got = by_key[each.key]
+        own = {name: value for name, value in got["properties"].items() if name in each.properties}
+        assert (got["topic"], got["body"], got["flag"], own) == (each.topic, each.body, each.flag, each.properties)
+        assert got["properties"][ORIGIN].split(" ")[0] == each.offset_message_id
+        assert not (each.left_behind - SET_ANEW) & set(got["properties"])
+        assert got["properties"].get("CLUSTER") != "old"
+    client.disconnect(name_server)
+    # In the log of the target each queue of the source is in its order.
+    order = defaultdict(list)
+    for record in target.messages():
+        if record.topic in topics and ORIGIN in record.properties:
+            order[record.topic, record.queue_id].append(record.properties["UNIQ_KEY"])
+    ordered = defaultdict(list)
+    for each in expected:
+        if each.is_in_order:
+            ordered[each.topic, each.queue_id % 4].append(each.key)
+    for place, keys in ordered.items():
+        assert [key for key in order[place] if key in set(keys)] == keys
+
+
+def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Target, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(3):
+        properties = {"RETRY_TOPIC": "Failing", "DLQ_ORIGIN_TOPIC": "Failing", "ORIGIN_MESSAGE_ID": f"{number:032X}"}
+        writer.append(
+            "%DLQ%fails", b"%d" % number, unique_key=f"DEAD{number:028X}", properties=properties, reconsume_times=16
+        )
+    writer.close()
+    arguments = ("replay", tmp_path / "store", "--dlq", "fails", *target.arguments, "--account", tmp_path / "account")
+    outcome = run_rocketlens(*arguments, "--go")
+    assert (outcome.returncode, b"there is no default" in outcome.stderr) == (1, True)
+    arguments = (*arguments, "--to-retry", "--fresh")
+    outcome = run_rocketlens(*arguments, "--go")
+    assert (outcome.returncode, b"the group fails does not exist there" in outcome.stderr) == (1, True)
+    target.make_topic("Failing")
+    client, name_server = java(SERVER_VERSION, "JSON"), target.name_server.text_address
+    client.consume(
+        name_server,
+        {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")},
+    )
+    wait_until(lambda: "%RETRY%fails" in topics_of(target), "the group has a retry topic")
+    outcome = run_rocketlens(*arguments, "--go")
+    assert outcome.returncode == 0, outcome.stderr
+    wait_until(lambda: len(client.look("fails").messages) == 3, "the dead letters are consumed")
+    consumed = client.end("fails", "other")
+    assert sorted(each["messageId"] for each in consumed["fails"].messages) == [f"DEAD{n:028X}" for n in range(3)]
+    assert {each["topic"] for each in consumed["fails"].messages} == {"Failing"}
+    assert not consumed["other"].messages
+    client.disconnect(name_server)
+
+
+def topics_of(target: Target) -> str:
+    return ask(target.name_server.address, 206).body.decode()
+
+
+def test_a_topic_that_is_read_only_gets_nothing(target: Target, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("ReadOnly", b"x", unique_key="R" * 32)
+    writer.close()
+    target.make_topic("ReadOnly", perm=4)
+    outcome = run_rocketlens(
+        "replay",
+        tmp_path / "store",
+        "--topic",
+        "ReadOnly",
+        *target.arguments,
+        "--go",
+        "--account",
+        tmp_path / "account",
+    )
+    assert (outcome.returncode, b"topic ReadOnly cannot be written there" in outcome.stderr) == (1, True)
+    assert not any(record.topic == "ReadOnly" for record in target.messages())
+
+
+def big_source(root: Path, count: int) -> list[str]:
+    """Messages in four queues of one topic; their unique keys."""
+    writer = StoreWriter(root, segment_size=1 << 26, index_slots=5_000_000, index_entries=20_000_000)
+    keys = [f"B16{number:029X}" for number in range(count)]
+    for number, key in enumerate(keys):
+        writer.append("Killed", b"%d" % number * 20, unique_key=key, queue_id=number % 4, keys=f"k{number}")
+    writer.close()
+    return keys
+
+
+def judge(target: Target, keys: list[str], account: Path, double: int) -> None:
+    """Each message is in the target's log, and whatever is there twice was named."""
+    counts = Counter(record.properties.get("UNIQ_KEY", "") for record in target.messages() if record.topic == "Killed")
+    assert [key for key in keys if not counts[key]] == []
+    assert sum(count > 1 for count in counts.values()) == double
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path, times: int) -> None:
+    keys = big_source(tmp_path / "store", 2000 if times == 1 else 60_000)
+    target.make_topic("Killed")
+    account = tmp_path / "account"
+    arguments = ("replay", tmp_path / "store", "--topic", "Killed", *target.arguments, "--account", account, "--go")
+    drawn = random.Random(times)
+    before = len(target.messages())
+    for _ in range(times):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rocketlens", *map(str, arguments)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        if times == 1:
+            wait_until(lambda: len(target.messages()) > before + 100, "some messages arrived")
+        else:
+            time.sleep(drawn.uniform(0.8, 4))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    outcome = run_rocketlens(*arguments, "--verify", "--json")
+    assert outcome.returncode == 0, outcome.stderr
+    judge(target, keys, account, 0)
+
+
+@pytest.mark.soak
+def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> None:
+    keys = big_source(tmp_path / "source", 200_000)
+    drawn = random.Random(4)
+    properties = PROPERTIES | {"flushDiskType": "SYNC_FLUSH"}
+    with official_name_server(tmp_path) as name_server:
+        store, port = tmp_path / "store", None
+        account = tmp_path / "account"
+        arguments = (
+            "replay",
+            tmp_path / "source",
+            "--topic",
+            "Killed",
+            "--to",
+            name_server.text_address,
+            "--account",
+            account,
+        )
+        process = None
+        for number in range(20):
+            with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
+                port = broker.address[1]
+                target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
+                target.make_topic("Killed")
+                if process is None or process.poll() is not None:
+                    command = [sys.executable, "-m", "rocketlens", *map(str, arguments), "--go", "--rate", "6000"]
+                    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+                time.sleep(drawn.uniform(0.5, 3))
+                broker.kill()
+            assert number < 20
+        assert process is not None
+        process.wait()
+        with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
+            target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
+            outcome = run_rocketlens(*arguments, "--go", "--verify", "--json")
+            double = outcome.stdout.decode()
+            import json
+
+            said = json.loads(double.splitlines()[-1])
+            judge(target, keys, account, said["double"])
+            assert said["missing"] == said["unknown"] == said["planned"] == 0
+
+
+@pytest.mark.soak
+def test_a_name_server_that_goes_and_a_disk_that_is_full_are_said(tmp_path: Path) -> None:
+    big_source(tmp_path / "source", 20_000)
+    properties = PROPERTIES | {"diskMaxUsedSpaceRatio": "1"}
+    with (
+        official_name_server(tmp_path) as name_server,
+        official_broker(tmp_path / "store", tmp_path, properties=properties, name_server=name_server) as broker,
+    ):
+        target = Target(name_server, broker, tmp_path / "store", tmp_path, SERVER_VERSION)
+        target.make_topic("Killed")
+        arguments = ("replay", tmp_path / "source", "--topic", "Killed", *target.arguments)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "rocketlens",
+                *map(str, arguments),
+                "--go",
+                "--rate",
+                "4000",
+                "--account",
+                str(tmp_path / "a"),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        wait_until(lambda: len(target.messages()) > 1000, "some messages arrived")
+        name_server.kill()
+        # Where the topic is is known; it goes on.
+        assert process.wait(60) == 0
+        outcome = run_rocketlens(*arguments, "--go", "--account", tmp_path / "b")
+        assert (outcome.returncode, b"cannot connect to" in outcome.stderr) == (3, True)
+    shutil.rmtree(tmp_path / "store", ignore_errors=True)

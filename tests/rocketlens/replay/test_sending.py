@@ -1,0 +1,314 @@
+"""What an account says of a run is what the target holds, whatever goes wrong on the way."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rocketlens
+from examples import examples
+from protocol.errors import ConfigError
+from rocketlens.replay import sending
+from rocketlens.replay.account import ReplayAccount, SendState, Verification
+from rocketlens.replay.choice import Chosen, SourceChoice
+from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
+from rocketlens.replay.resent import ORIGIN, ResendManner
+from rocketlens.replay.sending import SendSpeed
+from store_writer import StoreWriter
+from taking_broker import Fault, Taken, TakingBroker
+
+COUNT = 40
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty messages in three queues of two topics."""
+    root = tmp_path_factory.mktemp("replay") / "store"
+    writer = StoreWriter(root)
+    for number in range(COUNT):
+        writer.append(
+            "Orders" if number % 4 else "Payments",
+            b"body %d" % number,
+            keys=f"order-{number % 7}",
+            tags=f"Tag{number % 3}",
+            unique_key=f"AC1100010000000000000000{number:08X}",
+            queue_id=number % 3,
+        )
+    writer.close()
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a broker that fails in a moment again."""
+    monkeypatch.setattr(sending, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(sending, "LONGEST_PAUSE_SECONDS", 0.002)
+
+
+def run(
+    root: Path,
+    broker: TakingBroker,
+    account: ReplayAccount,
+    *,
+    topics: Sequence[str] = ("Orders", "Payments"),
+    watching: ReplayWatcher | None = None,
+    **options: object,
+) -> ReplayReport:
+    with rocketlens.open(root) as opened:
+        choice = SourceChoice(opened, topics)
+        request = ReplayRequest(
+            choice,
+            name_servers_of(broker.address),
+            ResendManner(cluster="old"),
+            "test",
+            go=True,
+            **options,  # type: ignore[arg-type]
+        )
+        return replay(request, account, watching or ReplayWatcher())
+
+
+def keys_of(log: Sequence[Taken]) -> Counter[str]:
+    return Counter(taken.properties["UNIQ_KEY"] for taken in log)
+
+
+@pytest.mark.parametrize("order", sending.ORDERS)
+def test_all_that_is_planned_arrives_once_as_it_was(store: Path, order: str) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(None) as account:
+        report = run(store, broker, account, order=order, verify=True)
+        assert report.is_whole
+        assert report.outcomes[Verification.VERIFIED] == COUNT == len(broker.log)
+    with rocketlens.open(store) as opened:
+        sources = [message for topic in ("Orders", "Payments") for message in opened.search(topic=topic)]
+    by_key = {taken.properties["UNIQ_KEY"]: taken for taken in broker.log}
+    for source in sources:
+        taken = by_key[source.unique_key or ""]
+        kept = {name: value for name, value in taken.properties.items() if name != ORIGIN}
+        assert (taken.topic, taken.body, kept) == (source.topic, source.body, source.properties)
+        assert taken.properties[ORIGIN] == (
+            f"{source.offset_message_id} {source.born_timestamp} {source.store_timestamp} old"
+        )
+
+
+def test_a_queue_keeps_its_order_in_the_queue_of_its_number(store: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(None) as account:
+        run(store, broker, account, speed=SendSpeed(batch=2))
+    by_queue = defaultdict(list)
+    for taken in broker.log:
+        by_queue[taken.topic, taken.queue_id].append(taken.body)
+    with rocketlens.open(store) as opened:
+        for (topic, queue_id), bodies in by_queue.items():
+            expected = [message.body for message in opened.search(topic=topic) if message.queue_id == queue_id]
+            assert bodies == expected
+
+
+def test_messages_with_one_key_keep_their_order_in_one_queue(store: Path) -> None:
+    with TakingBroker({"Orders": 5, "Payments": 2}).serving() as broker, ReplayAccount(None) as account:
+        run(store, broker, account, order="key", speed=SendSpeed(batch=3))
+    by_key = defaultdict(list)
+    for taken in broker.log:
+        by_key[taken.topic, taken.properties["KEYS"]].append((taken.queue_id, int(taken.body.split()[1])))
+    for sent in by_key.values():
+        assert len({queue_id for queue_id, _ in sent}) == 1
+        assert [number for _, number in sent] == sorted(number for _, number in sent)
+
+
+LOST = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.BUSY, Fault.FLUSH, Fault.NONE)
+
+
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    faults=st.lists(st.sampled_from(LOST), max_size=30),
+    order=st.sampled_from(sending.ORDERS),
+    batch=st.integers(1, 5),
+    most_failures=st.integers(1, 4),
+)
+def test_nothing_is_lost_or_sent_twice_by_answers_that_are_lost(
+    store: Path, faults: list[Fault], order: str, batch: int, most_failures: int
+) -> None:
+    broker = TakingBroker({"Orders": 3, "Payments": 2})
+    broker.fault = lambda number: faults[number - 1] if number <= len(faults) else Fault.NONE
+    with broker.serving(), ReplayAccount(None) as account:
+        speed = SendSpeed(batch=batch, most_failures=most_failures)
+        for _ in range(COUNT):  # the same command goes on
+            report = run(store, broker, account, order=order, speed=speed)
+            assert sum(report.states.values()) == COUNT
+            assert report.states[SendState.SENT] <= len(keys_of(broker.log))
+            if report.ending is ReplayEnding.DONE:
+                break
+            assert report.ending is ReplayEnding.GAVE_UP
+            assert f"{most_failures} failures in a row" in report.reason
+        assert report.is_whole
+    # The target answers truly what it has, so that here nothing is double either.
+    assert set(keys_of(broker.log).values()) == {1}
+    assert len(broker.log) == COUNT
+
+
+def test_what_the_target_refuses_is_not_counted_as_sent(store: Path) -> None:
+    broker = TakingBroker({"Orders": 3, "Payments": 3})
+    broker.fault = lambda number: Fault.ILLEGAL if number == 1 else Fault.NONE
+    with broker.serving(), ReplayAccount(None) as account:
+        report = run(store, broker, account, order="none", speed=SendSpeed(batch=1, in_flight=1))
+        assert report.states[SendState.REFUSED] == 1
+        assert report.states[SendState.SENT] == COUNT - 1 == len(broker.log)
+        ((reason, count, _),) = account.reasons(SendState.REFUSED)
+        assert "MESSAGE_ILLEGAL" in reason
+        assert count == 1
+        assert not report.is_whole
+
+
+def test_one_message_that_is_refused_leaves_its_batch(store: Path) -> None:
+    broker = TakingBroker({"Orders": 1, "Payments": 1})
+    broker.fault = lambda number: Fault.ILLEGAL if number in (1, 3) else Fault.NONE
+    with broker.serving(), ReplayAccount(None) as account:
+        report = run(store, broker, account, topics=["Orders"], speed=SendSpeed(batch=10))
+        assert (report.states[SendState.REFUSED], report.states[SendState.SENT]) == (1, len(broker.log))
+        assert sum(report.states.values()) == COUNT * 3 // 4
+
+
+@pytest.mark.parametrize("stopped_at", [0, 1, 17, COUNT - 1])
+def test_a_run_that_is_stopped_goes_on(store: Path, tmp_path: Path, stopped_at: int) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= stopped_at)
+        with ReplayAccount(tmp_path / "account") as account:
+            first = run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+            assert first.ending is ReplayEnding.STOPPED
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account).is_whole
+    assert set(keys_of(broker.log).values()) == {1}
+    assert len(broker.log) == COUNT
+
+
+def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        with ReplayAccount(tmp_path / "account") as account:
+            run(store, broker, account, topics=["Orders"])
+            sent = [each.number for each in account.sent(SendState.SENT)]
+            account.begin(sent)  # as if nothing had been noted of the answers
+            del broker.log[3:5]  # and two had not arrived
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account, topics=["Orders"], verify=True)
+            assert report.is_whole
+            assert report.outcomes[Verification.VERIFIED] == len(sent) == len(broker.log)
+
+
+def test_another_run_sends_nothing_again(store: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        with ReplayAccount(None) as account:
+            run(store, broker, account)
+        with ReplayAccount(None) as account:
+            report = run(store, broker, account)
+            assert report.states[SendState.REFUSED] == COUNT == len(broker.log)
+            assert report.states[SendState.SENT] == 0
+
+
+def test_what_is_double_different_or_missing_is_named(store: Path, tmp_path: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(None) as account:
+        run(store, broker, account)
+        first, second, third = broker.log[:3]
+        broker.log.append(broker.log[0])
+        assert first.record != second.record
+        report = run(store, broker, account, verify=True)
+        assert report.outcomes[Verification.VERIFIED] == COUNT  # one record, found twice, is one message
+        broker._store({"b": first.topic, "e": "0", "f": "0", "g": "0", "j": "0"}, 0, first.body, _text(first))
+        broker._store({"b": second.topic, "e": "0", "f": "0", "g": "0", "j": "0"}, 0, b"another", _text(second))
+        broker.log.remove(third)
+        report = run(store, broker, account, verify=True)
+        assert report.outcomes[Verification.DOUBLE] == 1
+        assert report.outcomes[Verification.DIFFERENT] == 1
+        assert report.outcomes[Verification.MISSING] == 1
+        named = {key: outcome for key, _, outcome in account.named(*Verification)}
+        assert named[first.properties["UNIQ_KEY"]] is Verification.DOUBLE
+        assert named[third.properties["UNIQ_KEY"]] is Verification.MISSING
+
+
+def _text(taken: Taken) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in taken.properties.items())
+
+
+def test_the_rate_is_held(store: Path) -> None:
+    class Clock:
+        """A pace's clock and sleep."""
+
+        now = 0.0
+
+        async def sleep(self, seconds: float) -> None:
+            self.now += seconds
+
+    clock = Clock()
+    import asyncio
+
+    async def paced() -> float:
+        pace = sending.SendPace(200.0, clock=lambda: clock.now, sleep=clock.sleep)
+        for _ in range(300):
+            await pace.wait(10)
+            clock.now += 0.001
+        return clock.now
+
+    assert asyncio.run(paced()) == pytest.approx(3000 / 200, rel=0.05)
+
+
+def test_a_target_without_the_topic_is_told_of(store: Path) -> None:
+    with TakingBroker({"Orders": 3}).serving() as broker, ReplayAccount(None) as account:
+        report = run(store, broker, account)
+        assert report.states[SendState.SENT] == COUNT * 3 // 4
+        ((reason, count, _),) = account.reasons(SendState.REFUSED)
+        assert "topic Payments does not exist there" in reason
+        assert count == COUNT // 4
+        assert "mqadmin updateTopic" in reason
+
+
+def test_a_topic_that_cannot_be_written_is_told_of(store: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}, perm=4).serving() as broker, ReplayAccount(None) as account:
+        report = run(store, broker, account)
+        assert (report.states[SendState.REFUSED], len(broker.log)) == (COUNT, 0)
+
+
+def test_bodies_that_the_target_does_not_take_are_not_sent(store: Path) -> None:
+    limit = len(b"body 1")
+    with TakingBroker({"Orders": 3, "Payments": 3}, max_message_size=limit).serving() as broker:
+        with ReplayAccount(None) as account:
+            report = run(store, broker, account)
+        assert {len(taken.body) for taken in broker.log} == {limit}
+        assert report.states[SendState.REFUSED] == COUNT - 10
+
+
+def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "account"
+    with TakingBroker({"Orders": 3}).serving() as broker, ReplayAccount(path) as account:
+        run(store, broker, account)
+        with pytest.raises(ConfigError, match="another replay uses it"), ReplayAccount(path):
+            pass
+        account.say(choosing="another")
+        with pytest.raises(ConfigError, match="one of another replay"):
+            run(store, broker, account)
+    (tmp_path / "other").write_bytes(b"no database at all" * 100)
+    with pytest.raises(ConfigError, match="is no account of a replay"), ReplayAccount(tmp_path / "other"):
+        pass
+
+
+def test_a_message_that_went_from_the_source_is_not_sent(store: Path) -> None:
+    class Shrinking(SourceChoice):
+        """A source that has lost its first messages when it is read for the second time."""
+
+        reads = 0
+
+        def pieces(self, *arguments: object) -> Iterator[list[Chosen]]:  # type: ignore[override]
+            self.reads += 1
+            for number, piece in enumerate(super().pieces()):
+                yield piece[5:] if self.reads == 2 and number == 0 else piece
+
+    with (
+        TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker,
+        ReplayAccount(None) as account,
+        rocketlens.open(store) as opened,
+    ):
+        choice = Shrinking(opened, ["Orders"])
+        request = ReplayRequest(choice, name_servers_of(broker.address), ResendManner(), "test", go=True)
+        report = replay(request, account, ReplayWatcher())
+        lost = COUNT * 3 // 4 - len(broker.log)
+        assert lost
+        assert report.states[SendState.REFUSED] == lost
+        assert account.reasons(SendState.REFUSED)[0][0] == "the source does not have it any more"

@@ -1,0 +1,222 @@
+"""A name server and broker in one that takes messages, keeps them, and fails as a test says; it shares no code with
+what sends."""
+
+import asyncio
+import contextlib
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from broker_harness import in_a_thread
+from interop.wire import FrameSplitter
+from message_encoding import encode_message
+from protocol.host_address import HostAddress
+
+ANSWER = 1
+STORE_TIME = 1_700_000_000_000
+
+
+class Fault(Enum):
+    """What goes wrong with one request that sends."""
+
+    NONE = "none"
+    LOST_BEFORE = "the connection ends before it is stored"
+    LOST_AFTER = "the connection ends after it was stored"
+    BUSY = "refused as busy"
+    ERROR = "refused with SYSTEM_ERROR"
+    ILLEGAL = "refused as illegal"
+    FLUSH = "stored, but not yet on disk"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A message that is in the broker's log."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    flag: int
+    sys_flag: int
+    properties: Mapping[str, str]
+    body: bytes
+    reconsume_times: int
+    record: bytes
+
+
+@dataclass
+class TakingBroker:
+    """`topics` are its topics with the number of their queues; `fault` is asked at each request that sends."""
+
+    topics: dict[str, int] = field(default_factory=dict)
+    fault: Callable[[int], Fault] = lambda _number: Fault.NONE
+    log: list[Taken] = field(default_factory=list)
+    perm: int = 6
+    groups: tuple[str, ...] = ()
+    max_message_size: int = 4 * 1024 * 1024
+    cluster: str = "DefaultCluster"
+    requests: int = 0
+    refused: list[Mapping[str, str]] = field(default_factory=list)
+    heard: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
+    port: int = 0
+    also: str = ""
+    """The address of another broker that the name server names."""
+    _size: int = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator["TakingBroker"]:
+        """Serve on a free port of the loopback address."""
+
+        @contextlib.asynccontextmanager
+        async def opened():  # type: ignore[no-untyped-def]
+            writers: list[asyncio.StreamWriter] = []
+
+            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                writers.append(writer)
+                await self._serve(reader, writer)
+
+            server = await asyncio.start_server(connected, "127.0.0.1", self.port, limit=1 << 26)
+            self.port = server.sockets[0].getsockname()[1]
+            yield self
+            server.close()
+            for writer in writers:
+                writer.transport.abort()
+
+        with in_a_thread(opened) as serving:
+            yield serving
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter = FrameSplitter()
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                for frame in splitter.feed(data):
+                    fields = frame.header.get("extFields") or {}
+                    self.heard.append((frame.code, fields))
+                    answer = self._answer(frame.code, fields, frame.body)
+                    if answer is None:
+                        writer.transport.abort()
+                        return
+                    writer.write(_frame(frame.header["opaque"], *answer))
+
+    def _answer(
+        self, code: int, fields: Mapping[str, str], body: bytes
+    ) -> tuple[int, str | None, dict[str, str], bytes] | None:
+        if code in (310, 320):
+            return self._take(code, fields, body)
+        if code == 105:
+            return self._route(fields["topic"])
+        if code == 106:
+            table = {"b": self._broker()}
+            if self.also:
+                table["other"] = {"cluster": self.cluster, "brokerName": "other", "brokerAddrs": {"0": self.also}}
+            data = {"brokerAddrTable": table, "clusterAddrTable": {self.cluster: list(table)}}
+            return 0, None, {}, json.dumps(data).encode()
+        if code == 12:
+            found = [each.record for each in self.log if each.properties.get("UNIQ_KEY") == fields["key"]]
+            found = [each for each in found if each]
+            return (0, None, {}, b"".join(found)) if found else (22, "none", {}, b"")
+        if code == 33:
+            at = [each.record for each in self.log if _offset(each.record) == int(fields["offset"])]
+            return (0, None, {}, at[0]) if at else (1, "none there", {}, b"")
+        if code == 26:
+            return 0, None, {}, f"maxMessageSize={self.max_message_size}\n".encode()
+        if code == 21:
+            table = {name: {"writeQueueNums": count, "attributes": {}} for name, count in self.topics.items()}
+            return 0, None, {}, json.dumps({"topicConfigTable": table}).encode()
+        if code == 300:
+            return 0, None, {}, json.dumps({"groupList": self.groups}).encode()
+        if code == 28:
+            return 0, None, {}, b'{"table":{"dispatchBehindBytes":"0"}}'
+        if code == 202:
+            return 0, None, {}, self._stats(fields["topic"])
+        return 3, "not supported", {}, b""
+
+    def _broker(self) -> dict[str, object]:
+        return {"cluster": self.cluster, "brokerName": "b", "brokerAddrs": {"0": self.address}}
+
+    def _route(self, topic: str) -> tuple[int, str | None, dict[str, str], bytes]:
+        if topic not in self.topics:
+            return 17, "no route", {}, b""
+        count = self.topics[topic]
+        queue = {"brokerName": "b", "perm": self.perm, "readQueueNums": count, "writeQueueNums": count}
+        return 0, None, {}, json.dumps({"brokerDatas": [self._broker()], "queueDatas": [queue]}).encode()
+
+    def _stats(self, topic: str) -> bytes:
+        rows = []
+        for queue in range(self.topics[topic]):
+            offsets = {"lastUpdateTimestamp": 0, "maxOffset": self._length(topic, queue), "minOffset": 0}
+            rows.append(f"{json.dumps({'brokerName': 'b', 'queueId': queue, 'topic': topic})}:{json.dumps(offsets)}")
+        return b'{"offsetTable":{' + ",".join(rows).encode() + b"}}"
+
+    def _length(self, topic: str, queue_id: int) -> int:
+        return sum(each.topic == topic and each.queue_id == queue_id for each in self.log)
+
+    def _take(
+        self, code: int, fields: Mapping[str, str], body: bytes
+    ) -> tuple[int, str | None, dict[str, str], bytes] | None:
+        self.requests += 1
+        fault = self.fault(self.requests)
+        if fault is Fault.LOST_BEFORE:
+            return None
+        if fault in (Fault.BUSY, Fault.ERROR, Fault.ILLEGAL):
+            refused = {Fault.BUSY: 2, Fault.ERROR: 1, Fault.ILLEGAL: 13}[fault]
+            self.refused.append(fields)
+            return refused, fault.value, {}, b""
+        messages = list(_inner(body)) if code == 320 else [(int(fields["h"]), body, fields["i"])]
+        ids = [self._store(fields, *message) for message in messages]
+        if fault is Fault.LOST_AFTER:
+            return None
+        said = {"msgId": ",".join(ids), "queueId": fields["e"], "queueOffset": "0"}
+        return (10 if fault is Fault.FLUSH else 0), None, said, b""
+
+    def _store(self, fields: Mapping[str, str], flag: int, body: bytes, properties: str) -> str:
+        named = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if piece)
+        topic, queue_id = fields["b"], int(fields["e"])
+        offset = self._length(topic, queue_id)
+        record = encode_message(
+            topic=topic,
+            body=body,
+            properties=named,
+            queue_id=queue_id,
+            queue_offset=offset,
+            physical_offset=self._size,
+            flag=flag,
+            sys_flag=int(fields["f"]),
+            born_timestamp=int(fields["g"]),
+            store_timestamp=STORE_TIME,
+            store_host=HostAddress("127.0.0.1", self.port),
+            reconsume_times=int(fields["j"]),
+        )
+        taken = Taken(topic, queue_id, offset, flag, int(fields["f"]), named, body, int(fields["j"]), record)
+        self.log.append(taken)
+        at, self._size = self._size, self._size + len(record)
+        return f"7F000001{self.port:08X}{at:016X}"
+
+
+def _inner(body: bytes) -> Iterator[tuple[int, bytes, str]]:
+    position = 0
+    while position < len(body):
+        _size, _magic, _crc, flag, length = struct.unpack_from(">iiiii", body, position)
+        start = position + 20
+        (properties,) = struct.unpack_from(">h", body, start + length)
+        end = start + length + 2 + properties
+        yield flag, body[start : start + length], body[start + length + 2 : end].decode()
+        position = end
+
+
+def _offset(record: bytes) -> int:
+    (offset,) = struct.unpack_from(">q", record, 28)
+    return int(offset)
+
+
+def _frame(opaque: int, code: int, remark: str | None, fields: Mapping[str, str], body: bytes) -> bytes:
+    header = json.dumps(
+        {"code": code, "flag": ANSWER, "language": "JAVA", "opaque": opaque, "version": 1, "remark": remark}
+        | ({"extFields": fields} if fields else {})
+    ).encode()
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
