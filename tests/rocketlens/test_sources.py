@@ -249,7 +249,7 @@ def test_a_search_of_several_stores_goes_through_one_after_the_other_and_goes_on
                     break
             assert found == whole
         assert {store for store, _ in found} == set(map(str, two_stores[: 2 if topic is None else 1]))
-        with pytest.raises(rocketlens.ConfigError, match="none of a search of 2 stores"):
+        with pytest.raises(rocketlens.ConfigError, match="not valid for a search of 2 stores"):
             stores.search(cursor="2/")
         with pytest.raises(rocketlens.NoSuchTopic, match="did you mean TopicTest"):
             list(stores.search(topic="TopicTst"))
