@@ -4,13 +4,16 @@ A view never changes, and holds the files that it shows. `tick` is what :func:`s
 says: 0 where the thread may wait; else what is not known to be in memory is not looked at.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final, final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol, final
 
 from _typeshed import ReadableBuffer
 from typing_extensions import Buffer, disjoint_base
 
 from storage.kernels.region import Region
+
+class _HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
 
 PROBE_BYTES: Final = 65536
 """Pages count as hot or cold in units of this many bytes."""
@@ -43,6 +46,14 @@ class FileView:
 
         Asked is by reads with RWF_NOWAIT, which come back short rather than wait; an answer holds for a second.
         """
+
+def stay_alike(places: Sequence[tuple[_HasDescriptor, int, int, bytes]], pause_seconds: float, looks: int) -> bool:
+    """Wait as long as places of files say what they said: a pause, then a look, up to so many times; whether they do.
+
+    Of each place, four at most, its file, its position, how many bytes are read there, 64 at most, and which
+    came: fewer at the end of the file. They are read and not mapped, and meanwhile nothing of Python runs: a thread
+    that waits so does not keep the event loop from running.
+    """
 
 @final
 class LogView:

@@ -8,7 +8,9 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
+from posix.time cimport nanosleep, timespec
+from posix.unistd cimport pread
 
 from operator import itemgetter
 
@@ -23,6 +25,9 @@ cdef extern from "page_probe.h" nogil:
 
 cdef enum:
     SMALL_WANT = 4096  # Bytes up to which a want is asked for at its ends; a longer one by reading its whole unit.
+    # Places that are watched together, and bytes of one of them.
+    MOST_WATCHED = 4
+    LONGEST_WATCHED = 64
     PAGE_SHIFT = 12  # One byte of a page stands for all; where pages are larger, one is asked for twice.
 
 
@@ -80,6 +85,48 @@ cdef class FileView:
         if position < 0 or length < 1 or length > self.file.size - position:
             raise ValueError(f"{length} bytes at {position} of a file of {self.file.size}")
         return is_hot(&self.file, position, length, tick)
+
+
+# --- Places that do not change ---
+
+
+cdef struct Watched:  # Bytes of a file as they were, and how many are read there.
+    int descriptor
+    int64_t position
+    int64_t length
+    const uint8_t *content
+    int64_t content_length
+
+
+cdef bint is_as_before(const Watched *place) noexcept nogil:
+    cdef uint8_t[LONGEST_WATCHED] found
+    cdef int64_t length = max(pread(place.descriptor, found, place.length, place.position), 0)
+    return length == place.content_length and memcmp(found, place.content, length) == 0
+
+
+def stay_alike(places not None, double pause_seconds, int looks):
+    cdef Watched[MOST_WATCHED] watched
+    cdef timespec pause
+    cdef bytes content
+    cdef int count = 0, number, look
+    cdef bint are_alike = True
+    for file, position, length, content in places:
+        if count == MOST_WATCHED or not 0 <= length <= LONGEST_WATCHED:
+            raise ValueError(f"{length} bytes of place {count}")
+        watched[count].descriptor, watched[count].position, watched[count].length = file.fileno(), position, length
+        watched[count].content, watched[count].content_length = <const uint8_t *><char *>content, len(content)
+        count += 1
+    pause.tv_sec = <long>pause_seconds
+    pause.tv_nsec = <long>((pause_seconds - pause.tv_sec) * 1e9)
+    with nogil:
+        for look in range(looks):
+            if pause.tv_sec or pause.tv_nsec:
+                nanosleep(&pause, NULL)
+            for number in range(count):
+                are_alike = are_alike and is_as_before(&watched[number])
+            if not are_alike:
+                break
+    return are_alike
 
 
 cdef int hold_file(File *file, FileView view) except -1:

@@ -6,7 +6,7 @@ map with SIGBUS.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
@@ -16,6 +16,9 @@ from storage.log.commit_log import CommitLog
 HEAD_BYTES: Final = 8
 NOTHING: Final = bytes(HEAD_BYTES)
 """The bytes of a place where nothing was written."""
+
+
+Watched: TypeAlias = tuple[MappedFile, int, int, bytes]
 
 
 class RecordPlace(NamedTuple):
@@ -41,6 +44,10 @@ class RecordPlace(NamedTuple):
     def peek(self, length: int) -> bytes:
         """What lies there now, up to the end of the segment's file; read and not mapped."""
         return self.file.peek(self.position, length)
+
+    def watched(self, length: int, content: bytes) -> Watched:
+        """What :func:`storage.kernels.store_view.stay_alike` watches: that `peek` gives this content."""
+        return self.file, self.position, length, content
 
     def has_nothing(self) -> bool:
         """Whether nothing was written there."""

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from storage.kernels import records as kernel
 from storage.kernels.records import ENTRY_HEAD, MINIMUM_SIZE, find_record_backwards
+from storage.kernels.store_view import stay_alike
 from storage.log.commit_log import CommitLog
-from storage.log.log_place import HEAD_BYTES, NOTHING, RecordPlace, place_behind, start_behind
+from storage.log.log_place import HEAD_BYTES, NOTHING, RecordPlace, Watched, place_behind, start_behind
 from storage.log.segment_end import EndSearch, code_at
 from storage.store.log_growth import LogGrowth, NewRecords
 from storage.store.old_bytes import OldBytes
@@ -92,12 +93,15 @@ class LogFollower:
         self._passed = _passed_over(log)
         self._remember_last(log, _last_record(log))
 
-    def is_quiet(self, log: CommitLog) -> bool:
-        """Whether a look would find nothing, as far as that is seen at a glance; may be asked by any thread."""
+    def watched(self, log: CommitLog) -> list[Watched]:
+        """The places that stay alike while a look would find nothing; may be asked by any thread.
+
+        None where the end of that log is not known.
+        """
         place = self._place
         if log is not self._log or place is None:
-            return False
-        return place.has_nothing() and self._is_mark_there() and self._is_passed_there()
+            return []
+        return [place.watched(HEAD_BYTES, NOTHING), *self._known()]
 
     def look(self, log: CommitLog, is_dispatched: IsDispatched, *, patient: bool = True) -> LogGrowth | None:
         """Find what came to a log since; None while nothing did. Raises LogRewritten.
@@ -106,9 +110,10 @@ class LogFollower:
         """
         if log is not self._log:
             self.adopt(log)
-        if not self._is_passed_there():
+        if self._passed is not None and not stay_alike([self._passed.watched()], 0, 1):
+            # A broker that starts on a damaged log cuts it there, whatever lies behind, and writes on at that place.
             raise LogRewritten(log.damage[0].start)
-        if not self._is_mark_there():
+        if not stay_alike(self._known(), 0, 1):
             raise LogRewritten
         if self._place is None:
             self._place = place_behind(log, self._directories)
@@ -130,18 +135,11 @@ class LogFollower:
 
     # ------------------------------------------------------------------ where the end is
 
-    def _is_mark_there(self) -> bool:
-        """Whether the last record still begins as it did."""
-        last = self._last_record
-        return last is None or last.peek(MARK_BYTES) == self._mark
-
-    def _is_passed_there(self) -> bool:
-        """Whether damage that was passed over still begins as it did.
-
-        A broker that starts on a damaged log cuts it there, whatever lies behind, and writes on at that place.
-        """
-        passed = self._passed
-        return passed is None or passed.are_there()
+    def _known(self) -> list[Watched]:
+        """What stays as it is unless the log is cut: the last record's beginning, and that of damage passed over."""
+        last, passed = self._last_record, self._passed
+        known = [] if last is None else [last.watched(MARK_BYTES, self._mark)]
+        return known if passed is None else [*known, passed.watched()]
 
     def _is_written(self, place: RecordPlace) -> bool:
         """Whether anything stands where the next record will; the map may be looked at then. Raises LogRewritten."""

@@ -5,7 +5,7 @@ Old bytes may well be intact records. What differs from the bytes that were seen
 
 from typing import Final
 
-from storage.log.log_place import RecordPlace
+from storage.log.log_place import RecordPlace, Watched
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 LEAST_BYTES: Final = 4 * 1024 * 1024
@@ -48,9 +48,9 @@ class OldBytes:
         """Where they start."""
         return self._start.physical_offset
 
-    def are_there(self) -> bool:
-        """Whether the first of them still stand where they stood."""
-        return self._start.peek(FIRST_BYTES) == self._content[:FIRST_BYTES]
+    def watched(self) -> Watched:
+        """The first of them, where they stood."""
+        return self._start.watched(FIRST_BYTES, self._content[:FIRST_BYTES])
 
     def lay_at(self, place: RecordPlace, end: int) -> bool:
         """Whether what lies between a place and a position behind it lay there before, or may have."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from storage.kernels.store_view import stay_alike
+from storage.log.log_place import Watched
 from storage.queue.queue_record import is_queued, queue_place
 from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.log_follower import LogRewritten
@@ -24,6 +26,9 @@ QueueKey: TypeAlias = tuple[str, int]
 
 EAGER_SECONDS = 1.0
 """For so long after a message its queue is looked at in each poll, then once in so long."""
+
+MOST_RESTS = 16
+"""After so many looks that found nothing, what other threads did to the snapshot is looked at, too."""
 
 NEVER = -2
 """No physical offset of a last record, not even of one that is not known."""
@@ -67,16 +72,24 @@ class StoreFollower:
 
     def poll(self) -> Arrivals | None:
         """Take in what came to the log; queues that got messages since the last poll, or None. May raise StoreError."""
-        end = self._current.end_follower
-        if (
-            self._lag is None
-            and end.last_offset == self._last_noted
-            and end.is_quiet(self._current.snapshot.commit_log)
-        ):
+        watched = self._watched()
+        if watched and stay_alike(watched, 0, 1):
             return None
         arrivals: list[Arrivals] = []
         self._current.change(lambda snapshot: self._step(snapshot, arrivals))
         return arrivals[0] if arrivals else None
+
+    def rest(self, seconds: float) -> None:
+        """Wait so long, and while nothing comes to the log :data:`MOST_RESTS` times as long."""
+        watched = self._watched()
+        stay_alike(watched, seconds, MOST_RESTS if watched else 1)
+
+    def _watched(self) -> list[Watched]:
+        """The places that stay alike while nothing comes; none where something may have come."""
+        end = self._current.end_follower
+        if self._lag is not None or end.last_offset != self._last_noted:
+            return []
+        return end.watched(self._current.snapshot.commit_log)
 
     def watch(self) -> bool:
         """Take in what else changed; whether anything did. Raises StoreError where the store cannot be read."""

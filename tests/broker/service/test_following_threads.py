@@ -162,6 +162,9 @@ class FakeStore:
     def poll(self) -> Arrivals | None:
         return self._next(self._polls, None, self.polled)
 
+    def rest(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
     def watch(self) -> bool:
         return self._next(self._watches, False, self.watched)
 

@@ -13,7 +13,16 @@ import oracles
 from kernel_memory import HeldFile, IndexBytes, KernelStore, record_at
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
-from storage.kernels.store_view import PROBE_BYTES, FileView, IndexFilesView, LogView, RunsView, Shortcuts, StoreView
+from storage.kernels.store_view import (
+    PROBE_BYTES,
+    FileView,
+    IndexFilesView,
+    LogView,
+    RunsView,
+    Shortcuts,
+    StoreView,
+    stay_alike,
+)
 
 TICK = 1000
 
@@ -102,6 +111,23 @@ class TestHeat:
     def test_bytes_that_a_file_has_not_are_refused(self, position: int, length: int) -> None:
         with pytest.raises(ValueError, match="of a file of 10"):
             HeldFile(bytes(10)).is_hot(position, length, 1000)
+
+    def test_places_stay_alike_until_one_of_them_says_something_else(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(b"a mark, and at the end nothing\0\0\0")
+        file = MappedFile.open(path)
+        places: list[tuple[MappedFile, int, int, bytes]] = [
+            (file, 0, 6, b"a mark"), (file, 30, 8, bytes(3)), (file, 99, 8, b""),
+        ]  # fmt: skip
+        assert stay_alike(places, 0, 1)
+        assert stay_alike(places, 0.0001, 3)
+        for changed in (b"A mark", b"a mark, and at the end nothing\0\1\0", b"a mark, and at the end nothing\0\0"):
+            path.write_bytes(changed)
+            assert not stay_alike(places, 0, 1)
+        assert stay_alike([], 0, 1)
+        for refused in ([places[0]] * 5, [(file, 0, 65, b"")], [(file, 0, -1, b"")]):
+            with pytest.raises(ValueError, match="bytes of place"):
+                stay_alike(refused, 0, 1)
 
     def test_there_is_heat_for_each_64_kib(self) -> None:
         with pytest.raises(ValueError, match="heat of 1 times 64 KiB"):

@@ -93,7 +93,7 @@ class TestEnds:
         follower, log = LogFollower([tmp_path]), CommitLog.open([tmp_path])
         assert follower.look(log, lambda *_: True) is None
         assert follower.look(CommitLog.open([tmp_path]), lambda *_: True) is None
-        assert (follower.last_offset, follower.is_quiet(log)) == (-1, False)
+        assert (follower.last_offset, follower.watched(log)) == (-1, [])
 
     def test_the_same_end_of_another_log_is_gone_on_from(self, followed: Followed) -> None:
         """As when segments expired at the other end: what was seen of a record that settles is kept."""

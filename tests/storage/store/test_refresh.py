@@ -1,6 +1,7 @@
 """What a broker appends is answered at once, in every way, and nothing else is taken for it."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from followed_store import Followed
 from growing_store import GrowingStore
 from protocol.question import KeyKind, Question
-from storage.store import log_follower
+from storage.store import log_follower, refresh
 from storage.store.message_store import MessageStore, StoreOptions
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -35,6 +36,15 @@ class TestGrowth:
         before = followed.store.snapshot
         assert followed.poll(5) == []
         assert followed.store.snapshot is before
+
+    def test_a_rest_ends_when_something_comes(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+        followed.settle()
+        monkeypatch.setattr(refresh, "MOST_RESTS", 2**31 - 1)
+        resting = threading.Thread(target=followed.follower.rest, args=(0.001,), daemon=True)
+        resting.start()
+        followed.growing.add()
+        resting.join(60)
+        assert not resting.is_alive()
 
     def test_the_last_record_counts_when_it_was_the_same_twice(self, followed: Followed) -> None:
         written = followed.growing.add()
