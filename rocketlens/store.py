@@ -15,7 +15,6 @@ from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.question import PAGE, Answer, KeyKind, Question, Reading, newest_of, parts_of
 from protocol.system_topics import Stage, stage_of
-from rocketlens.absent_properties import note_of_some
 from rocketlens.answers import POPPED_NOT_KNOWN, Group, Info, Listed, Topic, found_messages
 from rocketlens.arguments import (
     MOST_PULLED,
@@ -175,6 +174,8 @@ class Store(Source):
             notes = (*notes, str(result.lost))
         reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
         if sql is not None and reason:
+            from storage.filter.absent_properties import note_of_some
+
             first = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES)
             reason = "; ".join(filter(None, (reason, note_of_some(map(decode_message, first.records), sql))))
         hiding = self._hiding()

@@ -2,4 +2,15 @@
 
 from typing import Final
 
-DOOR: Final = ("base", "bloom", "consumption", "explanation", "expression", "hidden", "retry", "sql92", "tag")
+DOOR: Final = (
+    "absent_properties",
+    "base",
+    "bloom",
+    "consumption",
+    "explanation",
+    "expression",
+    "hidden",
+    "retry",
+    "sql92",
+    "tag",
+)

@@ -4,6 +4,7 @@ An answer covers as much as there was time for, and says how much that was; its 
 the answers up has counted all of them.
 """
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from broker.web.api.request_context import RequestContext
 from protocol.errors import CorruptRecord
 from protocol.message import decode_message
 from protocol.sys_flag import SysFlag
+from storage.filter.absent_properties import note_of_some
 from storage.query.get_message import get_message
 from storage.queue.queue_record import batch_in
 
@@ -40,7 +42,8 @@ class PreviewQuestion(TimedParameters):
 class PreviewAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """`passed` of the `looked_at` messages of this answer; there are `total`, `before` were looked at in others.
 
-    `note` says what of an expression is not read. A message that cannot be read does not pass.
+    `note` says what of an expression is not read, and where nothing passed which of its properties the first messages
+    lack. A message that cannot be read does not pass.
     """
 
     passed: int
@@ -66,6 +69,7 @@ def filter_preview(context: RequestContext, question: PreviewQuestion) -> Previe
         raise bad_parameter("tag", "a filter is needed: tag or sql")
     place = PreviewPlace(-1, 0) if question.cursor is None else decode_cursor(question.cursor, PreviewPlace)
     passed = looked_at = before = total = 0
+    first: Span | None = None
     stopped: PreviewPlace | None = None
     for queue in queues_of(context, question.topic, question.queue_id):
         span = span_between(queue, question.begin, question.end)
@@ -78,17 +82,31 @@ def filter_preview(context: RequestContext, question: PreviewQuestion) -> Previe
             span = Span(queue, max(span.first, min(place.queue_offset, span.end)), span.end)
         if stopped is None:
             count, offset = _count(context, span, choice, is_first=not looked_at)
+            first = first or span
             passed += count
             looked_at += offset - span.first
             stopped = PreviewPlace(queue.queue_id, offset) if offset < span.end else None
+    lacking = "" if passed or before or first is None else _lacking(context, first, question.sql)
     return PreviewAnswer(
         passed=passed,
         looked_at=looked_at,
         before=before,
         total=total,
-        note=choice.note,
+        note="; ".join(filter(None, (choice.note, lacking))) or None,
         cursor=None if stopped is None else encode_cursor(stopped),
     )
+
+
+def _lacking(context: RequestContext, span: Span, sql: str | None) -> str:
+    """Which properties of an expression none of the first messages has; "" where there is nothing to say."""
+    if sql is None:
+        return ""
+    queues, queue = context.store.snapshot.queues, span.queue
+    found = get_message(queues, queue.topic, queue.queue_id, span.first, MESSAGES_AT_ONCE, BYTES_AT_ONCE)
+    with suppress(CorruptRecord):
+        messages = [decode_message(record, check_crc=False) for record in found.records]
+        return note_of_some(filter(context.may_read_message, messages), sql)
+    return ""
 
 
 def _count(context: RequestContext, span: Span, choice: Choice, *, is_first: bool) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Browsing by queue and by time, histogram, and how many pass a filter: against mqadmin's and consumers' records."""
 
 import itertools
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,13 @@ def test_a_record_counts_as_so_many_messages_as_a_broker_reads_it_to_have(
     writer.close()
     (page,) = ApiOf(tmp_path).pages("/filter", topic="T", tag="A")
     assert page["passed"] == counted
+
+
+def test_a_property_that_no_message_has_is_named_where_nothing_passes(api: ApiOf) -> None:
+    note = api.get("/filter", topic="TopicTest", sql="nowhere = 1 AND TAGS IS NOT NULL")["note"]
+    assert re.fullmatch(r"none of the first \d+ messages there has property nowhere", note)
+    assert api.get("/filter", topic="TopicTest", sql="TAGS = 'nosuch'")["note"] is None
+    assert api.get("/filter", topic="TopicTest", sql="nowhere IS NULL")["note"] is None
 
 
 def test_a_filter_that_is_none_is_drawn_under_its_text(api: ApiOf) -> None:
