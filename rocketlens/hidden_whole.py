@@ -1,8 +1,14 @@
 """Say of one answer how much of it a mask hid whole, because a pattern did not come to an end: in a warning."""
 
+import sys
 import warnings
+from types import FrameType
+from typing import Final
 
+from rocketlens.own_packages import PACKAGES
 from storage.patterns.mask import BoundedMask, hidden_sentence
+
+OURS: Final = {__package__, *PACKAGES}
 
 
 class Hiding:
@@ -13,9 +19,18 @@ class Hiding:
         self.mask = mask.for_one_run()
         self._warns, self._said = warns, 0
 
-    def warn(self, level: int = 3) -> None:
-        """Warn of what was hidden since the last time; the warning names the line `level` calls up from here."""
+    def warn(self) -> None:
+        """Warn of what was hidden since the last time; the warning names the line that asked this package."""
         count = self.mask.hidden_whole - self._said
         self._said += count
         if count and self._warns:
-            warnings.warn(hidden_sentence(count), stacklevel=level)
+            warnings.warn(hidden_sentence(count), stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """How many calls up from the one that warns the first is that is none of ours."""
+    level = 1
+    above: FrameType | None = sys._getframe(1)
+    while above is not None and above.f_globals["__name__"].partition(".")[0] in OURS:
+        level, above = level + 1, above.f_back
+    return level

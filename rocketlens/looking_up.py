@@ -53,7 +53,8 @@ class LookUp(FoundByPieces[Match]):
         """The texts that have named nothing so far; at the end, those that name nothing."""
         return list(self._missing)
 
-    def _pieces(self, level: int) -> Iterator[list[Match]]:
+    def pieces(self) -> Iterator[list[Match]]:
+        """The pieces, some without any match."""
         for step in self._steps:
             self.progress, self.notes = step.progress, tuple(dict.fromkeys((*self.notes, *step.notes)))
             piece = [shown for match in step.matches if (shown := self._shown(match)) is not None]
@@ -61,7 +62,7 @@ class LookUp(FoundByPieces[Match]):
                 self._missing.pop(match.text, None)
             yield piece
         if self._hiding is not None:
-            self._hiding.warn(level)
+            self._hiding.warn()
 
     def _shown(self, match: Match) -> Match | None:
         """A match without what is hidden of its message; None where the text is hidden with what stands beside it."""

@@ -26,15 +26,11 @@ class FoundByPieces(Iterator[Found]):
             found = next(self._rest, None)
             if found is not None:
                 return found
-            self._rest = iter(next(self._pieces(4)))
-
-    def pieces(self) -> Iterator[Sequence[Found]]:
-        """The same piece by piece, some pieces without any: after each `progress` is another."""
-        return self._pieces(3)
+            self._rest = iter(next(self.pieces()))
 
     @abstractmethod
-    def _pieces(self, level: int) -> Iterator[Sequence[Found]]:
-        """The pieces; `level` is how many calls above who asks for one stands, for warnings."""
+    def pieces(self) -> Iterator[Sequence[Found]]:
+        """The same piece by piece, some pieces without any: after each `progress` is another."""
 
 
 class Search(FoundByPieces[Message]):
@@ -59,13 +55,14 @@ class Search(FoundByPieces[Message]):
         self.store = ""
         """The directory of the store of the message, or piece, that came last, where several stores are searched."""
 
-    def _pieces(self, level: int) -> Iterator[tuple[Message, ...]]:
+    def pieces(self) -> Iterator[tuple[Message, ...]]:
+        """The pieces, some without any message."""
         for step in self._steps:
             self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
             self.store = step.store
             yield tuple(message.detached() for message in step.messages)
         if self._hiding is not None:
-            self._hiding.warn(level)
+            self._hiding.warn()
 
 
 class AsyncSearch(AsyncIterator[Message]):

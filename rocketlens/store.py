@@ -103,10 +103,10 @@ class Store(Source):
     def _query(self, question: Question) -> Answer:
         self._mask.refuse_value(question.kind.field, question.text)
         if not self._mask or question.kind is not KeyKind.KEY:
-            return self._shown(query_store(self._opened(), question), 5)
+            return self._shown(query_store(self._opened(), question))
         # One that is hidden together with what stands beside it is none, and nothing says that it was looked at.
         found = query_store(self._opened(), question, self._mask.for_one_run())
-        return self._shown(replace(found, details=""), 5)
+        return self._shown(replace(found, details=""))
 
     def _find(self, question: Question) -> Answer:
         kind = question.reading
@@ -114,7 +114,7 @@ class Store(Source):
         if kind is not None and not is_key and self._store is None:
             self._check_open()
             if found := find_surely(self._layout, question.text, question.topic or None, kind):
-                messages = self._shown(found, 5).messages
+                messages = self._shown(found).messages
                 return Answer(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
         from storage.search.find import Finder, FindPlace
         from storage.store.topic_catalog import known_names
@@ -124,7 +124,7 @@ class Store(Source):
         finder = Finder(store, question, names, mask=hiding.mask)
         finder.look_at_offset()
         finder.go_on(FindPlace())
-        hiding.warn(4)
+        hiding.warn()
         ends: dict[int, str] = {}
         if halves := [each.message for each in finder.found if stage_of(each.message.topic) is Stage.HALF]:
             from storage.life.transactions import outcomes  # few are halves of transactions
@@ -149,7 +149,7 @@ class Store(Source):
         from storage.search.lookup import LookupHere, look_up
 
         store = self._opened(with_keys=bool(parts_of(kind)))
-        store.refuse_tier("look_up")
+        store.refuse_tier("`look_up`")
         return look_up(LookupHere(store), texts, topic=topic, kind=kind, should_stop=should_stop)
 
     def pull(
@@ -374,20 +374,20 @@ class Store(Source):
         """The mask of one answer."""
         return Hiding(self._mask, warns=self._warns)
 
-    def _shown(self, found: Answer, level: int = 4) -> Answer:
+    def _shown(self, found: Answer) -> Answer:
         """Apply the mask to an answer."""
         if not self._mask:
             return found
         hiding = self._hiding()
         found = replace(found, messages=tuple(map(hiding.mask.message, found.messages)))
-        hiding.warn(level)
+        hiding.warn()
         return found
 
     def _shown_pieces(self, pieces: Iterable[list[Message]]) -> Iterator[list[Message]]:
         for piece in pieces:
             hiding = self._hiding()
             shown = list(map(hiding.mask.message, piece))
-            hiding.warn(5)
+            hiding.warn()
             yield shown
 
     def _subscription(self, tag: str | None, sql: str | None) -> Subscription:

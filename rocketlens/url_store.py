@@ -105,7 +105,7 @@ class UrlStore(Source):
         for place, physical_offset, message_id in places_of(question.text, kind):
             at = at_place(self._at(physical_offset), topic, message_id)
             listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
-            listing.take_all(place, self._shown(at, 5))
+            listing.take_all(place, self._shown(at))
         first, last = question.begin_timestamp, question.end_timestamp
         named = [
             each
@@ -216,8 +216,8 @@ class UrlStore(Source):
     def _hiding(self) -> Hiding:
         return Hiding(self._mask, warns=True)
 
-    def _shown(self, found: Answer, level: int = 4) -> Answer:
+    def _shown(self, found: Answer) -> Answer:
         hiding = self._hiding()
         shown = replace(found, messages=tuple(map(hiding.mask.message, found)))
-        hiding.warn(level)
+        hiding.warn()
         return shown
