@@ -43,7 +43,10 @@ AS: Final = {
 
 
 class FindArguments(msgspec.Struct, frozen=True):
-    """What the options say: where to look, for what and how many messages, and how they are shown."""
+    """What the options say: where to look, for what and how many messages, and how they are shown.
+
+    The form of the command line alone: the source that is asked makes a `Question` of it.
+    """
 
     kind: str | None = None
     topic: str | None = None

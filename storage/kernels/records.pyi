@@ -244,7 +244,7 @@ def scan_keys(
     """
 
 @final
-class Span:
+class OffsetSpan:
     """The lowest and the highest physical offset of some entries."""
 
     @property
@@ -254,7 +254,7 @@ class Span:
     def last(self) -> int:
         """The highest."""
 
-def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> Span:
+def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpan:
     """Sort entries by hash, then by physical offset, where they lie: `hashes` (int32) and `offsets` (int64), none < 0.
 
     Those in the order of the log take a pass for each byte of a hash, others more. Raises ValueError for arrays of

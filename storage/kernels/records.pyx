@@ -363,7 +363,7 @@ cdef bint deal(const Entries *source, Entries *target, int place) noexcept nogil
 
 
 @cython.final
-cdef class Span:
+cdef class OffsetSpan:
     cdef readonly int64_t first
     cdef readonly int64_t last
 
@@ -371,7 +371,7 @@ cdef class Span:
 def sort_entries(hashes, offsets):
     cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
     cdef int64_t i, count = hash_room.count
-    cdef Span span = Span()
+    cdef OffsetSpan span = OffsetSpan()
     cdef int64_t first, last
     cdef Entries given, other
     cdef Entries *source = &given

@@ -72,6 +72,7 @@ MOST_PLACES: Final = 3
 class QueryAnswer(msgspec.Struct, gc=False):
     """The result of a key query: whole records one after the other, ascending by physical offset.
 
+    Records go out to clients as they are, undecoded; an `Answer` is made of their messages (:mod:`protocol.question`).
     ``truncated`` says that more records match than were asked for or fit; the next page ends before
     ``physical_offsets[0]`` then. ``incomplete`` says what the answer may lack, or is None. ``refusal`` says why the
     query can have no answer in any store. ``found`` is the result of the kernel; ``decoded`` has the physical offsets

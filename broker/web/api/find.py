@@ -30,7 +30,10 @@ LONGEST: Final = 4096
 
 
 class FindQuestion(TimedParameters):
-    """What to find, in one topic or in all; stored between two times, which unique keys do not mind."""
+    """What to find, in one topic or in all; stored between two times, which unique keys do not mind.
+
+    The parameters of the URL, with what OpenAPI says of them; :meth:`question` makes of them what every surface asks.
+    """
 
     text: Annotated[
         str, Meta(min_length=1, max_length=LONGEST, description="Any id, physical offset, key, unique key or tag.")
@@ -56,6 +59,7 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
     `similar_topics` are those that may be meant: instead of a topic that the store does not have, or instead of the
     text, where it names nothing.
+    It is the JSON of a page of an `Answer`, as messages are shown on the page and with how many topics were searched.
     `cursor` is there when not all was looked at: because of the limit, or of the time. `incomplete` says what may be
     missing even so.
     """
