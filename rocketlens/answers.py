@@ -66,7 +66,7 @@ def found_messages(
 
 
 def _more_than(maximum: int) -> str:
-    return f"there are more than {maximum} messages: ask for more with maximum"
+    return f"there are more than {maximum} messages: ask for more with `maximum`"
 
 
 def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:
@@ -76,7 +76,7 @@ def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:
     messages = sorted((message for each in found.values() for message in each), key=lambda each: each.store_timestamp)
     notes = [f"{name}: {note}" for name, each in found.items() for note in each.notes]
     notes += [
-        f"{name} has older matches: ask it alone, with cursor {each.cursor}"
+        f"{name} has older matches: ask it alone, with `cursor` {each.cursor}"
         for name, each in found.items()
         if each.cursor is not None
     ]

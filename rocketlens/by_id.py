@@ -74,7 +74,7 @@ def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Answer:
     if record is None:
         return Answer(reason=f"no message there: {reason}")
     if not damaged:
-        return Answer(reason=f"no message there: {reason}; the option damaged shows the record")
+        return Answer(reason=f"no message there: {reason}; `damaged` shows the record")
     message = decode_message(bytes(record), physical_offset=physical_offset, check_crc=False)
     return Answer(
         tuple(taken_apart(message)), notes=(f"the message at physical offset {physical_offset} is damaged: {reason}",)

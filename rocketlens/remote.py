@@ -96,7 +96,7 @@ ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 """How a broker answers a pull from a topic or a queue that it does not have."""
 
 
-NAME_A_TOPIC: Final = "Name a topic that the account may read."
+NAME_A_TOPIC: Final = "Name with `topic` one that the account may read."
 
 OF_A_STORE: Final = "of all brokers a RocketLens server alone answers it over the network, open the store"
 
@@ -343,7 +343,7 @@ class AsyncRemoteStore:
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return Answer(
             messages,
-            notes=notes,
+            notes=(*notes, answer.lost) if answer.lost else notes,
             reason=reason,
             next_offset=answer.next_offset,
             min_offset=answer.min_offset,
@@ -607,10 +607,10 @@ class AsyncRemoteStore:
             if error.code == ResponseCode.INVALID_PARAMETER:
                 raise ConfigError(error.remark) from None
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise ConfigError(f"{question}: {OF_A_STORE}") from None
+                raise ConfigError(f"`{question}`: {OF_A_STORE}") from None
             raise
         except NotABroker:
-            raise ConfigError(f"{question}: {OF_A_STORE}") from None
+            raise ConfigError(f"`{question}`: {OF_A_STORE}") from None
         try:
             return decode(data)
         except (ProtocolError, StoreError) as error:

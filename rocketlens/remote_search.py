@@ -17,6 +17,7 @@ from protocol.errors import ConfigError, StoreError
 from protocol.message import Message, decode_messages
 from protocol.question import LARGEST
 from protocol.system_topics import queue_offset_in
+from storage.amounts import counted
 from storage.search.matcher import Matcher, Unreadable
 from storage.search.progress import ProgressReport
 from storage.search.step import Step
@@ -24,7 +25,7 @@ from storage.search.step import Step
 MOST_AT_ONCE: Final = 32
 CURSOR: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*", re.ASCII)
 MOST_NAMED: Final = 5
-"""Undecided messages that are listed one by one."""
+"""Undecided messages, and places of lost ones, that are listed one by one."""
 
 
 def parse_cursor(text: str | None) -> dict[int, int]:
@@ -74,6 +75,7 @@ class RemoteSearch:
     _places: dict[int, int] = field(default_factory=dict)
     _undecided: int = 0
     _named: list[str] = field(default_factory=list)
+    _lost: list[str] = field(default_factory=list)
 
     async def steps(self) -> AsyncIterator[Step]:
         """What each pull brought; the last step says what could not be searched."""
@@ -103,6 +105,8 @@ class RemoteSearch:
             return None
         if not offset < answer.next_offset <= end:
             raise ClientError(f"{self.server} leads from queue offset {offset} to {answer.next_offset}")
+        if answer.lost:
+            self._lost.append(f"queue {queue_id}: {answer.lost}")
         reached = self._look_at(answer, queue_id, offset)
         self._places[queue_id], self._left[queue_id] = answer.next_offset, end - answer.next_offset
         return reached if answer.next_offset < end else None
@@ -163,9 +167,12 @@ class RemoteSearch:
         return Step(tuple(messages), progress, cursor, is_last, self._notes() if is_last else ())
 
     def _notes(self) -> tuple[str, ...]:
+        lost = list(self._lost[:MOST_NAMED])
+        if len(self._lost) > MOST_NAMED:
+            lost.append(f"at {counted(len(self._lost) - MOST_NAMED, 'more place')} messages are lost")
         if not self._undecided:
-            return ()
+            return tuple(lost)
         more = self._undecided - len(self._named)
         named = ", ".join(self._named) + (f" and {more} more" if more else "")
         why = "whose body cannot be decompressed or taken apart, or holds a pattern up without end,"
-        return (f"messages {why} are left out: {named}",)
+        return (*lost, f"messages {why} are left out: {named}")

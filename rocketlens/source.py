@@ -47,7 +47,7 @@ class Source:
 
     def _refusal(self, name: str) -> ConfigError:
         """The error of a method that cannot be asked of this source."""
-        return ConfigError(f"{name}: {self.why_not[name]}")
+        return ConfigError(f"`{name}`: {self.why_not[name]}")
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         """The message that an id names: an offset message id, a physical offset, or a unique key.

@@ -148,6 +148,12 @@ class PullAnswer:
     min_offset: int
     max_offset: int
 
+    @property
+    def lost(self) -> str:
+        """Which messages a RocketLens server says are lost, which it went past; empty where it says nothing."""
+        status, _, lost = self.remark.partition(": ")
+        return lost if status.isupper() else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

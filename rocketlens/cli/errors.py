@@ -3,11 +3,12 @@
 import contextlib
 import functools
 import os
+import re
 import resource
 import select
 import sys
 from collections.abc import Callable, Iterator
-from typing import IO, NoReturn, ParamSpec, TypeVar
+from typing import IO, Final, NoReturn, ParamSpec, TypeVar
 
 import click
 
@@ -24,14 +25,11 @@ NOBODY_READS = 141
 """The exit code that shells report for a command that SIGPIPE ended: the reader of its output has closed the pipe, as
 `head` does when it has enough."""
 
-TYPED = {
-    "ask for more with maximum": "ask for more with --limit",
-    "ask it alone, with cursor ": "ask it alone, with --cursor ",
-    "the option damaged shows": "`find` shows",
-    "look_up: ": "find -f: ",
-    "Name a topic that the account may read": "Name a topic that the account may read by --topic",
-}
-"""What sentences of the public face say of arguments and methods in Python, and how it is typed."""
+TYPED: Final = {"damaged": "`find`", "look_up": "`find -f`"}
+"""What sentences of the public face name in Python, and what is typed for it, beside the options of the command."""
+
+_NAMED: Final = re.compile(r"`(\w+)`")
+"""How these sentences name an argument or a method."""
 
 _STORE = "rocketlens.store"
 
@@ -80,9 +78,16 @@ def about_store(where: str) -> Iterator[None]:
 def say(text: str) -> None:
     """Print something besides the answer, as one line on stderr; of several stores behind the name of the one."""
     store = store_in_question()
-    for word, typed in TYPED.items():
-        text = text.replace(word, typed)
+    text = typed(text)
     click.echo(f"rocketlens: {one_line(text if store is None else f'{store}: {text}')}", err=True)
+
+
+def typed(text: str) -> str:
+    """A sentence with each argument that it names as the command that runs calls it: `maximum` is --limit."""
+    context = click.get_current_context(silent=True)
+    parameters = [] if context is None else context.command.params
+    options = {each.name: max(each.opts, key=len) for each in parameters if isinstance(each, click.Option)}
+    return _NAMED.sub(lambda named: options.get(named[1]) or TYPED.get(named[1], named[0]), text)
 
 
 def fail(text: str, code: int) -> NoReturn:

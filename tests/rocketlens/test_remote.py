@@ -171,7 +171,9 @@ def test_who_may_not_list_topics_is_asked_to_name_one() -> None:
 
     with answering(answer) as endpoint, rocketlens.connect(str(endpoint)) as remote:
         for ask in (lambda: remote.find("hotkey"), remote.topics):
-            with pytest.raises(rocketlens.ResponseError, match=r"no\. Name a topic that the account may read\."):
+            with pytest.raises(
+                rocketlens.ResponseError, match=r"no\. Name with `topic` one that the account may read\."
+            ):
                 ask()
 
 
@@ -429,3 +431,26 @@ def test_nobody_listening_is_an_error_that_says_so() -> None:
     says = f"cannot connect to 127.0.0.1:{port}: Connection refused"
     with rocketlens.connect(f"127.0.0.1:{port}") as remote, pytest.raises(rocketlens.ClientError, match=says):
         remote.topics()
+
+
+def test_what_is_lost_is_said_by_a_search_over_the_network_as_by_pulls_of_the_store(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(6):
+        writer.append("T", b"hot %d" % number)
+    lost = writer.written[2]
+    writer.overwrite(lost.physical_offset + 4, bytes(4))
+    writer.close()
+    (units,) = (writer.root / "consumequeue" / "T" / "0").iterdir()
+    content = bytearray(units.read_bytes())
+    content[40:60] = b"\x7f" * 20
+    units.write_bytes(content)
+    store = MessageStore.open(writer.root)
+    with rocketlens.open(writer.root) as opened, serving_in_a_thread(service_of(store)) as address:
+        notes = {note for offset in range(6) for note in opened.pull("T", 0, offset).notes if "lost" in note}
+        with rocketlens.connect(str(address)) as remote:
+            search = remote.search(topic="T", contains="hot")
+            assert [message.body for message in search] == [b"hot %d" % number for number in (0, 1, 3, 4, 5)]
+            (note,) = search.notes
+            assert note.removeprefix("queue 0: ") in notes
+            assert set(remote.pull("T", 0, 2).notes) <= notes
+            assert remote.pull("T", 0, 3).notes == ()

@@ -103,7 +103,7 @@ def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path
         for name, reason in source.why_not.items():
             with pytest.raises(rocketlens.ConfigError) as caught:
                 getattr(source, name)(*ARGUMENTS.get(name, ()))
-            assert str(caught.value) == f"{name}: {reason}"
+            assert str(caught.value) == f"`{name}`: {reason}"
 
 
 @pytest.mark.parametrize(

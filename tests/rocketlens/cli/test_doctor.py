@@ -230,7 +230,7 @@ def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
             (("--deep",), "are not for a server"),
             (("--index-slots", 5, "--index-entries", 5), "are not for a server"),
             (("--tls-key", "k"), "need --tls-cert"),
-            ((), "doctor: of all brokers a RocketLens server alone answers it"),
+            ((), "`doctor`: of all brokers a RocketLens server alone answers it"),
         ):
             outcome = rocketlens("doctor", address, *options)
             assert (outcome.code, outcome.output) == (2, b"")
