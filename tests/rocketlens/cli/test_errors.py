@@ -83,7 +83,7 @@ def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
 
     monkeypatch.setattr("storage.store.message_store.MessageStore.open", press)
     with pytest.raises(SystemExit) as end:
-        main(["life", str(g1_store), "--unique-key", UNIQUE_KEY])
+        main(["life", str(g1_store), UNIQUE_KEY])
     assert (end.value.code, capsys.readouterr().err) == (130, "rocketlens: stopped\n")
 
 
