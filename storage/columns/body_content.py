@@ -29,7 +29,7 @@ class BodyCounts(NamedTuple):
         return BodyCounts(*map(sum, zip(self, other, strict=True)))
 
     def sentences(self) -> Iterator[str]:
-        """What there is to say of the bodies that were written."""
+        """Describe the bodies that were written."""
         if self.unreadable:
             bodies = counted(self.unreadable, "body is", "bodies are")
             yield f"{bodies} left out or as sent: what is in them cannot be decompressed or unpacked, or is too much"

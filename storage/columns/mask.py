@@ -161,7 +161,7 @@ class ColumnMask:
 
 
 class _Named(NamedTuple):
-    """A record as far as its origin is in it."""
+    """The fields of a record that show its origin."""
 
     topic: str
     properties: dict[str, str]
@@ -209,7 +209,7 @@ def _masked(texts: AnyTexts) -> Texts:
 
 
 def _with(texts: Texts, rows: Sequence[int], others: Sequence[bytes]) -> Texts:
-    """Texts of which some are others, as far as they are there."""
+    """Replace some texts, unless they are missing."""
     if not rows:
         return texts
     places = TextPlaces.of(texts)

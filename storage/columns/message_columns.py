@@ -208,7 +208,7 @@ def _flags_of_inner(rows: MessageRows, inner: Numbers, _of_records: Numbers) -> 
 
 
 def _behind_hosts(rows: MessageRows, inner: Numbers, distance: int, bits: int) -> Numbers:
-    """Numbers so many bytes behind the hosts of the records, where plain records have their bodies nearby."""
+    """Read the numbers at a distance behind the hosts of the records, where plain records have their bodies nearby."""
     flags, numbers = np.empty(len(inner), np.int64), np.empty(len(inner), np.int64)
     kernel.load_numbers(rows.region, rows.column("position")[inner], codes.SYS_FLAG, 32, flags)
     hosts = codes.IPV4_HOST + np.where(flags & codes.STORE_HOST_V6, codes.IPV6_EXTRA, 0)

@@ -9,7 +9,7 @@ from protocol.errors import ConfigError
 
 
 class ColumnKind(Enum):
-    """What a column holds."""
+    """The type of a column."""
 
     INT = "i32"
     LONG = "i64"

@@ -82,7 +82,7 @@ class Properties:
         return [row for row in found[:count].tolist() if not _is_utf8(self._blocks.text(row))]
 
     def _with_parsed(self, odd: list[int]) -> TextMaps:
-        """Maps of which some are parsed here, in the place of what the kernel found."""
+        """Replace some of the kernel's maps by maps that are parsed here."""
         codes, words, values = self._codes, self._words, self._values
         pairs = np.stack([words.positions[codes], words.lengths[codes], values.positions, values.lengths])
         owners = np.repeat(np.arange(len(self._sizes)), self._sizes)

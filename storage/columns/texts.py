@@ -119,7 +119,7 @@ class TextPlaces:
         return bytes_at(self.region, position, length) if position >= 0 else bytes_at(self.others, ~position, length)
 
     def as_utf8(self) -> "TextPlaces":
-        """These texts, those that are no UTF-8 replaced by what Java decodes them to."""
+        """Replace texts that are not UTF-8 by what Java decodes them to."""
         found = np.empty(len(self.lengths), np.int64)
         count = kernel.find_holding(*self.parts, None, found)
         rows, texts = [], []
@@ -221,7 +221,7 @@ def _host_texts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_]
 
 
 def offsets_of(counts: Numbers) -> Offsets:
-    """Where each of some lists starts in what all of them hold, and where the last one ends."""
+    """Compute the offset of each list in their concatenation, and the end of the last."""
     offsets = np.zeros(len(counts) + 1, np.int32)
     offsets[1:] = np.cumsum(counts)
     return offsets

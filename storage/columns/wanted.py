@@ -16,7 +16,7 @@ ALL_TIMES: Final = (LOWEST, HIGHEST)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the messages wanted have in common; None is any. Ranges include both ends; times are store times in ms.
+    """The conditions on the wanted messages; None is any. Ranges include both ends; times are store times in ms.
 
     `where` is a SQL92 expression over the properties, as a consumer's subscription has it.
     """

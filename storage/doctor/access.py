@@ -11,7 +11,7 @@ NO_START = f"{NO_DAMAGE}; do not start a broker before"
 
 
 def check_access(root: Path, directories: tuple[Path, ...]) -> list[Finding]:
-    """Report what of a store cannot be opened, with what lets one in; where there is such all other checks are vain."""
+    """Report unreadable parts of a store, with the command that grants access; then other checks are useless."""
     findings = Findings("access")
     closed = closed_parts(root, directories)
     for each, way in zip(closed, ways_in(closed, command_line("doctor", root, directories)), strict=True):

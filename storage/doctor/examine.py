@@ -91,7 +91,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What an examination found, the worst first; `state` is live, crashed, stopped or `CLOSED`.
+    """The findings of an examination, the worst first; `state` is live, crashed, stopped or `CLOSED`.
 
     `minimum`, `end`, `queues_end` and `unindexed_messages` are physical offsets and a number; `next_starts` is what the
     next start of each kind of broker makes of the log, empty where it is not foretold; `seconds` is how long it took.
@@ -117,13 +117,13 @@ class Diagnosis:
 
 
 def is_clean(findings: Iterable[Finding]) -> bool:
-    """Whether none of some findings needs anybody's attention."""
+    """Whether all findings are informational."""
     return all(finding.severity is Severity.INFO for finding in findings)
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A store that was looked at: what was found before advice was chosen, and what the choice depends on.
+    """The result of the checks before remedies are chosen, with the data that the choice depends on.
 
     `store` is None where a part cannot be opened, for which whatever else is found would be taken for damage.
     """

@@ -137,7 +137,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def what(self) -> str:
-        """One clause on what is there, for a person."""
+        """Describe the actual state in one clause."""
         return f"expected {self.expected}, found {self.found}" if self.expected else self.found
 
     @property

@@ -306,7 +306,7 @@ def _with_care(store: OpenedStore, start: NextStart, finding: Finding) -> Findin
 
 
 def _warning(store: OpenedStore, start: NextStart) -> str:
-    """What not to do, and what it would cost."""
+    """Warn what a start would cost."""
     what = DO_NOT_RESTART if store.state.is_live else DO_NOT_START
     costs: dict[str, list[str]] = {}
     for each in start.losing:

@@ -22,7 +22,7 @@ from storage.store.store_state import StoreState, read_store_state
 
 @dataclass(frozen=True)
 class OpenedStore:
-    """What the checks look at. `checkpoint` is None where there is none that can be read."""
+    """The opened store with the data that all checks share. `checkpoint` is None if it is unreadable."""
 
     layout: StoreLayout
     state: StoreState

@@ -11,7 +11,7 @@ from storage.log.damaged_ranges import REASONS, ZEROS
 
 
 class Words(NamedTuple):
-    """What should be somewhere, and what is there."""
+    """The expected and the actual state of a place."""
 
     expected: str
     found: str

@@ -115,7 +115,7 @@ class IndexCopy:
         return bool(np.array_equal(own, other))
 
     def mark(self, slots: int) -> IndexMark | None:
-        """What a compacted file says of itself; None for any other."""
+        """The mark of a compacted file; None for any other."""
         return read_mark(memoryview(self._memory)[: self.size], slots)
 
     def is_marked_truly(self, slots: int) -> bool:
@@ -217,7 +217,7 @@ def _entries_by_data(copy: IndexCopy, slots: int) -> int:
 
 
 def counts_by_header(copy: IndexCopy, slots: int) -> IndexCounts | None:
-    """What length and header of a file of so many slots say; None without entries, or where they do not agree."""
+    """Derive counts from length and header of a file of `slots` slots; None without entries, or if they differ."""
     if slots < 1 or not _fits(copy.size, slots):
         return None
     capacity, entries = (copy.size - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES, copy.header.index_count - 1

@@ -46,7 +46,7 @@ def glance(
 
 
 def checking_cost(file: MappedFile) -> int:
-    """Bytes that a check of the file goes over, as far as its header says."""
+    """Estimate the bytes that a check of the file reads, by its header."""
     return min(
         file.size, INDEX_HEADER + ENTRY_BYTES * max(read_header(file).index_count, 0) + SLOT_BYTES * DEFAULT_SLOTS
     )

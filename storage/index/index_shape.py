@@ -23,7 +23,7 @@ OffsetGap = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class IndexShape:
-    """What a structural check found out about a file.
+    """The result of a structural check of an index file.
 
     ``entries`` are numbered from 1; ``minimum`` and ``maximum`` are the physical offsets among them, ``ascending``
     says that they never fall from one entry to the next, or where the first ``compacted`` entries lie slot by slot,

@@ -169,7 +169,7 @@ class TailIndex:
 
 @dataclass
 class Scanned:
-    """What a scan found: entries of ``ranges``, ``skipped`` damage in them, and where their ``batches`` lie."""
+    """The result of a scan: entries of ``ranges``, ``skipped`` damage in them, and where their ``batches`` lie."""
 
     ranges: list[Range] = field(default_factory=list)
     hashes: list[ReadableBuffer] = field(default_factory=list)

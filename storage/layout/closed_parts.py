@@ -133,7 +133,7 @@ def ways_in(closed: Iterable[ClosedPart], command: str) -> list[str]:
 
 
 def refuse_closed(root: Path, directories: Sequence[Path], command: str, *, log_only: bool = False) -> None:
-    """Raise StoreError where a part of a store cannot be opened, with what lets one in; for jobs that would go without.
+    """Raise StoreError if a part of a store is unreadable, with the command that grants access; for jobs.
 
     `command` is what says more of the store; with `log_only` a part of the log.
     """

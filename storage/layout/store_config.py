@@ -113,7 +113,7 @@ class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """One consumer group, with a broker's defaults for what its entry leaves out."""
+    """One consumer group, with a broker's defaults for missing fields."""
 
     group_name: str
     consume_enable: bool = True
@@ -261,7 +261,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
     lacks_reader: bool = False
 
     def notes_of_topics(self, topics: Iterable[str] | None = None) -> list[str]:
-        """Sentences about what is not read of some topics, by default of all; they name no other ones."""
+        """Sentences about unread parts of topics, by default of all; they name no other ones."""
         return self._unread_of(topics, about_groups=False)
 
     @property
@@ -271,7 +271,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
         return [*(problem for source in files for problem in source.problems), *self.unread_of_groups()]
 
     def unread_of_groups(self, topics: Iterable[str] | None = None) -> list[str]:
-        """Sentences about what is not read of groups, in some topics or in all."""
+        """Sentences about unread parts of groups, in some topics or in all."""
         return self._unread_of(topics, about_groups=True)
 
     def _unread_of(self, topics: Iterable[str] | None, *, about_groups: bool) -> list[str]:

@@ -50,7 +50,7 @@ class UnreadPart(msgspec.Struct, frozen=True):
         return self.about.replace(TOPICS, _named("topic", wanted)) if self.topics else self.about
 
     def sentence(self, topics: Collection[str] | None = None) -> str:
-        """What is not read, and what that means, as one sentence; of some of its topics, by default all."""
+        """Describe an unread part and its consequence in one sentence; of some of its topics, by default all."""
         return f"{self.name} {self.how}: {self.meaning(topics)}"
 
 
@@ -61,7 +61,7 @@ def unread_parts(
     ordered: Collection[str],
     modes: Collection[str],
 ) -> Iterator[UnreadPart]:
-    """Yield what a store has that is not read, for which names alone are looked at.
+    """Yield the unread parts that a store has, by names of files alone.
 
     `compacted` are the topics of that policy, `static` those with a mapping of queues, `ordered` the groups that pop in
     order, `modes` the topics for which it is written down who pops.
@@ -120,7 +120,7 @@ def has_kv_notes(root: Path) -> bool:
 
 
 def _names_in(directory: Path) -> list[str]:
-    """What is in a directory; nothing where there is none, or none that may be listed."""
+    """List a directory; nothing where there is none, or none that may be listed."""
     try:
         return os.listdir(directory)
     except OSError:

@@ -315,7 +315,7 @@ class CommitLog:
         return any(_can_be_opened(path) for path in self.unreadable)
 
     def refuse_unreadable(self, physical_offset: int) -> None:
-        """Raise StoreError where an offset may be in a segment whose file exists and cannot be read."""
+        """Raise StoreError if an offset may be in a segment that is unreadable."""
         for path in self.unreadable:
             base = segment_offset(path.name) or 0
             following = self.next_segment_start(base)
@@ -323,7 +323,7 @@ class CommitLog:
                 raise StoreError(path, what="cannot be read, and may hold the message")
 
     def refuse_hidden_ends(self) -> None:
-        """Raise StoreError where the log begins or ends with a segment whose file exists and cannot be read.
+        """Raise StoreError if the first or the last segment is unreadable.
 
         In this case it is not known either where its queues begin or end.
         """
@@ -333,7 +333,7 @@ class CommitLog:
                 raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
 
     def gaps(self) -> tuple[str, ...]:
-        """Sentences about what of the log is not there, or cannot be read; not about damage within segments."""
+        """Sentences about missing and unreadable parts of the log; not about damage within segments."""
         return (
             *(f"no segment holds physical offsets {start} to {stop}" for start, stop in self.holes),
             *(f"segment {path.name} cannot be read" for path in self.unreadable),

@@ -41,7 +41,7 @@ class DamagedRange:
 
 
 def reason_of(code: int) -> str:
-    """What a negative code of the record check means."""
+    """Describe a negative code of the record check."""
     return REASONS.get(code, "nothing can be read there")
 
 

@@ -29,7 +29,7 @@ class ByteSource(Protocol):
 
     @property
     def path(self) -> str | os.PathLike[str]:
-        """What the bytes are known by."""
+        """The path or URL of the bytes."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class ByteSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up what is held of the file."""
+        """Release the held bytes of the file."""
         ...
 
 
@@ -117,7 +117,7 @@ class HeldBytes(Protocol):
         ...
 
     def close(self) -> None:
-        """Let them go, and what they come from."""
+        """Release the bytes and their source."""
         ...
 
 

@@ -34,7 +34,7 @@ class RecordScan(ABC):
 
     @abstractmethod
     def step(self, segment: Segment, position: int, limit: int) -> Stop:
-        """Take in the records of a segment that start in [position, limit), as far as there are any."""
+        """Process the records of a segment that start in [position, limit)."""
 
     def run(self, start: int, stop: int) -> int:
         """Scan records that start in [start, stop); where the first record behind them starts (≥ stop)."""

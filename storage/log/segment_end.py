@@ -260,7 +260,7 @@ class TornEnd:
     code: int
 
     def sentence(self) -> str:
-        """What an operator should know, as one clause."""
+        """Describe the end for an operator, in one clause."""
         return (
             f"the log ends at physical offset {self.physical_offset}, where a record is damaged or cut short: "
             f"{reason_of(self.code)}"

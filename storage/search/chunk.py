@@ -37,7 +37,7 @@ Found = tuple[int, list[Message]]
 
 @dataclass(slots=True)
 class Part:
-    """What a piece of the search found, ascending; physical offsets.
+    """The result of one piece of a search, ascending; physical offsets.
 
     The first record starts at ``start``; the walk ended at ``end``, or None: in damage that goes on behind the piece.
     ``damage`` are ranges without an intact record; ``refused`` are candidates that are not intact, ``unreadable`` those
@@ -190,7 +190,7 @@ class Searcher:
         return in_groups(offsets, lambda offset: len(_record_at(segment, offset)))
 
     def _left(self, segment: Segment, group: list[int]) -> Iterator[int]:
-        """Those of some candidates that their bodies do not rule out."""
+        """Filter candidates by their bodies."""
         if not self.matcher.decides_by_body:
             return iter(group)
         ruled_out = self.matcher.ruled_out([_record_at(segment, offset) for offset in group])

@@ -77,7 +77,7 @@ def of_a_topic(store: MessageStore, topic: str | None, steps: Iterator[Step]) ->
 
 
 def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: int) -> Parts:
-    """Search pieces by several threads, a few ahead of what is asked for."""
+    """Search pieces by several threads, a few ahead of the caller."""
     with closing(in_ordered_threads("search", searcher.run, chunks, min(threads, len(chunks) or 1))) as parts:
         yield from zip(chunks, parts, strict=True)
 
@@ -147,7 +147,7 @@ class SearchRun:
         return part
 
     def _take(self, chunk: Chunk, part: Part) -> tuple[list[Message], Cursor | None]:
-        """The messages of a piece as far as they are wanted, and where to go on if nothing more is."""
+        """Take the wanted messages of a piece, and the place to continue if no more are wanted."""
         self._remarks.add(part)
         taken: list[Message] = []
         for offset, matching in part.found:
@@ -182,7 +182,7 @@ class SearchRun:
 
 
 def _expected_start(chunk: Chunk, previous: Chunk | None, end: int | None) -> int | None:
-    """Where the first record of a piece must start, None where only searching the piece can show it."""
+    """Return where the first record of a piece must start, None if only a search of the piece shows it."""
     if chunk.start == chunk.segment.base_offset:
         return chunk.start
     if previous is None or previous.stop != chunk.start or previous.listed is not None:

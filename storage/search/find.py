@@ -38,7 +38,7 @@ from storage.store.message_store import MessageStore
 
 
 class FindPlace(NamedTuple):
-    """Where a search goes on: what the text is compared with, the topic, and the physical offset in it."""
+    """The place where a search continues: kind of the text, topic, and physical offset."""
 
     kind: KeyKind = KeyKind.UNIQUE
     topic: str = ""
@@ -98,7 +98,7 @@ class Finder:
         return "" if "store_host" in self._mask.fields else other_host(message, message_id)
 
     def _copies_of(self, message_id: str) -> list[Message]:
-        """The copies of a message that is gone that may be shown, by what is shown of them."""
+        """List the visible copies of a message that is gone, by their visible properties."""
         shown: list[Message] = []
         for message in copies_of(self._store, message_id, self._is_time_up):
             if len(shown) >= self._question.maximum:
@@ -164,7 +164,7 @@ class Finder:
 
     @property
     def readings(self) -> list[Reading]:
-        """What the text was taken for, with the number of messages in the list that it names so."""
+        """The kinds that the text was tried as, each with the number of messages found."""
         return self._listing.readings
 
     @property
@@ -201,7 +201,7 @@ class Finder:
             before = answer.cursor
 
     def _shown(self, kind: KeyKind, messages: Sequence[Message]) -> Iterator[Message]:
-        """The messages of a record that may be shown, without what is hidden of them, the newest first."""
+        """Return the visible messages of a record, masked, the newest first."""
         for message in reversed(messages):
             if self._refusal(message) is None:
                 shown = self._mask.message(message)
@@ -212,7 +212,7 @@ class Finder:
 
 
 def message_at(store: MessageStore, physical_offset: int) -> tuple[Message | None, str | None]:
-    """The message at a physical offset and what is wrong with its record, None for nothing; or None and why."""
+    """Return the message at a physical offset and the damage of its record, None for an intact one; or None and why."""
     found, damage = message_in_log(store.commit_log, physical_offset)
     return (None, store.explain_absence(physical_offset)) if found is None else (found, damage)
 

@@ -94,7 +94,7 @@ class LookupStep:
 
 
 class LookupSource(Protocol):
-    """Where a look-up finds what it needs; all of it may wait for the disk, or for others."""
+    """The data that a look-up reads; all of it may wait for the disk, or for others."""
 
     @property
     def store(self) -> MessageStore:
@@ -108,7 +108,7 @@ class LookupSource(Protocol):
 
     @property
     def incomplete(self) -> str | None:
-        """What any look-up may miss, None for nothing."""
+        """Why look-ups may be incomplete, None if they are complete."""
         ...
 
     def begin(self, should_stop: Callable[[], bool]) -> None:
@@ -145,7 +145,7 @@ class LookupHere:
         return self.store.snapshot.incomplete
 
     def begin(self, should_stop: Callable[[], bool]) -> None:
-        """Scan what the index lacks."""
+        """Scan the parts of the log that the index does not cover."""
         self.store.finish_scan(should_stop)
 
     def ids_here(self, ids: Mapping[str, MessageId]) -> Container[str]:
@@ -224,7 +224,7 @@ class _Lookup:
         return None if message_id is None else (message_id.physical_offset, OFFSET_ID)
 
     def _id_of(self, text: str) -> MessageId | None:
-        """A text as an offset message id, None where it is none or none is wanted."""
+        """Parse a text as an offset message id; None if it is not one, or ids are not wanted."""
         return message_id_of(text) if self._kind in (None, OFFSET_ID) else None
 
     def steps(self) -> Iterator[LookupStep]:

@@ -70,7 +70,7 @@ class Matcher:
         return matcher
 
     def matches_in(self, record: memoryview, physical_offset: int) -> list[Message]:
-        """The messages of a record that match: itself, or those of a batch. Raises Unreadable, and StoreError."""
+        """Return the matching messages of a record: itself, or those of its batch. Raises Unreadable, StoreError."""
         return self.matches_of(decode_message(record, physical_offset=physical_offset))
 
     def matches_of(self, message: Message) -> list[Message]:
@@ -116,7 +116,7 @@ class Matcher:
         return ruled_out
 
     def _has_header(self, message: Message) -> bool:
-        """Whether what all messages of a record share is as wanted."""
+        """Whether the fields that all messages of a record share match."""
         criteria = self.criteria
         if not criteria.begin_timestamp <= message.store_timestamp <= criteria.end_timestamp:
             return False
@@ -164,7 +164,7 @@ class Matcher:
         return False
 
     def _says(self, message: Message, body: bytes | memoryview | None) -> bool:
-        """Whether a body, as it is or unpacked, and the properties hold what is looked for in them; None is hidden."""
+        """Whether body, packed or unpacked, and properties meet the conditions on them; None is hidden."""
         if self.criteria.contains is not None and not self._contains(self.criteria.contains, message, body):
             return False
         if self.regex is not None and not self._fits(self.regex, message, body):
@@ -189,7 +189,7 @@ class Matcher:
 
 
 def _plain_body(record: memoryview) -> memoryview | None:
-    """The body of a record, None where it is not that of one message as it is."""
+    """Return the body of a record if it is the body of one message as stored, else None."""
     if len(record) < MINIMUM_SIZE:
         return None
     (flags,) = INT.unpack_from(record, SYS_FLAG_POSITION)
@@ -217,7 +217,7 @@ def _text_of(contains: bytes | None) -> str | None:
 
 
 def _refuse_hidden(criteria: Criteria) -> None:
-    """Raise ConfigError for a condition on what a mask hides; FilterSyntaxError for an expression that is wrong.
+    """Raise ConfigError for a condition on a masked field; FilterSyntaxError for an expression that is wrong.
 
     What it hides a part of, by paths and patterns, is judged as it is shown.
     """

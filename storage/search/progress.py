@@ -25,7 +25,7 @@ class ProgressReport:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """How long the rest will take at this rate, None before there is a rate."""
+        """Estimate how long the rest will take, None before the rate is known."""
         rate = self.rate
         return (self.total_bytes - self.searched_bytes) / rate if rate > 0 else None
 

@@ -44,7 +44,7 @@ class Needle:
 
 
 def query_of(matcher: Matcher) -> kernel.SearchQuery:
-    """Write what a matcher looks for as the query of the kernels."""
+    """Convert the conditions of a matcher into a query of the kernels."""
     criteria, host = matcher.criteria, matcher.born_host
     place, needles = _chosen(matcher)
     # What is hidden must not rule a message out: that would say what it is.

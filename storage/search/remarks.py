@@ -21,7 +21,7 @@ class Remarks:
     """Messages that were found by the address of the proxy through which they came."""
 
     def add(self, part: Part) -> None:
-        """Note what a piece says."""
+        """Add the damage of a piece."""
         for start, stop in part.damage:
             self.add_damage(start, stop)
         self.refused += part.refused

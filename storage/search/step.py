@@ -8,7 +8,7 @@ from storage.search.progress import ProgressReport
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one piece of the log brought: ``messages`` ascending by physical offset, behind those of the steps before.
+    """The result of one piece of the log: ``messages`` ascending by physical offset, behind those of the steps before.
 
     ``cursor`` goes on behind them, None where nothing is left. The last step says in ``notes``, sentences, what was
     searched how, and what was not. ``store`` is the directory of their store, where several are searched.

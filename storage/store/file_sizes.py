@@ -52,7 +52,7 @@ def _sizes_of_queue_files(tree: Path) -> list[int]:
 
 
 def _entries(directory: "os.PathLike[str]") -> "list[os.DirEntry[str]]":
-    """Some of what is in a directory, which may have a hundred thousand entries."""
+    """List some entries of a directory, which may have a hundred thousand."""
     try:
         with os.scandir(directory) as entries:
             return list(islice(entries, LOOKED_AT))

@@ -169,7 +169,7 @@ class LogFollower:
     # ------------------------------------------------------------------ what is new
 
     def _walk(self, log: CommitLog, place: RecordPlace, check: "_GrowthCheck") -> LogGrowth | None:
-        """Walk over what is whole, segment by segment."""
+        """Walk over complete records, segment by segment."""
         finds = NewRecords(log)
         limit = STEP_BYTES
         reason = kernel.AT_LIMIT

@@ -63,7 +63,7 @@ class NewRecords:
         return last_store_timestamp(segment.base_offset, segment.file)
 
     def growth(self, *, more: bool) -> LogGrowth | None:
-        """All of it, or None for nothing."""
+        """Return the growth, None if nothing was added."""
         if self._segments[-1].end == self.log.end and len(self._segments) == len(self.log.segments):
             return None
         damage = tuple(each for each in self._damage if each.stop <= self._segments[-1].end)

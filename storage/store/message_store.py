@@ -533,7 +533,7 @@ def _report(snapshot: Snapshot, found: Found, tier_logs: int) -> SearchReport:
 
 
 def _uncommitted(snapshot: Snapshot) -> list[str]:
-    """What a DLedger group had not agreed on; a running broker writes down a little late what it has."""
+    """Describe the entries that a DLedger group had not committed; a running broker records them a little late."""
     if snapshot.state.is_live:
         return []
     problem = uncommitted_problem(snapshot.layout.ledgers, snapshot.commit_log.end)

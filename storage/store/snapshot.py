@@ -234,7 +234,7 @@ def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
 
 
 def lacks_of(commit_log: CommitLog) -> list[str]:
-    """What a log lacks, as sentences."""
+    """Sentences about missing parts of a log."""
     return [
         *(f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes),
         *(f"segment {path.name} cannot be read" for path in commit_log.unreadable),

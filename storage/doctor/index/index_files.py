@@ -85,7 +85,7 @@ class MissingKeys(msgspec.Struct, frozen=True):
 
 
 def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[Finding]:
-    """Report what is wrong with each index file by itself."""
+    """Report the damage of each index file by itself."""
     findings = Findings("index-files")
     sound = {file.index.file.path for file in store.index.files}
     for path in _paths(store.layout.index):
@@ -266,7 +266,7 @@ def check_between_files(
     count: Callable[[Sequence[UncoveredKeys]], Sequence[MissingKeys]],
     findings: Findings,
 ) -> Counter[str]:
-    """Report what is wrong between the files of a directory, in the order of their names; sums of their numbers.
+    """Report inconsistencies between the index files, in the order of their names; sums of their numbers.
 
     `count` counts the missing keys of gaps, as :func:`count_missing`. Added are `lag` and `dropped`, keys without an
     entry for a reason.

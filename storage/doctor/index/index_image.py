@@ -49,7 +49,7 @@ def rebuilt_stretch(
 
 
 class IndexImage:
-    """A file, and what a rebuild makes of the keys that it seems to cover: those behind its first entry."""
+    """An index file, and the file that a rebuild would make of the keys behind its first entry."""
 
     def __init__(self, copy: IndexCopy, counts: IndexCounts, previous: tuple[int, int] | None) -> None:
         """Nothing is built yet."""

@@ -81,7 +81,7 @@ def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
 
 
 def indexed_ranges(store: OpenedStore, reach: IndexReach) -> Ranges:
-    """What the index files cover, as far as the log goes."""
+    """Return the ranges of the log that the index files cover."""
     log = store.commit_log
     return subtract([(log.minimum, log.end)], reach.uncovered) if store.index.files else ()
 

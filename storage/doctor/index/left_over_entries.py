@@ -37,7 +37,7 @@ class UnmatchedRun(NamedTuple):
 
 
 class LeftOver:
-    """What is left over of a file. `paired`: numbers of entries, with places in `unseen` of what they should be.
+    """The unmatched entries of an index file. `paired`: numbers of entries, with places of the right ones.
 
     `strays` and `repeated` are numbers of entries, `missing` are keys. `numbers` counts what is matched, and what is
     left over and no damage: `expired`, `lost`, `newer`, `repeats` and keys that a compaction `dropped`; `leaves_out`:

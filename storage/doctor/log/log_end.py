@@ -208,7 +208,7 @@ def _has_units(root: Path, physical_offset: int, *, where_unreadable: bool = Tru
 
 
 def _misplaced(file: MappedFile, base: int, boundary: int, position: int, code: int) -> tuple[str, str] | None:
-    """What it means, and what to do, where a segment begins with the intact record that begins another one."""
+    """Describe meaning and remedy if a segment begins with the first record of another one."""
     if code != codes.BAD_OFFSET or position:
         return None
     stated = int.from_bytes(file.peek(codes.PHYSICAL_OFFSET, 8), "big", signed=True)

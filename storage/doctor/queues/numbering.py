@@ -34,7 +34,7 @@ class OutOfOrder(NamedTuple):
 def check_numbers(
     numbers: Numbers, offsets: Numbers, following: int, before: int, log: ScannedLog
 ) -> Iterator[OutOfOrder]:
-    """What is out of order of a queue's messages, by number and physical offset.
+    """Find messages of a queue that are out of order by number and physical offset.
 
     `following` is the number that should come first, −1 where none is known; the message `before` lies at an offset.
     """

@@ -252,7 +252,7 @@ class QueueCheck:
         return messages.nbytes
 
     def flush(self) -> None:
-        """Bring to the file what is in memory."""
+        """Write the buffer to the file."""
         if self._writer is not None:
             self._writer.flush()
 

@@ -41,7 +41,7 @@ class UnitComparison:
         self.ext_units = 0
 
     def compare(self, place: int, expected: Units, found: Units, timestamps: Numbers) -> None:
-        """Compare units that stand from a place on with what they should be; `timestamps` of their messages (ms)."""
+        """Compare units from a position on with the expected ones; `timestamps` of their messages (ms)."""
         self._compared += len(expected)
         if expected.tobytes() == found.tobytes():
             return

@@ -92,7 +92,7 @@ class UnitFiles:
             self.files.append(UnitFile(start // unit, min((start + size) // unit, stop), path))
 
     def faults(self, sizes: Counter[int] | None = None) -> Iterator[FileFault]:
-        """Yield what is wrong with sizes and starts of files, in order; `sizes` are of all that should be as long.
+        """Yield wrong sizes and starts of files, in order; `sizes` are of all that should be as long.
 
         The files of a broker all have one size, and each starts where the one before it ends, with a whole unit. An
         empty last one is no fault: a broker has just made it, or deletes it when it starts.
