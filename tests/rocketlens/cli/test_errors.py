@@ -25,7 +25,7 @@ UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
         "query STORE --topic TopicTest --key hotkey",
         "query STORE --topic TopicTest --key hotkey --format msgpack",
         "view STORE 0",
-        f"life STORE --unique-key {UNIQUE_KEY} --json",
+        f"life STORE {UNIQUE_KEY} --json",
         "filter STORE --topic TopicTest --tag TagA",
         "lookup STORE KEYS",
         "doctor STORE",
