@@ -19,18 +19,18 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 from typing import Final, TypeAlias
 
 from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
-from storage.files.waiting import LONG_SCAN, Lookup, Wait, all_of, finish, long_scan, plainly
+from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
+from storage.queue.doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end
@@ -65,18 +65,6 @@ CHECKED_FILES: Final = 3
 Units: TypeAlias = "npt.NDArray[np.void]"
 
 
-@dataclass(slots=True)
-class _CheckedUnits:
-    """The results of checking units: all from number `first` on were checked.
-
-    `mended` has the repaired units, `doubted` the doubted ones, by their numbers.
-    """
-
-    first: int
-    mended: dict[int, UnitFields] = field(default_factory=dict)
-    doubted: set[int] = field(default_factory=set)
-
-
 class BatchConsumeQueue(NamedQueue):
     """One queue of batches as its files are now; its units are numbered from the first one in the first file.
 
@@ -106,7 +94,7 @@ class BatchConsumeQueue(NamedQueue):
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None
-        self._checked = _CheckedUnits(0)
+        self._checked = CheckedUnits(0)
         self.holes = QueueHoles() if holes is None else holes
 
     @property
@@ -130,11 +118,17 @@ class BatchConsumeQueue(NamedQueue):
             yield from self._measure()
         return self
 
-    def mended_numbers(self) -> list[int]:
-        """The numbers of the units that are read as others than the files have, ascending. Reads all units."""
+    def doubted_numbers(self) -> list[int]:
+        """The numbers of the units that are not used, ascending, without left-over ones at the end. Reads all units."""
         finish(self.measured())
         finish(self._check_first())
-        return sorted(self._checked.mended)
+        minimum, end, count = self._bounds or finish(self._measure())
+        unit = finish(self._raw(count - 1)) if count else None
+        behind, found = minimum if unit is None else unit[4] + unit[5], 0
+        while behind < end:
+            behind, found = finish(self.holes.find(self, behind)).after(behind), found + 1
+        runs = (*self._checked.doubted, (count, min(count + found, self._first_numbers[-1])))
+        return [number for start, stop in runs for number in range(start, stop)]
 
     @property
     def parts(self) -> tuple[QueuePart]:
@@ -148,22 +142,32 @@ class BatchConsumeQueue(NamedQueue):
     def newest_physical_offset(self) -> Lookup[int]:
         """Return the physical offset in the last unit, −1 for a queue without units."""
         _, _, count = self._bounds or (yield from self._measure())
-        return (yield from self._unit(count - 1))[0] if count else NO_OFFSET
+        return (yield from self._raw(count - 1))[0] if count else NO_OFFSET
 
     def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
         """The entry of the batch that contains one message, or None where the queue has none."""
         return next(iter(self.entries(queue_offset, 1)), None)
 
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """Return the entries of the batches that contain any of `count` queue offsets from `queue_offset` on."""
+        """Return the entries of the batches that contain any of `count` queue offsets from `queue_offset` on.
+
+        Where no unit leads to one, the log is searched; raises BeingSearched meanwhile.
+        """
+        minimum, end, _ = self._bounds or (yield from self._measure())
         found: list[ConsumeQueueEntry] = []
-        number = yield from self._number_at(queue_offset)
-        while number is not None and number < self._unit_count() and len(found) < count:
-            physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = yield from self._unit(number)
-            if base_offset - queue_offset >= count:
-                break
-            found.append(ConsumeQueueEntry(base_offset, physical_offset, size, tags_code, None, batch_size))
-            number += 1
+        offset, stop = queue_offset, min(queue_offset + count, end)
+        while minimum <= offset < stop:
+            units = list((yield from self.walk(offset, stop - offset)) or ())
+            if not units or units[0][0] > offset:
+                hole = yield from self.hole_at_lookup(offset)
+                units = list(itertools.islice(hole.units_from(offset), stop - offset))
+                if not units:
+                    offset = hole.after(offset)
+            for first, after, physical_offset, size, tags_code in units:
+                if offset < first or stop <= offset:
+                    break
+                found.append(ConsumeQueueEntry(first, physical_offset, size, tags_code, None, after - first))
+                offset = after
         return found
 
     entries = plainly(entries_lookup)
@@ -178,8 +182,9 @@ class BatchConsumeQueue(NamedQueue):
         position = (number - self._first_numbers[file]) * UNIT.size
         data = yield from self._files.read_file_lookup(file, position, min(maximum, stop - number) * UNIT.size)
         units: Iterable[UnitFields] = UNIT.iter_unpack(data)
-        if self._checked.mended:
-            units = (self._checked.mended.get(at, unit) for at, unit in enumerate(units, number))
+        checked = self._checked
+        if checked.doubted:
+            units = (unit for at, unit in enumerate(units, number) if checked.next(at) == at)
         return (
             (base, base + batch_size, physical_offset, size, tags_code)
             for physical_offset, size, tags_code, _, base, batch_size, _, _ in units
@@ -205,8 +210,8 @@ class BatchConsumeQueue(NamedQueue):
         Units around that one are checked too.
         """
         number = yield from self._number_at(queue_offset)
-        if number is not None and number not in self._checked.doubted:
-            yield from self._mend({number})
+        if number is not None:
+            yield from self._check({number})
         return (yield from self.holes.find(self, queue_offset))
 
     hole_at = plainly(hole_at_lookup)
@@ -217,7 +222,7 @@ class BatchConsumeQueue(NamedQueue):
         A unit whose batch is expired, or damaged itself, is not doubtful.
         """
         number = yield from self._number_at(queue_offset)
-        unit = None if number is None else (yield from self._unit(number))
+        unit = None if number is None else (yield from self._raw(number))
         if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
             return True
         if number is not None and (yield from self._leads(number)):
@@ -233,16 +238,19 @@ class BatchConsumeQueue(NamedQueue):
     def _around(self, queue_offset: int) -> Lookup[DamagedRun]:
         minimum, end, count = self._bounds or (yield from self._measure())
         first, start = max(minimum, 0), self._commit_log.minimum
-        number = yield from _first(count, self._begins_behind(queue_offset))
-        for before in range(number - 1, -1, -1):
-            unit = yield from self._unit(before)
+        number = yield from self._first(count, self._begins_behind(queue_offset))
+        before = self._checked.before(number)
+        while before >= 0:
+            unit = yield from self._raw(before)
             if unit[4] + unit[5] <= queue_offset and (yield from self._leads(before)):
                 first, start = unit[4] + unit[5], unit[0] + unit[1]
                 break
-        for behind in range(number, count):
-            unit = yield from self._unit(behind)
-            if unit[4] > queue_offset and (yield from self._leads(behind)):
+            before = self._checked.before(before)
+        while (number := self._checked.next(number)) < count:
+            unit = yield from self._raw(number)
+            if unit[4] > queue_offset and (yield from self._leads(number)):
                 return DamagedRun(first, unit[4], start, unit[0], False)
+            number += 1
         return DamagedRun(first, end, start, self._commit_log.end, True)
 
     @property
@@ -252,7 +260,7 @@ class BatchConsumeQueue(NamedQueue):
 
     def _leads(self, number: int) -> Lookup[bool]:
         """Return whether a unit leads to its batch."""
-        unit = yield from self._unit(number)
+        unit = yield from self._raw(number)
         record = (yield from self._commit_log.record_at_lookup(unit[0])) if unit[0] >= 0 else None
         claimed = None if record is None else self.name.offset_in(record, unit[0])
         return record is not None and claimed is not None and batch_in(record, claimed) == (unit[4], unit[5])
@@ -260,7 +268,7 @@ class BatchConsumeQueue(NamedQueue):
     def _place_of(self, queue_offset: int) -> Lookup[int | None]:
         """Return the physical offset of the batch with a queue offset, if a unit leads to it, else None."""
         number = yield from self._number_at(queue_offset)
-        unit = None if number is None else (yield from self._unit(number))
+        unit = None if number is None else (yield from self._raw(number))
         if number is None or unit is None or not unit[4] <= queue_offset < unit[4] + unit[5]:
             return None
         return unit[0] if (yield from self._leads(number)) else None
@@ -270,7 +278,7 @@ class BatchConsumeQueue(NamedQueue):
         minimum, end, count = self._bounds or finish(self._measure())
         number = finish(self._number_at(max(queue_offset, minimum)))
         found = count if number is None else finish(next_sound(self, number, count))
-        return max(finish(self._unit(found))[4], queue_offset) if found < count else end
+        return max(finish(self._raw(found))[4], queue_offset) if found < count else end
 
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
         """Return None, since queues of batches have no extension."""
@@ -299,30 +307,31 @@ class BatchConsumeQueue(NamedQueue):
             return time >= timestamp if is_lower else time > timestamp
 
         def leads_behind(number: int) -> Lookup[bool]:
-            return is_behind((yield from self._time_of(number, count)))
+            return is_behind((yield from self._raw(number))[3])
 
-        number = yield from _first(count, leads_behind)
-        last, first = yield from self._in_gap(number, is_behind)
+        number = yield from self._first(count, leads_behind)
+        before, behind = self._checked.before(number), self._checked.next(number)
+        last, first = yield from self._in_gap(before, behind, is_behind)
         if last is None:
-            last = (yield from self._unit(number - 1))[4] if number else minimum
+            last = (yield from self._raw(before))[4] if before >= 0 else minimum
         if first is None:
-            first = (yield from self._unit(number))[4] if number < count else last
+            first = (yield from self._raw(behind))[4] if behind < count else last
         return min(max(first if is_lower else last, minimum, 0), end)
 
     offset_by_timestamp = plainly(offset_by_timestamp_lookup)
 
-    def _in_gap(self, number: int, is_behind: Callable[[int], bool]) -> Lookup[tuple[int | None, int | None]]:
-        """Return the base offsets of two batches without units, right before unit `number`, or behind the last unit.
+    def _in_gap(
+        self, before: int, behind: int, is_behind: Callable[[int], bool]
+    ) -> Lookup[tuple[int | None, int | None]]:
+        """Return the base offsets of two batches without units, between two units, or behind the last one.
 
         They are the last batch whose time (ms) is not behind the one that is searched for, and the first whose time is;
         None for one that does not exist.
         """
         minimum, end, count = self._bounds or (yield from self._measure())
-        base = (yield from self._unit(number))[4] if number < count else end
-        before = None
-        while number and (before := (yield from self._unit(number - 1)))[0] < 0:
-            number -= 1
-        queue_offset = max(before[4] + before[5] if number and before is not None else 0, minimum, 0)
+        base = (yield from self._raw(behind))[4] if behind < count else end
+        unit = (yield from self._raw(before)) if before >= 0 else None
+        queue_offset = max(0 if unit is None else unit[4] + unit[5], minimum, 0)
         last = None
         while queue_offset < base:
             hole = yield from self.hole_at_lookup(queue_offset)
@@ -358,24 +367,23 @@ class BatchConsumeQueue(NamedQueue):
 
         Raises BeingSearched while the log is searched for messages of damaged units.
         """
-        minimum, _, count = self._bounds or (yield from self._measure())
+        minimum, end, count = self._bounds or (yield from self._measure())
         if count * UNIT.size > LONG_SCAN:
             yield long_scan(f"all units of {self.topic} {self.queue_id}")
         yield from self._check_first()
-        blocks = self.blocks(0, count)
-        units = yield from all_of(self.raw(*block) for block in blocks)
-        firsts = [first for first, _ in blocks]
-        found, runs = batches_with_tag(zip(firsts, units, strict=True), self._checked.mended, max(minimum, 0), tag_hash)
+        checked, good = self._checked, list[Units]()
+        for first, stop in self.blocks(0, count):
+            units = yield from self.raw(first, stop)
+            wrong = [range(max(low, first) - first, min(high, stop) - first) for low, high in checked.doubted]
+            good.append(np.delete(units, list(itertools.chain(*wrong))) if checked.doubted else units)
+        found, runs = batches_with_tag(good, max(minimum, 0), end, tag_hash)
         places = np.unique(np.concatenate([*found, *(yield from places_in_log(self, runs))]))
         return places[(places >= from_physical) & (places < to_physical)]
 
     offsets_with_tag = plainly(offsets_with_tag_lookup)
 
-    def _unit(self, number: int) -> Lookup[UnitFields]:
-        """Return one unit by its number, which must be that of a unit in the files; a damaged one is repaired."""
-        return self._checked.mended.get(number) or (yield from self._raw(number))
-
     def _raw(self, number: int) -> Lookup[UnitFields]:
+        """Return one unit by its number, which must be that of a unit in the files."""
         file = bisect_right(self._first_numbers, number) - 1
         position = (number - self._first_numbers[file]) * UNIT.size
         fields: UnitFields = UNIT.unpack((yield from self._files.read_file_lookup(file, position, UNIT.size)))
@@ -388,34 +396,49 @@ class BatchConsumeQueue(NamedQueue):
     def _number_at(self, queue_offset: int) -> Lookup[int | None]:
         """Return the number of the unit with a queue offset, or of the next unit; None outside of the queue's range."""
         minimum, end, count = self._bounds or (yield from self._measure())
-        if not count or not minimum <= queue_offset < end:
+        if not minimum <= queue_offset < end:
             return None
-        if self._checked.first and queue_offset < (yield from self._unit(self._checked.first))[4]:
+        first = self._checked.next(self._checked.first)
+        if self._checked.first and (first >= count or queue_offset < (yield from self._raw(first))[4]):
             yield from self._check_first()
-        number = max((yield from _first(count, self._begins_behind(queue_offset))) - 1, 0)
-        unit = yield from self._unit(number)
-        number += unit[4] + unit[5] <= queue_offset
-        return number if number < count else None  # damaged units may not ascend
+        number = yield from self._first(count, self._begins_behind(queue_offset))
+        before = self._checked.before(number)
+        unit = (yield from self._raw(before)) if before >= 0 else None
+        if unit is not None and queue_offset < unit[4] + unit[5]:
+            return before
+        number = self._checked.next(number)
+        return number if number < count else None
 
     def _begins_behind(self, queue_offset: int) -> Callable[[int], Lookup[bool]]:
         """Return a function that says whether the batch of a unit begins after a queue offset."""
 
         def begins_behind(number: int) -> Lookup[bool]:
-            return (yield from self._unit(number))[4] > queue_offset
+            return (yield from self._raw(number))[4] > queue_offset
 
         return begins_behind
 
     def _check_first(self) -> Lookup[None]:
         """Check the units of the first files too."""
         if self._checked.first:
-            yield from self._mend((yield from doubtful_units(self, 0, self._checked.first)))
-            self._checked.first = 0
+            yield from self._check((yield from doubtful_units(self, 0, self._checked.first)))
+            self._checked = replace(self._checked, first=0)
 
-    def _time_of(self, number: int, count: int) -> Lookup[int]:
-        """Return the store time in a unit; for a batch that is lost, that of the next one that is not."""
-        while (unit := (yield from self._unit(number)))[0] < 0 and number + 1 < count:
-            number += 1
-        return unit[3]
+    def _check(self, doubtful: set[int]) -> Lookup[None]:
+        """Find out which of some units, and of those around them, are wrong."""
+        count = (self._bounds or (yield from self._measure()))[2]
+        self._checked = yield from without_wrong(self, self._checked, doubtful, count)
+
+    def _first(self, count: int, is_behind: Callable[[int], Lookup[bool]]) -> Lookup[int]:
+        """Return a number up to which `is_behind` is false for the units that count, and true from there on."""
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            number = self._checked.next(middle)
+            if number >= high or (yield from is_behind(number)):
+                high = middle
+            else:
+                low = number + 1
+        return low
 
     def _measure(self) -> Lookup[tuple[int, int, int]]:
         """Find min, max and the number of units; two threads that do so at once get the same result."""
@@ -426,7 +449,7 @@ class BatchConsumeQueue(NamedQueue):
             if more.files[0] != files.files[0]:  # units are numbered from the first file on
                 break
             self._files = files = more
-            self._checked = _CheckedUnits(0)
+            self._checked = CheckedUnits(0)
             self._first_numbers = files.first_numbers
             bounds, written = yield from self._find_bounds()
         self._bounds = bounds
@@ -437,58 +460,42 @@ class BatchConsumeQueue(NamedQueue):
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
             return ((yield from self._bounds_of(0, 0)) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
-        if known is not None and not isinstance(known.note, _CheckedUnits):
+        if known is not None and not isinstance(known.note, CheckedUnits):
             known = None
         if known is not None and known.last != (yield from self._last_of(known.end)):
             known = None
-        if known is not None and isinstance(known.note, _CheckedUnits):
+        if known is not None and isinstance(known.note, CheckedUnits):
             self._checked = known.note
             written, is_whole = yield from self._written_count(known.written, max(log.end - known.looked, 0))
             count = yield from end_after(self, known, 0, written, is_mended=False)
             is_whole &= written == count or is_judged_anew(self, known, written)
-            doubted = set()
+            doubtful, is_followed = set[int](), self._checked.is_followed and count < written
             if written != known.written:
-                doubted = yield from doubtful_units(self, known.end, written, is_followed=True)
-                doubted |= yield from self._behind(count, written)
+                doubtful = yield from doubtful_units(self, known.end, written, is_followed=True)
+                is_followed = yield from self._are_damaged(count, written)
         else:
             known, (written, is_whole) = None, (yield from self._written_count(0))
-            self._checked = _CheckedUnits(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)])
             count = yield from find_end(self, 0, written)
-            self._checked.first = min(self._checked.first, count)
-            doubted = yield from doubtful_units(self, self._checked.first, written)
-            doubted |= set(range(count, written))
-        if doubted:
-            yield self._wait_to_mend()
-            found, count = mend_units(self, doubted, count, written)
-            self._checked.mended |= found
+            first = min(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)], count)
+            self._checked = CheckedUnits(first)
+            doubtful = yield from doubtful_units(self, first, written)
+            is_followed = count < written
+        self._checked = replace(self._checked, is_followed=is_followed)
         bounds = yield from self._bounds_of(count, written)
+        self._checked = yield from without_wrong(self, self._checked, doubtful, count)
         if self._keep is not None and (known is None or known.log_end <= log.end):
             last, looked = (yield from self._last_of(count)), log.end if known is None or is_whole else known.looked
             fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
             self._keep(KnownEnd(*fields, self._checked))
         return bounds, written
 
-    def _behind(self, count: int, written: int) -> Lookup[set[int]]:
-        """Return the written units after the last sound one, except those that a running broker wrote just now."""
-        found: set[int] = set()
+    def _are_damaged(self, count: int, written: int) -> Lookup[bool]:
+        """Return whether units after the last sound one are others than a running broker wrote just now."""
         for first, stop in self.blocks(count, written):
             places = yield from self.physical_offsets(first, stop)
-            found.update((np.flatnonzero((places != EMPTY) & (places < self.log_end)) + first).tolist())
-        return found
-
-    def _wait_to_mend(self) -> Wait:
-        return Wait(f"damaged units of {self.topic} {self.queue_id}")
-
-    def _mend(self, doubted: set[int]) -> Lookup[None]:
-        """Repair some units, and those around them that turn out to be damaged, as far as the log has their batches."""
-        bounds = self._bounds or (yield from self._measure())
-        if doubted:
-            yield self._wait_to_mend()
-            found, _ = mend_units(self, doubted, bounds[2], bounds[2])
-            self._checked.mended |= found
-            self._checked.doubted |= doubted
-            minimum, end, count = yield from self._bounds_of(bounds[2], bounds[2])
-            self._bounds = minimum, max(end, bounds[1]), count
+            if ((places != EMPTY) & (places < self.log_end)).any():
+                return True
+        return False
 
     def _last_of(self, count: int) -> Lookup[UnitFields | None]:
         """Return the last of `count` units as it is in its file; None where there is none."""
@@ -498,15 +505,22 @@ class BatchConsumeQueue(NamedQueue):
         if not count:
             first, end = yield from tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
             return first if end else NO_OFFSET, end, 0
-        last = yield from self._unit(count - 1)
+        last = yield from self._raw(count - 1)
         end = max(last[4] + last[5], 0)
         first, minimum = yield from first_live(self, 0, count, is_cut=self._files.files[0].start > 0)
         if minimum is None:
-            minimum = (yield from self._unit(first))[4] if first < count else end
-        if count == self._first_numbers[-1] or written <= self._first_numbers[-2]:
+            minimum = (yield from self._raw(first))[4] if first < count else end
+        is_odd = self._checked.is_followed or count == self._first_numbers[-1] or written <= self._first_numbers[-2]
+        if is_odd and first == count:  # no unit leads to a batch that the log has
+            low, high = yield from tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
+            minimum, end = (low, high) if high else (minimum, end)
+        elif is_odd:
             last_place = yield from self.physical_offset(count - 1)
             end = (yield from tail_of(self.holes, self, end, last_place))[1]
-        return min(max(minimum, 0), end), end, count
+        minimum = min(max(minimum, 0), end)
+        is_followed = self._checked.is_followed and end > last[4] + last[5]
+        self._checked = replace(self._checked, live=first, minimum=minimum, is_followed=is_followed)
+        return minimum, end, count
 
     def _written_count(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
         """Return the number of units up to the last one, from `start` on, that is not all zero.
@@ -573,18 +587,6 @@ class BatchConsumeQueue(NamedQueue):
         physical_offset, size, *_ = yield from self._raw(number)
         record = yield from record_of_unit(self._commit_log, physical_offset, size)
         return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None
-
-
-def _first(count: int, is_behind: Callable[[int], Lookup[bool]]) -> Lookup[int]:
-    """Return the first number below `count` for which `is_behind` is true, by a binary search; `count` without one."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if (yield from is_behind(middle)):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _renewed(known: KnownEnd, generation: object, log: CommitLog) -> KnownEnd | None:

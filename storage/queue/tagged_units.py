@@ -8,7 +8,7 @@ message, the messages that the log has for them are (:mod:`storage.queue.queue_h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from storage.arrays import np, npt
@@ -114,27 +114,19 @@ def _holes_in(queue: QueueWithHoles, start: int, stop: int) -> Lookup[list[tuple
 
 
 def batches_with_tag(
-    blocks: Iterable[tuple[int, Units]], mended: Mapping[int, tuple[int, ...]], queue_offset: int, tag_hash: int
+    blocks: Iterable[Units], queue_offset: int, end: int, tag_hash: int
 ) -> tuple[list[Offsets], list[Run]]:
     """Return the candidates in a queue of batches, and the ranges of queue offsets whose batches no unit leads to.
 
-    The ranges begin at `queue_offset`. Each block of units comes with the number of the first one; repaired units
-    (``mended``, by number) may have any tag.
+    The ranges begin at `queue_offset` and end at `end`.
     """
     found, runs = [np.empty(0, np.int64)], list[Run]()
-    for first, units in blocks:
-        chosen = [number - first for number in mended if first <= number < first + len(units)]
-        units = units.copy()
-        for at in chosen:
-            units[at] = mended[first + at]
+    for units in blocks:
         places, bases, sizes, codes = (
             units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size", "tags_code")
         )
-        wanted = codes & 0xFFFFFFFF == tag_hash & 0xFFFFFFFF
-        wanted[chosen] = True
-        found.append(places[wanted])
-        starts = np.maximum(np.concatenate([[queue_offset], (bases + sizes)[:-1]]), queue_offset)
-        stops = np.where(places < 0, bases + sizes, bases)
-        runs.extend((int(starts[at]), int(stops[at])) for at in np.flatnonzero(stops > starts))
-        queue_offset = max(int(bases[-1] + sizes[-1]), queue_offset)
-    return found, runs
+        found.append(places[codes & 0xFFFFFFFF == tag_hash & 0xFFFFFFFF])
+        behind = np.maximum(np.concatenate([[queue_offset], bases + sizes]), queue_offset)
+        runs.extend((int(behind[at]), int(bases[at])) for at in np.flatnonzero(bases > behind[:-1]))
+        queue_offset = int(behind[-1])
+    return found, [*runs, (queue_offset, end)] if queue_offset < end else runs

@@ -175,7 +175,7 @@ def _check_batches(store: OpenedStore, queue: _Queue, findings: Findings) -> Non
     files = queue.files
     try:
         opened = store.queues.queue(queue.topic, queue.queue_id)
-        wrong = opened.mended_numbers() if isinstance(opened, BatchConsumeQueue) else []
+        wrong = opened.doubted_numbers() if isinstance(opened, BatchConsumeQueue) else []
     except StoreError as error:
         meaning = NOBODY.format("this queue")
         findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, store.command(QUEUES))
