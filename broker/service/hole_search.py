@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from broker.metrics.metrics_meter import Meter
-from storage.queue.queue_holes import QueueHole, QueueHoles
+from storage.queue.queue_hole import QueueHole
+from storage.queue.queue_holes import QueueHoles
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.queue import SourceQueue
-from storage.queue.queue_holes import QueueHole
+from storage.queue.queue_hole import QueueHole
 from storage.queue.queue_record import batch_in, tags_code_of
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_reader import LOST, UnitReader

@@ -9,6 +9,7 @@ DOOR: Final = (
     "derived_queues",
     "queue",
     "queue_files",
+    "queue_hole",
     "queue_holes",
     "queue_place",
     "queue_record",

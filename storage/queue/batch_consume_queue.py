@@ -36,10 +36,10 @@ from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles, UnitBlocks
 from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
-from storage.queue.queue_holes import QueueHole, QueueHoles
+from storage.queue.queue_hole import UNKNOWN, QueueHole
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun
-from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import batches_with_tag, places_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
@@ -503,7 +503,7 @@ class BatchConsumeQueue(NamedQueue):
 
     def _bounds_of(self, count: int, written: int) -> Lookup[tuple[int, int, int]]:
         if not count:
-            first, end = yield from tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
+            first, end = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum)
             return first if end else NO_OFFSET, end, 0
         last = yield from self._raw(count - 1)
         end = max(last[4] + last[5], 0)
@@ -512,11 +512,11 @@ class BatchConsumeQueue(NamedQueue):
             minimum = (yield from self._raw(first))[4] if first < count else end
         is_odd = self._checked.is_followed or count == self._first_numbers[-1] or written <= self._first_numbers[-2]
         if is_odd and first == count:  # no unit leads to a batch that the log has
-            low, high = yield from tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
+            low, high = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum)
             minimum, end = (low, high) if high else (minimum, end)
         elif is_odd:
             last_place = yield from self.physical_offset(count - 1)
-            end = (yield from tail_of(self.holes, self, end, last_place))[1]
+            end = (yield from self.holes.tail(self, end, last_place))[1]
         minimum = min(max(minimum, 0), end)
         is_followed = self._checked.is_followed and end > last[4] + last[5]
         self._checked = replace(self._checked, live=first, minimum=minimum, is_followed=is_followed)

@@ -33,10 +33,10 @@ from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
-from storage.queue.queue_holes import QueueHole, QueueHoles
+from storage.queue.queue_hole import UNKNOWN, QueueHole
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
 from storage.queue.queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
-from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import DoubtedUnits, offsets_in_log, places_in_log
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
@@ -398,7 +398,7 @@ class ConsumeQueue(NamedQueue):
         """Return min and max by the listed files, and the end of the units that are written in them."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return (yield from tail_of(self.holes, self, UNKNOWN, log.minimum)) if files.is_emptied else (0, 0), 0
+            return (yield from self.holes.tail(self, UNKNOWN, log.minimum)) if files.is_emptied else (0, 0), 0
         if known is not None and known.last != (yield from self.unit_lookup(known.end - 1)):
             known = None
         first = files.files[0].start // UNIT.size
@@ -410,14 +410,14 @@ class ConsumeQueue(NamedQueue):
         else:
             known, (written, is_whole) = None, (yield from self._written_end(first))
             if written <= first:
-                return (yield from tail_of(self.holes, self, UNKNOWN, log.minimum)), written
+                return (yield from self.holes.tail(self, UNKNOWN, log.minimum)), written
             end = yield from find_end(self, first, written)
             end = yield from end_behind(self, first, end, written)
             is_odd = end == _capacity(files) or written * UNIT.size <= files.files[-1].start
             behind = end if is_odd else None
         if isinstance(behind, int):
             last_place = yield from self.physical_offset(behind - 1)
-            end = max(end, (yield from tail_of(self.holes, self, behind, last_place))[1])
+            end = max(end, (yield from self.holes.tail(self, behind, last_place))[1])
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:

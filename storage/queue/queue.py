@@ -16,7 +16,8 @@ from typing import Final, Protocol
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue_holes import HoledQueue, QueueHole, QueueHoles
+from storage.queue.queue_hole import HoledQueue, QueueHole
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName
 from storage.queue.unit_struct import Unit
 

@@ -13,7 +13,8 @@ from typing import Protocol
 from storage.arrays import np
 from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 from storage.queue.queue_end import PATIENT_JUDGEMENTS
-from storage.queue.queue_holes import HoledQueue, QueueHoles
+from storage.queue.queue_hole import HoledQueue
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.unit_standing import FILLER, JudgedUnits, Standing
 
 

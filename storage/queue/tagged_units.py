@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
-from storage.queue.queue_holes import QueueHole
+from storage.queue.queue_hole import QueueHole
 
 Offsets: TypeAlias = "npt.NDArray[np.int64]"
 Units: TypeAlias = "npt.NDArray[np.void]"

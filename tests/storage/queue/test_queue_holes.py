@@ -10,9 +10,11 @@ from lookups import wait_of
 from protocol.errors import BeingSearched
 from protocol.question import KeyKind, Question
 from storage.log.commit_log import CommitLog
+from storage.queue import queue_hole
 from storage.queue import queue_holes as module
 from storage.queue.queue import Queue
-from storage.queue.queue_holes import QueueHole, QueueHoles
+from storage.queue.queue_hole import QueueHole
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
@@ -46,13 +48,13 @@ def queue_of(queues: QueueStore, queue_id: int = 0) -> Queue:
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many holes each piece that is searched from now on is for."""
     found: list[int] = []
-    search = module.search_piece
+    search = queue_hole.search_piece
 
     def count(log: CommitLog, wanted: list[object], start: int, stop: int) -> int:
         found.append(len(wanted))
         return search(log, wanted, start, stop)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "search_piece", count)
+    monkeypatch.setattr(queue_hole, "search_piece", count)
     return found
 
 
@@ -129,7 +131,7 @@ def test_what_is_not_used_is_forgotten(
 ) -> None:
     writer, written = made
     monkeypatch.setattr(module, "MOST_AT_ONCE", 10)
-    monkeypatch.setattr(module, "REMEMBERED", 3 * (10 * 20 + module.HOLE_WEIGHT))
+    monkeypatch.setattr(module, "REMEMBERED", 3 * (10 * 20 + queue_hole.HOLE_WEIGHT))
     holes = QueueHoles()
     queue = queue_of(opened(writer.root, holes))
     for _ in range(2):

@@ -10,9 +10,10 @@ from doctoring import make_store, put
 from lookups import wait_of
 from protocol.errors import QueueBeingSearched
 from storage.log.commit_log import CommitLog
-from storage.queue import queue_holes, queue_tail
+from storage.queue import queue_hole, queue_holes
 from storage.queue.queue import Queue
-from storage.queue.queue_holes import QueueHole, QueueHoles
+from storage.queue.queue_hole import QueueHole
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter, Written
 
@@ -51,13 +52,13 @@ def check(queue: Queue, expected: list[Written], first: int = 0) -> None:
 
 def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     pieces: list[int] = []
-    search = queue_holes.search_piece
+    search = queue_hole.search_piece
 
     def piece(log: CommitLog, wanted: list[object], start: int, stop: int) -> int:
         pieces.append(start)
         return search(log, wanted, start, stop)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(queue_holes, "search_piece", piece)
+    monkeypatch.setattr(queue_hole, "search_piece", piece)
     return pieces
 
 
@@ -66,7 +67,7 @@ def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_messages_of_lost_last_files_are_found(
     lost: list[int], room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_tail, "FIRST_ROOM", room)
+    monkeypatch.setattr(queue_hole, "FIRST_ROOM", room)
     writer, _ = make_store(tmp_path, 390)
     writer.flush()
     for number in lost:
@@ -180,7 +181,7 @@ def test_a_queue_whose_directory_is_empty_and_that_the_log_does_not_know_is_empt
 
 
 def test_a_message_that_lies_about_its_offset_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_tail, "MOST_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(queue_hole, "MOST_AT_ONCE", 1 << 14)
     writer, _ = make_store(tmp_path, 100)
     writer.flush()
     directory = directory_of(tmp_path)
