@@ -33,6 +33,7 @@ from broker.metrics.metrics_rows import (
     REGISTERED,
     REGISTRY_BYTES,
     REGISTRY_REFUSED,
+    SEARCH_LEFT,
     SERVING,
     STOPPING,
     UNFINISHED_BYTES,
@@ -331,6 +332,7 @@ class Server:
                 UNFINISHED_BYTES: self.budget.received,
                 UNSENT_BYTES: self.budget.unsent,
                 HOLES: 0 if self._hole_search is None else self._hole_search.searching,
+                SEARCH_LEFT: self._service.store.queue_searches()[1],
             }
             if self._registration is not None:
                 present[NAME_SERVERS] = len(self._options.register.name_servers)

@@ -47,32 +47,34 @@ REGISTERED: Final = 12
 REGISTRY_BYTES: Final = 13
 HOLES: Final = 14
 """Runs of damaged queue units whose messages are being searched in the log."""
-PRESENT: Final = slice(CONNECTIONS, HOLES + 1)
+SEARCH_LEFT: Final = 15
+"""Bytes of log that are still to be read for these messages, and where queues are derived from the log."""
+PRESENT: Final = slice(CONNECTIONS, SEARCH_LEFT + 1)
 
-STUCK: Final = 15
+STUCK: Final = 16
 """How often the worker was ended because its event loop stood still; written by the supervisor."""
 
 # What is counted.
-RECEIVED_BYTES: Final = 16
-SENT_BYTES: Final = 17
-ACCEPTED: Final = 18
-DROPPED: Final = 19
-HELD_TOTAL: Final = 20
-LANE_REQUESTS: Final = 21
-POOL_WAIT: Final = 22
+RECEIVED_BYTES: Final = 17
+SENT_BYTES: Final = 18
+ACCEPTED: Final = 19
+DROPPED: Final = 20
+HELD_TOTAL: Final = 21
+LANE_REQUESTS: Final = 22
+POOL_WAIT: Final = 23
 """ns that requests have waited for a thread."""
-REGISTRY_REFUSED: Final = 23
-SEARCH: Final = 24
+REGISTRY_REFUSED: Final = 24
+SEARCH: Final = 25
 """What key queries cost: as many places as SEARCH_FIGURES."""
 SEARCH_FIGURES: Final = ("queries", "steps", "refused", "bad_pointers", "strays")
-HOLE_MESSAGES: Final = 29
+HOLE_MESSAGES: Final = 30
 """Messages of damaged queue units that were found in the log, and those that were not; threads write here too."""
 HOLE_OUTCOMES: Final = ("found", "lost")
-WAITED: Final = 31
+WAITED: Final = 32
 """Requests that could not be answered at once, by REASONS."""
-SLOW: Final = 38
+SLOW: Final = 39
 """Slow queries, by REASONS."""
-SCALARS: Final = 45
+SCALARS: Final = 46
 
 COLD, LONG_CHAIN, SCAN, POOL_QUEUE, ASKED_ANOTHER, EVENT_LOOP, PARSING = range(7)
 REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "asked_another", "event_loop", "parsing")

@@ -35,6 +35,7 @@ PLAIN: Final = {
     "registry_bytes": rows.REGISTRY_BYTES,
     "registry_refusals": rows.REGISTRY_REFUSED,
     "queue_holes_searching": rows.HOLES,
+    "queue_search_left_bytes": rows.SEARCH_LEFT,
     "name_servers": rows.NAME_SERVERS,
     "name_servers_registered": rows.REGISTERED,
 }

@@ -104,6 +104,12 @@ FAMILIES: Final = (
     ),
     Family("queue_holes_searching", GAUGE, STORE, "Runs of damaged queue units whose messages are being searched for."),
     Family(
+        "queue_search_left_bytes",
+        GAUGE,
+        STORE,
+        "Bytes of log that are still to be read for these messages, and where queues are derived from the log.",
+    ),
+    Family(
         "queue_hole_messages",
         COUNTER,
         (*STORE, "outcome"),

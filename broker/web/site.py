@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from broker.metrics.metrics_rows import MetricsRows
+from broker.metrics.metrics_rows import HOLES, SEARCH_LEFT, MetricsRows
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, advice
 from broker.web.api.application import Api
@@ -117,4 +117,8 @@ class Site:
         is_ready = all(serving) and not self._is_stopping
         status = "stopping" if self._is_stopping else "ready" if is_ready else "starting"
         answer = {"status": status, "workers": len(serving), "workers_serving": sum(serving)}
+        totals = [self._rows.totals(number) for number in range(self._rows.stores)]
+        if holes := sum(int(each[HOLES]) for each in totals):
+            left = sum(int(each[SEARCH_LEFT]) for each in totals)
+            answer |= {"queue_holes_searching": holes, "queue_search_left_bytes": left}
         return JSONResponse(answer, 200 if is_ready else 503, NO_STORE)

@@ -22,6 +22,7 @@ from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_hole import MOST_AT_ONCE, Beginning, HoledQueue, Key, QueueHole, Tail, go_on, key_of
+from storage.ranges import merge, total_length
 
 REMEMBERED: Final = 64 * 1024 * 1024
 """Most bytes of all holes that are kept; the least recently used ones are dropped."""
@@ -72,6 +73,13 @@ class QueueHoles:
     def searching(self) -> int:
         """The number of background searches that are not done."""
         return len(self._waiting)
+
+    def searches(self) -> tuple[list[str], int]:
+        """Return a sentence about each of them for people, and the bytes of log that are still to be read for them."""
+        with self._lock:
+            waiting = list(self._waiting)
+        left = merge((hole.position, hole.end) for hole in waiting)
+        return [hole.sentence() for hole in waiting], total_length(left)
 
     def forget(self) -> None:
         """Drop all results, because the log was written anew."""

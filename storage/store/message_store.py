@@ -145,6 +145,15 @@ class MessageStore:
         """The holes of all queues: runs of damaged units, and the places of their messages in the log."""
         return self._current.queue_holes
 
+    def queue_searches(self) -> tuple[list[str], int]:
+        """Return sentences about searches of the log for queues that are under way, and the bytes still to be read."""
+        sentences, left = self.queue_holes.searches()
+        snapshot = self._current.snapshot
+        derived, log = snapshot.queues.derived, snapshot.commit_log
+        if derived is None or not snapshot.queues.derived_is_behind:
+            return sentences, left
+        return [*sentences, f"{derived.place} {derived.sentence(log)}"], left + derived.left_of(log)
+
     @property
     def commit_log(self) -> CommitLog:
         """The log of the current snapshot."""

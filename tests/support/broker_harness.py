@@ -48,6 +48,10 @@ class FakeStore:
     queue_holes: QueueHoles = field(default_factory=QueueHoles)
     refreshed: int = 0
 
+    def queue_searches(self) -> tuple[list[str], int]:
+        """Nothing is searched for."""
+        return self.queue_holes.searches()
+
     def after_refresh(self, callback: Callable[[], None]) -> None:
         """Nothing in it is ever held."""
 

@@ -45,9 +45,10 @@ class RefusedLine(msgspec.Struct, rename="camel", kw_only=True):
 class StoreAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """The store. `state` is live, crashed or stopped; only administrators see what concerns all topics together.
 
-    `incomplete` says what any search may miss, `problems` what is missing or damaged, `gone` why the store is not
-    there any more. `access_key` is whose keys were taken, `needs_keys` whether keys are required; `brokers` are those
-    that can be selected here. `refused` are the accounts that lacked something, the newest refusal first.
+    `incomplete` says what any search may miss, `problems` what is missing, damaged or being searched for, `gone` why
+    the store is not there any more. `access_key` is whose keys were taken, `needs_keys` whether keys are required;
+    `brokers` are those that can be selected here. `refused` are the accounts that lacked something, the newest refusal
+    first.
     """
 
     broker_name: str
@@ -91,7 +92,7 @@ def store(context: RequestContext, _question: StoreQuestion) -> StoreAnswer:
 def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
     snapshot = context.store.snapshot
     log, state = log_extent(snapshot), snapshot.state
-    problems = [*filter(None, [answer.gone]), *context.store.problems]
+    problems = [*filter(None, [answer.gone]), *context.store.queue_searches()[0], *context.store.problems]
     answer.state = state.word
     answer.store = str(snapshot.layout.root)
     answer.log = LogOverview(

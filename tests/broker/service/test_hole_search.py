@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.metrics.metrics_meter import Meter
-from broker.metrics.metrics_rows import HOLE_MESSAGES, HOLES
+from broker.metrics.metrics_rows import HOLE_MESSAGES, HOLES, SEARCH_LEFT
 from broker.service import hole_search
 from broker.service.broker_service import BrokerService
 from broker.service.hole_search import HoleSearch
@@ -132,9 +132,13 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
         server.publish()
         assert served.service.meter is not None
         assert served.service.meter.row[HOLES] == 1
+        (sentence,), left = served.service.store.queue_searches()
+        assert "queue offsets 150 to 354 of T, queue 0" in sentence
+        assert served.service.meter.row[SEARCH_LEFT] == left > 0
         gate.opened.set()
         await until(lambda: not served.service.store.queue_holes.searching)
         assert gate.pieces > 3
+        assert served.service.store.queue_searches() == ([], 0)
         rest = await drained(client)
         assert rest.places == [written.physical_offset for written in served.written]
 

@@ -114,6 +114,9 @@ async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
         row[rows.STATE], row[rows.HEARTBEAT] = rows.SERVING, 2**62
         status, _, body = await web.get("/readyz")
         assert (status, json.loads(body)) == (200, {"status": "ready", "workers": 1, "workers_serving": 1})
+        row[rows.HOLES], row[rows.SEARCH_LEFT] = 3, 5_000
+        details = json.loads((await web.get("/readyz"))[2])
+        assert (details["queue_holes_searching"], details["queue_search_left_bytes"]) == (3, 5_000)
         web.site.note_stopping()
         status, _, body = await web.get("/readyz")
         assert (status, json.loads(body)["status"]) == (503, "stopping")
