@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
+from protocol.errors import StoreError
 from storage.arrays import np, npt
 from storage.files.mapped_file import MappedFile, cannot_be_seen, list_segment_files, segment_name, written_length
 from storage.files.open_files import OpenFiles
@@ -91,8 +92,8 @@ class QueueFiles:
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the directory exists, but no file in it that has a unit."""
-        return not self.files and self._directory.is_dir()
+        """Whether the directory exists, or something else has its name, but there is no file in it that has a unit."""
+        return not self.files and os.path.lexists(self._directory)
 
     def renewed(self) -> QueueFiles:
         """List the files as they are now."""
@@ -268,7 +269,13 @@ class UnitBlocks:
 
 def _list_files(directory: Path, unit_size: int) -> tuple[QueueFile, ...]:
     files: list[QueueFile] = []
-    for start, path in list_segment_files(directory)[0]:
+    try:
+        found = list_segment_files(directory)[0]
+    except StoreError:
+        if os.path.isdir(directory) or not os.path.lexists(directory):
+            raise
+        return ()  # something else has its name: the directory is lost
+    for start, path in found:
         try:
             status = os.stat(path)
         except FileNotFoundError:  # expired since the directory was listed

@@ -117,7 +117,12 @@ def open_snapshot(
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
     index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
     queues = QueueStore(
-        layout.root, commit_log, holes=holes, tier=tier, derived=derived_queues(layout, commit_log, options)
+        layout.root,
+        commit_log,
+        holes=holes,
+        tier=tier,
+        derived=derived_queues(layout, commit_log, options),
+        used=config.used_queues,
     )
     batches = queues.batch_ranges()
     tail = empty_tail(scope_of(commit_log, index, batches), batches)
