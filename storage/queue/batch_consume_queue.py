@@ -335,7 +335,9 @@ class BatchConsumeQueue(NamedQueue):
         minimum, end, count = self._bounds or (yield from self._measure())
         base = (yield from self._raw(behind))[4] if behind < count else end
         unit = (yield from self._raw(before)) if before >= 0 else None
-        queue_offset = max(0 if unit is None else unit[4] + unit[5], minimum, 0)
+        queue_offset = max(minimum, 0)
+        if unit is not None and unit[0] >= self._commit_log.minimum:
+            queue_offset = max(queue_offset, unit[4] + unit[5])
         last = None
         while queue_offset < base:
             hole = yield from self.hole_at_lookup(queue_offset)
@@ -379,7 +381,8 @@ class BatchConsumeQueue(NamedQueue):
         for first, stop in self.blocks(0, count):
             units = yield from self.raw(first, stop)
             wrong = [range(max(low, first) - first, min(high, stop) - first) for low, high in checked.doubted]
-            good.append(np.delete(units, list(itertools.chain(*wrong))) if checked.doubted else units)
+            units = np.delete(units, list(itertools.chain(*wrong))) if checked.doubted else units
+            good.append(units[units["physical_offset"] >= self._commit_log.minimum])
         found, runs = batches_with_tag(good, max(minimum, 0), end, tag_hash)
         places = np.unique(np.concatenate([*found, *(yield from places_in_log(self, runs))]))
         return places[(places >= from_physical) & (places < to_physical)]
@@ -408,7 +411,8 @@ class BatchConsumeQueue(NamedQueue):
         number = yield from self._first(count, self._begins_behind(queue_offset))
         before = self._checked.before(number)
         unit = (yield from self._raw(before)) if before >= 0 else None
-        if unit is not None and queue_offset < unit[4] + unit[5]:
+        # A damaged unit of an expired batch may claim messages that the log has.
+        if unit is not None and queue_offset < unit[4] + unit[5] and unit[0] >= self._commit_log.minimum:
             return before
         number = self._checked.next(number)
         return number if number < count else None
