@@ -8,6 +8,7 @@ of entries.
 
 from typing import Final, final
 
+from protocol.question import Question
 from storage.kernels.store_view import FileView, StoreView
 
 KIND_ANY: Final = 0
@@ -88,25 +89,21 @@ class Found:
     def cold_length(self) -> int:
         """How many bytes are not in memory."""
 
-def look_up(
-    view: StoreView,
-    needle: bytes,
-    topic: int,
-    key: int,
-    kind: int,
-    maximum: int,
-    begin_timestamp: int,
-    end_timestamp: int,
-    before_physical_offset: int,
-    maximum_bytes: int,
-    tick: int,
-    steps: int,
-    tags_only: bool,
-) -> Found:
-    """Answer one query: the newest `maximum` messages, MAXIMUM_HITS at most, that match.
+@final
+class KeyQuery:
+    """A question for the messages of a topic that carry a key, as `look_up` takes it; made once for several views."""
 
-    `needle` is ``topic#key`` or ``topic#T#tag``, `topic` the length of its topic and `key` where its key starts. Times
-    are in ms, both included; records start below `before_physical_offset`, and have no more than `maximum_bytes` in
-    all: the oldest are dropped first. `steps` entries may be walked. With `tags_only` index files without tag entries
-    are left out.
+    def __new__(cls, question: Question, *, tags_only: bool = False) -> KeyQuery:
+        """Find at most MAXIMUM_HITS messages, and one at least; `tags_only` leaves index files without tags out.
+
+        Raises ValueError for a needle that does not have its topic before its key, and for another kind.
+        """
+    @property
+    def needle(self) -> bytes:
+        """The text that an index hashes: ``topic#key`` or ``topic#T#tag``."""
+
+def look_up(view: StoreView, query: KeyQuery, tick: int, steps: int) -> Found:
+    """Answer one query with the newest messages that match; `steps` entries may be walked.
+
+    Records have no more bytes in all than the question allows: the oldest are dropped first.
     """

@@ -444,19 +444,20 @@ cdef class Found:
         return tuple([self._hits[number].size for number in range(self.count - 1, -1, -1)])
 
 
-cdef int keep_found(Found found, const Lookup *lookup) except -1:
-    """Copy out what a search found and what it looked at."""
-    found.files, found.walked, found.refused = lookup.files, lookup.walked, lookup.refused
+cdef Found found_of(int status, const Lookup *lookup):
+    """What a search found, copied out, and what it looked at."""
+    cdef Found found = Found()
+    found.status, found.files, found.walked, found.refused = status, lookup.files, lookup.walked, lookup.refused
     found.bad_pointers, found.strays, found.stray_offset = lookup.bad_pointers, lookup.strays, lookup.stray_offset
     if lookup.damaged_count:
         found.damaged = tuple(sorted([lookup.damaged[number] for number in range(lookup.damaged_count)]))
     if lookup.stray_file != NULL:
         found.stray_file = <object>lookup.stray_file.view
-    if found.status == STOPPED_COLD:
+    if status == STOPPED_COLD:
         found.cold_file = <object>lookup.cold.file.view
         found.cold_position, found.cold_length = lookup.cold.position, lookup.cold.length
-    if found.status != FOUND:
-        return 0
+    if status != FOUND:
+        return found
     found.truncated = lookup.more or lookup.cut
     found._hits = <Hit *>malloc((lookup.count + 1) * sizeof(Hit))
     if found._hits == NULL:
@@ -465,34 +466,44 @@ cdef int keep_found(Found found, const Lookup *lookup) except -1:
     found.count = lookup.count
     found.records = PyBytes_FromStringAndSize(NULL, lookup.total_bytes)
     copy_hits(lookup, <uint8_t *>PyBytes_AsString(found.records))
-    return 0
+    return found
 
 
-def look_up(
-    StoreView view not None, bytes needle not None, int64_t topic, int64_t key, int kind, int64_t maximum,
-    int64_t begin_timestamp, int64_t end_timestamp, int64_t before_physical_offset, int64_t maximum_bytes,
-    int64_t tick, int64_t steps, bint tags_only,
-):
-    cdef Text sought = text_of(needle)
-    cdef Hit hits[MAXIMUM_HITS + 1]
-    cdef Found found = Found()
-    cdef Lookup lookup
+@cython.final
+cdef class KeyQuery:
+    """What is looked up: see lookups.pyi."""
+
     cdef Query query
-    if not 0 <= topic <= key <= sought.length or not KIND_ANY <= kind <= KIND_TAG:
-        raise ValueError(f"a topic of {topic} bytes and a key from {key} on in {sought.length}, of kind {kind}")
-    query.topic.start, query.topic.length = sought.start, topic
-    query.key.start, query.key.length = sought.start + key, sought.length - key
-    query.kind, query.key_hash = kind, hash_query(&query.topic, &query.key, kind)
-    query.begin_timestamp, query.end_timestamp = begin_timestamp, end_timestamp
-    query.before_physical_offset, query.maximum_bytes = before_physical_offset, maximum_bytes
-    query.maximum, query.tags_only = max(min(maximum, MAXIMUM_HITS), 1), tags_only
+    cdef readonly bytes needle
+
+    def __cinit__(self, question, *, bint tags_only=False):
+        cdef Query *query = &self.query
+        cdef int64_t topic, key
+        cdef Text needle
+        self.needle, topic, key = question.needle()
+        needle = text_of(self.needle)
+        query.kind = question.kind
+        if not 0 <= topic <= key <= needle.length or not KIND_ANY <= query.kind <= KIND_TAG:
+            raise ValueError(f"a topic of {topic} bytes and a key from {key} on in {needle.length}, of kind {query.kind}")
+        query.topic.start, query.topic.length = needle.start, topic
+        query.key.start, query.key.length = needle.start + key, needle.length - key
+        query.key_hash = hash_query(&query.topic, &query.key, query.kind)
+        query.begin_timestamp, query.end_timestamp = question.begin_timestamp, question.end_timestamp
+        query.before_physical_offset = question.before_physical_offset
+        query.maximum, query.maximum_bytes = max(min(question.maximum, MAXIMUM_HITS), 1), question.maximum_bytes
+        query.tags_only = tags_only
+
+
+def look_up(StoreView view not None, KeyQuery query not None, int64_t tick, int64_t steps):
+    cdef Hit hits[MAXIMUM_HITS + 1]
+    cdef Lookup lookup
+    cdef int status
     lookup.hits, lookup.steps = hits, steps
     if tick == 0:
         with nogil:
-            found.status = find_hits(&view.store, &query, tick, &lookup)
+            status = find_hits(&view.store, &query.query, tick, &lookup)
     else:  # a walk that is bounded: to wait for the GIL afterwards could take longer
-        found.status = find_hits(&view.store, &query, tick, &lookup)
-    if found.status == FOUND:
-        limit_hits(&query, &lookup)
-    keep_found(found, &lookup)
-    return found
+        status = find_hits(&view.store, &query.query, tick, &lookup)
+    if status == FOUND:
+        limit_hits(&query.query, &lookup)
+    return found_of(status, &lookup)

@@ -107,7 +107,6 @@ def _of_log(
     log: CommitLog, keys: TierKeys, query: Question, maximum: int, stop: int
 ) -> tuple[list[TierHit], bool, int]:
     """The newest matches in one log before a physical offset, whether there may be more, and bytes of damage."""
-    needle, topic, key = query.needle()
     hits: list[TierHit] = []
     skipped = 0
     for first, end in _pieces(log, stop):
@@ -115,7 +114,7 @@ def _of_log(
         skipped += sum(behind - start for start, behind in tail.skipped)
         wanted = msgspec.structs.replace(query, maximum=maximum - len(hits), before_physical_offset=end)
         view = StoreView(log.view, IndexFilesView(), tail.view)
-        found = run_lookup(view, wanted, needle, topic, key, 0)
+        found = run_lookup(view, kernel.KeyQuery(wanted), 0)
         hits += _hits(found)
         if found.truncated or (len(hits) == maximum and first > log.minimum):
             return hits, True, skipped

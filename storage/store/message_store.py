@@ -355,7 +355,8 @@ class MessageStore:
 
     def _query_log_lookup(self, query: Question, snapshot: Snapshot) -> Lookup[QueryAnswer]:
         """Return the newest messages in the log that have a key."""
-        needle, topic, key = query.needle()
+        sought = kernel.KeyQuery(query)
+        needle = sought.needle
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
             return QueryAnswer(b"", 0, False, snapshot.incomplete, snapshot, refusal=_refusal(query, needle))
         if not needle.isascii() and REPLACEMENT in needle:
@@ -364,9 +365,9 @@ class MessageStore:
         if query.kind is KeyKind.TAG and snapshot.index.untagged:
             return (yield from self._query_queues(snapshot, query))
         for _ in range(MOST_STRAYS):
-            found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
+            found = run_lookup(snapshot.view, sought, current_tick())
             if found.status != kernel.FOUND:
-                found = yield from _after_wait(found, snapshot.view, query, needle, topic, key)
+                found = yield from _after_wait(found, snapshot.view, sought)
             answer = yield from _answer(snapshot, query, found)
             if found.stray_file is None:
                 break
@@ -408,12 +409,12 @@ class MessageStore:
 
     def _query_queues(self, snapshot: Snapshot, query: Question) -> Lookup[QueryAnswer]:
         """Query a tag where index files keep no tags: the units of the topic's queues give the candidates instead."""
-        needle, topic, key = query.needle()
+        sought = kernel.KeyQuery(query, tags_only=True)
         yield from snapshot.queues.listed()
-        view = yield from _with_tagged_units(snapshot, query, needle)
-        found = run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True)
+        view = yield from _with_tagged_units(snapshot, query, sought.needle)
+        found = run_lookup(view, sought, current_tick())
         if found.status != kernel.FOUND:
-            found = yield from _after_wait(found, view, query, needle, topic, key, tags_only=True)
+            found = yield from _after_wait(found, view, sought)
         answer = yield from _answer(snapshot, query, found)
         names = self.identity.broker_name, self.identity.cluster, f"{self.identity.cluster}{REPLY_TOPIC_SUFFIX}"
         missing = _missing_queues(
@@ -486,15 +487,13 @@ def _missing_queues(snapshot: Snapshot, topic: str, *, is_made_at_start: bool) -
     return None
 
 
-def _after_wait(
-    found: Found, view: StoreView, query: Question, needle: bytes, topic: int, key: int, *, tags_only: bool = False
-) -> Lookup[Found]:
+def _after_wait(found: Found, view: StoreView, query: kernel.KeyQuery) -> Lookup[Found]:
     """Run the kernel to its end, after the wait before which it stopped; return its result."""
     if found.status == kernel.STOPPED_LONG:
         yield Wait("a long chain of index entries", kind=WaitKind.CHAIN)
     else:
         yield cast(MappedFile, found.cold_file).cold(found.cold_position, found.cold_length)
-    return run_lookup(view, query, needle, topic, key, 0, tags_only=tags_only)
+    return run_lookup(view, query, 0)
 
 
 def _answer(snapshot: Snapshot, query: Question, found: Found) -> Lookup[QueryAnswer]:

@@ -215,8 +215,7 @@ def test_lookups_end_whatever_changed_under_the_snapshot(
         content = segment.change(generator, places)
         key, kind = generator.choice(KEYS), generator.choice(list(KeyKind))
         query = Question("TopicTest", key, kind, maximum=generator.randint(1, 20))
-        needle, topic, start = query.needle()
-        found = run_lookup(view, query, needle, topic, start, 0)
+        found = run_lookup(view, kernel.KeyQuery(query), 0)
         assert found.status == kernel.FOUND
         assert found.walked <= entries
         if number % 10 == 0:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import oracles
 from examples import examples
 from kernel_memory import IndexBytes, KernelStore, record_at
 from oracles import END_OF_TIME
+from protocol.question import KeyKind
+from protocol.question import Question as Asked
 from storage.kernels import lookups as kernel
 from store_files import property_bytes
 from strategies import KEYS, TAGS, TOPICS, property_blocks
@@ -40,13 +43,12 @@ class Question:
 
 def ask(store: KernelStore, question: Question) -> kernel.Found:
     """Call the kernel once."""
-    infix = "#T#" if question.kind == "T" else "#"
-    topic, key = question.topic.encode(), question.key.encode()
-    needle = topic + infix.encode() + key
-    return kernel.look_up(
-        store.view, needle, len(topic), len(needle) - len(key), KINDS[question.kind], question.maximum, question.begin,
-        question.end, question.before, question.limit, question.tick, question.steps, question.tags_only,
+    asked = Asked(
+        question.topic, question.key, KeyKind(KINDS[question.kind]), question.maximum,
+        question.begin, question.end, question.before, question.limit,
     )  # fmt: skip
+    query = kernel.KeyQuery(asked, tags_only=question.tags_only)
+    return kernel.look_up(store.view, query, question.tick, question.steps)
 
 
 @dataclass
@@ -367,5 +369,6 @@ def ask_of(data: bytes, key: str, kind: str) -> kernel.Found:
     ("topic", "key", "kind"), [(-1, 1, 0), (2, 1, 0), (1, 4, 0), (1, 2, -1), (1, 2, 4), (2**62, 2**62, 0)]
 )
 def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) -> None:
+    question = SimpleNamespace(needle=lambda: (b"T#k", topic, key), kind=kind)
     with pytest.raises(ValueError, match="a topic of"):
-        kernel.look_up(KernelStore([]).view, b"T#k", topic, key, kind, 1, 0, 1, 1, 1, 0, 1, False)
+        kernel.KeyQuery(question)  # type: ignore[arg-type]

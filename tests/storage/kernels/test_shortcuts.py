@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from kernel_memory import IndexBytes, KernelStore, segment_at
+from protocol.question import KeyKind, Question
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import Shortcuts
 
@@ -64,11 +65,8 @@ class Chain:
 
 
 def ask(store: KernelStore, key: str, *, steps: int = UNBOUNDED, tick: int = 0) -> kernel.Found:
-    needle = f"{TOPIC}#{key}".encode()
-    return kernel.look_up(
-        store.view, needle, len(TOPIC), len(TOPIC) + 1, kernel.KIND_KEY, 64, 0, 2**62, 2**62, 1 << 40, tick, steps,
-        False,
-    )  # fmt: skip
+    query = kernel.KeyQuery(Question(TOPIC, key, KeyKind.KEY, maximum_bytes=1 << 40))
+    return kernel.look_up(store.view, query, tick, steps)
 
 
 def told(found: kernel.Found) -> tuple[object, ...]:

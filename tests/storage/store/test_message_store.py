@@ -19,7 +19,7 @@ from protocol.message import Message, decode_messages
 from protocol.message_id import decode_message_id
 from protocol.question import KeyKind, Question
 from storage.files.waiting import Unfinished, Wait, WaitKind, begin
-from storage.kernels.lookups import STOPPED_LONG, Found
+from storage.kernels.lookups import STOPPED_LONG, Found, KeyQuery
 from storage.kernels.store_view import StoreView
 from storage.query import lookup_call
 from storage.query.lookup_call import run_lookup
@@ -260,11 +260,9 @@ class TestWaiting:
         store = open_written(writer, tmp_path)
         query = Question("T", "x")
 
-        def cold_at_first(
-            view: StoreView, query: Question, needle: bytes, topic: int, key: int, tick: int, **more: bool
-        ) -> Found:
+        def cold_at_first(view: StoreView, query: KeyQuery, tick: int) -> Found:
             stopped = cast(Found, SimpleNamespace(status=STOPPED_LONG))
-            return stopped if tick else run_lookup(view, query, needle, topic, key, tick, **more)
+            return stopped if tick else run_lookup(view, query, tick)
 
         monkeypatch.setattr("storage.store.message_store.run_lookup", cold_at_first)
         step = begin(store.query_lookup(query))
