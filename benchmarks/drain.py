@@ -24,14 +24,14 @@ import click
 from benchmarks import java_broker
 from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
 from benchmarks.measure import JAVA, OURS, copy_for_java, our_server, warm_kernel_cache
-from benchmarks.pull import JAVA_SETTINGS, Subscription
+from benchmarks.pull import JAVA_SETTINGS, RATES
 from benchmarks.remoting import Peer
 from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess, cpu_ns
 from benchmarks.store_plan import TOPIC, StoreParameters, StorePlan
 from tests.interop.jars import compiled, tool
 
-ONE_PERCENT = Subscription("amount < 4 AND region = 'r1'", "SQL92", 1 / 100)
+ONE_PERCENT = RATES["SQL92, 1 %"]
 SOURCE = Path(__file__).with_name("Drain.java")
 CLIENT_OPTIONS = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _GET_ROUTEINFO_BY_TOPIC = 105

@@ -26,7 +26,6 @@ from benchmarks.store_plan import (
     MANIFEST,
     QUEUES,
     STORE_HOST,
-    TOPIC,
     StoreParameters,
     StorePlan,
     order_key,
@@ -42,7 +41,6 @@ BLANK_RECORD = Struct(">iI")
 MESSAGE_MAGIC = 0xDAA320A7
 BLANK_MAGIC = 0xCBD43194
 
-_TOPIC_FIELD = bytes([len(TOPIC)]) + TOPIC.encode()
 _ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz     ", dtype=np.uint8)
 
 
@@ -57,7 +55,7 @@ def make_store(directory: Path, parameters: StoreParameters, jars: Path | None) 
     shutil.rmtree(store, ignore_errors=True)
     plan = StorePlan(parameters)
     write_commit_log(store / "commitlog", plan)
-    _write_topics(store / "config")
+    _write_topics(store / "config", sorted({topic for topic, _ in parameters.queues}))
     if jars:
         _let_the_broker_build(store, plan, jars)
     # Last, so that a store with a manifest is a whole one.
@@ -85,25 +83,28 @@ def encode_records(plan: StorePlan, first: int, behind: int, filler: bytes) -> I
     """The records of messages ``first`` to ``behind - 1``, as a broker stores them."""
     offsets = plan.physical_offsets[first:behind].tolist()
     sizes = plan.sizes[first:behind].tolist()
+    queues = plan.parameters.queues
     body_sizes = plan.body_sizes[first:behind].tolist()
     for number, physical_offset, size, body_size in zip(range(first, behind), offsets, sizes, body_sizes, strict=True):
         body = _body(plan, number, body_size, filler)
         properties = plan.properties(number)
         timestamp = FIRST_STORE_TIMESTAMP + number
+        topic, queue_id = queues[number % len(queues)]
         head = RECORD_HEAD.pack(
             *(
                 size,
                 MESSAGE_MAGIC,
                 zlib.crc32(body) & 0x7FFFFFFF,
-                number % QUEUES,
+                queue_id,
                 0,
-                number // QUEUES,
+                number // len(queues),
                 physical_offset,
                 0,
             ),
             *(timestamp, BORN_HOST, timestamp, STORE_HOST, 0, 0, body_size),
         )
-        yield b"".join((head, body, _TOPIC_FIELD, LENGTH_OF_PROPERTIES.pack(len(properties)), properties))
+        topic_field = bytes([len(topic)]) + topic.encode()
+        yield b"".join((head, body, topic_field, LENGTH_OF_PROPERTIES.pack(len(properties)), properties))
 
 
 def _body(plan: StorePlan, number: int, size: int, filler: bytes) -> bytes:
@@ -118,8 +119,8 @@ def _filler(seed: int) -> bytes:
     return np.random.default_rng(seed).choice(_ALPHABET, 8192).tobytes()
 
 
-def _write_topics(directory: Path) -> None:
-    """Our topic, so that the broker knows it; its system topics it adds itself."""
+def _write_topics(directory: Path, names: list[str]) -> None:
+    """Our topics, so that the broker knows them; its system topics it adds itself."""
     directory.mkdir(parents=True)
     topic = {
         "attributes": {},
@@ -127,12 +128,12 @@ def _write_topics(directory: Path) -> None:
         "perm": 6,
         "readQueueNums": QUEUES,
         "topicFilterType": "SINGLE_TAG",
-        "topicName": TOPIC,
         "topicSysFlag": 0,
         "writeQueueNums": QUEUES,
     }
     version = {"counter": 1, "stateVersion": 0, "timestamp": FIRST_STORE_TIMESTAMP}
-    (directory / "topics.json").write_text(json.dumps({"dataVersion": version, "topicConfigTable": {TOPIC: topic}}))
+    topics = {name: {**topic, "topicName": name} for name in names}
+    (directory / "topics.json").write_text(json.dumps({"dataVersion": version, "topicConfigTable": topics}))
 
 
 def _let_the_broker_build(store: Path, plan: StorePlan, jars: Path) -> None:

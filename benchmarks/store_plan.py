@@ -58,6 +58,7 @@ class StoreParameters:
     segment_size: int = 1 << 30
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
+    topics: int = 1
 
     def __post_init__(self) -> None:
         """Raise ValueError unless each unlucky key and each message of a hot key has a message of its own."""
@@ -68,7 +69,16 @@ class StoreParameters:
     @property
     def directory_name(self) -> str:
         """A folder name that differs for parameters that differ."""
-        return "store-" + "-".join(str(value) for value in asdict(self).values())
+        values = asdict(self)
+        topics = values.pop("topics")
+        return "store-" + "-".join(map(str, values.values())) + (f"-{topics}-topics" if topics > 1 else "")
+
+    @property
+    def queues(self) -> list[tuple[str, int]]:
+        """Topics and queue ids; of n queues, message m is number m // n of queue m % n. Of many topics each has one."""
+        if self.topics == 1:
+            return [(TOPIC, queue_id) for queue_id in range(QUEUES)]
+        return [(f"Bench{number:05d}", 0) for number in range(self.topics)]
 
 
 class StorePlan:

@@ -28,7 +28,7 @@ from storage.kernels.store_view cimport (
 
 cdef enum:
     # Records that are asked of memory before the one that is checked: they lie anywhere, and each would be waited for.
-    # By `benchmarks.pull` 2 to 8 cost the same within 2 %, and all 32 at once a tenth more.
+    # By `benchmarks.pull` 2 to 8 cost the same, within the 5 % by which its runs differ, and all 32 at once 14 % more.
     FETCHED_AHEAD = 4
     # Units whose records are asked for by their first line together: to find the page of one takes as long as to read
     # it, and a processor finds several at a time, but only if nothing else stands between.

@@ -1,5 +1,25 @@
-"""The benchmark's store in miniature."""
+"""The benchmark's store in miniature: its queues and index are the tests' writer's, not the official broker's."""
 
+from pathlib import Path
+
+from benchmarks import make_store
 from benchmarks.store_plan import StoreParameters
+from oracles import read_log
+from store_writer import StoreWriter
 
 SMALL = StoreParameters(count=1000, hot_keys=4, segment_size=131072, index_slots=97, index_entries=20000)
+
+
+def make_small(directory: Path, parameters: StoreParameters) -> Path:
+    """Make the store of these parameters in a directory."""
+    root = make_store.make_store(directory / "bench", parameters, jars=None)
+    # One file a queue, as in the real one: a pull ends where a file does.
+    sizes = {"segment_size": parameters.segment_size, "queue_file_size": 20 * parameters.count}
+    copy = directory / "copy"
+    writer = StoreWriter(copy, index_slots=97, index_entries=20000, **sizes)
+    for record in read_log(root / "commitlog"):
+        writer.append_record(record)
+    writer.close()
+    for name in ("consumequeue", "index", "checkpoint"):
+        (copy / name).rename(root / name)
+    return root
