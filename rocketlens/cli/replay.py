@@ -129,7 +129,7 @@ def replay(
     Exit code 0: all was sent (or would be); 1: not all, or nothing was chosen; 3: SOURCE or the target cannot be read;
     130: stopped with Ctrl-C.
     """
-    from rocketlens.replay.account import ReplayAccount
+    from rocketlens.replay.account import WRONG, ReplayAccount
     from rocketlens.replay.replay import replay as run
 
     check_stored(conditions.begin, conditions.end)
@@ -138,9 +138,14 @@ def replay(
         path = _account_path(manner, request.choosing)
         should_stop = closing.enter_context(stopping())
         account = closing.enter_context(ReplayAccount(path))
+        if manner.forgets:
+            account.forget()
         progress = closing.enter_context(SearchProgress())
         report = run(request, account, _watching(progress, request, output_format, should_stop))
+        wrong = account.named(*WRONG, most=MOST_NAMED)
     _say_report(report, request, path, output_format)
+    for key, copies, outcome in wrong if manner.verify else ():
+        say(f"{outcome.name.lower()}: {key}{' at ' if copies else ''}{copies}")
     sys.exit(_exit_code(report))
 
 
@@ -248,9 +253,6 @@ def _account_path(manner: MannerArguments, choosing: str) -> Path | None:
     """The file of the account; None where nothing is sent, and the plan is not kept."""
     name = f"rocketlens-replay-{hashlib.blake2b(choosing.encode(), digest_size=6).hexdigest()}.sqlite"
     path = manner.account or Path(name)
-    if manner.forgets and manner.go:
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
     return path if manner.go else None
 
 

@@ -49,6 +49,9 @@ class Verification(IntEnum):
     MISSING = 4
 
 
+WRONG: Final = (Verification.DOUBLE, Verification.DIFFERENT, Verification.MISSING)
+
+
 class AccountRow(NamedTuple):
     """One message of a run; sizes in bytes, times in ms. `source_key` is its unique key in the source."""
 
@@ -64,6 +67,15 @@ class AccountRow(NamedTuple):
     can_batch: bool
     state: SendState
     reason: str
+
+
+class PlannedRow(NamedTuple):
+    """A message that is to be sent, as it was when the plan was made."""
+
+    number: int
+    topic: str
+    unique_key: str
+    body_crc: int
 
 
 class SentMessage(NamedTuple):
@@ -173,6 +185,13 @@ class ReplayAccount:
 
     # -- planning ---------------------------------------------------------------------------------------------------
 
+    def forget(self) -> None:
+        """Forget all that is noted, as if the account had just been made."""
+        with self._changing() as base:
+            base.execute("DELETE FROM message")
+            base.execute("DELETE FROM missing")
+            base.execute("DELETE FROM run WHERE name != 'form'")
+
     def begin_plan(self) -> None:
         """Forget what an earlier plan that was not finished had noted."""
         with self._changing() as base:
@@ -225,11 +244,15 @@ class ReplayAccount:
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    def of_places(self, places: Sequence[str]) -> dict[str, tuple[int, SendState]]:
-        """Number and state of messages by their places."""
+    def of_places(self, places: Sequence[str]) -> dict[str, PlannedRow]:
+        """Those messages at some places that are to be sent, by their places."""
         marks = ",".join("?" * len(places))
-        found = self._base.execute(f"SELECT place, number, state FROM message WHERE place IN ({marks})", places)
-        return {place: (number, SendState(state)) for place, number, state in found}
+        found = self._base.execute(
+            "SELECT place, number, topic, unique_key, body_crc FROM message "
+            f"WHERE place IN ({marks}) AND state = {SendState.PLANNED:d}",
+            places,
+        )
+        return {place: PlannedRow(*row) for place, *row in found}
 
     def begin(self, numbers: Iterable[int]) -> None:
         """Note that messages are about to leave."""

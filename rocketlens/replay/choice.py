@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -23,6 +23,9 @@ from rocketlens.source import Source
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read of a file: a body of 16 MiB in base64, and what stands beside it."""
+
+LINES_AT_ONCE: Final = 1000
+BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
 _SEPARATORS: Final = ("\x01", "\x02")
 _COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
@@ -53,10 +56,20 @@ class ReplayChoice:
         """The messages, piece by piece, in the order of the log."""
         raise NotImplementedError
 
+    def times(self) -> dict[str, int]:
+        """The times in ms that the choice depends on, by name."""
+        return {}
+
+    def set_times(self, times: Mapping[str, int]) -> None:
+        """Choose by the times of an earlier run: those that are said as "-1h" are others by now."""
+
 
 def place_of(message: Message) -> str:
-    """The place of a message in its cluster; messages of a batch share a record, but no queue offset."""
-    return f"{message.store_host} {message.physical_offset} {message.queue_offset}"
+    """The place of a message in its cluster; messages of a batch share a record, but no queue offset.
+
+    Brokers of different clusters may have one address: their messages have different unique keys.
+    """
+    return f"{message.store_host} {message.physical_offset} {message.queue_offset} {message.unique_key or '-'}"
 
 
 @dataclass
@@ -79,6 +92,14 @@ class SourceChoice(ReplayChoice):
         self.notes, self.missing = (), ()
         for piece in self._looked_up(should_stop) if self.texts else self._found(should_stop):
             yield [self._chosen(message, text) for message, text in piece]
+
+    def times(self) -> dict[str, int]:
+        """As :meth:`ReplayChoice.times`."""
+        return {name: time for name in ("begin", "end") if isinstance(time := self.conditions.get(name), int)}
+
+    def set_times(self, times: Mapping[str, int]) -> None:
+        """As :meth:`ReplayChoice.set_times`."""
+        self.conditions = cast(SearchOptions, {**self.conditions, **times})
 
     def _looked_up(self, should_stop: Callable[[], bool]) -> Iterator[list[tuple[Message, str]]]:
         missing = dict.fromkeys(self.texts)
@@ -126,6 +147,10 @@ def _holds_asterisks(message: Message) -> bool:
     )
 
 
+_Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+_Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
 class _Line(msgspec.Struct, rename="camel"):
     """The fields of a line that are sent, or say where it is from; those that are not there are None."""
 
@@ -139,14 +164,14 @@ class _Line(msgspec.Struct, rename="camel"):
     unique_key: str | None = None
     keys: list[str] | None = None
     tags: str | None = None
-    queue_id: int = 0
-    queue_offset: int = 0
-    physical_offset: int = 0
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    born_timestamp: int = 0
-    store_timestamp: int = 0
+    queue_id: _Int = 0
+    queue_offset: _Long = 0
+    physical_offset: _Long = 0
+    flag: _Int = 0
+    sys_flag: _Int = 0
+    reconsume_times: _Int = 0
+    born_timestamp: _Long = 0
+    store_timestamp: _Long = 0
     store_host: str | None = None
 
 
@@ -163,8 +188,10 @@ class LinesChoice(ReplayChoice):
 
     def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
         """As :meth:`Choice.pieces`; raises ConfigError for a line that is no message."""
-        self.notes, count = (), 0
+        self.notes = ()
         seen: dict[str, int] = {}
+        piece: list[Chosen] = []
+        size = 0
         try:
             with self.file.open("rb") as lines:
                 number = 0
@@ -175,8 +202,13 @@ class LinesChoice(ReplayChoice):
                     if line.strip():
                         chosen = self._chosen(line, number, seen)
                         if not self.topics or chosen.message.topic in self.topics:
-                            count += 1
-                            yield [chosen]
+                            piece.append(chosen)
+                            size += len(line)
+                            if len(piece) >= LINES_AT_ONCE or size >= BYTES_AT_ONCE:
+                                yield piece
+                                piece, size = [], 0
+            if piece:
+                yield piece
         except OSError as error:
             raise ConfigError(f"{self.file} cannot be read: {error.strerror or error}") from error
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from broker.cluster.client import ClientError
+from broker.cluster.client import ClientError, ResponseError
 from protocol.checksum import body_crc
 from protocol.properties import UNIQ_KEY, property_value
 from protocol.system_topics import RETRY_PREFIX, Stage, stage_of
@@ -71,8 +71,11 @@ async def make_plan(
     account: ReplayAccount,
     report: Callable[[int], None],
     should_stop: Callable[[], bool],
-) -> bool:
-    """Note all messages that are chosen, judged; False where it was stopped. `report` gets how many there are."""
+) -> Sequence[str] | None:
+    """Note all messages that are chosen, judged; what of them is not known, or None where it was stopped.
+
+    `report` gets how many there are.
+    """
     account.begin_plan()
     count = 0
     async for piece in in_a_thread(choice.pieces(should_stop)):
@@ -80,9 +83,11 @@ async def make_plan(
         count += len(piece)
         report(count)
         if should_stop():
-            return False
+            return None
     account.name_nothing(choice.missing)
     account.refuse_second_copies()
+    asked: dict[str, TargetTopic] = {}
+    notes = list(choice.notes)
     for planned in account.by_topic(SendState.PLANNED):
         topic = await target.topic(planned.topic)
         if topic.problem:
@@ -90,22 +95,30 @@ async def make_plan(
             continue
         limit = topic.size_limit
         account.refuse_topic(planned.topic, f"its body is larger than the {limit:,} bytes that the target takes", limit)
-        if topic.messages and not await _refuse_sent_before(account, topic, target, should_stop):
-            return False
-    return not should_stop()
+        if topic.messages:
+            try:
+                await _catch_up(target, topic)
+                await target.copies(topic, SentMessage(0, "", "-", topic.name, "", 0, 0, ""))
+            except ResponseError as error:
+                notes.append(f"what earlier runs have sent to topic {topic.name} is not known: {error}")
+            else:
+                asked[topic.name] = topic
+    if asked:
+        await _refuse_sent_before(account, asked, target, should_stop)
+    return None if should_stop() else notes
 
 
 async def _refuse_sent_before(
-    account: ReplayAccount, topic: TargetTopic, target: ReplayTarget, should_stop: Callable[[], bool]
-) -> bool:
-    """Refuse what an earlier run has sent to a topic; False where it was stopped."""
+    account: ReplayAccount, topics: Mapping[str, TargetTopic], target: ReplayTarget, should_stop: Callable[[], bool]
+) -> None:
+    """Refuse what an earlier run has sent to some topics, whose index is up to date."""
     for piece in account.each_sent(SendState.PLANNED):
         if should_stop():
-            return False
-        mine = [each for each in piece if each.topic == topic.name]
-        ids = await sent_already(target, topic, mine)
-        account.refuse_sent(SENT_BEFORE, ((each.number, known) for each, known in zip(mine, ids, strict=True) if known))
-    return True
+            return
+        for name in topics.keys() & {each.topic for each in piece}:
+            mine = [each for each in piece if each.topic == name]
+            ids = zip(mine, await _ids_there(target, topics[name], mine), strict=True)
+            account.refuse_sent(SENT_BEFORE, ((each.number, known) for each, known in ids if known))
 
 
 async def plan_of(account: ReplayAccount, target: ReplayTarget, notes: Iterable[str]) -> ReplayPlan:
@@ -125,8 +138,16 @@ async def sent_already(target: ReplayTarget, topic: TargetTopic, sent: Sequence[
 
     Raises `ClientError` where it cannot be asked, or its index does not come to the end of its log.
     """
+    await _catch_up(target, topic)
+    return await _ids_there(target, topic, sent)
+
+
+async def _catch_up(target: ReplayTarget, topic: TargetTopic) -> None:
     if not await target.catch_up(topic):
         raise ClientError(f"the index of a broker of topic {topic.name} lags behind its log")
+
+
+async def _ids_there(target: ReplayTarget, topic: TargetTopic, sent: Sequence[SentMessage]) -> list[str]:
     ids: list[str] = []
     for some in _by(sent, ASKED_AT_ONCE):
         found = await asyncio.gather(*(target.copies(topic, each) for each in some))

@@ -1,16 +1,18 @@
 """One run: plan, send, verify, each where it was asked for and not done before; and what there is to say at the end."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from broker.cluster.client import Client, Credentials
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
-from rocketlens.replay.account import ReplayAccount, SendState, Verification
+from protocol.host_address import HostAddress
+from rocketlens.replay.account import ReplayAccount, SendState, Verification, now_text
 from rocketlens.replay.choice import ReplayChoice
 from rocketlens.replay.plan import ReplayPlan, make_plan, plan_of
 from rocketlens.replay.resent import ResendManner
@@ -20,6 +22,9 @@ from rocketlens.replay.verifying import verify
 
 _PLANNED = "planned"
 _NOTES = "notes"
+_TIMES = "times"
+_NEW_IDS = "new_ids"
+"""What is noted of keys: "yes" where all messages get new ones, else the addresses of brokers whose messages do."""
 _STARTED = "started"
 
 
@@ -100,6 +105,11 @@ def replay(request: ReplayRequest, account: ReplayAccount, watching: ReplayWatch
         account.say(choosing=request.choosing)
     elif said != request.choosing:
         raise ConfigError(f"the account {account.path} is one of another replay: {said}")
+    times = account.said(_TIMES)
+    if times is None:
+        account.say(**{_TIMES: json.dumps(request.choice.times())})
+    else:
+        request.choice.set_times(json.loads(times))
     try:
         import uvloop  # only other Pythons than CPython are without it
     except ImportError:
@@ -111,11 +121,16 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
     async with Client(tls=request.tls, credentials=request.credentials) as client:
         target = ReplayTarget(client, request.name_servers)
         manner = await _manner(request, target, account)
-        if account.said(_PLANNED) is None:
-            if not await make_plan(request.choice, manner, target, account, watching.planning, watching.should_stop):
+        planned = account.said(_PLANNED)
+        if planned is None:
+            notes = await make_plan(request.choice, manner, target, account, watching.planning, watching.should_stop)
+            if notes is None:
                 return _report(ReplayEnding.STOPPED, None, account)
-            account.say(**{_PLANNED: "yes", _NOTES: "\n".join(request.choice.notes)})
-        plan = await plan_of(account, target, (account.said(_NOTES) or "").splitlines())
+            account.say(**{_PLANNED: now_text(), _NOTES: "\n".join(notes)})
+        notes = (account.said(_NOTES) or "").splitlines()
+        if planned is not None:
+            notes.append(f"this goes on with the plan of {planned}; what came since is not in it (--fresh plans anew)")
+        plan = await plan_of(account, target, notes)
         watching.planned(plan)
         if not request.go:
             return _report(ReplayEnding.PLANNED, plan, account)
@@ -144,16 +159,17 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
 
 async def _manner(request: ReplayRequest, target: ReplayTarget, account: ReplayAccount) -> ResendManner:
     """How messages are sent; of a run that goes on as it began."""
-    new_ids = request.new_ids
-    known = account.said("new_ids")
-    if known is not None:
-        new_ids = known == "yes"
-    elif new_ids is None:
-        hosts = request.source_hosts()
-        new_ids = bool(hosts) and bool(hosts & await target.addresses())
-    account.say(new_ids="yes" if new_ids else "no")
-    manner = request.manner
-    return ResendManner(manner.goal, manner.topic, new_ids, manner.cluster, manner.copies)
+    known = account.said(_NEW_IDS)
+    if known is None:
+        if request.new_ids is not None:
+            known = "yes" if request.new_ids else ""
+        else:
+            there = await target.addresses()
+            known = "yes" if there & request.source_hosts() else " ".join(sorted(there))
+        account.say(**{_NEW_IDS: known})
+    own = () if known == "yes" else known.split()
+    hosts = frozenset(HostAddress(*Endpoint.parse(each)) for each in own)
+    return replace(request.manner, new_ids=known == "yes", own_hosts=hosts)
 
 
 def _report(ending: ReplayEnding, plan: ReplayPlan | None, account: ReplayAccount, reason: str = "") -> ReplayReport:

@@ -15,6 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from protocol.host_address import HostAddress
 from protocol.message import Message
 from protocol.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, SHARDING_KEY, UNIQ_KEY, encode_properties
 from protocol.sending import MOST_PROPERTIES, OutgoingMessage
@@ -56,13 +57,17 @@ class RetriedGoal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResendManner:
-    """How messages are sent: where to, whether with ids of their own, and what is said of where they are from."""
+    """How messages are sent: where to, whether with new keys, and what is said of where they are from.
+
+    With `new_ids` all messages get new keys, else those that brokers at `own_hosts` stored: these have the key already.
+    """
 
     goal: RetriedGoal | None = None
     topic: str = ""
     new_ids: bool = False
     cluster: str = ""
     copies: bool = False
+    own_hosts: frozenset[HostAddress] = frozenset()
 
 
 class NotResent(Exception):
@@ -78,11 +83,13 @@ def origin_property(message: Message, cluster: str) -> str:
 def resent(message: Message, manner: ResendManner) -> OutgoingMessage:
     """What is sent of a message; raises `NotResent`."""
     topic = target_topic(message, manner)
+    if _kind(topic)[1]:
+        raise NotResent(f"topic {topic}, to which it would go, is the broker's own")
     if has_inner_messages(message.sys_flag):
         raise NotResent("it is a batch that cannot be taken apart")
     kept = {name: value for name, value in message.properties.items() if name not in LEFT_BEHIND}
     kept[ORIGIN] = origin_property(message, manner.cluster)
-    if manner.new_ids or not kept.get(UNIQ_KEY):
+    if manner.new_ids or message.store_host in manner.own_hosts or not kept.get(UNIQ_KEY):
         kept[UNIQ_KEY] = new_id(message, kept[ORIGIN])
     times = 0
     if topic.startswith(RETRY_PREFIX):

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.cluster.client import Client, ClientError, NotConnected, ResponseError
+from protocol.checksum import body_crc
 from protocol.codes import ResponseCode
 from protocol.command import ext_fields_of
 from protocol.java_hash import java_hash
 from protocol.properties import UNIQ_KEY, property_value
 from protocol.sending import BUSY, STORED, OutgoingMessage, send_request
 from protocol.system_topics import RETRY_PREFIX
-from rocketlens.replay.account import ReplayAccount, SendState, SentMessage
+from rocketlens.arguments import never
+from rocketlens.replay.account import PlannedRow, ReplayAccount, SendState, SentMessage
 from rocketlens.replay.choice import Chosen, ReplayChoice
 from rocketlens.replay.plan import in_a_thread, sent_already
 from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, resent
@@ -36,11 +38,17 @@ NOTED_SECONDS: Final = 0.2
 """How often what became of messages is noted."""
 NOTED_MOST: Final = 2000
 
+CHANGED: Final = "it was changed in the source since the plan was made: --fresh plans anew"
 FOUND_THERE: Final = "its answer was lost, and the target has it"
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 STALLED_SECONDS: Final = 0.5
+LAST_ANSWERS_SECONDS: Final = 3.0
+"""How long a run that is stopped waits for answers; what has none by then is asked for by the next run."""
+
+OF_THE_TOPIC: Final = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
+"""Answers that say nothing of a message: its topic was changed, or its rights, since the plan was made."""
 
 MOST_BATCH_BYTES: Final = 1024 * 1024
 
@@ -49,7 +57,7 @@ MOST_BATCH_BYTES: Final = 1024 * 1024
 class SendSpeed:
     """How fast messages are sent: `rate` a second, `in_flight` requests, of at most `batch` messages.
 
-    After `most_failures` in a row nothing more is sent.
+    Nothing more is sent after `most_failures` of one request, or refusals of messages in a row.
     """
 
     rate: float | None = None
@@ -106,15 +114,27 @@ class SendPace:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._next = clock()
 
-    async def wait(self, count: int) -> None:
-        """Wait until so many more messages may go."""
+    async def wait(self, count: int, is_over: Callable[[], bool] = never) -> None:
+        """Wait until so many more messages may go, or none is to go any more."""
         if self._rate is None:
             return
         now = self._clock()
         self._next = max(self._next, now - 1)
         at, self._next = self._next, self._next + count / self._rate
-        if at > now:
-            await self._sleep(at - now)
+        while at > now and not is_over():
+            await self._sleep(min(at - now, STALLED_SECONDS))
+            now = self._clock()
+
+
+@dataclass(slots=True)
+class Patience:
+    """The failures of one request, and the pause before it is tried again: each longer than the one before."""
+
+    failures: int = 0
+
+    async def pause(self) -> None:
+        """Wait, longer each time."""
+        await asyncio.sleep(min(FIRST_PAUSE_SECONDS * 2 ** (self.failures - 1), LONGEST_PAUSE_SECONDS))
 
 
 class SendNotes:
@@ -169,7 +189,7 @@ class ReplaySending:
         self._flights = asyncio.Semaphore(speed.in_flight)
         self._moved = asyncio.Event()
         self._waiting = self._waiting_bytes = 0
-        self._failures = 0
+        self._refusals = 0
         self._stop_reason: str | None = None
         counts = account.states()
         self._tally = SendTally(counts[SendState.PLANNED] + counts[SendState.SENDING] + counts[SendState.UNKNOWN])
@@ -194,8 +214,12 @@ class ReplaySending:
         """Wait for the answers that are still to come; what has not left is planned again."""
         if self._waiting:
             self._stop("")
-        if self._tasks:
-            await asyncio.wait(list(self._tasks.values()))
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LAST_ANSWERS_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         for lane in self._lanes.values():
             for leaving in lane:
                 self._notes.add(leaving.number, SendState.PLANNED)
@@ -219,14 +243,15 @@ class ReplaySending:
         """Give the messages of a piece that are to be sent to their lanes, as soon as there is room."""
         for start in range(0, len(piece), AHEAD // 2):
             some = piece[start : start + AHEAD // 2]
-            known = self._account.of_places([each.place for each in some])
-            new = [(known[each.place][0], each) for each in some if self._is_planned(known.get(each.place))]
-            leaving = [each for number, chosen in new if (each := await self._leaving(number, chosen)) is not None]
-            while self._waiting > AHEAD or self._waiting_bytes > AHEAD_BYTES:
-                if self._is_over():
-                    return
-                self._moved.clear()
-                await self._moved.wait()
+            planned = self._account.of_places([each.place for each in some])
+            leaving = []
+            for chosen in some:
+                # Of all, sent or not: so a broker of the source has one at the target in each run.
+                self._brokers.setdefault(chosen.message.store_host, len(self._brokers))
+                row = planned.pop(chosen.place, None)
+                if row is not None and (each := await self._leaving(row, chosen)) is not None:
+                    leaving.append(each)
+            await self._moved_until(lambda: self._waiting <= AHEAD and self._waiting_bytes <= AHEAD_BYTES)
             if self._is_over():
                 return
             self._account.begin(each.number for each in leaving)
@@ -235,21 +260,22 @@ class ReplaySending:
             self._report(self._tally)
             await asyncio.sleep(0)
 
-    @staticmethod
-    def _is_planned(known: tuple[int, SendState] | None) -> bool:
-        return known is not None and known[1] is SendState.PLANNED
-
-    async def _leaving(self, number: int, chosen: Chosen) -> LeavingMessage | None:
+    async def _leaving(self, row: PlannedRow, chosen: Chosen) -> LeavingMessage | None:
+        """What is sent of a message; None where it is not the one that was planned, or its topic takes nothing now."""
         try:
             outgoing = resent(chosen.message, self._manner)
         except NotResent as error:
-            self._notes.add(number, SendState.REFUSED, reason=str(error))
+            self._notes.add(row.number, SendState.REFUSED, reason=str(error))
+            return None
+        key = property_value(outgoing.properties, UNIQ_KEY) or ""
+        if (outgoing.topic, key, body_crc(outgoing.body)) != (row.topic, row.unique_key, row.body_crc):
+            self._notes.add(row.number, SendState.REFUSED, reason=CHANGED)
             return None
         topic = await self._target.topic(outgoing.topic)
         if topic.problem:
-            self._notes.add(number, SendState.REFUSED, reason=topic.problem)
+            self._stop(topic.problem)
             return None
-        return LeavingMessage(number, outgoing, self._queue_of(topic, chosen), topic)
+        return LeavingMessage(row.number, outgoing, self._queue_of(topic, chosen), topic)
 
     def _queue_of(self, topic: TargetTopic, chosen: Chosen) -> TargetQueue:
         """The queue of the target that a message goes to."""
@@ -259,7 +285,7 @@ class ReplaySending:
         if self._order == "key" and (key := order_key(message)):
             return queues[abs(java_hash(key)) % len(queues)]
         # The brokers of the source one after the other to those of the target, each queue to the one of its number.
-        source = self._brokers.setdefault(message.store_host, len(self._brokers))
+        source = self._brokers[message.store_host]
         names = list(topic.brokers)
         mine = [queue for queue in queues if queue.broker == names[source % len(names)]]
         return mine[message.queue_id % len(mine)]
@@ -278,7 +304,11 @@ class ReplaySending:
 
     async def _drained(self) -> None:
         """Wait until all lanes are empty."""
-        while self._waiting and not self._is_over():
+        await self._moved_until(lambda: not self._waiting)
+
+    async def _moved_until(self, is_enough: Callable[[], bool]) -> None:
+        """Wait until enough was sent, or nothing more is."""
+        while not is_enough() and not self._is_over():
             self._moved.clear()
             try:
                 async with asyncio.timeout(STALLED_SECONDS):
@@ -289,18 +319,20 @@ class ReplaySending:
     # -- a lane -----------------------------------------------------------------------------------------------------
 
     async def _run_lane(self, key: object, lane: deque[LeavingMessage]) -> None:
+        batch: list[LeavingMessage] = []
         try:
             while lane and not self._is_over():
-                batch = self._next_batch(lane)
-                await self._pace.wait(len(batch))
                 async with self._flights:
-                    if self._is_over():
-                        lane.extendleft(reversed(batch))
-                        return
+                    batch = self._next_batch(lane)
+                    await self._pace.wait(len(batch), self._is_over)
                     await self._deliver(batch)
                 self._waiting -= len(batch)
                 self._waiting_bytes -= sum(len(each.outgoing.body) for each in batch)
                 self._moved.set()
+                batch = []
+        except asyncio.CancelledError:
+            self._leave_doubtful(batch, "the run was stopped before it came")
+            raise
         except Exception as error:  # of the account, say: the run ends with it
             self._stop(str(error) or type(error).__name__)
         finally:
@@ -321,51 +353,52 @@ class ReplaySending:
             batch.append(lane.popleft())
         return batch
 
-    async def _deliver(self, batch: list[LeavingMessage]) -> None:
-        """Send messages until they are taken, refused, or nothing more is sent."""
-        pause = FIRST_PAUSE_SECONDS
-        note = ""
+    async def _deliver(self, batch: list[LeavingMessage], note: str = "") -> None:
+        """Send messages until they are taken, refused, or nothing more is sent; `note` is to be said of them."""
+        patience = Patience()
         while True:
+            if self._is_over():
+                return self._plan_again(batch)
             try:
                 answer = await self._request(batch)
             except NotConnected as error:
-                if self._fails(str(error)):
+                if self._fails(patience, str(error)):
                     return self._plan_again(batch)
             except ResponseError as error:
-                if error.code in BUSY:
-                    if self._fails(str(error)):
-                        return self._plan_again(batch)
-                elif error.code == ResponseCode.SYSTEM_ERROR:
-                    batch = await self._without_stored(batch, str(error))
-                    for each in batch:
-                        self._notes.add(each.number, SendState.REFUSED, reason=str(error))
-                    self._fails(str(error))
-                    return None
-                elif len(batch) > 1:  # it may be about one of them
-                    for each in batch:
-                        await self._deliver([each])
-                    return None
-                else:
-                    self._notes.add(batch[0].number, SendState.REFUSED, reason=str(error))
-                    self._fails(str(error))
-                    return None
+                if error.code in OF_THE_TOPIC:
+                    self._stop(str(error))
+                    return self._plan_again(batch)
+                if error.code not in BUSY:
+                    if error.code == ResponseCode.SYSTEM_ERROR:
+                        batch = await self._without_stored(batch, str(error), patience)
+                    return await self._refused(batch, note, str(error))
+                if self._fails(patience, str(error)):
+                    return self._plan_again(batch)
             except ClientError as error:
                 # It may be stored: what the target has is not sent again.
                 note = f"its answer was lost, and the target did not have it: sent again ({error})"
-                if self._fails(str(error)):
+                if self._fails(patience, str(error)):
                     return self._leave_doubtful(batch, str(error))
-                batch = await self._without_stored(batch, str(error))
+                batch = await self._without_stored(batch, str(error), patience)
                 if not batch:
                     return None
             else:
-                self._failures = 0
+                self._refusals = 0
                 for each, sent_id, said in answer:
                     self._notes.add(each.number, SendState.SENT, sent_id, "; ".join(filter(None, (note, said))))
                 return None
-            if self._is_over():
-                return self._plan_again(batch)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            await patience.pause()
+
+    async def _refused(self, batch: list[LeavingMessage], note: str, reason: str) -> None:
+        """Send each of some messages alone, as the refusal may be about one of them; one alone is refused."""
+        if len(batch) > 1:
+            for each in batch:
+                await self._deliver([each], note)
+        elif batch:
+            self._notes.add(batch[0].number, SendState.REFUSED, reason=reason)
+            self._refusals += 1
+            if self._refusals >= self._speed.most_failures:
+                self._stop(f"{self._refusals} messages in a row were refused, the last: {reason}")
 
     async def _request(self, batch: Sequence[LeavingMessage]) -> Iterator[tuple[LeavingMessage, str, str]]:
         """Send messages in one request: each with its id at the target, and what is to be said of it."""
@@ -378,19 +411,21 @@ class ReplaySending:
         said = "" if answer.code == ResponseCode.SUCCESS else f"stored, with {ResponseCode(answer.code).name}"
         return ((each, sent_id, said) for each, sent_id in zip(batch, ids, strict=True))
 
-    def _fails(self, reason: str) -> bool:
-        """Count a failure; whether nothing more is sent."""
-        self._failures += 1
-        if self._failures >= self._speed.most_failures:
-            self._stop(f"{self._failures} failures in a row, the last: {reason}")
+    def _fails(self, patience: Patience, reason: str) -> bool:
+        """Count a failure of a request; whether nothing more is sent."""
+        patience.failures += 1
+        if patience.failures >= self._speed.most_failures:
+            self._stop(f"{patience.failures} failures in a row, the last: {reason}")
         return self._is_over()
 
-    async def _without_stored(self, batch: Sequence[LeavingMessage], problem: str) -> list[LeavingMessage]:
+    async def _without_stored(
+        self, batch: Sequence[LeavingMessage], problem: str, patience: Patience
+    ) -> list[LeavingMessage]:
         """Those of some messages, whose answer was lost, that the target does not have; the others are noted as sent.
 
         Where it cannot be asked they are noted as unknown, and none is left.
         """
-        ids = await self._asked(batch[0].topic, [each.sent() for each in batch])
+        ids = await self._asked(batch[0].topic, [each.sent() for each in batch], patience)
         if ids is None:
             self._leave_doubtful(batch, problem)
             return []
@@ -399,17 +434,15 @@ class ReplaySending:
                 self._notes.add(each.number, SendState.SENT, known, FOUND_THERE)
         return [each for each, known in zip(batch, ids, strict=True) if not known]
 
-    async def _asked(self, topic: TargetTopic, sent: Sequence[SentMessage]) -> list[str] | None:
+    async def _asked(self, topic: TargetTopic, sent: Sequence[SentMessage], patience: Patience) -> list[str] | None:
         """The ids at the target of what may have been sent, empty for what is not there; None where nothing answers."""
-        pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 return await sent_already(self._target, topic, sent)
             except ClientError as error:
-                if self._fails(str(error)):
+                if self._fails(patience, str(error)):
                     return None
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            await patience.pause()
 
     def _leave_doubtful(self, batch: Sequence[LeavingMessage], problem: str) -> None:
         for each in batch:
@@ -429,7 +462,7 @@ class ReplaySending:
                     return
                 mine = [each for each in piece if each.topic == name]
                 topic = await self._target.topic(name)
-                ids = None if topic.problem else await self._asked(topic, mine)
+                ids = None if topic.problem else await self._asked(topic, mine, Patience())
                 for number, each in enumerate(mine):
                     if ids is None:
                         self._notes.add(each.number, SendState.UNKNOWN, reason=topic.problem or "its answer was lost")

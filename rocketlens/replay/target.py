@@ -1,9 +1,10 @@
 """The cluster that messages are sent to: its topics, what it has of a message, and whether its index is up to date."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from broker.cluster.client import Client, ClientError, ResponseError, addresses
 from broker.endpoint import Endpoint
@@ -17,8 +18,13 @@ from protocol.system_topics import RETRY_PREFIX
 from rocketlens.replay.account import SentMessage
 from rocketlens.replay.resent import ORIGIN
 
+Answer = TypeVar("Answer")
+
 WRITABLE: Final = 2
 """The bit of a queue's permission that lets producers send."""
+
+MOST_QUEUES: Final = 65_536
+"""Queues of a topic on one broker that are sent to, whatever a name server says."""
 
 USUAL_SIZE: Final = 4 * 1024 * 1024
 """Bytes of a body that a broker takes where nothing else is configured."""
@@ -87,7 +93,7 @@ class ReplayTarget:
             TargetQueue(each.broker_name, where[each.broker_name], number)
             for each in sorted(route.queue_datas, key=lambda each: each.broker_name)
             if each.perm & WRITABLE and each.broker_name in masters
-            for number in range(each.write_queue_nums)
+            for number in range(min(each.write_queue_nums, MOST_QUEUES))
         )
         clusters = frozenset(each.cluster for each in route.broker_datas)
         if not queues:
@@ -96,22 +102,26 @@ class ReplayTarget:
 
     async def _route(self, name: str) -> TopicRouteData | None:
         """The route of a topic by the first name server that answers; None where it has none."""
-        problem: ClientError | None = None
-        for server in self._name_servers:
+
+        async def asked(server: Endpoint) -> TopicRouteData | None:
             try:
                 route = await self.client.route(server, name)
             except ResponseError as error:
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
                 return None
-            except ClientError as error:
-                problem = error
-                continue
             if route is None:
                 raise ConfigError(f"{server} is a broker, and a name server is needed: name the one that it is with")
             return route
-        assert problem is not None
-        raise problem
+
+        return await self._first_answer(asked)
+
+    async def _first_answer(self, ask: Callable[[Endpoint], Awaitable[Answer]]) -> Answer:
+        """What the first name server says that answers; raises `ClientError` where none does."""
+        for server in self._name_servers[:-1]:
+            with suppress(ClientError):
+                return await ask(server)
+        return await ask(self._name_servers[-1])
 
     async def _with_facts(self, topic: TargetTopic) -> TargetTopic:
         """The same with all that its brokers say of it; what they refuse to say is noted."""
@@ -147,14 +157,14 @@ class ReplayTarget:
         group = name.removeprefix(RETRY_PREFIX)
         if group != name:
             return f"the group {group} does not exist there, or has never consumed: it has no retry topic"
-        found = await self.client.clusters(self._name_servers[0])
+        found = await self._first_answer(self.client.clusters)
         cluster = next(iter(sorted(found.cluster_addr_table)), "CLUSTER") if found is not None else "CLUSTER"
         command = f"mqadmin updateTopic -n '{';'.join(map(str, self._name_servers))}' -c {cluster} -t {name}"
         return f"topic {name} does not exist there, create it: {command}"
 
     async def addresses(self) -> set[str]:
         """The addresses of all brokers that the name server knows, as ``host:port``."""
-        found = await self.client.brokers(self._name_servers[0])
+        found = await self._first_answer(self.client.brokers)
         return set() if found is None else {str(each) for each in found.values()}
 
     async def copies(self, topic: TargetTopic, sent: SentMessage) -> list[Message]:

@@ -15,6 +15,8 @@ from message_encoding import encode_message
 from protocol.host_address import HostAddress
 
 ANSWER = 1
+SILENT = -1
+"""The code of an answer that is not given."""
 STORE_TIME = 1_700_000_000_000
 
 
@@ -26,8 +28,13 @@ class Fault(Enum):
     LOST_AFTER = "the connection ends after it was stored"
     BUSY = "refused as busy"
     ERROR = "refused with SYSTEM_ERROR"
+    FORBIDDEN = "refused with NO_PERMISSION"
     ILLEGAL = "refused as illegal"
+    SILENT = "stored, and never answered"
     FLUSH = "stored, but not yet on disk"
+
+
+_REFUSED = {Fault.BUSY: 2, Fault.ERROR: 1, Fault.ILLEGAL: 13, Fault.FORBIDDEN: 16}
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,8 @@ class TakingBroker:
                     fields = frame.header.get("extFields") or {}
                     self.heard.append((frame.code, fields))
                     answer = self._answer(frame.code, fields, frame.body)
+                    if answer is not None and answer[0] == SILENT:
+                        continue
                     if answer is None:
                         writer.transport.abort()
                         return
@@ -163,14 +172,15 @@ class TakingBroker:
         fault = self.fault(self.requests)
         if fault is Fault.LOST_BEFORE:
             return None
-        if fault in (Fault.BUSY, Fault.ERROR, Fault.ILLEGAL):
-            refused = {Fault.BUSY: 2, Fault.ERROR: 1, Fault.ILLEGAL: 13}[fault]
+        if fault in _REFUSED:
             self.refused.append(fields)
-            return refused, fault.value, {}, b""
+            return _REFUSED[fault], fault.value, {}, b""
         messages = list(_inner(body)) if code == 320 else [(int(fields["h"]), body, fields["i"])]
         ids = [self._store(fields, *message) for message in messages]
         if fault is Fault.LOST_AFTER:
             return None
+        if fault is Fault.SILENT:
+            return SILENT, None, {}, b""
         said = {"msgId": ",".join(ids), "queueId": fields["e"], "queueOffset": "0"}
         return (10 if fault is Fault.FLUSH else 0), None, said, b""
 

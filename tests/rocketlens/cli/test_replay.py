@@ -11,6 +11,7 @@ import pytest
 import rocketlens as face
 from broker.endpoint import Endpoint
 from command_line import rocketlens
+from rocketlens.replay.account import ReplayAccount
 from taking_broker import TakingBroker
 
 TOPICS = {"TopicTest": 4, "BulkTopic": 4, "TopicDelay": 4, "Other": 2, "%RETRY%CG_FAIL": 1}
@@ -58,9 +59,21 @@ def test_what_was_sent_is_counted_and_the_same_command_sends_no_more(g1_store: P
         assert {key for key, _ in rows} == {each.unique_key for each in opened.search(topic="TopicTest")}
     assert rocketlens(*typed).messages[-1]["sent"] == 52
     assert len(broker.log) == 52
+    broker._store({"b": "TopicTest", "e": "0", "f": "0", "g": "0", "j": "0"}, 0, broker.log[0].body, text_of(broker))
+    double = rocketlens(*typed)
+    assert (double.code, double.messages[-1]["double"]) == (1, 1)
+    assert f"double: {broker.log[0].properties['UNIQ_KEY']} at " in double.errors
+    # An account that another process has open, and a file that is none, are not forgotten.
+    with ReplayAccount(Path(said["account"])):
+        assert "another replay uses it" in rocketlens(*typed, "--fresh").errors
+    assert "is no account of a replay" in rocketlens(*typed, "--fresh", "--account", __file__).errors
     again = rocketlens(*typed, "--fresh")
     assert (again.code, again.messages[-1]["refused"]) == (1, 52)
     assert "an earlier run has sent it" in again.errors
+
+
+def text_of(broker: TakingBroker) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in broker.log[0].properties.items())
 
 
 @pytest.mark.parametrize(
@@ -183,9 +196,15 @@ def test_what_contradicts_itself_is_refused(g1_store: Path, broker: TakingBroker
     assert (outcome.code, said in outcome.errors) == (2, True)
 
 
-def test_a_target_that_is_none_is_named(g1_store: Path, server: Endpoint, tmp_path: Path) -> None:
+def test_a_target_that_is_none_is_named(g1_store: Path, server: Endpoint, broker: TakingBroker, tmp_path: Path) -> None:
     outcome = rocketlens("replay", g1_store, "hotkey", "--to", "127.0.0.1:1", "--tls-no-verify")
     assert (outcome.code, "cannot connect to 127.0.0.1:1" in outcome.errors) == (3, True)
+    # One name server is enough.
+    for topic in ("TopicTest", "TopicDelay"):
+        typed = ("replay", g1_store, "--topic", topic, "--to", f"127.0.0.1:1;{broker.address}")
+        broker.topics.pop("TopicDelay", None)
+        outcome = rocketlens(*typed)
+        assert (outcome.code, "create it" in outcome.errors) == ((0, False) if topic == "TopicTest" else (1, True))
     (tmp_path / "keys").write_text("accessKey: a\n")
     outcome = rocketlens("replay", g1_store, "hotkey", "--to", "127.0.0.1:1", "--to-credentials", tmp_path / "keys")
     assert (outcome.code, "--credentials" in outcome.errors) == (2, True)

@@ -93,6 +93,19 @@ def test_an_edited_line_says_one_thing(tmp_path: Path, edit: dict[str, Any], rea
     assert bool(reason) == bool(refusal)
 
 
+@pytest.mark.parametrize(
+    "number", [{"flag": 1 << 31}, {"physicalOffset": 1 << 63}, {"storeTimestamp": -(1 << 70)}, {"queueId": 1.5}]
+)
+def test_numbers_that_no_message_holds_are_named(tmp_path: Path, number: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"line 1: no message in JSON: .*{next(iter(number))}"):
+        refusals([LINE | number], tmp_path)
+
+
+def test_messages_of_two_clusters_with_one_address_are_two(tmp_path: Path) -> None:
+    other = LINE | {"uniqueKey": "V", "properties": LINE["properties"] | {"UNIQ_KEY": "V"}}
+    assert refusals([LINE, other], tmp_path) == ["", ""]
+
+
 def test_a_line_that_stands_twice_is_sent_once(tmp_path: Path) -> None:
     assert refusals([LINE, LINE], tmp_path) == ["", "the same message as line 1"]
 

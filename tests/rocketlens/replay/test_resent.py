@@ -84,6 +84,13 @@ def test_topics_of_the_broker_are_not_sent(topic: str) -> None:
             resent(message(topic), ResendManner(topic="Elsewhere", copies=copies))
 
 
+@pytest.mark.parametrize("topic", [*SYSTEM, "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_nothing_is_sent_to_a_topic_of_the_brokers_own(topic: str) -> None:
+    for stored, goal in (("Orders", RetriedGoal.TOPIC), ("%DLQ%G", RetriedGoal.ORIGIN)):
+        with pytest.raises(NotResent, match="the broker's own"):
+            resent(message(stored, {"DLQ_ORIGIN_TOPIC": topic}), ResendManner(goal, topic))
+
+
 WAITING = ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"]
 
 

@@ -1,7 +1,9 @@
 """What an account says of a run is what the target holds, whatever goes wrong on the way."""
 
+import json
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 import rocketlens
 from examples import examples
 from protocol.errors import ConfigError
+from rocketlens.arguments import never
 from rocketlens.replay import sending
 from rocketlens.replay.account import ReplayAccount, SendState, Verification
-from rocketlens.replay.choice import Chosen, SourceChoice
+from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
 from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
 from rocketlens.replay.resent import ORIGIN, ResendManner
 from rocketlens.replay.sending import SendSpeed
@@ -46,6 +49,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a broker that fails in a moment again."""
     monkeypatch.setattr(sending, "FIRST_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(sending, "LONGEST_PAUSE_SECONDS", 0.002)
+    monkeypatch.setattr(sending, "LAST_ANSWERS_SECONDS", 0.1)
 
 
 def run(
@@ -194,6 +198,110 @@ def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Pat
             assert report.outcomes[Verification.VERIFIED] == len(sent) == len(broker.log)
 
 
+def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: Path, tmp_path: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 3)
+        with ReplayAccount(tmp_path / "account") as account:
+            run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+        queues = broker.topics.pop("Orders")
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account)
+            assert (report.ending, report.states[SendState.REFUSED]) == (ReplayEnding.GAVE_UP, 0)
+            assert "topic Orders does not exist there" in report.reason
+        broker.topics["Orders"] = queues
+        broker.fault = lambda _number: Fault.FORBIDDEN
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account)
+            assert (report.ending, report.states[SendState.REFUSED]) == (ReplayEnding.GAVE_UP, 0)
+        broker.fault = lambda _number: Fault.NONE
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account).is_whole
+    assert set(keys_of(broker.log).values()) == {1}
+
+
+def test_requests_that_fail_at_one_time_are_no_failures_in_a_row(store: Path) -> None:
+    broker = TakingBroker({"Orders": 3, "Payments": 3})
+    broker.fault = lambda number: Fault.BUSY if number <= 16 else Fault.NONE
+    with broker.serving(), ReplayAccount(None) as account:
+        assert run(store, broker, account, order="none", speed=SendSpeed(batch=1, most_failures=3)).is_whole
+    assert len(broker.refused) == 16
+
+
+def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Path, tmp_path: Path) -> None:
+    broker = TakingBroker({"Orders": 3, "Payments": 3})
+    broker.fault = lambda number: Fault.SILENT if number == 2 else Fault.NONE
+    with broker.serving():
+        watching = ReplayWatcher(should_stop=lambda: broker.requests > 1)
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+            assert (report.ending, report.states[SendState.UNKNOWN]) == (ReplayEnding.STOPPED, 1)
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account)
+            assert report.is_whole
+            assert "goes on with the plan of" in (report.plan.notes[-1] if report.plan else "")
+    assert set(keys_of(broker.log).values()) == {1}
+
+
+@given(number=st.integers(0, 39), field=st.sampled_from(["body", "topic", "uniqueKey"]), shifts=st.booleans())
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: int, field: str, shifts: bool) -> None:
+    lines = [
+        {"topic": "Orders", "body": f"{index}", "uniqueKey": f"K{index}", "properties": {"UNIQ_KEY": f"K{index}"}}
+        for index in range(COUNT)
+    ]
+    with tempfile.TemporaryDirectory() as root, TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        file = Path(root, "lines.jsonl")
+
+        def sent(should_stop: Callable[[], bool] = never) -> ReplayReport:
+            file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+            with ReplayAccount(Path(root, "account")) as account:
+                request = ReplayRequest(
+                    LinesChoice(file),
+                    name_servers_of(broker.address),
+                    ResendManner(),
+                    "test",
+                    go=True,
+                    verify=True,
+                    speed=SendSpeed(batch=1, in_flight=1),
+                )
+                return replay(request, account, ReplayWatcher(should_stop=should_stop))
+
+        sent(lambda: len(broker.log) >= 20)
+        if shifts:
+            del lines[number]
+        else:
+            lines[number][field] = "Payments"
+            if field == "uniqueKey":
+                lines[number]["properties"] = {"UNIQ_KEY": "Payments"}
+        report = sent()
+        # What was sent is what was planned, once; all others are said.
+        assert report.outcomes[Verification.VERIFIED] == report.states[SendState.SENT] == len(broker.log)
+        assert set(keys_of(broker.log).values()) == {1}
+        assert all(taken.body.decode() == taken.properties["UNIQ_KEY"][1:] for taken in broker.log)
+        assert report.states[SendState.SENT] + report.states[SendState.REFUSED] == COUNT
+
+
+def test_a_time_that_passes_between_two_runs_is_the_one_of_the_first(store: Path, tmp_path: Path) -> None:
+    with TakingBroker({"Orders": 3}).serving() as broker, rocketlens.open(store) as opened:
+        times = [message.store_timestamp for message in opened.search(topic="Orders")]
+        for begin, most in ((times[0], 1), (times[20], COUNT)):
+            choice = SourceChoice(opened, ["Orders"], conditions={"begin": begin})
+            request = ReplayRequest(choice, name_servers_of(broker.address), ResendManner(), "test", go=True)
+            watching = ReplayWatcher(should_stop=lambda most=most: len(broker.log) >= most)  # type: ignore[misc]
+            with ReplayAccount(tmp_path / "account") as account:
+                report = replay(request, account, watching)
+    assert report.is_whole
+    assert len(broker.log) == len(times)
+
+
+def test_messages_of_the_targets_own_brokers_get_new_keys_from_a_disk_too(store: Path) -> None:
+    for also, are_new in (("127.0.0.1:10911", True), ("127.0.0.1:10912", False)):
+        with TakingBroker({"Orders": 3, "Payments": 3}, also=also).serving() as broker, ReplayAccount(None) as account:
+            assert run(store, broker, account, verify=True).is_whole
+            assert len(broker.log) == COUNT
+            assert any(key.startswith("AC11000100000000") for key in keys_of(broker.log)) is not are_new
+
+
 def test_another_run_sends_nothing_again(store: Path) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         with ReplayAccount(None) as account:
@@ -245,7 +353,13 @@ def test_the_rate_is_held(store: Path) -> None:
         for _ in range(300):
             await pace.wait(10)
             clock.now += 0.001
-        return clock.now
+        end = clock.now
+        await sending.SendPace(0.001, clock=lambda: clock.now, sleep=clock.sleep).wait(1)
+        slow = sending.SendPace(0.001, clock=lambda: clock.now, sleep=clock.sleep)
+        for _ in range(2):
+            await slow.wait(1, lambda: clock.now > end + 1)
+        assert clock.now < end + 2, "Ctrl-C waits for no message that would go later"
+        return end
 
     assert asyncio.run(paced()) == pytest.approx(3000 / 200, rel=0.05)
 
@@ -287,6 +401,7 @@ def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"no database at all" * 100)
     with pytest.raises(ConfigError, match="is no account of a replay"), ReplayAccount(tmp_path / "other"):
         pass
+    assert (tmp_path / "other").exists()
 
 
 def test_a_message_that_went_from_the_source_is_not_sent(store: Path) -> None:
