@@ -6,9 +6,8 @@ stale entries can neither hide nor invent a message. A chain may only go down, w
 of entries.
 """
 
-from typing import Final, final
+from typing import Final, Protocol, final
 
-from protocol.question import Question
 from storage.kernels.store_view import FileView, StoreView
 
 KIND_ANY: Final = 0
@@ -89,11 +88,26 @@ class Found:
     def cold_length(self) -> int:
         """How many bytes are not in memory."""
 
+class _Question(Protocol):  # As protocol.question.Question has them.
+    @property
+    def kind(self) -> int: ...
+    @property
+    def maximum(self) -> int: ...
+    @property
+    def begin_timestamp(self) -> int: ...
+    @property
+    def end_timestamp(self) -> int: ...
+    @property
+    def before_physical_offset(self) -> int: ...
+    @property
+    def maximum_bytes(self) -> int: ...
+    def needle(self) -> tuple[bytes, int, int]: ...
+
 @final
 class KeyQuery:
     """A question for the messages of a topic that carry a key, as `look_up` takes it; made once for several views."""
 
-    def __new__(cls, question: Question, *, tags_only: bool = False) -> KeyQuery:
+    def __new__(cls, question: _Question, *, tags_only: bool = False) -> KeyQuery:
         """Find at most MAXIMUM_HITS messages, and one at least; `tags_only` leaves index files without tags out.
 
         Raises ValueError for a needle that does not have its topic before its key, and for another kind.

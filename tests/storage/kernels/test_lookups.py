@@ -369,6 +369,6 @@ def ask_of(data: bytes, key: str, kind: str) -> kernel.Found:
     ("topic", "key", "kind"), [(-1, 1, 0), (2, 1, 0), (1, 4, 0), (1, 2, -1), (1, 2, 4), (2**62, 2**62, 0)]
 )
 def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) -> None:
-    question = SimpleNamespace(needle=lambda: (b"T#k", topic, key), kind=kind)
+    question: Any = SimpleNamespace(needle=lambda: (b"T#k", topic, key), kind=kind)
     with pytest.raises(ValueError, match="a topic of"):
-        kernel.KeyQuery(question)  # type: ignore[arg-type]
+        kernel.KeyQuery(question)
