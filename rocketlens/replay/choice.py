@@ -4,6 +4,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast
 
@@ -23,6 +24,13 @@ from rocketlens.source import Source
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read of a file: a body of 16 MiB in base64, and what stands beside it."""
+
+MOST_REMEMBERED: Final = 100_000
+BYTES_REMEMBERED: Final = 64 * 1024 * 1024
+"""How many messages that were chosen are remembered, and how many bytes of them."""
+
+KNOWN_HOSTS: Final = 1024
+"""Addresses whose text is remembered."""
 
 LINES_AT_ONCE: Final = 1000
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
@@ -69,7 +77,49 @@ def place_of(message: Message) -> str:
 
     Brokers of different clusters may have one address: their messages have different unique keys.
     """
-    return f"{message.store_host} {message.physical_offset} {message.queue_offset} {message.unique_key or '-'}"
+    host = _host_text(message.store_host)
+    return f"{host} {message.physical_offset} {message.queue_offset} {message.unique_key or '-'}"
+
+
+@lru_cache(KNOWN_HOSTS)
+def _host_text(host: HostAddress) -> str:
+    return str(host)
+
+
+class RememberedChoice(ReplayChoice):
+    """Another choice, of which the messages are remembered that are chosen first, where these are not too many.
+
+    So the source is read once, to plan, and not again to send.
+    """
+
+    def __init__(self, choice: ReplayChoice, most: int = MOST_REMEMBERED, most_bytes: int = BYTES_REMEMBERED) -> None:
+        self._choice, self._most, self._most_bytes = choice, most, most_bytes
+        self._remembered: list[list[Chosen]] | None = None
+
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+        """As :meth:`ReplayChoice.pieces`."""
+        if self._remembered is not None:
+            yield from self._remembered
+            return
+        remembered: list[list[Chosen]] | None = []
+        count = size = 0
+        for piece in self._choice.pieces(should_stop):
+            count, size = count + len(piece), size + sum(each.message.total_size for each in piece)
+            if remembered is not None:
+                remembered.append(piece)
+                remembered = None if count > self._most or size > self._most_bytes else remembered
+            yield piece
+        self.notes, self.missing = self._choice.notes, self._choice.missing
+        if not should_stop():
+            self._remembered = remembered
+
+    def times(self) -> dict[str, int]:
+        """As :meth:`ReplayChoice.times`."""
+        return self._choice.times()
+
+    def set_times(self, times: Mapping[str, int]) -> None:
+        """As :meth:`ReplayChoice.set_times`."""
+        self._choice.set_times(times)
 
 
 @dataclass
@@ -88,7 +138,7 @@ class SourceChoice(ReplayChoice):
     is_masked: bool = False
 
     def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
-        """As :meth:`Choice.pieces`."""
+        """As :meth:`ReplayChoice.pieces`."""
         self.notes, self.missing = (), ()
         for piece in self._looked_up(should_stop) if self.texts else self._found(should_stop):
             yield [self._chosen(message, text) for message, text in piece]
@@ -187,7 +237,7 @@ class LinesChoice(ReplayChoice):
     topics: Sequence[str] = ()
 
     def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
-        """As :meth:`Choice.pieces`; raises ConfigError for a line that is no message."""
+        """As :meth:`ReplayChoice.pieces`; raises ConfigError for a line that is no message."""
         self.notes = ()
         seen: dict[str, int] = {}
         piece: list[Chosen] = []

@@ -13,7 +13,7 @@ from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from protocol.host_address import HostAddress
 from rocketlens.replay.account import ReplayAccount, SendState, Verification, now_text
-from rocketlens.replay.choice import ReplayChoice
+from rocketlens.replay.choice import RememberedChoice, ReplayChoice
 from rocketlens.replay.plan import ReplayPlan, make_plan, plan_of
 from rocketlens.replay.resent import ResendManner
 from rocketlens.replay.sending import ReplaySending, ReplayStopped, SendSpeed, SendTally
@@ -121,9 +121,10 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
     async with Client(tls=request.tls, credentials=request.credentials) as client:
         target = ReplayTarget(client, request.name_servers)
         manner = await _manner(request, target, account)
+        choice = RememberedChoice(request.choice)
         planned = account.said(_PLANNED)
         if planned is None:
-            notes = await make_plan(request.choice, manner, target, account, watching.planning, watching.should_stop)
+            notes = await make_plan(choice, manner, target, account, watching.planning, watching.should_stop)
             if notes is None:
                 return _report(ReplayEnding.STOPPED, None, account)
             account.say(**{_PLANNED: now_text(), _NOTES: "\n".join(notes)})
@@ -139,7 +140,7 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
         reason, ending = "", ReplayEnding.DONE
         try:
             await ReplaySending(
-                request.choice,
+                choice,
                 manner,
                 target,
                 account,

@@ -199,7 +199,8 @@ class ReplaySending:
         """Send all that is planned, and note what becomes of it; raises `ReplayStopped`, and what the source raises."""
         try:
             await self._settle_doubtful()
-            async for piece in in_a_thread(self._choice.pieces(self._is_over)):
+            has_more = self._account.states()[SendState.PLANNED] > 0
+            async for piece in in_a_thread(self._choice.pieces(self._is_over) if has_more else iter(())):
                 await self._send(piece)
                 if self._is_over():
                     break

@@ -1,7 +1,7 @@
 """What is chosen of a source, and of the lines of a file that may have been edited."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import rocketlens
 from command_line import rocketlens as command
 from protocol.errors import ConfigError
-from rocketlens.replay.choice import Chosen, LinesChoice, ReplayChoice, SourceChoice
+from rocketlens.replay.choice import Chosen, LinesChoice, RememberedChoice, ReplayChoice, SourceChoice
 from rocketlens.replay.resent import ResendManner, resent
 
 
@@ -133,6 +133,23 @@ def test_what_a_mask_hides_is_not_sent(g1_store: Path) -> None:
     assert with_region
     assert {each.refusal for each in with_region} == {"a part of it is masked"}
     assert not any(each.refusal for each in found if each not in with_region)
+
+
+@pytest.mark.parametrize(("most", "most_bytes", "reads"), [(52, 10**6, 1), (51, 10**6, 2), (52, 1000, 2)])
+def test_messages_are_read_once_where_they_are_few(g1_store: Path, most: int, most_bytes: int, reads: int) -> None:
+    read = 0
+
+    class Counted(SourceChoice):
+        def pieces(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Chosen]]:
+            nonlocal read
+            read += 1
+            return super().pieces(should_stop)
+
+    with rocketlens.open(g1_store) as opened:
+        choice = RememberedChoice(Counted(opened, ["TopicTest"]), most, most_bytes)
+        assert [each.place for each in chosen(choice)] == [each.place for each in chosen(choice)]
+        assert choice.notes
+    assert read == reads
 
 
 def test_texts_that_name_nothing_are_missing(g1_store: Path) -> None:

@@ -17,6 +17,7 @@ from rocketlens.arguments import never
 from rocketlens.replay import sending
 from rocketlens.replay.account import ReplayAccount, SendState, Verification
 from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
+from rocketlens.replay.plan import ReplayPlan
 from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
 from rocketlens.replay.resent import ORIGIN, ResendManner
 from rocketlens.replay.sending import SendSpeed
@@ -422,6 +423,9 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path) -> None:
     ):
         choice = Shrinking(opened, ["Orders"])
         request = ReplayRequest(choice, name_servers_of(broker.address), ResendManner(), "test", go=True)
+        plans: list[ReplayPlan] = []
+        stopped = replay(request, account, ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans)))
+        assert (stopped.ending, len(broker.log)) == (ReplayEnding.STOPPED, 0)
         report = replay(request, account, ReplayWatcher())
         lost = COUNT * 3 // 4 - len(broker.log)
         assert lost
