@@ -41,6 +41,7 @@ from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun
 from storage.queue.tagged_units import batches_with_tag, places_in_log
+from storage.queue.unit_reader import LOST, UnitReader
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
 from storage.ranges import Range
@@ -159,19 +160,13 @@ class BatchConsumeQueue(NamedQueue):
         """
         minimum, end, _ = self._bounds or (yield from self._measure())
         found: list[ConsumeQueueEntry] = []
-        offset, stop = queue_offset, min(queue_offset + count, end)
+        offset, stop, reader = queue_offset, min(queue_offset + count, end), UnitReader(self)
         while minimum <= offset < stop:
-            units = list((yield from self.walk(offset, stop - offset)) or ())
-            if not units or units[0][0] > offset:
-                hole = yield from self.hole_at_lookup(offset)
-                units = list(itertools.islice(hole.units_from(offset), stop - offset))
-                if not units:
-                    offset = hole.after(offset)
-            for first, after, physical_offset, size, tags_code in units:
-                if offset < first or stop <= offset:
-                    break
-                found.append(ConsumeQueueEntry(first, physical_offset, size, tags_code, None, after - first))
-                offset = after
+            unit = yield from reader.unit_at(offset, stop)
+            if unit is not None:
+                first, offset, physical_offset, size, tags_code = unit
+                if size != LOST:
+                    found.append(ConsumeQueueEntry(first, physical_offset, size, tags_code, None, offset - first))
         return found
 
     entries = plainly(entries_lookup)
@@ -477,9 +472,11 @@ class BatchConsumeQueue(NamedQueue):
             written, is_whole = yield from self._written_count(known.written, max(log.end - known.looked, 0))
             count = yield from end_after(self, known, 0, written, is_mended=False)
             is_whole &= written == count or is_judged_anew(self, known, written)
-            doubtful, is_followed = set[int](), self._checked.is_followed and count < written
+            changed = written if written != known.written else count
+            doubtful = yield from doubtful_units(self, known.end, changed, is_followed=True)
+            count = yield from self._without_repeated(count, doubtful)
+            is_followed = self._checked.is_followed and count < written
             if written != known.written:
-                doubtful = yield from doubtful_units(self, known.end, written, is_followed=True)
                 is_followed = yield from self._are_damaged(count, written)
         else:
             known, (written, is_whole) = None, (yield from self._written_count(0))
@@ -487,6 +484,7 @@ class BatchConsumeQueue(NamedQueue):
             first = min(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)], count)
             self._checked = CheckedUnits(first)
             doubtful = yield from doubtful_units(self, first, written)
+            count = yield from self._without_repeated(count, doubtful)
             is_followed = count < written
         self._checked = replace(self._checked, is_followed=is_followed)
         bounds = yield from self._bounds_of(count, written)
@@ -496,6 +494,21 @@ class BatchConsumeQueue(NamedQueue):
             fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
             self._keep(KnownEnd(*fields, self._checked))
         return bounds, written
+
+    def _without_repeated(self, count: int, doubtful: set[int]) -> Lookup[int]:
+        """Return the number of units without the last ones that lead to no more of the log than one before them.
+
+        A broker writes no such unit: they are copies of earlier ones.
+        """
+        last = (yield from self.physical_offset(count - 1)) if count else EMPTY
+        for number in sorted({*doubtful, *(each - 1 for each in doubtful)}, reverse=True):
+            if not 0 <= number < count - 1:
+                continue
+            place = yield from self.physical_offset(number)
+            is_repeated = place > last or (place == last and number == count - 2)
+            if is_repeated and (yield from self.standing(number)) is Standing.SOUND:
+                return number + 1
+        return count
 
     def _are_damaged(self, count: int, written: int) -> Lookup[bool]:
         """Return whether units after the last sound one are others than a running broker wrote just now."""

@@ -1,5 +1,6 @@
 """Damaged units of batches do not count, and what the log has is read in their place."""
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,22 @@ def test_units_that_repeat_a_batch_are_left_over(made: tuple[StoreWriter, list[W
     path = writer.root / "batchconsumequeue" / "T" / "0" / f"{10 * UNIT:020d}"
     put(path, 4 * UNIT, packed(written[2].physical_offset, 8) + packed(written[2].size, 4) + bytes(24) + packed(2, 2))
     assert places(queue_of(writer.root)) == expected
+
+
+def test_a_unit_that_is_a_copy_of_another_one_is_read_by_nobody(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, batch_queue_file_size=UNIT * 12)
+    for number in range(8):
+        writer.append_inner_batch("T", [(b"%d.%d" % (number, n), {}) for n in range(3)])
+    writer.close()
+    expected = places(queue_of(tmp_path))
+    path = tmp_path / "batchconsumequeue" / "T" / "0" / f"{0:020d}"
+    for number, other in itertools.product((1, 4, 7), range(8)):
+        sound = path.read_bytes()
+        put(path, number * UNIT, sound[other * UNIT : (other + 1) * UNIT])
+        queue = queue_of(tmp_path)
+        entries = [(each.queue_offset, each.batch_size, each.physical_offset) for each in queue.entries(0, 100)]
+        assert (number, other, places(queue), entries) == (number, other, expected, expected)
+        path.write_bytes(sound)
 
 
 @pytest.mark.parametrize("seed", range(12))
