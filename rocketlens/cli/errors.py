@@ -28,8 +28,8 @@ NOBODY_READS = 141
 TYPED: Final = {"damaged": "`find`", "look_up": "`find -f`"}
 """What sentences of the public face name in Python, and what is typed for it, beside the options of the command."""
 
-_NAMED: Final = re.compile(r"`(\w+)`")
-"""How these sentences name an argument or a method."""
+_NAMED: Final = re.compile(r"(?<=[Ww]ith )`\w+`|`\w+`(?=: | shows )")
+"""How these sentences name an argument or a method; in backquotes elsewhere stands a name out of a store, as it is."""
 
 _STORE = "rocketlens.store"
 
@@ -87,7 +87,8 @@ def typed(text: str) -> str:
     context = click.get_current_context(silent=True)
     parameters = [] if context is None else context.command.params
     options = {each.name: max(each.opts, key=len) for each in parameters if isinstance(each, click.Option)}
-    return _NAMED.sub(lambda named: options.get(named[1]) or TYPED.get(named[1], named[0]), text)
+    spelled = {f"`{name}`": typed for name, typed in {**TYPED, **options}.items()}
+    return _NAMED.sub(lambda named: spelled.get(named[0], named[0]), text)
 
 
 def fail(text: str, code: int) -> NoReturn:

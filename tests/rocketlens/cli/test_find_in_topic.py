@@ -135,8 +135,8 @@ def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
 
 
 def test_an_unknown_topic_is_not_found(where: tuple[object, ...]) -> None:
-    outcome = rocketlens("find", *where, "a", "--topic", "Nope", "--as", "key")
-    assert (outcome.code, outcome.errors) == (1, "rocketlens: there is no topic Nope\n")
+    outcome = rocketlens("find", *where, "a", "--topic", "`maximum`", "--as", "key")
+    assert (outcome.code, outcome.errors) == (1, "rocketlens: there is no topic `maximum`\n")
 
 
 def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
