@@ -243,8 +243,8 @@ class _KeyScan(RecordScan):
     def __init__(self, commit_log: CommitLog) -> None:
         super().__init__(commit_log)
         room = OUTPUT_ENTRIES + MAXIMUM_PIECES  # of whose memory no more is taken than entries are written
-        self._hashes = memoryview(mmap.mmap(-1, 4 * room)).cast("i")
-        self._offsets = memoryview(mmap.mmap(-1, 8 * room)).cast("q")
+        self._hashes = memoryview(mmap.mmap(-1, 4 * room, mmap.MAP_PRIVATE)).cast("i")
+        self._offsets = memoryview(mmap.mmap(-1, 8 * room, mmap.MAP_PRIVATE)).cast("q")
         self.found = Scanned(skipped=self.skipped)
         self._inner = 0
 

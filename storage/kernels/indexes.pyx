@@ -23,7 +23,7 @@ from storage.kernels.region cimport Column, Region, Room
 
 cdef Room zeroed_heads(int64_t slots):
     """A newest entry for each slot, none yet, in memory that lies in large pages where there are any."""
-    memory = mmap.mmap(-1, slots * sizeof(int32_t))
+    memory = mmap.mmap(-1, slots * sizeof(int32_t), mmap.MAP_PRIVATE)
     with contextlib.suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE)
     return Room(memoryview(memory).cast("i"), sizeof(int32_t))
