@@ -522,7 +522,6 @@ class AsyncRemoteStore:
             return endpoint, figures, await self._told(endpoint, "extent", StoreExtent)
 
         server, figures, extent = await self._of_broker(self._named_server(), ask)
-        known = await self._known_topics(server)
         numbers = {name: int(text) for name, text in figures.items() if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII)}
         reached: dict[str, Any] = {
             "min_offset": numbers.get("commitLogMinOffset", 0),
@@ -535,12 +534,12 @@ class AsyncRemoteStore:
             cluster=figures.get(CLUSTER_FIGURE),
             state=figures.get(STATE_FIGURE),
             version=figures.get("brokerVersionDesc"),
-            topics=len(known) if known.is_whole else None,
-            groups=len(await self.groups()),
+            topics=await _count(self._known_topics(server)),
+            groups=await _count(self.groups()),
             **(reached if extent is None else asdict(extent)),
         )
 
-    async def groups(self) -> list[Group]:
+    async def groups(self) -> Listed[Group]:
         from broker.service.store_answers import SentPopped
 
         async def ask(
@@ -810,6 +809,17 @@ class AsyncRemoteStore:
             reason="" if count else nothing_with(question),
             details="" if count else f"{endpoint} answered: {page.remark}",
         )
+
+
+async def _count(listed: Awaitable[Listed[Any]]) -> int | None:
+    """Count what is listed; None if a server cannot read all of it, as a damaged configuration."""
+    try:
+        found = await listed
+    except ResponseError as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return None
+    return len(found) if found.is_whole else None
 
 
 def _found(

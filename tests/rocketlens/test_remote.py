@@ -454,3 +454,19 @@ def test_what_is_lost_is_said_by_a_search_over_the_network_as_by_pulls_of_the_st
             assert note.removeprefix("queue 0: ") in notes
             assert set(remote.pull("T", 0, 2).notes) <= notes
             assert remote.pull("T", 0, 3).notes == ()
+
+
+@pytest.mark.parametrize(("name", "counts"), [("topics.json", (None, 0)), ("subscriptionGroup.json", (3, None))])
+def test_a_server_whose_configuration_is_damaged_says_of_the_store_what_it_knows(
+    name: str, counts: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T")
+    writer.close()
+    (writer.root / "config").mkdir(exist_ok=True)
+    (writer.root / "config" / name).write_text('{"table": [')
+    store = MessageStore.open(writer.root)
+    with serving_in_a_thread(service_of(store)) as address, rocketlens.connect(str(address)) as remote:
+        found, of_store = remote.info(), rocketlens.open(writer.root).info()
+    assert (found.topics, found.groups) == (of_store.topics, of_store.groups) == counts
+    assert (found.end_offset, found.problems) == (of_store.end_offset, of_store.problems)
