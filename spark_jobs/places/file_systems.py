@@ -39,8 +39,16 @@ def is_url(path: str) -> bool:
 
 
 def refuse_page(url: str) -> None:
-    """Raise ConfigError for a URL of HTTP, which lists no files of a store: it may be the page's of a server."""
-    parts = urlsplit(url)
+    """Raise ConfigError for a URL of HTTP, which lists no files of a store: it may be the page's of a server.
+
+    And for one that is not valid.
+    """
+    if not is_url(url):
+        return
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"{url}: {error}") from error
     if parts.scheme in ("http", "https"):
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         raise ConfigError(

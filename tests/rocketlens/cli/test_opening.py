@@ -186,6 +186,8 @@ def test_the_address_of_a_page_is_answered_with_that_of_the_port(command: str, t
     outcome = rocketlens(name, "http://[::1]:8080/find?text=a", *(more or ["a"]), *place)
     assert (outcome.code, outcome.output) == (2, b"")
     assert "if this is the page of a RocketLens server, name its remoting port: [::1]:PORT, 10911" in outcome.errors
+    outcome = rocketlens(name, "s3://[bucket/store", *(more or ["a"]), *place)
+    assert (outcome.code, outcome.errors) == (2, "rocketlens: s3://[bucket/store: Invalid IPv6 URL\n")
 
 
 @pytest.mark.parametrize(
