@@ -67,7 +67,7 @@ def _is_name(word: str) -> bool:
 
 def _typed(option: click.Option, value: Any) -> list[str]:
     """An option by its longest spelling, with its value; one that is repeatable with each."""
-    spelling = max(option.opts, key=len)
+    spelling = max(option.opts if value or not option.secondary_opts else option.secondary_opts, key=len)
     if option.is_flag:
         return [spelling]
     shown = option.metavar or "VALUE" if option.name in SECRETS else None

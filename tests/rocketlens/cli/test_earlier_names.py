@@ -138,6 +138,7 @@ def test_wrong_usage_of_an_earlier_command_is_code_2(line: str, says: str, g1_st
         ("filter STORE T --sql 'a > 5'", "search STORE T --where 'a > 5'"),
         ("lookup s3://b F --storage-options '{\"key\": 1}' --conf spark.a=b", "find s3://b -f F --storage-options JSON "
          "--conf KEY=VALUE"),
+        ("export STORE --out D --from 2024 --no-unpack", "export STORE --out D --since 2024 --no-unpack"),
         ("query STORE --key", "find SOURCE TEXT --topic TOPIC --as KIND"),
     ],
 )  # fmt: skip
