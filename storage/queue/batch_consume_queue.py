@@ -474,7 +474,7 @@ class BatchConsumeQueue(NamedQueue):
             is_whole &= written == count or is_judged_anew(self, known, written)
             changed = written if written != known.written else count
             doubtful = yield from doubtful_units(self, known.end, changed, is_followed=True)
-            count = yield from self._without_repeated(count, doubtful)
+            count = yield from self._without_copies(count, doubtful)
             is_followed = self._checked.is_followed and count < written
             if written != known.written:
                 is_followed = yield from self._are_damaged(count, written)
@@ -484,7 +484,7 @@ class BatchConsumeQueue(NamedQueue):
             first = min(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)], count)
             self._checked = CheckedUnits(first)
             doubtful = yield from doubtful_units(self, first, written)
-            count = yield from self._without_repeated(count, doubtful)
+            count = yield from self._without_copies(count, doubtful)
             is_followed = count < written
         self._checked = replace(self._checked, is_followed=is_followed)
         bounds = yield from self._bounds_of(count, written)
@@ -495,20 +495,25 @@ class BatchConsumeQueue(NamedQueue):
             self._keep(KnownEnd(*fields, self._checked))
         return bounds, written
 
-    def _without_repeated(self, count: int, doubtful: set[int]) -> Lookup[int]:
+    def _without_copies(self, count: int, doubtful: set[int]) -> Lookup[int]:
         """Return the number of units without the last ones that lead to no more of the log than one before them.
 
-        A broker writes no such unit: they are copies of earlier ones.
+        A broker writes no such unit: they are copies of earlier ones. First ones that lead to more of the log than one
+        behind them are copies of later ones, and are doubted.
         """
         last = (yield from self.physical_offset(count - 1)) if count else EMPTY
-        for number in sorted({*doubtful, *(each - 1 for each in doubtful)}, reverse=True):
-            if not 0 <= number < count - 1:
-                continue
+        first = (yield from self.physical_offset(0)) if count else EMPTY
+        near = {number for each in doubtful for number in (each - 1, each) if 0 <= number < count}
+        before, behind = list[int](), list[int]()
+        for number in sorted(near):
             place = yield from self.physical_offset(number)
-            is_repeated = place > last or (place == last and number == count - 2)
-            if is_repeated and (yield from self.standing(number)) is Standing.SOUND:
-                return number + 1
-        return count
+            is_before = place > last or (place == last and number == count - 2)
+            is_behind = place < first or (place == first and number == 1)
+            if (is_before or is_behind) and (yield from self.standing(number)) is Standing.SOUND:
+                (before if is_before else behind).append(number)
+        if behind:
+            self._checked = self._checked.without(range(behind[0]))
+        return before[-1] + 1 if before else count
 
     def _are_damaged(self, count: int, written: int) -> Lookup[bool]:
         """Return whether units after the last sound one are others than a running broker wrote just now."""
@@ -594,7 +599,7 @@ class BatchConsumeQueue(NamedQueue):
     def standing(self, number: int) -> Lookup[Standing]:
         """Return whether a unit leads to its batch, is expired, or doubtful."""
         physical_offset, size, _, _, base_offset, batch_size, _, _ = yield from self._raw(number)
-        if base_offset < 0 or batch_size <= 0:
+        if base_offset < 0 or batch_size <= 0 or self._checked.next(number) != number:
             return Standing.DOUBTFUL
         record = yield from record_of_unit(self._commit_log, physical_offset, size)
         if isinstance(record, Standing):
