@@ -3,13 +3,13 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
@@ -79,6 +79,9 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
+
+OffsetsOfTopics: TypeAlias = dict[str, dict[int, int]]
+"""The offsets that a group has committed, by topic and queue id."""
 
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""
@@ -535,35 +538,36 @@ class AsyncRemoteStore:
             state=figures.get(STATE_FIGURE),
             version=figures.get("brokerVersionDesc"),
             topics=await _count(self._known_topics(server)),
-            groups=await _count(self.groups()),
+            groups=await _count(self._of_broker(self._named_server(), self._offsets_of_groups)),
             **(reached if extent is None else asdict(extent)),
         )
 
     async def groups(self) -> Listed[Group]:
         from broker.service.store_answers import SentPopped
 
-        async def ask(
-            endpoint: Endpoint,
-        ) -> tuple[list[str], SentPopped | None, Sequence[str], dict[str, dict[int, int]]]:
-            names = await self._client.groups(endpoint)
+        async def ask(endpoint: Endpoint) -> tuple[Sequence[str], SentPopped | None, dict[str, OffsetsOfTopics]]:
+            offsets = await self._offsets_of_groups(endpoint)
             notes, sent = (await self._notes(endpoint)).groups, await self._told(endpoint, "popped", SentPopped)
-            return notes, sent, names, await self._client.consumer_offsets(endpoint)
+            return notes, sent, offsets
 
-        notes, sent, groups, committed = await self._of_broker(self._named_server(), ask)
+        notes, sent, offsets = await self._of_broker(self._named_server(), ask)
         popped = None if sent is None else sent.counts
         if sent is not None and popped is None:
             notes = [*notes, POPPED_NOT_KNOWN]
-        offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in groups}
-        for place, of_queues in committed.items():
-            names = split_offset_key(place)
-            if names is None:
-                continue
-            topic, group = names
-            offsets.setdefault(group, {})[topic] = of_queues
         found = (
             Group(name, offsets[name], None if popped is None else popped.get(name, {})) for name in sorted(offsets)
         )
         return Listed(found, notes)
+
+    async def _offsets_of_groups(self, endpoint: Endpoint) -> dict[str, OffsetsOfTopics]:
+        """The committed offsets of all groups of a broker, by name."""
+        offsets: dict[str, OffsetsOfTopics] = {name: {} for name in await self._client.groups(endpoint)}
+        for place, of_queues in (await self._client.consumer_offsets(endpoint)).items():
+            names = split_offset_key(place)
+            if names is not None:
+                topic, group = names
+                offsets.setdefault(group, {})[topic] = of_queues
+        return offsets
 
     async def close(self) -> None:
         self._is_closed = True
@@ -811,7 +815,7 @@ class AsyncRemoteStore:
         )
 
 
-async def _count(listed: Awaitable[Listed[Any]]) -> int | None:
+async def _count(listed: Awaitable[Sized]) -> int | None:
     """Count what is listed; None if a server cannot read all of it, as a damaged configuration."""
     try:
         found = await listed
@@ -819,7 +823,7 @@ async def _count(listed: Awaitable[Listed[Any]]) -> int | None:
         if error.code != ResponseCode.SYSTEM_ERROR:
             raise
         return None
-    return len(found) if found.is_whole else None
+    return None if isinstance(found, Listed) and not found.is_whole else len(found)
 
 
 def _found(
