@@ -101,7 +101,8 @@ class QueueStore:
         self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
         self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
         self._tiered = frozenset() if self.tier is None else self.tier.topics
-        self._used = self.used if has_files and self._unknown is None else {}
+        # Where all directories are gone, it is not known which queues there were: nothing is answered then.
+        self._used = self.used if has_files and self._unknown is None and self._plain else {}
         self._topics = tuple(sorted({*self._plain, *self._batch, *self._tiered, *self._used}))
         self._limit = QUEUE_LIMIT if self.tier is None else TIER_QUEUES
         self._ids: dict[str, tuple[int, ...]] = {}

@@ -64,6 +64,9 @@ class FakeStore:
     def poll(self) -> None:
         """Nothing comes to it."""
 
+    def rest(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
     def watch(self) -> bool:
         return False
 

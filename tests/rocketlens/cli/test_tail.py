@@ -224,7 +224,8 @@ def test_what_comes_to_a_store_is_found_in_time(growing: GrowingStore, monkeypat
 
     monkeypatch.setattr(following, "filter_of", compile_and_count)
     store = MessageStore.open(growing.root)
-    pieces = following.StoreFollowing(store, "T", {0: 3}, subscription("x", None)).looks()
+    looks = following.StoreFollowing(store, "T", {0: 3}, subscription("x", None)).looks()
+    pieces = (piece for _, piece in following.in_turn({"store": looks}))
     for number in range(COMING):
 
         def write(number: int = number) -> None:
@@ -232,7 +233,7 @@ def test_what_comes_to_a_store_is_found_in_time(growing: GrowingStore, monkeypat
             growing.flush()
 
         clock.write = write
-        assert [message.body for message in next(filter(None, pieces))] == [f"coming {number}".encode()]
+        assert [message.body for message in next(pieces)] == [f"coming {number}".encode()]
         assert clock.write is None
     assert len(compiled) == 1, "the filter is compiled once, not for each queue and look"
 

@@ -120,12 +120,12 @@ def test_each_file_of_a_log_becomes_a_part_of_its_queue_and_topics_are_chosen_by
     parts = manifest_of(tmp_path / "all")["parts"]
     assert len([part for part in parts if part["queue"] in ("Orders/0", "Orders/1", "Payments/2")]) == len(files) > 6
     assert report.details.parts == len(parts)
-    chosen = export(made.root, tmp_path / "chosen", topics=("Orders", "AlwaysNull"))
+    chosen = export(made.root, tmp_path / "chosen", topics=("Orders", "Nothing"))
     assert by_offset(read_back(tmp_path / "chosen")) == by_offset(made.rows_of("Orders"))
     assert chosen.bytes < report.bytes
     assert chosen.notes == ["the tier has no topic Nothing"]
     with pytest.raises(NoSuchTopic, match="there is no topic Nothing"):
-        export(made.root, tmp_path / "none", topics=("AlwaysNull",))
+        export(made.root, tmp_path / "none", topics=("Nothing",))
     assert not (tmp_path / "none").exists()
 
 
