@@ -260,15 +260,6 @@ class StoreConfig(msgspec.Struct, frozen=True):
     unread: tuple[UnreadPart, ...] = ()
     lacks_reader: bool = False
 
-    @property
-    def used_queues(self) -> dict[str, set[int]]:
-        """The ids of queues that a group has consumed from, by topic; of topics that there are alone."""
-        used: dict[str, set[int]] = {}
-        for (_, topic), offsets in self.consumer_offsets.items():
-            if topic in self.topics and (ids := {queue_id for queue_id, offset in offsets.items() if offset > 0}):
-                used.setdefault(topic, set()).update(ids)
-        return used
-
     def notes_of_topics(self, topics: Iterable[str] | None = None) -> list[str]:
         """Sentences about unread parts of topics, by default of all; they name no other ones."""
         return self._unread_of(topics, about_groups=False)

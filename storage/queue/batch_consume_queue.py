@@ -73,8 +73,8 @@ class BatchConsumeQueue(NamedQueue):
     """
 
     __slots__ = (
-        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_is_used", "_keep", "_known",
-        "holes", "name",
+        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "holes",
+        "name",
     )  # fmt: skip
     unit_size = UNIT.size
     has_batches = True
@@ -87,11 +87,7 @@ class BatchConsumeQueue(NamedQueue):
         open_files: OpenFiles,
         memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
-        *,
-        is_used: bool = False,
     ) -> None:
-        """A queue that `is_used` has, or had, messages: without a directory it is lost, not empty."""
-        self._is_used = is_used
         self.name = name
         self._commit_log = commit_log
         self._generation, known, self._keep = memory or QueueMemory()
@@ -462,7 +458,7 @@ class BatchConsumeQueue(NamedQueue):
         """Return min, max and the number of valid units in the listed files; and the number of written units."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return ((yield from self._bounds_of(0, 0)) if files.is_emptied or self._is_used else (NO_OFFSET, 0, 0)), 0
+            return ((yield from self._bounds_of(0, 0)) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
         if known is not None and not isinstance(known.note, CheckedUnits):
             known = None
         if known is not None and known.last != (yield from self._last_of(known.end)):

@@ -55,8 +55,8 @@ class ConsumeQueue(NamedQueue):
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_is_used", "_keep",
-        "_known", "_open_files", "holes", "name",
+        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep", "_known",
+        "_open_files", "holes", "name",
     )  # fmt: skip
     unit_size = UNIT.size
     has_batches = False
@@ -71,14 +71,8 @@ class ConsumeQueue(NamedQueue):
         memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
         bounds: tuple[int, int] | None = None,
-        *,
-        is_used: bool = False,
     ) -> None:
-        """`directory` has the files, or is what they were listed as; `bounds` are minimum and end if they are known.
-
-        A queue that `is_used` has, or had, messages: without a directory it is lost, not empty.
-        """
-        self._is_used = is_used
+        """`directory` has the files, or is what they were listed as; `bounds` are minimum and end if they are known."""
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
@@ -404,8 +398,7 @@ class ConsumeQueue(NamedQueue):
         """Return min and max by the listed files, and the end of the units that are written in them."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            is_lost = files.is_emptied or self._is_used
-            return (yield from self.holes.tail(self, UNKNOWN, log.minimum)) if is_lost else (0, 0), 0
+            return (yield from self.holes.tail(self, UNKNOWN, log.minimum)) if files.is_emptied else (0, 0), 0
         if known is not None and known.last != (yield from self.unit_lookup(known.end - 1)):
             known = None
         first = files.files[0].start // UNIT.size

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -66,14 +66,9 @@ class QueueStore:
         holes: QueueHoles | None = None,
         tier: Tier | None = None,
         derived: DerivedQueues | None = None,
-        used: Mapping[str, Collection[int]] | None = None,
     ) -> None:
-        """`derived` are the queues that the log alone has; all snapshots of a store share them, too.
-
-        `used` are ids of queues that groups have consumed from, by topic: they are lost where they have no directory.
-        """
+        """`derived` are the queues that the log alone has; all snapshots of a store share them, too."""
         self._root = root
-        self.used = used or {}
         self.tier = tier
         """Where older messages of the queues are; None without such a place."""
         self._refused_tiers: dict[tuple[str, int], str] = {}
@@ -101,26 +96,18 @@ class QueueStore:
         self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
         self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
         self._tiered = frozenset() if self.tier is None else self.tier.topics
-        # Where all directories are gone, it is not known which queues there were: nothing is answered then.
-        self._used = self.used if has_files and self._unknown is None and self._plain else {}
-        self._topics = tuple(sorted({*self._plain, *self._batch, *self._tiered, *self._used}))
+        self._topics = tuple(sorted(self._plain | self._batch | self._tiered))
         self._limit = QUEUE_LIMIT if self.tier is None else TIER_QUEUES
         self._ids: dict[str, tuple[int, ...]] = {}
         self._queues: RecentlyUsed[AnyQueue] = RecentlyUsed(self._limit)
 
-    def refresh(
-        self,
-        commit_log: CommitLog | None = None,
-        tier: Tier | None = None,
-        used: Mapping[str, Collection[int]] | None = None,
-    ) -> QueueStore:
-        """Return the queues as they are now, with another log, tier, or other queues in use, if they are given.
+    def refresh(self, commit_log: CommitLog | None = None, tier: Tier | None = None) -> QueueStore:
+        """Return the queues as they are now, with another snapshot of the log, or of the tier, if one is given.
 
         Topics and queues are listed anew; results for queues that still exist are kept and used.
         """
         refreshed = copy(self)
         refreshed.tier = tier or self.tier
-        refreshed.used = self.used if used is None else used
         refreshed._list(commit_log or self._commit_log)
         self._open_files.forget_changed()
         return refreshed
@@ -371,7 +358,7 @@ class QueueStore:
 
     def _is_found(self, topic: str) -> bool:
         is_derived = self.derived is not None and self.derived.has_topic(topic)
-        return is_derived or any(topic in found for found in (self._plain, self._batch, self._tiered, self._used))
+        return is_derived or topic in self._plain or topic in self._batch or topic in self._tiered
 
     def _list_topics(self, tree: Path, before: frozenset[str]) -> frozenset[str]:
         """Return the topics in a directory, those of before if it cannot be listed now."""
@@ -413,7 +400,7 @@ class QueueStore:
                 raise StoreError(path, what="is no directory, so that it is not known which queues the topic has")
 
     def _list_ids(self, topic: str) -> set[int]:
-        ids = set(self._used.get(topic, ()))
+        ids: set[int] = set()
         for tree, topics in ((CONSUME_QUEUE, self._plain), (BATCH_CONSUME_QUEUE, self._batch)):
             if topic in topics:  # what has the name of a directory and is none is a directory that is lost
                 names = (entry.name for entry in list_directory(self._root / tree / topic))
@@ -455,17 +442,15 @@ class QueueStore:
         plain = self._root / CONSUME_QUEUE / topic / str(queue_id)
         batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
         queues: list[ConsumeQueue | BatchConsumeQueue] = []
-        is_used = queue_id in self._used.get(topic, ())
         if topic in self._batch and (topic not in self._plain or batch.is_dir()):
             memory, log, files = self._memory_of(1, topic, queue_id), self._commit_log, self._open_files
-            queues.append(BatchConsumeQueue(name, batch, log, files, memory, self.holes, is_used=is_used))
-        is_plain = topic in self._plain or (is_used and not queues)
+            queues.append(BatchConsumeQueue(name, batch, log, files, memory, self.holes))
         # Where a tier has the queue, the store need not.
-        if is_plain and ((not queues and topic not in self._tiered) or plain.is_dir()):
+        if topic in self._plain and ((not queues and topic not in self._tiered) or plain.is_dir()):
             extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
             memory = self._memory_of(0, topic, queue_id)
             log, files = self._commit_log, self._open_files
-            queues.append(ConsumeQueue(name, plain, extension, log, files, memory, self.holes, is_used=is_used))
+            queues.append(ConsumeQueue(name, plain, extension, log, files, memory, self.holes))
         if not queues and self.derived is not None and queue_id in self.derived.queue_ids(topic):
             finish(self.derived.read_lookup(self._commit_log))
             queues.append(derived_queue(self.derived, name, self._commit_log, self.holes))
