@@ -1,5 +1,6 @@
 """`rocketlens replay` into official brokers: what their consumers get is what the source holds."""
 
+import json
 import random
 import shutil
 import signal
@@ -261,18 +262,16 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
                 if process is None or process.poll() is not None:
                     command = [sys.executable, "-m", "rocketlens", *map(str, arguments), "--go", "--rate", "6000"]
                     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+                if number == 0:  # the plan is made: one that is made without the broker refuses all
+                    wait_until(lambda: any(each.topic == "Killed" for each in target.messages()), "some are sent")  # noqa: B023
                 time.sleep(drawn.uniform(0.5, 3))
                 broker.kill()
-            assert number < 20
         assert process is not None
         process.wait()
         with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
             target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
             outcome = run_rocketlens(*arguments, "--go", "--verify", "--json")
-            double = outcome.stdout.decode()
-            import json
-
-            said = json.loads(double.splitlines()[-1])
+            said = json.loads(outcome.stdout.splitlines()[-1])
             judge(target, keys, account, said["double"])
             assert said["missing"] == said["unknown"] == said["planned"] == 0
 
