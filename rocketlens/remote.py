@@ -1,6 +1,5 @@
 """The messages of brokers that run, over the network: what `rocketlens.connect_async` returns."""
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
@@ -13,11 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
-from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
+from broker.cluster.client import (
+    MOST_OF_A_UNIQUE_KEY,
+    MOST_QUEUES,
+    TOOLS_GROUP,
+    Client,
+    ClientError,
+    Credentials,
+    QueueQuestion,
+    ResponseError,
+    decoded_records,
+    each_of,
+)
 from broker.endpoint import Endpoint
 from protocol.codes import BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE, ResponseCode
 from protocol.errors import ConfigError, NoSuchTopic, ProtocolError, RocketLensError, StoreError
-from protocol.message import Message, decode_message, decode_messages
+from protocol.message import Message, decode_message
 from protocol.message_id import MessageId
 from protocol.offset_keys import split_offset_key
 from protocol.question import (
@@ -77,7 +87,6 @@ if TYPE_CHECKING:
     from storage.space.whole import Space
     from storage.store.extents import QueueExtent
 
-Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 OffsetsOfTopics: TypeAlias = dict[str, dict[int, int]]
@@ -85,12 +94,6 @@ OffsetsOfTopics: TypeAlias = dict[str, dict[int, int]]
 
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""
-
-MOST_OF_A_UNIQUE_KEY: Final = 32
-"""Messages of one unique key that a broker gives."""
-
-MOST_QUEUES: Final = 65_536
-"""Queues of one topic that are searched, whatever a broker says."""
 
 ROUTE_SECONDS: Final = 5.0
 """How long the brokers of a topic are known: several questions about all topics ask a name server once."""
@@ -273,7 +276,7 @@ class AsyncRemoteStore:
                 at = Answer(reason=error.remark)  # the text may be something else too
             listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
             listing.take_all(place, at)
-        brokers = await self._each(names if parts else (), self._brokers_with)
+        brokers = await each_of(names if parts else (), self._brokers_with, AT_ONCE)
         answers: list[tuple[KeyKind, Answer]] = []
         for kinds in parts:
             if listing.is_cut:
@@ -286,8 +289,8 @@ class AsyncRemoteStore:
                 if where
             ]
             listing.read(reading_of(kinds))
-            found = await self._each(
-                asked, lambda each: self._of_topic(each[1], each[0], is_named=bool(question.topic))
+            found = await each_of(
+                asked, lambda each: self._of_topic(each[1], each[0], is_named=bool(question.topic)), AT_ONCE
             )
             for (each, _), answer in zip(asked, found, strict=True):
                 listing.take_all(each.kind.words, reversed(answer.messages))
@@ -304,13 +307,6 @@ class AsyncRemoteStore:
             if is_named or error.code != ResponseCode.NO_PERMISSION:
                 raise
             return Answer(notes=(f"topic {question.topic} is left out: {error.remark}",))
-
-    async def _each(self, things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]]) -> list[Result]:
-        """Ask about each of many things, of which `AT_ONCE` wait at the same time; the answers are in their order."""
-        answers: list[Result] = []
-        for place in range(0, len(things), AT_ONCE):
-            answers += await asyncio.gather(*map(ask, things[place : place + AT_ONCE]))
-        return answers
 
     async def _brokers_with(self, topic: str) -> dict[str, Endpoint]:
         """The brokers of a topic; none where it has no route."""
@@ -342,7 +338,7 @@ class AsyncRemoteStore:
             if error.code not in ABSENT:
                 raise
             return Answer(reason=str(error))
-        messages, notes = pulled(_decoded(server, answer.records), topic, offset, wanted)
+        messages, notes = pulled(decoded_records(server, answer.records), topic, offset, wanted)
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return Answer(
             messages,
@@ -439,7 +435,7 @@ class AsyncRemoteStore:
     async def _messages_at(self, places: Sequence[int]) -> list[Message | None]:
         """The messages at physical offsets of the one broker that there is."""
         server = self._named_server()
-        found = await self._each(places, lambda place: self._at(server, place, None))
+        found = await each_of(places, lambda place: self._at(server, place, None), AT_ONCE)
         return [next(iter(each), None) for each in found]
 
     async def space(
@@ -728,7 +724,7 @@ class AsyncRemoteStore:
             is_refused = isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION
             return replace(at, reason=f"{at.reason}; copies of it are listed to administrators") if is_refused else at
         records = b"".join(record for _, each in answers.values() for record in each)
-        copies = [each for each in _decoded(server, records) if not other_topic(each, topic)][: question.maximum]
+        copies = [each for each in decoded_records(server, records) if not other_topic(each, topic)][: question.maximum]
         return Answer(tuple(copies), reason=f"{at.reason}; copies of it: {say_copies(copies)}") if copies else at
 
     async def _lost(self, server: Endpoint, topic: str) -> str:
@@ -771,7 +767,7 @@ class AsyncRemoteStore:
             brokers = {"": server} if self._server is None else await self._brokers_with(name)
             return await self._of_brokers(brokers, Question(name, key, KeyKind.UNIQUE, MOST_OF_A_UNIQUE_KEY))
 
-        answers = await self._each(names, ask)
+        answers = await each_of(names, ask, AT_ONCE)
         if messages := [message for found in answers for message in found]:
             return Answer(tuple(sorted(messages, key=lambda message: message.physical_offset)))
         where = f"in topic {topic}" if topic else f"in any of {counted(len(names), 'topic')}"
@@ -792,7 +788,7 @@ class AsyncRemoteStore:
             # key several times; of a unique key any broker gives more than are asked for.
             matching = {
                 (place_of(message), message.queue_id): message
-                for record in _decoded(endpoint, page.records)
+                for record in decoded_records(endpoint, page.records)
                 for message in question.messages_in(record)
                 if message.physical_offset < before
                 and (has_inner_messages(record.sys_flag) or question.is_answered_by(message))
@@ -876,13 +872,6 @@ def _ascending(messages: list[Message]) -> list[Message]:
     """Messages in the order of the log, unless they come in that of their times, as from several logs of a tier."""
     times = [(message.store_timestamp, message.physical_offset) for message in messages]
     return messages if times == sorted(times) else sorted(messages, key=lambda message: message.physical_offset)
-
-
-def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
-    try:
-        return list(decode_messages(records))
-    except StoreError as error:
-        raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
 
 
 def _labels(brokers: dict[str, Endpoint]) -> list[str]:

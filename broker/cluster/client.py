@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
@@ -33,14 +33,17 @@ from protocol.bodies import (
 )
 from protocol.codes import OwnRequestCode, RequestCode, ResponseCode
 from protocol.command import RESPONSE_FLAG, Command, decode_response, encode_request, ext_fields_of
-from protocol.errors import ConfigError, ProtocolError, RocketLensError, quote
+from protocol.errors import ConfigError, ProtocolError, RocketLensError, StoreError, quote
 from protocol.frame import FrameDecoder
+from protocol.message import Message, decode_messages
 from protocol.question import Question
 
 if TYPE_CHECKING:  # commands that ask a server in plain text do without it
     import ssl
 
 Body = TypeVar("Body")
+Thing = TypeVar("Thing")
+Result = TypeVar("Result")
 
 SUSPENDS: Final = 2
 """The bit of a pull's sysFlag that says that the broker may hold the pull until there is a message."""
@@ -58,6 +61,12 @@ PULL_ANSWERS: Final = (
 )
 NOTHING_BUT_SUCCESS: Final = (ResponseCode.SUCCESS,)
 
+
+MOST_OF_A_UNIQUE_KEY: Final = 32
+"""Messages of one unique key that a broker gives."""
+
+MOST_QUEUES: Final = 65_536
+"""Queues of one topic on one broker that are asked or sent to, whatever a server says."""
 
 AGAIN_SECONDS: Final = 0.1
 """Seconds between two questions for an answer that is being made; the server waits a quarter of a second itself."""
@@ -472,6 +481,22 @@ class Client:
         except OSError as error:
             raise NotConnected(f"cannot connect to {endpoint}: {_reason(error)}") from error
         return channel
+
+
+async def each_of(things: Sequence[Thing], ask: Callable[[Thing], Awaitable[Result]], at_once: int) -> list[Result]:
+    """Ask about each of many things, of which `at_once` wait at the same time; the answers are in their order."""
+    answers: list[Result] = []
+    for place in range(0, len(things), at_once):
+        answers += await asyncio.gather(*map(ask, things[place : place + at_once]))
+    return answers
+
+
+def decoded_records(endpoint: Endpoint, records: bytes) -> list[Message]:
+    """The records that a server sent, one after the other; raises `ClientError` for bytes that are none."""
+    try:
+        return list(decode_messages(records))
+    except StoreError as error:
+        raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
 
 
 def addresses(endpoint: Endpoint, brokers: Iterable[BrokerData]) -> dict[str, Endpoint]:
