@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -19,39 +19,25 @@ PLACES = ("body", "properties", "any")
 class SearchConditions(msgspec.Struct, frozen=True):
     """What the options say of the messages that are looked for."""
 
-    begin: int | None
-    end: int | None
-    contains: str | None
-    regex: str | None
-    place: str
-    json_path: str | None
-    where: str | None
-    tag: str | None
-    key: str | None
-    key_prefix: str | None
-    born_host: str | None
-    size: str | None
-    charset: str | None
+    begin: int | None = None
+    end: int | None = None
+    contains: str | None = None
+    regex: str | None = None
+    place: str = PLACES[0]
+    json_path: str | None = None
+    where: str | None = None
+    tag: str | None = None
+    key: str | None = None
+    key_prefix: str | None = None
+    born_host: str | None = None
+    size: str | None = None
+    charset: str | None = None
 
     def options(self, maximum: int | None, cursor: str | None = None) -> SearchOptions:
-        """The same as keyword arguments of a search for so many messages."""
-        return SearchOptions(
-            begin=self.begin,
-            end=self.end,
-            contains=None if self.contains is None else os.fsencode(self.contains),  # bytes that may be no UTF-8
-            regex=self.regex,
-            place=self.place,
-            json_path=self.json_path,
-            where=self.where,
-            tag=self.tag,
-            key=self.key,
-            key_prefix=self.key_prefix,
-            born_host=self.born_host,
-            size=self.size,
-            charset=self.charset,
-            limit=maximum,
-            cursor=cursor,
-        )
+        """The same as keyword arguments of a search, which have these names, for so many messages."""
+        contains = None if self.contains is None else os.fsencode(self.contains)  # bytes that may be no UTF-8
+        more: SearchOptions = {"contains": contains, "limit": maximum, "cursor": cursor}
+        return cast(SearchOptions, msgspec.structs.asdict(self) | more)
 
 
 def condition_options(
@@ -66,7 +52,7 @@ def condition_options(
             "--in",
             "place",
             type=click.Choice(PLACES),
-            default="body",
+            default=PLACES[0],
             show_default=True,
             metavar="PLACE",
             help="Where --contains and --regex look: in the body, in the values of the properties (also KEYS and "
