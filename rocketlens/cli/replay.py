@@ -26,14 +26,16 @@ from rocketlens.cli.search import stopping
 from rocketlens.cli.search_progress import SearchProgress
 from rocketlens.cli.server_options import FILE
 from rocketlens.cli.time_options import check_stored, timezone_option, typed_time
+from rocketlens.replay import ORDERS
 from storage.amounts import counted
 
 if TYPE_CHECKING:
+    from rocketlens.replay.account import TopicSum
     from rocketlens.replay.choice import ReplayChoice
     from rocketlens.replay.plan import ReplayPlan
     from rocketlens.replay.replay import ReplayReport, ReplayRequest, ReplayWatcher
+    from rocketlens.replay.target import TargetTopic
 
-ORDERS: Final = ("queue", "key", "none")
 COUNT: Final = click.IntRange(1, 1024)
 MOST_NAMED: Final = 20
 """Texts and messages that are named of those that are not sent."""
@@ -50,9 +52,9 @@ class ChoiceArguments(msgspec.Struct, frozen=True):
 
     def all_topics(self) -> tuple[str, ...]:
         """The topics that are named, those of dead letters among them."""
-        from rocketlens.replay.choice import dead_letters_of
+        from protocol.system_topics import DEAD_LETTER_PREFIX
 
-        return (*self.topics, *map(dead_letters_of, self.dead_letters_of))
+        return (*self.topics, *(f"{DEAD_LETTER_PREFIX}{group}" for group in self.dead_letters_of))
 
 
 class MannerArguments(msgspec.Struct, frozen=True):
@@ -230,9 +232,7 @@ def _choice(
     return choice, info.cluster or "", lambda: {info.where}
 
 
-NO_CONDITIONS: Final = SearchConditions(
-    **dict.fromkeys(SearchConditions.__struct_fields__) | {"place": "body"}  # type: ignore[arg-type]
-)
+NO_CONDITIONS: Final = SearchConditions()
 
 
 def _choosing(
@@ -318,7 +318,7 @@ def _show_plan(plan: "ReplayPlan", request: "ReplayRequest", output_format: str)
         say(f"{counted(plan.messages, 'message')} would be sent{duration}; nothing is sent without --go")
 
 
-def _topic_fields(planned: Any, topic: Any, request: "ReplayRequest") -> dict[str, Any]:
+def _topic_fields(planned: "TopicSum", topic: "TargetTopic", request: "ReplayRequest") -> dict[str, Any]:
     batched = planned.batched if request.speed.batch > 1 else 0
     return {
         "topic": planned.topic,

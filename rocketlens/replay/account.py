@@ -19,6 +19,9 @@ FORM: Final = 1
 """The version of the tables."""
 
 
+AT_ONCE: Final = 1000
+"""Messages that are read at once."""
+
 CACHE_KIB: Final = 64 * 1024
 """Memory for the file's pages: places of messages are looked up in any order."""
 
@@ -78,17 +81,28 @@ class PlannedRow(NamedTuple):
     body_crc: int
 
 
+class SentName(NamedTuple):
+    """By what a message that was sent is found at the target, and told from others with its key."""
+
+    unique_key: str
+    origin: str
+
+
 class SentMessage(NamedTuple):
     """A message that was sent, or may have been: where it should be."""
 
     number: int
-    place: str
     unique_key: str
     topic: str
     origin: str
     size: int
     body_crc: int
     sent_id: str
+
+    @property
+    def name(self) -> SentName:
+        """By what it is found."""
+        return SentName(self.unique_key, self.origin)
 
 
 class TopicSum(NamedTuple):
@@ -112,7 +126,7 @@ CREATE TABLE message (
     reason TEXT NOT NULL, sent_id TEXT NOT NULL DEFAULT '', outcome INTEGER, copies TEXT NOT NULL DEFAULT '');
 """
 
-_SENT: Final = "number, place, unique_key, topic, origin, size, body_crc, sent_id"
+_SENT: Final = "number, unique_key, topic, origin, size, body_crc, sent_id"
 
 
 class ReplayAccount:
@@ -185,18 +199,13 @@ class ReplayAccount:
 
     # -- planning ---------------------------------------------------------------------------------------------------
 
-    def forget(self) -> None:
-        """Forget all that is noted, as if the account had just been made."""
+    def forget(self, *, keeps_run: bool = False) -> None:
+        """Forget all messages, and what is said of the run unless it `keeps_run`, as where a plan was not finished."""
         with self._changing() as base:
             base.execute("DELETE FROM message")
             base.execute("DELETE FROM missing")
-            base.execute("DELETE FROM run WHERE name != 'form'")
-
-    def begin_plan(self) -> None:
-        """Forget what an earlier plan that was not finished had noted."""
-        with self._changing() as base:
-            base.execute("DELETE FROM message")
-            base.execute("DELETE FROM missing")
+            if not keeps_run:
+                base.execute("DELETE FROM run WHERE name != 'form'")
 
     def plan(self, rows: Iterable[AccountRow]) -> None:
         """Note messages that were chosen; one whose place is noted already is chosen once."""
@@ -283,7 +292,7 @@ class ReplayAccount:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def sent(self, *states: SendState, behind: int = 0, most: int = 1000) -> list[SentMessage]:
+    def sent(self, *states: SendState, behind: int = 0, most: int = AT_ONCE) -> list[SentMessage]:
         """The messages in some states, by number behind one."""
         marks = ",".join("?" * len(states))
         found = self._base.execute(
@@ -292,10 +301,10 @@ class ReplayAccount:
         )
         return [SentMessage(*row) for row in found]
 
-    def each_sent(self, *states: SendState) -> Iterator[list[SentMessage]]:
-        """All messages in some states, piece by piece."""
+    def each_sent(self, *states: SendState, most: int = AT_ONCE) -> Iterator[list[SentMessage]]:
+        """All messages in some states, in pieces of so many."""
         behind = 0
-        while piece := self.sent(*states, behind=behind):
+        while piece := self.sent(*states, behind=behind, most=most):
             yield piece
             behind = piece[-1].number
 

@@ -16,9 +16,9 @@ from protocol.errors import ConfigError, RocketLensError
 from protocol.host_address import HIDDEN_HOST, HostAddress
 from protocol.message import Message
 from protocol.message_layout import V2_MAGIC
-from protocol.properties import KEYS, MASKED, TAGS, UNIQ_KEY, encode_properties
+from protocol.properties import KEYS, MASKED, TAGS, UNIQ_KEY, encode_properties, split_keys
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag
-from protocol.system_topics import DEAD_LETTER_PREFIX, is_known_by
+from protocol.system_topics import is_known_by
 from rocketlens.arguments import SearchOptions, never
 from rocketlens.source import Source
 
@@ -35,6 +35,8 @@ KNOWN_HOSTS: Final = 1024
 LINES_AT_ONCE: Final = 1000
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
+MASKED_PART: Final = "a part of it is masked"
+
 _SEPARATORS: Final = ("\x01", "\x02")
 _COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
 
@@ -43,13 +45,12 @@ _COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
 class Chosen:
     """A message that was chosen, the name of its place in the source, and why it cannot be sent, if it cannot.
 
-    The place is the same whenever the source is read; `text` is what was asked for, where texts were.
+    The place is the same whenever the source is read.
     """
 
     message: Message
     place: str
     refusal: str = ""
-    text: str = ""
 
 
 class ReplayChoice:
@@ -113,14 +114,6 @@ class RememberedChoice(ReplayChoice):
         if not should_stop():
             self._remembered = remembered
 
-    def times(self) -> dict[str, int]:
-        """As :meth:`ReplayChoice.times`."""
-        return self._choice.times()
-
-    def set_times(self, times: Mapping[str, int]) -> None:
-        """As :meth:`ReplayChoice.set_times`."""
-        self._choice.set_times(times)
-
 
 @dataclass
 class SourceChoice(ReplayChoice):
@@ -141,7 +134,7 @@ class SourceChoice(ReplayChoice):
         """As :meth:`ReplayChoice.pieces`."""
         self.notes, self.missing = (), ()
         for piece in self._looked_up(should_stop) if self.texts else self._found(should_stop):
-            yield [self._chosen(message, text) for message, text in piece]
+            yield list(map(self._chosen, piece))
 
     def times(self) -> dict[str, int]:
         """As :meth:`ReplayChoice.times`."""
@@ -151,7 +144,7 @@ class SourceChoice(ReplayChoice):
         """As :meth:`ReplayChoice.set_times`."""
         self.conditions = cast(SearchOptions, {**self.conditions, **times})
 
-    def _looked_up(self, should_stop: Callable[[], bool]) -> Iterator[list[tuple[Message, str]]]:
+    def _looked_up(self, should_stop: Callable[[], bool]) -> Iterator[list[Message]]:
         missing = dict.fromkeys(self.texts)
         seen: set[str] = set()
         for topic in self.topics or (None,):
@@ -163,12 +156,12 @@ class SourceChoice(ReplayChoice):
                     place = place_of(match.message)
                     if place not in seen:
                         seen.add(place)
-                        piece.append((match.message, match.text))
+                        piece.append(match.message)
                 yield piece
             self.notes = (*self.notes, *found.notes)
         self.missing = list(missing)
 
-    def _found(self, should_stop: Callable[[], bool]) -> Iterator[list[tuple[Message, str]]]:
+    def _found(self, should_stop: Callable[[], bool]) -> Iterator[list[Message]]:
         of_topics = self.topics or (None,)
         limit = self.conditions.get("limit")
         for topic in of_topics:
@@ -176,15 +169,14 @@ class SourceChoice(ReplayChoice):
             searched = None if self.copies else topic
             found = self.source.search(topic=searched, should_stop=should_stop, **self.conditions)
             for messages in found.pieces():
-                piece = [(each, "") for each in messages if topic is None or is_known_by(each, topic)]
+                piece = [each for each in messages if topic is None or is_known_by(each, topic)]
                 piece = piece if limit is None else piece[: max(limit, 0)]
                 limit = None if limit is None else limit - len(piece)
                 yield piece
             self.notes = (*self.notes, *found.notes)
 
-    def _chosen(self, message: Message, text: str) -> Chosen:
-        refusal = "a part of it is masked" if self.is_masked and _holds_asterisks(message) else ""
-        return Chosen(message, place_of(message), refusal, text)
+    def _chosen(self, message: Message) -> Chosen:
+        return Chosen(message, place_of(message), MASKED_PART if self.is_masked and _holds_asterisks(message) else "")
 
 
 def _holds_asterisks(message: Message) -> bool:
@@ -210,7 +202,6 @@ class _Line(msgspec.Struct, rename="camel"):
     body_encoding: str = "text"
     body_error: str | None = None
     body_packings: list[str] | None = None
-    body_crc: int | None = None
     unique_key: str | None = None
     keys: list[str] | None = None
     tags: str | None = None
@@ -312,14 +303,14 @@ def _refusal_of(line: _Line) -> str:
     properties = line.properties
     hidden = [line.body, line.store_host, line.unique_key, line.tags, *(line.keys or ()), *properties.values()]
     if MASKED in hidden:
-        return "a part of it is masked"
+        return MASKED_PART
     if line.body is None or line.body_error:
         return f"its body could not be read: {line.body_error or 'there is none'}"
     if line.body_packings:
         packed = ", ".join(line.body_packings)
         return f"its body was unpacked ({packed}), so it is not the one that was sent: export it with --no-unpack"
     said: Mapping[str, tuple[Any, Any]] = {
-        "keys": (line.keys, [key for key in properties.get(KEYS, "").split(" ") if key]),
+        "keys": (line.keys, split_keys(properties.get(KEYS, ""))),
         "tags": (line.tags, properties.get(TAGS)),
         "uniqueKey": (line.unique_key, properties.get(UNIQ_KEY)),
     }
@@ -355,8 +346,3 @@ def _address(text: str | None) -> HostAddress | None:
     except (RocketLensError, ValueError):
         return None
     return host
-
-
-def dead_letters_of(group: str) -> str:
-    """The topic of the messages that a group gave up."""
-    return DEAD_LETTER_PREFIX + group

@@ -6,20 +6,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from broker.cluster.client import ClientError, ResponseError
+from broker.cluster.client import ClientError, ResponseError, each_of
 from protocol.checksum import body_crc
 from protocol.properties import UNIQ_KEY, property_value
 from protocol.system_topics import RETRY_PREFIX, Stage, stage_of
-from rocketlens.replay.account import AccountRow, ReplayAccount, SendState, SentMessage, TopicSum
+from rocketlens.replay.account import AccountRow, ReplayAccount, SendState, SentName, TopicSum
 from rocketlens.replay.choice import Chosen, ReplayChoice
 from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, resent
-from rocketlens.replay.target import ReplayTarget, TargetTopic
+from rocketlens.replay.target import ASKED_AT_ONCE, ReplayTarget, TargetTopic
 
 Item = TypeVar("Item")
-
-ASKED_AT_ONCE: Final = 64
-"""Messages that the target is asked about at the same time."""
-
 
 SENT_BEFORE: Final = "an earlier run has sent it; the account has its id there"
 
@@ -76,7 +72,7 @@ async def make_plan(
 
     `report` gets how many there are.
     """
-    account.begin_plan()
+    account.forget(keeps_run=True)
     count = 0
     async for piece in in_a_thread(choice.pieces(should_stop)):
         account.plan(row_of(each, manner) for each in piece)
@@ -98,7 +94,7 @@ async def make_plan(
         if topic.messages:
             try:
                 await _catch_up(target, topic)
-                await target.copies(topic, SentMessage(0, "", "-", topic.name, "", 0, 0, ""))
+                await target.copies(topic, SentName("-", ""))
             except ResponseError as error:
                 notes.append(f"what earlier runs have sent to topic {topic.name} is not known: {error}")
             else:
@@ -117,7 +113,7 @@ async def _refuse_sent_before(
             return
         for name in topics.keys() & {each.topic for each in piece}:
             mine = [each for each in piece if each.topic == name]
-            ids = zip(mine, await _ids_there(target, topics[name], mine), strict=True)
+            ids = zip(mine, await _ids_there(target, topics[name], [each.name for each in mine]), strict=True)
             account.refuse_sent(SENT_BEFORE, ((each.number, known) for each, known in ids if known))
 
 
@@ -133,7 +129,7 @@ async def plan_of(account: ReplayAccount, target: ReplayTarget, notes: Iterable[
     )
 
 
-async def sent_already(target: ReplayTarget, topic: TargetTopic, sent: Sequence[SentMessage]) -> list[str]:
+async def sent_already(target: ReplayTarget, topic: TargetTopic, sent: Sequence[SentName]) -> list[str]:
     """The ids at the target of messages of a topic that may have been sent, empty for those that it does not have.
 
     Raises `ClientError` where it cannot be asked, or its index does not come to the end of its log.
@@ -147,12 +143,9 @@ async def _catch_up(target: ReplayTarget, topic: TargetTopic) -> None:
         raise ClientError(f"the index of a broker of topic {topic.name} lags behind its log")
 
 
-async def _ids_there(target: ReplayTarget, topic: TargetTopic, sent: Sequence[SentMessage]) -> list[str]:
-    ids: list[str] = []
-    for some in _by(sent, ASKED_AT_ONCE):
-        found = await asyncio.gather(*(target.copies(topic, each) for each in some))
-        ids += [copies[0].offset_message_id if copies else "" for copies in found]
-    return ids
+async def _ids_there(target: ReplayTarget, topic: TargetTopic, sent: Sequence[SentName]) -> list[str]:
+    found = await each_of(sent, lambda name: target.copies(topic, name), ASKED_AT_ONCE)
+    return [copies[0].offset_message_id if copies else "" for copies in found]
 
 
 async def in_a_thread(pieces: Iterator[Item]) -> AsyncIterator[Item]:
@@ -166,8 +159,3 @@ async def in_a_thread(pieces: Iterator[Item]) -> AsyncIterator[Item]:
     while made := await coming:
         coming = loop.run_in_executor(None, following)
         yield made[0]
-
-
-def _by(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(items), count):
-        yield items[start : start + count]

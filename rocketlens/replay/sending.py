@@ -21,13 +21,12 @@ from protocol.properties import UNIQ_KEY, property_value
 from protocol.sending import BUSY, STORED, OutgoingMessage, send_request
 from protocol.system_topics import RETRY_PREFIX
 from rocketlens.arguments import never
-from rocketlens.replay.account import PlannedRow, ReplayAccount, SendState, SentMessage
+from rocketlens.replay.account import PlannedRow, ReplayAccount, SendState, SentName
 from rocketlens.replay.choice import Chosen, ReplayChoice
 from rocketlens.replay.plan import in_a_thread, sent_already
 from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, resent
 from rocketlens.replay.target import ReplayTarget, TargetQueue, TargetTopic
 
-ORDERS: Final = ("queue", "key", "none")
 GROUP: Final = "ROCKETLENS_REPLAY"
 """The producer group that messages are sent in."""
 
@@ -75,11 +74,11 @@ class LeavingMessage:
     queue: TargetQueue
     topic: TargetTopic
 
-    def sent(self) -> SentMessage:
-        """It as the account has it."""
+    @property
+    def name(self) -> SentName:
+        """By what it is found at the target."""
         properties = self.outgoing.properties
-        key, origin = (property_value(properties, name) or "" for name in (UNIQ_KEY, ORIGIN))
-        return SentMessage(self.number, "", key, self.outgoing.topic, origin, len(self.outgoing.body), 0, "")
+        return SentName(property_value(properties, UNIQ_KEY) or "", property_value(properties, ORIGIN) or "")
 
 
 @dataclass(slots=True)
@@ -287,8 +286,8 @@ class ReplaySending:
             return queues[abs(java_hash(key)) % len(queues)]
         # The brokers of the source one after the other to those of the target, each queue to the one of its number.
         source = self._brokers[message.store_host]
-        names = list(topic.brokers)
-        mine = [queue for queue in queues if queue.broker == names[source % len(names)]]
+        brokers = list(topic.by_broker.values())
+        mine = brokers[source % len(brokers)]
         return mine[message.queue_id % len(mine)]
 
     def _put(self, leaving: LeavingMessage) -> None:
@@ -426,7 +425,7 @@ class ReplaySending:
 
         Where it cannot be asked they are noted as unknown, and none is left.
         """
-        ids = await self._asked(batch[0].topic, [each.sent() for each in batch], patience)
+        ids = await self._asked(batch[0].topic, [each.name for each in batch], patience)
         if ids is None:
             self._leave_doubtful(batch, problem)
             return []
@@ -435,7 +434,7 @@ class ReplaySending:
                 self._notes.add(each.number, SendState.SENT, known, FOUND_THERE)
         return [each for each, known in zip(batch, ids, strict=True) if not known]
 
-    async def _asked(self, topic: TargetTopic, sent: Sequence[SentMessage], patience: Patience) -> list[str] | None:
+    async def _asked(self, topic: TargetTopic, sent: Sequence[SentName], patience: Patience) -> list[str] | None:
         """The ids at the target of what may have been sent, empty for what is not there; None where nothing answers."""
         while True:
             try:
@@ -463,7 +462,7 @@ class ReplaySending:
                     return
                 mine = [each for each in piece if each.topic == name]
                 topic = await self._target.topic(name)
-                ids = None if topic.problem else await self._asked(topic, mine, Patience())
+                ids = None if topic.problem else await self._asked(topic, [each.name for each in mine], Patience())
                 for number, each in enumerate(mine):
                     if ids is None:
                         self._notes.add(each.number, SendState.UNKNOWN, reason=topic.problem or "its answer was lost")

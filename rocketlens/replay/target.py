@@ -1,21 +1,30 @@
 """The cluster that messages are sent to: its topics, what it has of a message, and whether its index is up to date."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
-from broker.cluster.client import Client, ClientError, ResponseError, addresses
+from broker.cluster.client import (
+    MOST_OF_A_UNIQUE_KEY,
+    MOST_QUEUES,
+    Client,
+    ClientError,
+    ResponseError,
+    addresses,
+    decoded_records,
+)
 from broker.endpoint import Endpoint
 from protocol.bodies import TopicRouteData
 from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, RocketLensError
-from protocol.message import Message, decode_message, decode_messages
+from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id
-from protocol.question import KeyKind, Question
+from protocol.question import KeyKind, Question, taken_apart
 from protocol.system_topics import RETRY_PREFIX
-from rocketlens.replay.account import SentMessage
+from rocketlens.replay.account import SentMessage, SentName
 from rocketlens.replay.resent import ORIGIN
 
 Answer = TypeVar("Answer")
@@ -23,14 +32,11 @@ Answer = TypeVar("Answer")
 WRITABLE: Final = 2
 """The bit of a queue's permission that lets producers send."""
 
-MOST_QUEUES: Final = 65_536
-"""Queues of a topic on one broker that are sent to, whatever a name server says."""
-
 USUAL_SIZE: Final = 4 * 1024 * 1024
 """Bytes of a body that a broker takes where nothing else is configured."""
 
-MOST_OF_A_KEY: Final = 32
-"""Messages of one unique key that a broker gives."""
+ASKED_AT_ONCE: Final = 64
+"""Messages that a target is asked about at the same time."""
 
 BEHIND_FIGURE: Final = "dispatchBehindBytes"
 """The runtime figure that says how much of a broker's log its index lacks."""
@@ -51,23 +57,24 @@ class TargetQueue(NamedTuple):
 class TargetTopic:
     """What the target has of a topic; what an account may not ask for is not known, and empty.
 
-    `size_limit` in bytes; `kind` is its `message.type`; `problem` says why nothing can be sent to it.
+    `queues` are those of all brokers, in the order of `by_broker`, where each broker has one at least. `size_limit` in
+    bytes; `kind` is its `message.type`; `problem` says why nothing can be sent to it.
     """
 
     name: str
+    by_broker: Mapping[str, tuple[TargetQueue, ...]] = field(default_factory=dict)
     queues: tuple[TargetQueue, ...] = ()
     size_limit: int = USUAL_SIZE
     kind: str = ""
     groups: tuple[str, ...] = ()
     messages: int = 0
-    clusters: frozenset[str] = frozenset()
     problem: str = ""
     notes: tuple[str, ...] = field(default=())
 
     @property
     def brokers(self) -> dict[str, Endpoint]:
         """The addresses of its brokers by name."""
-        return {queue.broker: queue.endpoint for queue in self.queues}
+        return {name: queues[0].endpoint for name, queues in self.by_broker.items()}
 
 
 class ReplayTarget:
@@ -89,16 +96,18 @@ class ReplayTarget:
             return TargetTopic(name, problem=await self._absence(name))
         where = addresses(self._name_servers[0], route.broker_datas)
         masters = {each.broker_name for each in route.broker_datas if "0" in each.broker_addrs}
-        queues = tuple(
-            TargetQueue(each.broker_name, where[each.broker_name], number)
+        by_broker = {
+            each.broker_name: tuple(
+                TargetQueue(each.broker_name, where[each.broker_name], number)
+                for number in range(min(each.write_queue_nums, MOST_QUEUES))
+            )
             for each in sorted(route.queue_datas, key=lambda each: each.broker_name)
-            if each.perm & WRITABLE and each.broker_name in masters
-            for number in range(min(each.write_queue_nums, MOST_QUEUES))
-        )
-        clusters = frozenset(each.cluster for each in route.broker_datas)
-        if not queues:
-            return TargetTopic(name, clusters=clusters, problem=f"topic {name} cannot be written there")
-        return await self._with_facts(TargetTopic(name, queues, clusters=clusters))
+            if each.perm & WRITABLE and each.broker_name in masters and each.write_queue_nums > 0
+        }
+        if not by_broker:
+            return TargetTopic(name, problem=f"topic {name} cannot be written there")
+        queues = tuple(itertools.chain.from_iterable(by_broker.values()))
+        return await self._with_facts(TargetTopic(name, by_broker, queues))
 
     async def _route(self, name: str) -> TopicRouteData | None:
         """The route of a topic by the first name server that answers; None where it has none."""
@@ -141,14 +150,12 @@ class ReplayTarget:
             except (ResponseError, ValueError) as error:
                 messages += 1  # so that it is asked for each message
                 notes.append(f"{broker} does not say all that is known of topic {topic.name}: {error}")
-        return TargetTopic(
-            topic.name,
-            topic.queues,
-            min(limits[1:], default=USUAL_SIZE),
-            ", ".join(sorted(set(kinds))),
-            tuple(sorted(groups)),
-            messages,
-            topic.clusters,
+        return replace(
+            topic,
+            size_limit=min(limits[1:], default=USUAL_SIZE),
+            kind=", ".join(sorted(set(kinds))),
+            groups=tuple(sorted(groups)),
+            messages=messages,
             notes=tuple(notes),
         )
 
@@ -167,15 +174,15 @@ class ReplayTarget:
         found = await self._first_answer(self.client.brokers)
         return set() if found is None else {str(each) for each in found.values()}
 
-    async def copies(self, topic: TargetTopic, sent: SentMessage) -> list[Message]:
+    async def copies(self, topic: TargetTopic, name: SentName) -> list[Message]:
         """The messages of a topic with the unique key and the origin of one that was sent, by their place."""
-        question = Question(topic.name, sent.unique_key, KeyKind.UNIQUE, MOST_OF_A_KEY)
+        question = Question(topic.name, name.unique_key, KeyKind.UNIQUE, MOST_OF_A_UNIQUE_KEY)
         found: dict[str, Message] = {}
         for endpoint in topic.brokers.values():
             page = await self.client.query(endpoint, question)
-            for record in _decoded(endpoint, page.records):
+            for record in decoded_records(endpoint, page.records):
                 for message in question.messages_in(record):
-                    if message.properties.get(ORIGIN) == sent.origin:
+                    if message.properties.get(ORIGIN) == name.origin:
                         found.setdefault(f"{message.offset_message_id} {message.queue_offset}", message.detached())
         return list(found.values())
 
@@ -192,7 +199,7 @@ class ReplayTarget:
                 continue
             except RocketLensError:
                 return None
-            inner = [one for one in _apart(record) if one.unique_key == sent.unique_key]
+            inner = [one for one in taken_apart(record) if one.unique_key == sent.unique_key]
             if inner:
                 return inner[0].detached()
         return None
@@ -213,17 +220,3 @@ class ReplayTarget:
                     return False
                 await asyncio.sleep(0.05)
         return True
-
-
-def _apart(record: Message) -> list[Message]:
-    try:
-        return record.inner_messages()
-    except RocketLensError:
-        return [record]
-
-
-def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
-    try:
-        return list(decode_messages(records))
-    except RocketLensError as error:
-        raise ClientError(f"{endpoint} sent a record that cannot be read: {error}") from error

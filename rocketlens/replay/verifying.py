@@ -1,15 +1,12 @@
 """Ask the target for every message that was sent: whether it is there, once, and with the body that it had."""
 
-import asyncio
 from collections.abc import Callable
-from typing import Final
 
+from broker.cluster.client import each_of
 from protocol.checksum import body_crc
 from protocol.message import Message
 from rocketlens.replay.account import ReplayAccount, SendState, SentMessage, Verification
-from rocketlens.replay.target import ReplayTarget
-
-ASKED_AT_ONCE: Final = 64
+from rocketlens.replay.target import ASKED_AT_ONCE, ReplayTarget
 
 
 async def verify(
@@ -20,20 +17,18 @@ async def verify(
     for planned in account.by_topic(SendState.SENT):
         # A copy that the index lacks yet would not be seen.
         await target.catch_up(await target.topic(planned.topic))
-    for piece in account.each_sent(SendState.SENT):
-        for start in range(0, len(piece), ASKED_AT_ONCE):
-            if should_stop():
-                return
-            some = piece[start : start + ASKED_AT_ONCE]
-            account.verify(await asyncio.gather(*(_verified(target, each) for each in some)))
-            count += len(some)
-            report(count)
+    for piece in account.each_sent(SendState.SENT, most=ASKED_AT_ONCE):
+        if should_stop():
+            return
+        account.verify(await each_of(piece, lambda sent: _verified(target, sent), ASKED_AT_ONCE))
+        count += len(piece)
+        report(count)
 
 
 async def _verified(target: ReplayTarget, sent: SentMessage) -> tuple[int, Verification, str]:
     """What the target has of one message, with the ids of all its copies."""
     topic = await target.topic(sent.topic)
-    copies = {f"{each.offset_message_id}+{each.queue_offset}": each for each in await target.copies(topic, sent)}
+    copies = {f"{each.offset_message_id}+{each.queue_offset}": each for each in await target.copies(topic, sent.name)}
     if not copies and sent.sent_id:
         at = await target.at(topic, sent)
         if at is not None:

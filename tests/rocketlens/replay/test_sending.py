@@ -14,7 +14,7 @@ import rocketlens
 from examples import examples
 from protocol.errors import ConfigError
 from rocketlens.arguments import never
-from rocketlens.replay import sending
+from rocketlens.replay import ORDERS, sending
 from rocketlens.replay.account import ReplayAccount, SendState, Verification
 from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
 from rocketlens.replay.plan import ReplayPlan
@@ -79,7 +79,7 @@ def keys_of(log: Sequence[Taken]) -> Counter[str]:
     return Counter(taken.properties["UNIQ_KEY"] for taken in log)
 
 
-@pytest.mark.parametrize("order", sending.ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_all_that_is_planned_arrives_once_as_it_was(store: Path, order: str) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(None) as account:
         report = run(store, broker, account, order=order, verify=True)
@@ -126,7 +126,7 @@ LOST = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.BUSY, Fault.FLUSH, Fault.NONE
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     faults=st.lists(st.sampled_from(LOST), max_size=30),
-    order=st.sampled_from(sending.ORDERS),
+    order=st.sampled_from(ORDERS),
     batch=st.integers(1, 5),
     most_failures=st.integers(1, 4),
 )
