@@ -52,9 +52,7 @@ class FollowingThreads:
     def _run(self, name: str, work: Callable[[], float]) -> None:
         """Do some work again and again; an error is logged once, and the work is tried again."""
         pause = 0.0
-        while not self._stopped.is_set():
-            if pause:
-                self._stopped.wait(pause)
+        while not self._stopped.wait(pause):  # no further look after a stop: the process may close the store's files
             try:
                 pause = work()
                 self._logged_errors.pop(name, None)
