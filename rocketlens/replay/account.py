@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 
 from protocol.errors import ConfigError, RocketLensError
 
-FORM: Final = 1
+FORM: Final = 2
 """The version of the tables."""
 
 
@@ -119,6 +119,7 @@ class TopicSum(NamedTuple):
 _TABLES: Final = """
 CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE missing (text TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE closed (topic TEXT PRIMARY KEY, reason TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE message (
     number INTEGER PRIMARY KEY, place TEXT NOT NULL UNIQUE, source_key TEXT NOT NULL, unique_key TEXT NOT NULL,
     topic TEXT NOT NULL, origin TEXT NOT NULL, stored_at INTEGER NOT NULL, size INTEGER NOT NULL,
@@ -204,6 +205,7 @@ class ReplayAccount:
         with self._changing() as base:
             base.execute("DELETE FROM message")
             base.execute("DELETE FROM missing")
+            base.execute("DELETE FROM closed")
             if not keeps_run:
                 base.execute("DELETE FROM run WHERE name != 'form'")
 
@@ -250,6 +252,33 @@ class ReplayAccount:
                 "UPDATE message SET state = ?, reason = ? WHERE state = ? AND topic = ? AND size > ?",
                 (SendState.REFUSED, reason, SendState.PLANNED, topic, larger_than),
             )
+
+    def close_topic(self, topic: str, reason: str) -> None:
+        """Refuse all messages for a topic that the target lacks, or does not let write, until it is opened."""
+        with self._changing() as base:
+            base.execute("INSERT OR REPLACE INTO closed VALUES (?, ?)", (topic, reason))
+        self.refuse_topic(topic, reason)
+
+    def closed_topics(self) -> list[str]:
+        """The topics that are closed."""
+        return [topic for (topic,) in self._base.execute("SELECT topic FROM closed ORDER BY topic")]
+
+    def plan_closed(self, topic: str) -> None:
+        """Plan the messages for a topic again that were refused when it was closed; it stays closed until it is opened.
+
+        Of a topic that was closed nothing was sent, so that its queues keep their order.
+        """
+        with self._changing() as base:
+            base.execute(
+                "UPDATE message SET state = ?1, reason = '' WHERE topic = ?2 AND state = ?3 "
+                "AND reason = (SELECT reason FROM closed WHERE topic = ?2)",
+                (SendState.PLANNED, topic, SendState.REFUSED),
+            )
+
+    def open_topic(self, topic: str) -> None:
+        """Note that the messages for a topic that was closed are judged."""
+        with self._changing() as base:
+            base.execute("DELETE FROM closed WHERE topic = ?", (topic,))
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -317,6 +346,12 @@ class ReplayAccount:
             states,
         )
         return [TopicSum(*row) for row in found]
+
+    @property
+    def has_sent_nothing(self) -> bool:
+        """Whether no message was sent, or may have been."""
+        states = (SendState.SENDING, SendState.SENT, SendState.UNKNOWN)
+        return not self.sent(*states, most=1)
 
     def states(self) -> dict[SendState, int]:
         """How many messages are in each state."""

@@ -82,12 +82,34 @@ async def make_plan(
             return None
     account.name_nothing(choice.missing)
     account.refuse_second_copies()
+    notes = [*choice.notes, *await _judge(account, target, account.by_topic(SendState.PLANNED), should_stop)]
+    return None if should_stop() else notes
+
+
+async def plan_closed(account: ReplayAccount, target: ReplayTarget, should_stop: Callable[[], bool]) -> Sequence[str]:
+    """Judge those messages again whose topics were closed when the plan was made, and are open; what is not known."""
+    notes: list[str] = []
+    for name in account.closed_topics():
+        if should_stop() or (await target.topic(name)).problem:
+            continue
+        account.plan_closed(name)
+        planned = [each for each in account.by_topic(SendState.PLANNED) if each.topic == name]
+        notes += await _judge(account, target, planned, should_stop)
+        if not should_stop():
+            account.open_topic(name)
+    return notes
+
+
+async def _judge(
+    account: ReplayAccount, target: ReplayTarget, topics: Iterable[TopicSum], should_stop: Callable[[], bool]
+) -> list[str]:
+    """Refuse what the target does not take of what is planned for some topics, or has already; what is not known."""
     asked: dict[str, TargetTopic] = {}
-    notes = list(choice.notes)
-    for planned in account.by_topic(SendState.PLANNED):
+    notes: list[str] = []
+    for planned in topics:
         topic = await target.topic(planned.topic)
         if topic.problem:
-            account.refuse_topic(planned.topic, topic.problem)
+            account.close_topic(planned.topic, topic.problem)
             continue
         limit = topic.size_limit
         account.refuse_topic(planned.topic, f"its body is larger than the {limit:,} bytes that the target takes", limit)
@@ -101,7 +123,7 @@ async def make_plan(
                 asked[topic.name] = topic
     if asked:
         await _refuse_sent_before(account, asked, target, should_stop)
-    return None if should_stop() else notes
+    return notes
 
 
 async def _refuse_sent_before(

@@ -14,7 +14,7 @@ from protocol.errors import ConfigError
 from protocol.host_address import HostAddress
 from rocketlens.replay.account import ReplayAccount, SendState, Verification, now_text
 from rocketlens.replay.choice import RememberedChoice, ReplayChoice
-from rocketlens.replay.plan import ReplayPlan, make_plan, plan_of
+from rocketlens.replay.plan import ReplayPlan, make_plan, plan_closed, plan_of
 from rocketlens.replay.resent import ResendManner
 from rocketlens.replay.sending import ReplaySending, ReplayStopped, SendSpeed, SendTally
 from rocketlens.replay.target import ReplayTarget
@@ -105,6 +105,9 @@ def replay(request: ReplayRequest, account: ReplayAccount, watching: ReplayWatch
         account.say(choosing=request.choosing)
     elif said != request.choosing:
         raise ConfigError(f"the account {account.path} is one of another replay: {said}")
+    elif account.has_sent_nothing:  # the target may be another by now, and so may the source
+        account.forget()
+        account.say(choosing=request.choosing)
     times = account.said(_TIMES)
     if times is None:
         account.say(**{_TIMES: json.dumps(request.choice.times())})
@@ -130,6 +133,7 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
             account.say(**{_PLANNED: now_text(), _NOTES: "\n".join(notes)})
         notes = (account.said(_NOTES) or "").splitlines()
         if planned is not None:
+            notes += await plan_closed(account, target, watching.should_stop)
             notes.append(f"this goes on with the plan of {planned}; what came since is not in it (--fresh plans anew)")
         plan = await plan_of(account, target, notes)
         watching.planned(plan)

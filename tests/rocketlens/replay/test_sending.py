@@ -375,6 +375,41 @@ def test_a_target_without_the_topic_is_told_of(store: Path) -> None:
         assert "mqadmin updateTopic" in reason
 
 
+@pytest.mark.parametrize("there", [{}, {"Orders": 3}])
+def test_a_topic_that_is_made_after_the_plan_gets_its_messages(
+    store: Path, tmp_path: Path, there: dict[str, int]
+) -> None:
+    with TakingBroker(dict(there)).serving() as broker:
+        for _ in range(2):
+            with ReplayAccount(tmp_path / "account") as account:
+                report = run(store, broker, account)
+                assert report.states[SendState.REFUSED] == COUNT - len(broker.log)
+        broker.topics |= {"Orders": 3, "Payments": 3}
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account).is_whole
+            assert not account.closed_topics()
+    assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
+
+
+def test_what_is_planned_after_all_is_judged_as_all_others(store: Path, tmp_path: Path) -> None:
+    largest = len(b"body 1")
+    broker = TakingBroker({"Orders": 3}, max_message_size=largest)
+    with broker.serving():
+        with ReplayAccount(tmp_path / "account") as account:
+            run(store, broker, account, topics=["Orders", "Payments"])
+            assert len(broker.log) == 7
+        broker.topics["Payments"] = 3
+        with ReplayAccount(None) as account:
+            run(store, broker, account, topics=["Payments"])
+            assert len(broker.log) == 10
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account, topics=["Orders", "Payments"])
+            reasons = {reason: count for reason, count, _ in account.reasons(SendState.REFUSED)}
+    assert (len(broker.log), report.states[SendState.REFUSED]) == (10, COUNT - 7)
+    assert reasons["an earlier run has sent it; the account has its id there"] == 3
+    assert reasons[f"its body is larger than the {largest} bytes that the target takes"] == COUNT - 10
+
+
 def test_a_topic_that_cannot_be_written_is_told_of(store: Path) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}, perm=4).serving() as broker, ReplayAccount(None) as account:
         report = run(store, broker, account)
@@ -405,7 +440,7 @@ def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other").exists()
 
 
-def test_a_message_that_went_from_the_source_is_not_sent(store: Path) -> None:
+def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Shrinking(SourceChoice):
         """A source that has lost its first messages when it is read for the second time."""
 
@@ -426,6 +461,7 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path) -> None:
         plans: list[ReplayPlan] = []
         stopped = replay(request, account, ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans)))
         assert (stopped.ending, len(broker.log)) == (ReplayEnding.STOPPED, 0)
+        monkeypatch.setattr(ReplayAccount, "has_sent_nothing", False)  # else all is planned anew
         report = replay(request, account, ReplayWatcher())
         lost = COUNT * 3 // 4 - len(broker.log)
         assert lost
