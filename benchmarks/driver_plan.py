@@ -31,17 +31,17 @@ from spark_jobs.build.place_queues import carry_queues, log_extent, queue_detail
 from spark_jobs.build.rebuild import Rebuild, Rebuilt
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask
-from spark_jobs.compact import merge_entries as merging
-from spark_jobs.compact import order_entries as ordering
-from spark_jobs.compact import split_index_file as splitting
+from spark_jobs.compact import _merge_entries as merging
+from spark_jobs.compact import _order_entries as ordering
+from spark_jobs.compact import _split_index_file as splitting
+from spark_jobs.compact._complete_index import find_holes, joint_tasks
+from spark_jobs.compact._log_cells import CELL_BYTES
+from spark_jobs.compact._merge_entries import MergeTask
+from spark_jobs.compact._order_entries import OrderTask
+from spark_jobs.compact._split_index_file import SplitTask
+from spark_jobs.compact._timed_block import write_timed_table
 from spark_jobs.compact.compact import Compact, Compacted
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.compact.complete_index import find_holes, joint_tasks
-from spark_jobs.compact.log_cells import CELL_BYTES
-from spark_jobs.compact.merge_entries import MergeTask
-from spark_jobs.compact.order_entries import OrderTask
-from spark_jobs.compact.split_index_file import SplitTask
-from spark_jobs.compact.timed_block import write_timed_table
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.run.progress import Silence

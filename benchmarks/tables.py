@@ -38,10 +38,10 @@ DELTA: Final = "table of Delta"
 FORMATS: Final = {TABLE: "parquet", ICEBERG: "iceberg", DELTA: "delta"}
 MODULES: Final = {
     EXPORT: ("spark_jobs.export.export", "spark_jobs.export.export_part"),
-    TABLE: ("spark_jobs.tables.append_task",),
-    PARTITIONS: ("spark_jobs.tables.append_task",),
-    ICEBERG: ("spark_jobs.tables.append_task", "spark_jobs.tables.iceberg_table", "pyiceberg.catalog.sql"),
-    DELTA: ("spark_jobs.tables.append_task", "spark_jobs.tables.delta_table"),
+    TABLE: ("spark_jobs.tables._append_task",),
+    PARTITIONS: ("spark_jobs.tables._append_task",),
+    ICEBERG: ("spark_jobs.tables._append_task", "spark_jobs.tables._iceberg_table", "pyiceberg.catalog.sql"),
+    DELTA: ("spark_jobs.tables._append_task", "spark_jobs.tables._delta_table"),
 }
 """What each way loads, by the end of it."""
 

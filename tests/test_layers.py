@@ -14,7 +14,11 @@ from late_imports import unexplained_imports
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
-WITH_DOORS = ("broker", "spark_jobs", "storage")
+# Folders that import-linter protects as a whole, folders of kernels, whose declarations only kernels import, scripts,
+# and the public face.
+NOT_BY_UNDERSCORE = re.compile(
+    r"rocketlens\b|broker\.web\.api\.|(broker|storage)\.kernels\.|\w+$|spark_jobs\.\w+$|broker\.\w+$|storage\.\w+$|protocol\."
+)
 WITHOUT_CIRCLES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 LAYERS = "rocketlens > broker | spark_jobs > storage > protocol"
 BROKER = "in broker every folder imports what lies below it"
@@ -68,7 +72,7 @@ VIOLATIONS = {
     ),
     "a service imports what brings requests to it": (
         "broker/service/planted.py",
-        "def late():\n    import broker.net.session",
+        "def late():\n    import broker.net._session",
         BROKER,
     ),
     "the server's life imports the fast lane": (
@@ -77,7 +81,7 @@ VIOLATIONS = {
         "nothing but the wiring imports the fast lane",
     ),
     "a session has a loop": (
-        "broker/net/session.py",
+        "broker/net/_session.py",
         "import asyncio",
         "a session imports no event loop and no socket",
     ),
@@ -185,23 +189,13 @@ def test_no_source_module_spells_out_a_binary_layout_inside_a_function(package: 
 HOUSE = House(ROOT, PACKAGES)
 
 
-@pytest.mark.parametrize("package", WITH_DOORS)
-def test_every_folder_has_a_door(package: str) -> None:
-    folders = {
-        name for name in HOUSE.modules if (ROOT / name.replace(".", "/")).is_dir() and name.startswith(f"{package}.")
-    }
-    assert folders
-    assert folders - HOUSE.doors.keys() == set()
-
-
-def test_nobody_imports_what_is_not_at_a_folders_door() -> None:
+def test_nobody_imports_a_private_module_of_another_folder() -> None:
+    assert any("._" in found.imported for found in HOUSE.imports)
     assert HOUSE.intrusions() == []
 
 
-def test_what_stands_at_a_door_is_a_module_that_others_import() -> None:
-    named = {f"{folder}.{name}" for folder, names in HOUSE.doors.items() for name in names}
-    assert named - HOUSE.modules == set()
-    assert HOUSE.unused_doors() == []
+def test_a_module_that_no_other_folder_imports_is_private() -> None:
+    assert [name for name in HOUSE.unused_outside() if not NOT_BY_UNDERSCORE.match(name)] == []
 
 
 @pytest.mark.parametrize("package", WITHOUT_CIRCLES)
@@ -242,43 +236,45 @@ def test_a_late_import_without_a_reason_is_found(tmp_path: Path, code: str, line
 @pytest.mark.parametrize(
     ("path", "code"),
     [
-        ("guest/planted.py", "from house.folder import own"),
-        ("guest/planted.py", "import house.folder.own"),
-        ("guest/planted.py", "from house.folder.own import name"),
-        ("guest/planted.py", "def late():\n    from house.folder.own import name"),
-        ("guest/planted.py", "if TYPE_CHECKING:\n    from house.folder.own import name"),
-        ("guest/planted.pyx", "from house.folder.own cimport name"),
-        ("guest/planted.pxd", "from house.folder cimport own"),
-        ("guest/planted.pxd", "cimport house.folder.own"),
-        ("house/other.py", "from house.folder.own import name"),
+        ("guest/planted.py", "from house.folder import _own"),
+        ("guest/planted.py", "import house.folder._own"),
+        ("guest/planted.py", "from house.folder._own import name"),
+        ("guest/planted.py", "def late():\n    from house.folder._own import name"),
+        ("guest/planted.py", "if TYPE_CHECKING:\n    from house.folder._own import name"),
+        ("guest/planted.pyx", "from house.folder._own cimport name"),
+        ("guest/planted.pxd", "from house.folder cimport _own"),
+        ("guest/planted.pxd", "cimport house.folder._own"),
+        ("house/other.py", "from house.folder._own import name"),
     ],
 )
-def test_an_import_past_a_door_is_found(tmp_path: Path, path: str, code: str) -> None:
+def test_an_import_of_another_folders_private_module_is_found(tmp_path: Path, path: str, code: str) -> None:
     files = {
         "guest/__init__.py": "from house.folder import shown\nfrom house.folder.shown import name",
         "house/__init__.py": "",
-        "house/folder/__init__.py": "from house.folder.own import name\nDOOR: Final = ('shown',)",
-        "house/folder/own.py": "name = 1",
-        "house/folder/shown.py": "from house.folder.own import name",
+        "house/folder/__init__.py": "from house.folder._own import name",
+        "house/folder/_own.py": "name = 1",
+        "house/folder/shown.py": "from house.folder._own import name",
     }
     write_tree(tmp_path, files)
     assert House(tmp_path, ["guest", "house"]).intrusions() == []
     write_tree(tmp_path, {path: code})
     (intrusion,) = House(tmp_path, ["guest", "house"]).intrusions()
-    assert re.match(rf"{path}:[12] imports house\.folder\.own, ", intrusion)
+    assert re.match(rf"{path}:[12] imports house\.folder\._own, ", intrusion)
 
 
-def test_an_unused_door_and_a_circle_are_found(tmp_path: Path) -> None:
+def test_a_module_that_is_not_used_outside_and_a_circle_are_found(tmp_path: Path) -> None:
     files = {
         "house/__init__.py": "",
-        "house/folder/__init__.py": "DOOR: Final = ('shown',)",
-        "house/folder/own.py": "def late():\n    from house.folder.shown import name",
-        "house/folder/shown.py": "if TYPE_CHECKING:\n    from house.folder.own import name",
+        "house/folder/__init__.py": "",
+        "house/folder/_own.py": "def late():\n    from house.folder.shown import name",
+        "house/folder/shown.py": "if TYPE_CHECKING:\n    from house.folder._own import name",
     }
     write_tree(tmp_path, files)
     house = House(tmp_path, ["house"])
-    assert house.unused_doors() == ["house.folder: shown"]
-    assert set(house.circle("house")) == {"house.folder.own", "house.folder.shown"}
+    assert "house.folder.shown" in house.unused_outside()
+    assert set(house.circle("house")) == {"house.folder._own", "house.folder.shown"}
+    write_tree(tmp_path, {"house/user.py": "from house.folder import shown"})
+    assert "house.folder.shown" not in House(tmp_path, ["house"]).unused_outside()
 
 
 def test_kernels_may_use_in_their_code_what_is_made_of_their_declarations(tmp_path: Path) -> None:

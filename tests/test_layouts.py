@@ -23,4 +23,4 @@ def test_a_modules_tables_tile_its_structs(name: str) -> None:
 
 
 def test_the_modules_with_layouts_are_found() -> None:
-    assert {"broker.net.proxy_protocol", "spark_jobs.run.blocks", "spark_jobs.run.local_worker"} <= set(MODULES)
+    assert {"broker.net._proxy_protocol", "spark_jobs.run.blocks", "spark_jobs.run._local_worker"} <= set(MODULES)

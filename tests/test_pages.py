@@ -11,7 +11,7 @@ from typing import Final
 import click
 import pytest
 
-from broker.web.metrics_families import FAMILIES, PREFIX
+from broker.web._metrics_families import FAMILIES, PREFIX
 from cli_reference import commands
 from rocketlens.cli.main import main
 from spark_jobs.tables.every import TableMetrics

@@ -1,5 +1,1 @@
 """The short way of plain requests: the same answers in fewer steps. Without it everything is still answered."""
-
-from typing import Final
-
-DOOR: Final = ("fast_lane",)

@@ -8,7 +8,7 @@ the event loop.
 import weakref
 
 from broker.kernels import lane as kernel
-from broker.lane.known_pulls import KnownPulls
+from broker.lane._known_pulls import KnownPulls
 from broker.metrics.metrics_meter import LANE_CODES
 from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE

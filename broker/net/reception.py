@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from broker.config import Networks
 from broker.endpoint import Endpoint
+from broker.net._proxy_protocol import LONGEST_VERSION_2, BadProxyHeader, ProxyHeader, parse_proxy_header
 from broker.net.budget import ConnectionBudget
-from broker.net.proxy_protocol import LONGEST_VERSION_2, BadProxyHeader, ProxyHeader, parse_proxy_header
 from broker.net.tls import FIRST_BYTE
 from broker.security.watched_files import Watched
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from broker.endpoint import Endpoint
 from broker.metrics.metrics_meter import Meter
-from broker.net.pending_requests import PendingRequest
-from broker.net.proxy_protocol import ProxyHeader
-from broker.net.session import FINISHED, LOST, OPEN, Session
+from broker.net._pending_requests import PendingRequest
+from broker.net._proxy_protocol import ProxyHeader
+from broker.net._session import FINISHED, LOST, OPEN, Session
 from broker.net.session_settings import SessionSettings
 from broker.net.writing import close_gently, write_pieces
 from broker.service.dispatcher import Answer, ClientConnection

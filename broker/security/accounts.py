@@ -10,7 +10,7 @@ from enum import IntFlag
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from broker.security.address_patterns import Matches, parse_address_pattern
+from broker.security._address_patterns import Matches, parse_address_pattern
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
 from protocol.system_topics import RETRY_PREFIX

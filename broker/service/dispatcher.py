@@ -24,9 +24,9 @@ import msgspec
 
 from broker.endpoint import Endpoint
 from broker.limits import DEFAULT_LIMITS
+from broker.service._refusals import refusal
 from broker.service.long_work import LONG_UNITS, PARSED_BODIES, Parsing, begin_on_loop, go_on_on_loop
 from broker.service.lookup_pool import LookupPool
-from broker.service.refusals import refusal
 from broker.service.registry_budget import BudgetSpent
 from protocol.codes import OwnRequestCode, RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header

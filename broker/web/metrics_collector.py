@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
-from broker.web.metrics_families import Samples
+from broker.web._metrics_families import Samples
 from broker.web.metrics_store import StoreFigures
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -53,7 +53,7 @@ class ServerCollector(Collector):
         self._rows, self._stores = all_rows, stores
 
     def collect(self) -> Iterator[Metric]:
-        """Every family of `broker.web.metrics_families`, those without a sample too."""
+        """Every family of `broker.web._metrics_families`, those without a sample too."""
         samples = Samples()
         samples.put("build_info", 1, installed_version())
         self._put_workers(samples)

@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from broker.service.broker_service import BrokerService
-from broker.web.metrics_families import Samples
+from broker.web._metrics_families import Samples
 from protocol.errors import RocketLensError
 from storage.patterns.mask import mask_of
 from storage.queue.queue import Queue

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from broker.net.listeners import Listener, listen
 from broker.security.watched_files import Watched
-from broker.web.http_server import HttpServer
+from broker.web._http_server import HttpServer
 from broker.web.site import Site
 
 

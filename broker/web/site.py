@@ -17,10 +17,10 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from broker.metrics.metrics_rows import HOLES, SEARCH_LEFT, MetricsRows
 from broker.service.lookup_pool import LookupPool
+from broker.web._page_files import page_routes
 from broker.web.api.access import Access, advice
 from broker.web.api.application import Api
 from broker.web.api.errors import refusal_of
-from broker.web.page_files import page_routes
 from protocol.errors import RocketLensError
 
 RENDER_SECONDS: Final = 10.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.net.listeners import Listener, listen
 from broker.security.watched_files import Watched
-from broker.web.http_server import HttpServer
+from broker.web._http_server import HttpServer
 
 if TYPE_CHECKING:  # a server that starts answers before it has loaded that
     from starlette.types import Receive, Scope, Send

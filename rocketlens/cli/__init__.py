@@ -3,7 +3,3 @@
 Late imports: a command imports what it works with when it works, and names its types under TYPE_CHECKING, so that
 `--help`, usage errors and small commands come at once. `tests/rocketlens/cli/test_light_imports.py` holds it.
 """
-
-from typing import Final
-
-DOOR: Final = ("main",)

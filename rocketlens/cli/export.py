@@ -55,7 +55,7 @@ LIBRARIES: Final = {
 """What formats need besides the base install; the formats are the names of the extras, too."""
 
 EXPORT_TASKS: Final = "spark_jobs.export.export_part"
-APPEND_TASKS: Final = "spark_jobs.tables.append_task"
+APPEND_TASKS: Final = "spark_jobs.tables._append_task"
 """The modules of tasks."""
 
 COMPACTED_BYTES: Final = 256 * 1024 * 1024

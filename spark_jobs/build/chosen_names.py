@@ -1,14 +1,14 @@
 """The names of the index files that a job builds, chosen once, since a job that continues later would choose others.
 
-Names lie between those that are kept and the present (:mod:`spark_jobs.build.index_names`), so those of a second choice
-would differ from what tasks have built already.
+Names lie between those that are kept and the present (:mod:`spark_jobs.build._index_names`), so those of a second
+choice would differ from what tasks have built already.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from spark_jobs.build.index_names import implied_zone, name_files
+from spark_jobs.build._index_names import implied_zone, name_files
 from spark_jobs.build.place_entries import Ask, PlacedFile, ask_here, entry_places
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import IndexFileFacts

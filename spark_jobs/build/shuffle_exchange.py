@@ -5,7 +5,7 @@
     make    the same for other tasks that leave blocks. Those that read blocks of earlier ones are sent the rows, and
             from then on only what they have left is kept
     look    what the driver has to know of entries or units besides is looked up where the rows are
-    build   the rows go to the build tasks by number (:mod:`spark_jobs.build.routes`). Each writes its own, in the
+    build   the rows go to the build tasks by number (:mod:`spark_jobs.build._routes`). Each writes its own, in the
             order of the log, into a work directory of its own on a disk of its executor, and builds from that
 
 Finished files go into the job's work directory, or, where it has none that all machines see, straight to the output's
@@ -28,6 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol.errors import StoreError
+from spark_jobs.build._routes import Goal, Routes
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, seed_behind
 from spark_jobs.build.build_queues import BuildQueuesTask
 from spark_jobs.build.exchange import SCAN, SURVEY, BlockStep, BuildTask, Built, Made, Task, build, take
@@ -39,7 +40,6 @@ from spark_jobs.build.place_entries import (
     ask_here,
     entry_places,
 )
-from spark_jobs.build.routes import Goal, Routes
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, join_extents, survey_queues
 from spark_jobs.build.unit_blocks import UnitList, has_bundle
 from spark_jobs.places.placed_run import PlacedAttempt, PlacedRecord, PlacedRun, run_placed

@@ -2,11 +2,3 @@
 
 The commands themselves are in `rocketlens.cli`.
 """
-
-from typing import Final
-
-DOOR: Final = (
-    "job_plan",
-    "run",
-    "store_report",
-)

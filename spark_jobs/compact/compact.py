@@ -14,7 +14,7 @@ it miss anything. What is made depends on the set of entries alone, not on the f
 Memory, measured with a broker's defaults and 20 million entries: a split holds two million entries at a time and the
 slots of its file, 100 MB; a merge the entries of 32 MiB of log, some 50 bytes each, 185 MB for 3.7 million of them,
 14 MB at four entries a record of 480 bytes, 800 MB if there were nothing but keys of one letter; a build one file, 20
-bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_jobs.compact.order_entries`.
+bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_jobs.compact._order_entries`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,8 @@ from spark_jobs.build.build_index_file import BuiltIndexFile, IndexHole
 from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
 from spark_jobs.build.exchange import Exchange
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
-from spark_jobs.compact import split_index_file as splitting
-from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.compact.compact_tasks import (
+from spark_jobs.compact import _split_index_file as splitting
+from spark_jobs.compact._compact_tasks import (
     Completeness,
     build_tasks,
     merge_tasks,
@@ -39,7 +38,7 @@ from spark_jobs.compact.compact_tasks import (
     scanned_merge_tasks,
     split_tasks,
 )
-from spark_jobs.compact.complete_index import (
+from spark_jobs.compact._complete_index import (
     BlockSpans,
     complete_files,
     find_holes,
@@ -48,10 +47,11 @@ from spark_jobs.compact.complete_index import (
     stretches_left_out,
     stretches_lost,
 )
-from spark_jobs.compact.merge_entries import MergeTask
-from spark_jobs.compact.order_entries import OrderTask
-from spark_jobs.compact.sent_blocks import merge_step, order_step, split_step
-from spark_jobs.compact.timed_block import TimedTable
+from spark_jobs.compact._merge_entries import MergeTask
+from spark_jobs.compact._order_entries import OrderTask
+from spark_jobs.compact._sent_blocks import merge_step, order_step, split_step
+from spark_jobs.compact._timed_block import TimedTable
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.engine import Engine
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end

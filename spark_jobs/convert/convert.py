@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.moved_log import MovedLog, MovedSegment
 from spark_jobs.build.place_queues import log_extent
-from spark_jobs.convert.convert_request import ConvertRequest
-from spark_jobs.convert.convert_segment import (
+from spark_jobs.convert._convert_segment import (
     LINKS,
     PHASE,
     ConvertedSegment,
@@ -28,11 +27,12 @@ from spark_jobs.convert.convert_segment import (
     convert_segment,
     moves_path,
 )
-from spark_jobs.convert.log_gaps import first_file
-from spark_jobs.convert.losses import Losses, find_losses
+from spark_jobs.convert._log_gaps import first_file
+from spark_jobs.convert._losses import Losses, find_losses
+from spark_jobs.convert._relate import PHASE as RELATE
+from spark_jobs.convert._relate import LinkTask, Related, TimerTask, leave_moved, relate, timer_tasks
+from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.new_log import ConvertDetails, NewLog, settled_request
-from spark_jobs.convert.relate import PHASE as RELATE
-from spark_jobs.convert.relate import LinkTask, Related, TimerTask, leave_moved, relate, timer_tasks
 from spark_jobs.run.attempt import block_file, run_phase, take_made
 from spark_jobs.run.engine import Engine
 from spark_jobs.run.progress import JobProgress, Phase

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from spark_jobs.build import exchange
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.build.rebuild import Rebuild
-from spark_jobs.convert.fill_holes import HoleFilling
-from spark_jobs.convert.fillings import Fillings
-from spark_jobs.convert.log_gaps import find_gaps, first_file
-from spark_jobs.convert.losses import Losses, find_losses
+from spark_jobs.convert._fill_holes import HoleFilling
+from spark_jobs.convert._fillings import Fillings
+from spark_jobs.convert._log_gaps import find_gaps, first_file
+from spark_jobs.convert._losses import Losses, find_losses
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.places.place_names import WORK
 from spark_jobs.run.engine import opened_engine

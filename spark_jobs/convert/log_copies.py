@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from protocol.errors import ConfigError
+from spark_jobs.convert._find_bytes import LogCopy
 from spark_jobs.convert.convert import has_ledger
-from spark_jobs.convert.find_bytes import LogCopy
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.source import find_source

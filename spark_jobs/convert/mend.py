@@ -1,7 +1,7 @@
 """Make a log of a damaged one over which every broker's recovery walks, up to a finished `commitlog/`.
 
     scan      what a rebuild reads of the log says which ranges hold no sound record
-    fill      some of these are filled from copies (:mod:`spark_jobs.convert.fill_holes`)
+    fill      some of these are filled from copies (:mod:`spark_jobs.convert._fill_holes`)
     mend      one task a segment: a copy with fillers in these ranges, at the old physical offsets
     relate    timers that point to lost messages point nowhere
 
@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from spark_jobs.build.moved_log import MovedLog
 from spark_jobs.build.rebuild import Rebuilt
-from spark_jobs.convert.fill_holes import HoleFilling
-from spark_jobs.convert.fillings import Fillings
-from spark_jobs.convert.log_gaps import Gaps, find_gaps, first_file
-from spark_jobs.convert.losses import Losses, find_losses
-from spark_jobs.convert.mend_segment import PHASE, MendedSegment, MendTask, mend_segment, store_time
+from spark_jobs.convert._fill_holes import HoleFilling
+from spark_jobs.convert._fillings import Fillings
+from spark_jobs.convert._log_gaps import Gaps, find_gaps, first_file
+from spark_jobs.convert._losses import Losses, find_losses
+from spark_jobs.convert._mend_segment import PHASE, MendedSegment, MendTask, mend_segment, store_time
+from spark_jobs.convert._relate import PHASE as RELATE
+from spark_jobs.convert._relate import Related, leave_moved, relate, timer_tasks
 from spark_jobs.convert.new_log import MendDetails, NewLog
-from spark_jobs.convert.relate import PHASE as RELATE
-from spark_jobs.convert.relate import Related, leave_moved, relate, timer_tasks
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.attempt import RunTasks, run_phase, take_made
 from spark_jobs.run.progress import JobProgress, Phase

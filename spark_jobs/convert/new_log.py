@@ -12,9 +12,9 @@ from spark_jobs.build.chosen_names import zone_of_names
 from spark_jobs.build.index_profiles import CLASSIC_PROFILE, TAGGED_PROFILE
 from spark_jobs.build.kept_index import choose_shape
 from spark_jobs.build.moved_log import MovedLog
+from spark_jobs.convert._fillings import Fillings
+from spark_jobs.convert._losses import Losses
 from spark_jobs.convert.convert_request import ConvertRequest
-from spark_jobs.convert.fillings import Fillings
-from spark_jobs.convert.losses import Losses
 from spark_jobs.scan.log_end import LogEnd
 from spark_jobs.scan.scan_log import Probed
 from spark_jobs.scan.segment_walk import WalkSummary

@@ -1,5 +1,1 @@
 """The deep check of a store: tasks that read every record, unit and entry for the checks of :mod:`storage.doctor`."""
-
-from typing import Final
-
-DOOR: Final = ("deep_check", "deep_request")

@@ -26,7 +26,7 @@ from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.exchange import SURVEY
 from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, split_queues, survey_queues
 from spark_jobs.build.unit_blocks import UnitList, used_bundles
-from spark_jobs.doctor.check_tasks import (
+from spark_jobs.doctor._check_tasks import (
     PHASE,
     REST,
     CheckedIndexFile,
@@ -39,10 +39,10 @@ from spark_jobs.doctor.check_tasks import (
     count_gap,
     found_by,
 )
+from spark_jobs.doctor._last_reading import keep_reading, since_last
+from spark_jobs.doctor._queue_tasks import check_tasks, deal_tree, part_tasks, rest_tasks
+from spark_jobs.doctor._read_log import check_log, scan_readable
 from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest, IndexNumbers, LogNumbers, QueueNumbers, summed
-from spark_jobs.doctor.last_reading import keep_reading, since_last
-from spark_jobs.doctor.queue_tasks import check_tasks, deal_tree, part_tasks, rest_tasks
-from spark_jobs.doctor.read_log import check_log, scan_readable
 from spark_jobs.run.attempt import RunTasks, run_phase
 from spark_jobs.run.engine import opened_engine
 from spark_jobs.run.local_engine import LocalEngine

@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from protocol.errors import ConfigError, NoSuchTopic, RocketLensError
-from spark_jobs.export.directory_place import DirectoryPlace
+from spark_jobs.export._directory_place import DirectoryPlace
+from spark_jobs.export._url_place import UrlPlace
 from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
-from spark_jobs.export.url_place import UrlPlace
 from spark_jobs.places.file_systems import file_system, has_scheme, is_url, state_of
 from spark_jobs.read.absent_topics import absent_topics, unread_of_store
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges

@@ -12,13 +12,13 @@ from protocol.errors import ConfigError, RocketLensError
 from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.file_systems import is_url
 from spark_jobs.places.place_names import JOURNAL
-from spark_jobs.publish.atomic_rename import rename_to_free
-from spark_jobs.publish.new_checkpoint import checkpoint_file, latest_end_timestamp, write_checkpoint
+from spark_jobs.publish._atomic_rename import rename_to_free
+from spark_jobs.publish._new_checkpoint import checkpoint_file, latest_end_timestamp, write_checkpoint
+from spark_jobs.publish._stage import stage_kept
 from spark_jobs.publish.new_store import check_new_store, publish_store
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import backup_path, drop_backups, incoming_path
-from spark_jobs.publish.stage import stage_kept
 from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource

@@ -13,7 +13,7 @@ from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.places.placed_run import Committed, decode_manifest
-from spark_jobs.publish.publish_checks import Staged
+from spark_jobs.publish._publish_checks import Staged
 from spark_jobs.publish.sent_manifest import COMPACT, REBUILD, SentFile, SentManifest, mark_index, mark_log
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.work_directory import WorkDirectory

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
-from spark_jobs.publish.publish_checks import Staged
+from spark_jobs.publish._publish_checks import Staged
 from spark_jobs.run.report import Damage
 from spark_jobs.scan.source import StoreSource
 from storage.files.mapped_file import MappedFile, list_segment_files

@@ -12,8 +12,8 @@ from typing import Final
 
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.place_names import WORK
-from spark_jobs.publish.new_checkpoint import checkpoint_file, write_checkpoint
-from spark_jobs.publish.stage import copy_file
+from spark_jobs.publish._new_checkpoint import checkpoint_file, write_checkpoint
+from spark_jobs.publish._stage import copy_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import StoreSource
 from storage.files.direct_writer import fsync_directory

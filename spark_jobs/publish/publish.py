@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from spark_jobs.publish.atomic_rename import exchange, rename_to_free
-from spark_jobs.publish.publish_checks import SAME_FILE_SYSTEM, Staged, check_publishing, check_targets
+from spark_jobs.publish._atomic_rename import exchange, rename_to_free
+from spark_jobs.publish._publish_checks import SAME_FILE_SYSTEM, Staged, check_publishing, check_targets
+from spark_jobs.publish._staged_tree import settle_tree
 from spark_jobs.publish.publish_journal import (
     VERSION,
     Journal,
@@ -33,7 +34,6 @@ from spark_jobs.publish.publish_journal import (
     write_journal,
 )
 from spark_jobs.publish.publish_names import ORDER, backup_path, incoming_path
-from spark_jobs.publish.staged_tree import settle_tree
 from spark_jobs.publish.store_lock import StoreLock
 from storage.files.direct_writer import fsync_directory
 

@@ -18,7 +18,7 @@ from spark_jobs.places.placed_run import (
     new_token,
     run_placed,
 )
-from spark_jobs.publish.publish_checks import Staged
+from spark_jobs.publish._publish_checks import Staged
 from spark_jobs.publish.sent_manifest import VERSION, LogMark, SentManifest, SentOptions
 from spark_jobs.run.attempt import RunTasks
 from spark_jobs.run.work_directory import WorkDirectory

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from protocol.errors import PlantedFile, StoreError
-from spark_jobs.publish.open_writers import Process, find_writers
-from spark_jobs.publish.staged_tree import give_to_owner
+from spark_jobs.publish._open_writers import Process, find_writers
+from spark_jobs.publish._staged_tree import give_to_owner
 from storage.amounts import counted
 from storage.files.own_directories import HeldDirectory, open_regular
 from storage.store.store_state import FLOCK, LOCKED_HERE, identity_of, is_locked_here

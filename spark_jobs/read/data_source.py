@@ -30,10 +30,10 @@ from pyspark.sql.types import (
 )
 
 from protocol.errors import ConfigError
+from spark_jobs.read._registered_source import RocketLensDataSource
 from spark_jobs.read.arrow_columns import MICROSECONDS, NULLABLE, arrow_schema
 from spark_jobs.read.log_ranges import LogRange, Problem, find_ranges
 from spark_jobs.read.read_range import check_problems, read_damage, read_messages
-from spark_jobs.read.registered_source import RocketLensDataSource
 from spark_jobs.read.source_options import DAMAGE, DataSourceOptions
 from spark_jobs.run.arrival import Sendable
 from spark_jobs.run.session import send_packages, send_packages_by_connect

@@ -18,8 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from spark_jobs.run._spark_calls import guarding, run_job
 from spark_jobs.run.arrival import Sendable
-from spark_jobs.run.spark_calls import guarding, run_job
 from spark_jobs.run.work_directory import WorkDirectory
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts

@@ -1,8 +1,9 @@
 """Tasks by processes of this machine, one a core: no JVM, and nothing to set up.
 
-A process of its own forks those that do tasks (:mod:`spark_jobs.run.local_worker`). It is started while we still import
-what the job itself needs, so that both take the time of one; the others are forked when there are tasks for them, and
-stay until the engine is closed. A task that fails, a process that is lost, and Ctrl-C stop all tasks that run.
+A process of its own forks those that do tasks (:mod:`spark_jobs.run._local_worker`). It is started while we still
+import what the job itself needs, so that both take the time of one; the others are forked when there are tasks for
+them, and stay until the engine is closed. A task that fails, a process that is lost, and Ctrl-C stop all tasks that
+run.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from protocol.errors import ConfigError, RocketLensError
-from spark_jobs.run import local_worker
-from spark_jobs.run.local_worker import NUMBER, STOP_SECONDS, Order, TaskOutcome, find_shared
-from spark_jobs.run.spark_calls import TaskFailed
+from spark_jobs.run import _local_worker
+from spark_jobs.run._local_worker import NUMBER, STOP_SECONDS, Order, TaskOutcome, find_shared
+from spark_jobs.run._spark_calls import TaskFailed
 from storage.child_process import child_environment, child_ids, python_command
 
 Task = TypeVar("Task")
@@ -91,7 +92,7 @@ class LocalEngine:
         ids = child_ids()
         with theirs:
             self._forker = subprocess.Popen(
-                python_command(f"from {local_worker.__name__} import main; main()", *self._modules),
+                python_command(f"from {_local_worker.__name__} import main; main()", *self._modules),
                 stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=child_environment() | _ENVIRONMENT,
                 process_group=0,  # a terminal's Ctrl-C is for us
                 user=ids.user, group=ids.group,

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import spark_jobs
 from protocol.errors import ConfigError
-from spark_jobs.run.arrival import DIRECTORY
-from spark_jobs.run.engine_names import SUBMITTED
-from spark_jobs.run.executors import Executors, watched_executors
-from spark_jobs.run.launch import Launch
-from spark_jobs.run.private_pyspark import forget_gateway, running_context, running_gateway
-from spark_jobs.run.spark_calls import (
+from spark_jobs.run._executors import Executors, watched_executors
+from spark_jobs.run._launch import Launch
+from spark_jobs.run._private_pyspark import forget_gateway, running_context, running_gateway
+from spark_jobs.run._spark_calls import (
     Guarded,
     SparkFailed,
     call_apart,
@@ -37,6 +35,8 @@ from spark_jobs.run.spark_calls import (
     spark_failure,
     wait_for,
 )
+from spark_jobs.run.arrival import DIRECTORY
+from spark_jobs.run.engine_names import SUBMITTED
 from storage.child_process import SAFE_PATH
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts

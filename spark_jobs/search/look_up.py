@@ -5,8 +5,8 @@
     records  one task a segment, in waves: the records that index and ids lead to
 
 The newest part of the log is read whatever the index covers: there crashes leave records without entries, as
-:mod:`storage.index.index_coverage` says. The driver holds eight bytes for each place that a hash proposes, and of the
-records no more than :mod:`spark_jobs.search.waves` allows.
+:mod:`storage.index._index_coverage` says. The driver holds eight bytes for each place that a hash proposes, and of the
+records no more than :mod:`spark_jobs.search._waves` allows.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from spark_jobs.places.remote_file import RemoteObject
 from spark_jobs.places.remote_tree import local_copy
 from spark_jobs.run.engine import Engine, EngineOptions, Shared
 from spark_jobs.scan.probe_store import LogReader, SegmentPlace, check_index_file
+from spark_jobs.search._searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
+from spark_jobs.search._waves import answers_in_waves, in_waves
 from spark_jobs.search.search import engine_for
-from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
 from spark_jobs.search.searched_store import SearchedStore
-from spark_jobs.search.waves import answers_in_waves, in_waves
 from storage.files.mapped_file import MappedFile
 from storage.index.index_set import uncovered_by
 from storage.index.tail_index import Hashes, Offsets, Scanned, scan_ranges

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 
 from spark_jobs.run.engine import Engine, EngineOptions, opened_engine
-from spark_jobs.search.searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
+from spark_jobs.search._searched_segment import RECORD_BYTES, SearchedSegment, SegmentCopy, opened_segment
+from spark_jobs.search._waves import in_waves
 from spark_jobs.search.searched_store import SearchedStore
-from spark_jobs.search.waves import in_waves
 from storage.log.log_window import LONGEST_RECORD
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria

@@ -22,7 +22,7 @@ from spark_jobs.places.remote_tree import RemoteTree
 from spark_jobs.scan.probe_store import GLANCE_BYTES, last_written
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource, find_source, opened_source
-from spark_jobs.search.searched_segment import SearchedSegment
+from spark_jobs.search._searched_segment import SearchedSegment
 from storage.files.mapped_file import list_segment_files
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.log.commit_log import CommitLog, Segment
@@ -151,7 +151,7 @@ def _has_unit(tree: RemoteTree, snapshot: Snapshot, record: memoryview, physical
 def _offsets_in_queue(
     snapshot: Snapshot, queue: ConsumeQueue, tags: tuple[str, ...] | None, start: int, stop: int
 ) -> npt.NDArray[np.int64] | None:
-    """As :func:`storage.search.by_queue.offsets_in_queue`, by the units alone: their records are holes here.
+    """As :func:`storage.search._by_queue.offsets_in_queue`, by the units alone: their records are holes here.
 
     Units of messages that have expired come first; where none does, a file before the first one may be lost.
     """

@@ -6,8 +6,8 @@ Tallies come back in waves and are added up at once, so that the driver holds th
 from collections.abc import Callable, Iterator, Sequence
 
 from spark_jobs.run.engine import EngineOptions
+from spark_jobs.search._waves import answers_in_waves
 from spark_jobs.search.search import engine_for
-from spark_jobs.search.waves import answers_in_waves
 from storage.space.scan_space import SegmentPart, tally_segment
 from storage.space.tally import Tally
 

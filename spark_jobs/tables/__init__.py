@@ -1,11 +1,1 @@
 """Tables that grow: each run appends what came to the log since the last one, and commits its position with it."""
-
-from typing import Final
-
-DOOR: Final = (
-    "append",
-    "every",
-    "days",
-    "table_names",
-    "table_request",
-)

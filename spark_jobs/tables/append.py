@@ -30,10 +30,10 @@ from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.tables._known_log import check_log, position_at
+from spark_jobs.tables._open_table import open_table
+from spark_jobs.tables._table import DataFile, RunRecord, Table, TableCommit, TableShape
 from spark_jobs.tables.days import parse_day
-from spark_jobs.tables.known_log import check_log, position_at
-from spark_jobs.tables.open_table import open_table
-from spark_jobs.tables.table import DataFile, RunRecord, Table, TableCommit, TableShape
 from spark_jobs.tables.table_request import TableDetails, TableRequest
 from storage.columns.body_content import BodyCounts
 from storage.filter.hidden import refuse_hidden
@@ -41,7 +41,7 @@ from storage.patterns.mask import hidden_notes, mask_of
 from storage.times import format_timestamp
 
 if TYPE_CHECKING:  # what reads and writes messages is loaded when there is something new
-    from spark_jobs.tables.append_task import AppendedRange
+    from spark_jobs.tables._append_task import AppendedRange
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -140,7 +140,7 @@ class _Run:
         return pieces
 
     def _append(self, pieces: Sequence[LogRange], shape: TableShape) -> "list[AppendedRange]":
-        from spark_jobs.tables.append_task import AppendTask, append_range  # as above
+        from spark_jobs.tables._append_task import AppendTask, append_range  # as above
 
         table, request = self._table, self._request
         columns = shape.columns
@@ -271,7 +271,7 @@ class _Run:
         if self._opened is None:
             opened = opened_engine(
                 "export", self._request, self._directory(),
-                ahead=self._ahead, tasks="spark_jobs.tables.append_task", notify=self._progress.note,
+                ahead=self._ahead, tasks="spark_jobs.tables._append_task", notify=self._progress.note,
             )  # fmt: skip
             self._opened = self._stack.enter_context(opened)
         return self._opened

@@ -4,7 +4,7 @@ from protocol.errors import ConfigError
 from spark_jobs.export.export_request import MessageRequest
 from spark_jobs.run.engine_names import ENGINES
 from spark_jobs.run.report import Damage, Details
-from spark_jobs.tables.table import TableShape
+from spark_jobs.tables._table import TableShape
 from spark_jobs.tables.table_names import PARTITIONS, TABLE_FORMATS
 from storage.columns.names import KINDS, check_names
 

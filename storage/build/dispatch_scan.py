@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.build.entry_columns import EntryColumns
+from storage.build._entry_columns import EntryColumns
 from storage.kernels import dispatching
 from storage.kernels.dispatching import DispatchMemory, Step
 from storage.kernels.region import Region

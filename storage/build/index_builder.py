@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.build.entry_columns import EntryColumns
+from storage.build._entry_columns import EntryColumns
 from storage.files.direct_writer import aligned_memory
 from storage.index.index_file import HEADER, IndexHeader
 from storage.index.index_mark import write_mark

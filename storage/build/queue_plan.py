@@ -15,8 +15,8 @@ from typing import Final
 
 from protocol.errors import ConfigError
 from protocol.system_topics import LIGHT_PREFIX, SYSTEM_TOPIC_PREFIX, TOPICS_OF_EVERY_BROKER
+from storage.build._queue_guesses import guess_ext, guess_light, size_in_backup
 from storage.build.queue_ext_builder import END_ROOM
-from storage.build.queue_guesses import guess_ext, guess_light, size_in_backup
 from storage.files.mapped_file import list_segment_files
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, find_rocksdb_queues

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.build.entry_columns import EntryColumns
+from storage.build._entry_columns import EntryColumns
 from storage.build.index_builder import IndexFileBuilder
 from storage.files.direct_writer import GrowingFile
 from storage.index.tail_index import EntryRun, TailIndex

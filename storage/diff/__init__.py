@@ -1,5 +1,1 @@
 """What two stores have in common, and what not."""
-
-from typing import Final
-
-DOOR: Final = ("compare",)

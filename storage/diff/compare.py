@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from storage.diff.entries import ENTRY, Buckets, Entries, QueueNames, bucket_count, collect
-from storage.diff.log_pieces import Notify, OneLog, compare_segments, open_log
+from storage.diff._entries import ENTRY, Buckets, Entries, QueueNames, bucket_count, collect
+from storage.diff._log_pieces import Notify, OneLog, compare_segments, open_log
 from storage.files.own_directories import temporary_directory
 
 MISSING: Final = "missing"

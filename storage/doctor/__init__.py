@@ -4,7 +4,3 @@ A quick look (:mod:`.examine`) reads what recovery and look-ups depend on, withi
 deep part of the checks takes a queue, an index file or a part of the log at a time, and compares everything;
 `spark_jobs.doctor` cuts a store into such tasks. Both add to one list of findings, in the same words.
 """
-
-from typing import Final
-
-DOOR: Final = ("examine", "finding", "index", "log", "queues", "words")

@@ -8,20 +8,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from storage.doctor.access import check_access
-from storage.doctor.checkpoint_file import check_checkpoint
-from storage.doctor.config_files import check_config
-from storage.doctor.done_before import without_repeated_advice
-from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
-from storage.doctor.index.index_files import check_index_files
-from storage.doctor.index.index_health import IndexFileHealth, measure_index_files
-from storage.doctor.index.index_reach import check_index_reach, indexed_ranges, measure_index_reach
-from storage.doctor.linked_parts import into_links
-from storage.doctor.liveness import check_liveness
-from storage.doctor.log.clock import check_clock
-from storage.doctor.log.log_end import check_log_end
-from storage.doctor.log.segments import check_segments
-from storage.doctor.next_start import (
+from storage.doctor._access import check_access
+from storage.doctor._checkpoint_file import check_checkpoint
+from storage.doctor._config_files import check_config
+from storage.doctor._done_before import without_repeated_advice
+from storage.doctor._linked_parts import into_links
+from storage.doctor._liveness import check_liveness
+from storage.doctor._next_start import (
     NextStart,
     check_next_start,
     check_refusals,
@@ -31,11 +24,18 @@ from storage.doctor.next_start import (
     only_rescue,
     safe_advice,
 )
-from storage.doctor.opened_store import OpenedStore
+from storage.doctor._opened_store import OpenedStore
+from storage.doctor._rescue_line import typed_by_whom, way_cleared
+from storage.doctor._sampling import sample_log
+from storage.doctor.finding import Finding, Kind, Known, Severity, with_command
+from storage.doctor.index.index_files import check_index_files
+from storage.doctor.index.index_health import IndexFileHealth, measure_index_files
+from storage.doctor.index.index_reach import check_index_reach, indexed_ranges, measure_index_reach
+from storage.doctor.log.clock import check_clock
+from storage.doctor.log.log_end import check_log_end
+from storage.doctor.log.segments import check_segments
 from storage.doctor.queues.queue_files import check_queues
 from storage.doctor.queues.queue_reach import check_queue_reach, measure_reach
-from storage.doctor.rescue_line import typed_by_whom, way_cleared
-from storage.doctor.sampling import sample_log
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.ranges import Ranges, merge, subtract
 from storage.recovery.log_outcome import LogOutcome

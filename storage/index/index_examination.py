@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from storage.files.mapped_file import FileIdentity, MappedFile
-from storage.index.index_coverage import find_gaps, find_new_gaps
+from storage.index._index_coverage import find_gaps, find_new_gaps
+from storage.index._index_shape import IndexShape
 from storage.index.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
 from storage.index.index_glance import glance
 from storage.index.index_mark import read_mark
 from storage.index.index_probe import probe_index_file
-from storage.index.index_shape import IndexShape
 from storage.index.state_cache import KnownShape, StateCache
 from storage.kernels.indexes import check_growth
 from storage.log.commit_log import CommitLog
@@ -70,7 +70,7 @@ def examine(
 ) -> Examined:
     """Look at a whole file, unless the cache knows it in this state; ``hints`` are likely slot counts. Waits.
 
-    ``ranges`` are what a file of our own was made for (:mod:`storage.store.kept_entries`).
+    ``ranges`` are what a file of our own was made for (:mod:`storage.store._kept_entries`).
     """
     recalled = recall(file, commit_log, cache, ranges)
     if recalled is not None:

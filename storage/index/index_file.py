@@ -37,8 +37,8 @@ from dataclasses import dataclass
 from struct import Struct
 
 from storage.files.mapped_file import MappedFile, written_length
+from storage.index._index_shape import IndexShape, measure_shape
 from storage.index.index_header import HEADER, IndexHeader, read_header
-from storage.index.index_shape import IndexShape, measure_shape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, check_growing_structure, check_structure
 from storage.kernels.store_view import Shortcuts
 

@@ -8,6 +8,7 @@ those that are compared with the log. What it finds holds until the file has bee
 from collections.abc import Sequence
 
 from storage.files.mapped_file import MappedFile
+from storage.index._index_shape import IndexShape
 from storage.index.index_file import (
     DEFAULT_SLOTS,
     IndexFile,
@@ -18,7 +19,6 @@ from storage.index.index_file import (
 )
 from storage.index.index_mark import read_mark
 from storage.index.index_probe import probe_index_file
-from storage.index.index_shape import IndexShape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.log.commit_log import CommitLog
 

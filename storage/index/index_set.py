@@ -1,9 +1,9 @@
 """All index files of a store at one moment: which are sound, what they cover, what remains to be scanned.
 
 Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except
-in its gaps (:mod:`storage.index.index_coverage`); the records at both ends may have keys in the file before or after.
+in its gaps (:mod:`storage.index._index_coverage`); the records at both ends may have keys in the file before or after.
 Whatever lies between two covered ranges, both ends included, is scanned from the log instead: nothing is taken on
-trust. Files of our own (:mod:`storage.store.kept_entries`) hold what was scanned before.
+trust. Files of our own (:mod:`storage.store._kept_entries`) hold what was scanned before.
 """
 
 import os

@@ -17,8 +17,8 @@ from protocol.errors import PlantedFile
 from storage.files.attempt_names import written_beside
 from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity
 from storage.files.own_directories import HeldDirectory, new_file, read_own
+from storage.index._index_shape import IndexShape
 from storage.index.index_file import end_of_entries
-from storage.index.index_shape import IndexShape
 
 VERSION = 3
 FILE_NAME = "store-cache.msgpack"

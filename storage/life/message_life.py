@@ -16,8 +16,8 @@ from protocol.properties import TIMER_OUT_MS
 from protocol.question import KeyKind, Question
 from protocol.system_topics import SYSTEM_GROUP_PREFIX, TRACE_TOPIC, TRACE_TOPIC_PREFIX, Origin, Stage, stage_of
 from protocol.trace import Trace, TraceKind, decode_traces
-from storage.life.batch_ids import ids_of_batch
-from storage.life.deliveries import deliveries, rolled, state_of_level, state_of_timer
+from storage.life._batch_ids import ids_of_batch
+from storage.life._deliveries import deliveries, rolled, state_of_level, state_of_timer
 from storage.life.message_copies import copy_topics
 from storage.life.named_messages import Record, told_apart
 from storage.life.origins import Origins

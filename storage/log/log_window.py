@@ -1,6 +1,6 @@
 """Read a segment as a window that moves over it.
 
-A file of this machine is mapped and read through windows of the map (:mod:`storage.log.held_bytes`); what is no
+A file of this machine is mapped and read through windows of the map (:mod:`storage.log._held_bytes`); what is no
 such file, and any file where the kernel cannot do that, is copied by blocks into one buffer, which grows only for a
 record that is longer than it.
 """
@@ -26,7 +26,7 @@ from storage.kernels.records import (
 )
 from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at
-from storage.log.held_bytes import READ_BYTES, ByteSource, LocalFile, hold
+from storage.log._held_bytes import READ_BYTES, ByteSource, LocalFile, hold
 from storage.log.segment_end import BLANK_BYTES
 
 __all__ = ["CANDIDATE_BYTES", "LONGEST_RECORD", "READ_BYTES", "ByteSource", "LocalFile", "LogWindow"]

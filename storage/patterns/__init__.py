@@ -2,14 +2,10 @@
 
 A regular expression or a JSONPath may take for ever on a text that fits it badly, and nothing can stop it in the
 process that runs it; Python's `re` even keeps the interpreter's lock. So none runs over stored texts but in a process
-of its own (:mod:`storage.patterns.pattern_process`), whose CPU time for each question the kernel bounds. What is behind
-this door asks that process, and looks like a plain call.
+of its own (:mod:`storage.patterns._pattern_process`), whose CPU time for each question the kernel bounds. The modules
+of this folder ask that process; a call of theirs looks like a plain one.
 
 It is `re` itself that runs there: a pattern hides what it always hid. A linear engine instead would have to read
 each pattern as `re` does: RE2 has no `\\b` of Unicode, so that even the pattern of docs/security.md would need the
 process too.
 """
-
-from typing import Final
-
-DOOR: Final = ("condition", "mask", "processes")

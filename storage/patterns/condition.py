@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from protocol.errors import ConfigError
-from storage.patterns.pattern_process import (
+from storage.patterns._pattern_process import (
     PATIENCE,
     SURROGATES,
     CheckAnswer,

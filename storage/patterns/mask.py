@@ -13,7 +13,7 @@ from typing import Final
 from protocol.mask import BODY, MASKED, Mask
 from protocol.message import Message
 from storage.amounts import counted
-from storage.patterns.pattern_process import PATIENCE, SURROGATES, MaskAnswer, MaskQuestion
+from storage.patterns._pattern_process import PATIENCE, SURROGATES, MaskAnswer, MaskQuestion
 from storage.patterns.processes import PROCESSES, PatternLimit, Stop, in_groups
 
 MOST_ENDLESS: Final = 3

@@ -1,4 +1,4 @@
-"""The processes that patterns run in (:mod:`storage.patterns.pattern_process`), as this process sees them.
+"""The processes that patterns run in (:mod:`storage.patterns._pattern_process`), as this process sees them.
 
 A question is asked of one that is idle, or of a new one where none is, which takes a tenth of a second to start: each
 thread that asks has one while it does. One that nobody waits for any more is killed.
@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.errors import RocketLensError
 from storage.child_process import child_environment, child_ids, python_command
-from storage.patterns.pattern_process import LENGTH, Answer, Question, main
+from storage.patterns._pattern_process import LENGTH, Answer, Question, main
 
 A = TypeVar("A", bound=Answer)
 Item = TypeVar("Item")

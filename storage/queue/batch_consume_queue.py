@@ -29,20 +29,20 @@ from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.log.commit_log import CommitLog
+from storage.queue._doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
+from storage.queue._queue_begin import first_live, next_sound
+from storage.queue._queue_end import find_end
+from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
+from storage.queue._queue_repair import DamagedRun
+from storage.queue._tagged_units import batches_with_tag, places_in_log
+from storage.queue._unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-from storage.queue.doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary
-from storage.queue.queue_begin import first_live, next_sound
-from storage.queue.queue_end import find_end
 from storage.queue.queue_files import QueueFiles, UnitBlocks
-from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
-from storage.queue.queue_repair import DamagedRun
-from storage.queue.tagged_units import batches_with_tag, places_in_log
 from storage.queue.unit_reader import LOST, UnitReader
-from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
 from storage.ranges import Range
 
@@ -579,7 +579,7 @@ class BatchConsumeQueue(NamedQueue):
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
 
     def physical_offset(self, number: int) -> Lookup[int]:
-        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
+        """Return the physical offset in a unit, or one of the negative numbers of `_unit_standing`."""
         return int(_places((yield from self.raw(number, number + 1)))[0])
 
     def blocks(self, start: int, stop: int) -> UnitBlocks:
@@ -622,6 +622,6 @@ def _renewed(known: KnownEnd, generation: object, log: CommitLog) -> KnownEnd | 
 
 
 def _places(units: Units) -> Places:
-    """Return the physical offsets of units; for units that no broker writes, a negative number of `unit_standing`."""
+    """Return the physical offsets of units; for units that no broker writes, a negative number of `_unit_standing`."""
     valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
     return places_of(units, valid & (units["base_offset"] >= 0) & (units["batch_size"] > 0))

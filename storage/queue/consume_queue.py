@@ -9,7 +9,7 @@ offset  size  type   field            meaning
 The unit of queue offset q is at byte 20·q of the queue's files. A queue whose first message had an offset above 0
 starts with filler units (physical offset 0, size 0x7FFFFFFF, tags code 0). The files are zero where nothing was
 written, and no field says where that begins. Where a queue begins and ends is found from the messages that its units
-lead to (`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
+lead to (`storage.queue._queue_begin`, `storage.queue._queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
+from storage.queue._queue_begin import first_live, next_sound
+from storage.queue._queue_end import end_behind, find_end
+from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
+from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
+from storage.queue._tagged_units import DoubtedUnits, offsets_in_log, places_in_log
+from storage.queue._time_search import FileOfUnits, offset_by_timestamp
+from storage.queue._unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+from storage.queue._unit_standing import FILLER as FILLER_PLACE
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary
-from storage.queue.queue_begin import first_live, next_sound
-from storage.queue.queue_end import end_behind, find_end
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
-from storage.queue.queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
-from storage.queue.queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
-from storage.queue.tagged_units import DoubtedUnits, offsets_in_log, places_in_log
-from storage.queue.time_search import FileOfUnits, offset_by_timestamp
-from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
-from storage.queue.unit_standing import FILLER as FILLER_PLACE
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
@@ -457,7 +457,7 @@ class ConsumeQueue(NamedQueue):
         return self._commit_log.end
 
     def physical_offset(self, queue_offset: int) -> Lookup[int]:
-        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
+        """Return the physical offset in a unit, or one of the negative numbers of `_unit_standing`."""
         unit = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
         return EMPTY if unit is None else int(_places(np.frombuffer(unit, UNIT_DTYPE))[0])
 

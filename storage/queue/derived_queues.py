@@ -3,7 +3,7 @@
 A record says topic, queue id, queue offset and tag, and which light queues it is in. So one pass over the log makes
 the units of all queues, which are kept in runs (:mod:`storage.queue.unit_runs`), each of a stretch of the log. Runs of
 neighbouring stretches are merged when the later one is at least half as large, so there are few of them, and those that
-are large enough become files that the next start finds (:mod:`storage.store.kept_units`).
+are large enough become files that the next start finds (:mod:`storage.store._kept_units`).
 
 The log is read as far as somebody asks for queues. A short stretch is read at once by the thread that needs it. A long
 one is left to a background scan, if there is one, and :class:`QueueBeingSearched` is raised until it is done.

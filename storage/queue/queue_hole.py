@@ -24,9 +24,9 @@ from storage.arrays import np, npt
 from storage.kernels.messages import ANY_OFFSET
 from storage.kernels.store_view import PROBE_SHIFT, FileView
 from storage.log.commit_log import CommitLog
+from storage.queue._queue_repair import DamagedRun, SoughtMessages, search_piece
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_record import QueueName, batch_in
-from storage.queue.queue_repair import DamagedRun, SoughtMessages, search_piece
 from storage.queue.unit_struct import UNIT, Unit
 
 MOST_AT_ONCE: Final = 1 << 20

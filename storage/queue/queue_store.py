@@ -26,17 +26,17 @@ from storage.files.recently_used import RecentlyUsed
 from storage.files.waiting import Lookup, all_of, finish, plainly
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.log.commit_log import CommitLog
+from storage.queue._derived_units import derived_queue
+from storage.queue._joined_queue import JoinedQueue, OtherTier, join
+from storage.queue._queue_growth import REMEMBERED, KnownQueues, QueueMemory
+from storage.queue._unlisted_queues import UnlistedQueues
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.derived_queues import SCANNED_AT_ONCE, DerivedQueues
-from storage.queue.derived_units import derived_queue
-from storage.queue.joined_queue import JoinedQueue, OtherTier, join
 from storage.queue.queue import Queue
-from storage.queue.queue_growth import REMEMBERED, KnownQueues, QueueMemory
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.tier import TIER_QUEUES, Tier
-from storage.queue.unlisted_queues import UnlistedQueues
 from storage.ranges import Range, Ranges, coarse, merge
 
 __all__ = ["Queue", "QueueStore"]

@@ -1,7 +1,7 @@
 """What a broker's start does to the log: where its end is put, what is deleted, how many messages that costs.
 
 The recovery reads from where it starts to the first thing that it takes for no record
-(:mod:`storage.recovery.broker_walk`) and puts the end of the log there; the segments behind are deleted. What we serve
+(:mod:`storage.recovery._broker_walk`) and puts the end of the log there; the segments behind are deleted. What we serve
 behind that place is lost (store-format §6.3). Foretold for brokers with their default configuration, neither in
 controller mode nor with DLedger.
 """
@@ -16,7 +16,7 @@ from storage.files.mapped_file import MappedFile
 from storage.kernels.records import AT_DAMAGE, Sums, find_record, walk_records
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_list import boundaries, list_segments
-from storage.recovery.broker_walk import MOST_WALKED, RULES, BrokerWalk, Rules
+from storage.recovery._broker_walk import MOST_WALKED, RULES, BrokerWalk, Rules
 from storage.recovery.queue_outcome import QueueOutcome
 from storage.recovery.start_place import Broker, StartFacts, first_walked
 

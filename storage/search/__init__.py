@@ -5,21 +5,3 @@
 
 See :func:`storage.search.engine.search`; the conditions are in :class:`~storage.search.criteria.Criteria`.
 """
-
-from typing import Final
-
-DOOR: Final = (
-    "chunk",
-    "criteria",
-    "cursor",
-    "engine",
-    "find",
-    "lookup",
-    "matcher",
-    "origin_copies",
-    "plan",
-    "progress",
-    "query",
-    "step",
-    "wanted_entries",
-)

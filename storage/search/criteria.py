@@ -38,7 +38,7 @@ class Criteria:
     ≤ ``end_timestamp`` in ms.
     ``contains`` are bytes (of a text its UTF-8), ``regex`` a Python regular expression over the text of a body or of
     one property value, bytes that are no UTF-8 being U+FFFD; ``place`` says where both are looked for. ``json_path`` is
-    ``EXPR=VALUE`` (:mod:`storage.patterns.json_path`), ``where`` SQL92 over the properties. ``tag`` is a tag
+    ``EXPR=VALUE`` (:mod:`storage.patterns._json_path`), ``where`` SQL92 over the properties. ``tag`` is a tag
     subscription (``TagA || TagB``), of which tags are compared whole; ``key`` is one of the business keys or the unique
     key, ``key_prefix`` the start of one. ``born_host`` is an address, with a port or without, or a network
     (``10.1.0.0/16``). Sizes are bytes of the decompressed body.

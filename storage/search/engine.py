@@ -13,15 +13,15 @@ from functools import partial
 from protocol.message import Message
 from storage.ordered_threads import in_ordered_threads
 from storage.patterns.mask import BoundedMask
+from storage.search._in_tier import search_in_tier
+from storage.search._remarks import Remarks
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
-from storage.search.in_tier import search_in_tier
 from storage.search.matcher import Matcher
 from storage.search.plan import Plan, make_plan
 from storage.search.progress import ProgressReport
 from storage.search.query import query_of
-from storage.search.remarks import Remarks
 from storage.search.step import Step
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import refuse_absent

@@ -27,7 +27,7 @@ from protocol.question import (
 )
 from storage.amounts import counted
 from storage.index.tail_index import Hashes, Offsets
-from storage.search.ascending import ascending
+from storage.search._ascending import ascending
 from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore

@@ -10,8 +10,8 @@ from protocol.system_topics import LIGHT_PREFIX
 from storage.amounts import counted
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.log.commit_log import CommitLog, Segment
-from storage.search.by_index import offsets_by_index
-from storage.search.by_queue import (
+from storage.search._by_index import offsets_by_index
+from storage.search._by_queue import (
     HasUnit,
     Offsets,
     OffsetsInQueue,
@@ -21,7 +21,7 @@ from storage.search.by_queue import (
     offsets_in_queue,
     required_tags,
 )
-from storage.search.by_time import FindRecord, offsets_of_times, record_from
+from storage.search._by_time import FindRecord, offsets_of_times, record_from
 from storage.search.chunk import Chunk
 from storage.search.criteria import EARLIEST, Criteria
 from storage.store.message_store import MessageStore

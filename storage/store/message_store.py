@@ -45,12 +45,12 @@ from storage.query.tier_query import TierKeys, query_tier
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from storage.ranges import merge, subtract
-from storage.store.current_snapshot import CurrentSnapshot
-from storage.store.refresh import StoreFollower
+from storage.store._current_snapshot import CurrentSnapshot
+from storage.store._refresh import StoreFollower
+from storage.store._store_watch import StoreWatch
+from storage.store._upkeep import Upkeep
 from storage.store.snapshot import Snapshot, StoreOptions, with_all_growth, with_damage, with_index
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity
-from storage.store.store_watch import StoreWatch
-from storage.store.upkeep import Upkeep
 
 __all__ = ["MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
 

@@ -25,10 +25,10 @@ from storage.queue.queue_place import has_another, has_newest_unit
 from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
 from storage.ranges import Ranges, intersect, merge, subtract
-from storage.store.kept_entries import KeptEntries
-from storage.store.kept_units import KeptUnits
-from storage.store.log_follower import LogFollower
-from storage.store.log_growth import LogGrowth
+from storage.store._kept_entries import KeptEntries
+from storage.store._kept_units import KeptUnits
+from storage.store._log_follower import LogFollower
+from storage.store._log_growth import LogGrowth
 from storage.store.stale_tail import without_stale_tail
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
 
@@ -47,7 +47,7 @@ class StoreOptions:
     ``index_slots`` and ``index_entries`` are the counts the user
     vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``, and where
     none is given ``new_state_directory`` returns one to start with for a store that takes long to look over;
-    ``entries_directory`` returns where keys that were scanned may be kept (:mod:`storage.store.kept_entries`). Before
+    ``entries_directory`` returns where keys that were scanned may be kept (:mod:`storage.store._kept_entries`). Before
     :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
     ``check_budget``, None: all. ``delay_levels`` are the broker's `messageDelayLevel`, for queues in RocksDB alone.
     """

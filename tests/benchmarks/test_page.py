@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from benchmarks.page import FIRST, QUEUES, SEGMENTS, TOPICS, VIEW, make_store
-from broker.web.page_files import DIRECTORY
+from broker.web._page_files import DIRECTORY
 
 
 def test_it_fetches_the_document_and_all_scripts_of_the_first_view() -> None:

@@ -34,7 +34,7 @@ from process import ROOT, Serving, serving_process
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
-from storage.filter.sql92.parser import Parser
+from storage.filter.sql92._parser import Parser
 from storage.store.message_store import MessageStore
 
 VIEW = {"offset": "6581"}

@@ -13,8 +13,8 @@ from functools import cache
 import pytest
 
 from broker.endpoint import Endpoint
+from broker.service._refusals import WRITING_CODES
 from broker.service.dispatcher import handled_methods
-from broker.service.refusals import WRITING_CODES
 from broker.service.request_families import PROCESSORS
 from broker_harness import service_of, serving
 from golden_deviations import DEVIATIONS, LARGEST_NUMBER, expected_of, is_same, refusal_of

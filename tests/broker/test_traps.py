@@ -41,8 +41,8 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
+from broker.service._refusals import WRITING_CODES
 from broker.service.dispatcher import Dispatcher
-from broker.service.refusals import WRITING_CODES
 from broker.service.request_families import build_processors
 from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription

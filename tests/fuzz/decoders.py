@@ -14,7 +14,7 @@ def import_decoders() -> None:
     """Import what is fuzzed; under the fuzzer, with instruments."""
     for name in ("protocol.frame", "protocol.command", "protocol.headers", "protocol.message", "protocol.bodies"):
         importlib.import_module(name)
-    importlib.import_module("broker.net.proxy_protocol")
+    importlib.import_module("broker.net._proxy_protocol")
     importlib.import_module("broker.security.signature")
 
 
@@ -23,7 +23,7 @@ def feed_decoders(data: bytes) -> None:
 
     The first byte says what they are: a stream of frames in two reads, a PROXY header, records, or a body of JSON.
     """
-    from broker.net.proxy_protocol import parse_proxy_header
+    from broker.net._proxy_protocol import parse_proxy_header
     from protocol.bodies import HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
     from protocol.errors import RocketLensError
     from protocol.message import decode_messages

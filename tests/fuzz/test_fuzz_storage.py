@@ -25,10 +25,10 @@ from protocol.errors import StoreError
 from protocol.message import decode_message
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
-from storage.index.index_coverage import find_gaps
+from storage.index._index_coverage import find_gaps
+from storage.index._index_shape import IndexShape
 from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_probe import probe_index_file
-from storage.index.index_shape import IndexShape
 from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, RunsView, Shortcuts, StoreView

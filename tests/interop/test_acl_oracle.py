@@ -27,8 +27,8 @@ from acl_file import (
     write_accounts,
 )
 from broker.endpoint import Endpoint
+from broker.security._address_patterns import parse_address_pattern
 from broker.security.accounts import load_accounts
-from broker.security.address_patterns import parse_address_pattern
 from broker.security.guard import Guard
 from broker.security.watched_files import Watched
 from interop.jars import OLD_CLIENT_VERSION, compiled, jars, tool

@@ -33,7 +33,7 @@ from interop.rescued import compare, sizes_of_mended
 from interop.wire import ask
 from ledger_stores import Ledger
 from rocksdb_stores import with_rocksdb_queues
-from storage.doctor.config_files import SET_BACK
+from storage.doctor._config_files import SET_BACK
 from storage.doctor.examine import examine
 from storage.doctor.finding import Finding, Severity
 from store_writer import StoreWriter, Written

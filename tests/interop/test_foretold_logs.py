@@ -14,8 +14,8 @@ from damaged_stores import SHAPES_OF
 from foretold_starts import LOG_KINDS, draw_store, whole_messages
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, Sizes
-from storage.doctor.next_start import foretell_start
-from storage.doctor.opened_store import OpenedStore
+from storage.doctor._next_start import foretell_start
+from storage.doctor._opened_store import OpenedStore
 from storage.recovery.start_place import Broker
 from trial_stores import SHAPES, GoodStore, old
 

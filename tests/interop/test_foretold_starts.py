@@ -17,8 +17,8 @@ from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, draw_store
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import official_broker
 from interop.recovery_oracle import RecoveryOracle, Sizes
-from storage.doctor.next_start import foretell_start
-from storage.doctor.opened_store import OpenedStore
+from storage.doctor._next_start import foretell_start
+from storage.doctor._opened_store import OpenedStore
 from storage.layout.timer_log import WHEEL_BYTES
 from storage.recovery.queue_ends import recovered_queues
 from storage.recovery.start_place import Broker

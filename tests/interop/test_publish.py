@@ -9,8 +9,8 @@ import pytest
 from interop.official_broker import official_broker
 from protocol.errors import StoreError
 from publishing import TIME
-from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
-from spark_jobs.publish.open_writers import find_writers
+from spark_jobs.publish._new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.publish._open_writers import find_writers
 from spark_jobs.publish.publish import Staged, publish
 from spark_jobs.publish.store_lock import StoreLock
 

@@ -19,7 +19,7 @@ from interop.recovery_oracle import SHAPES_BY, RecoveryOracle
 from interop.rescued import compare, sizes_of_mended
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
-from spark_jobs.convert.fillings import FilledHole
+from spark_jobs.convert._fillings import FilledHole
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Damage

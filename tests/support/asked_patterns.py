@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage.patterns.pattern_process import MaskQuestion, MatchQuestion
+from storage.patterns._pattern_process import MaskQuestion, MatchQuestion
 from storage.patterns.processes import PatternLimit, PatternProcesses, Stop
 
 

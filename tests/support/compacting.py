@@ -13,7 +13,7 @@ import msgspec
 from compact_oracle import Mark, take_mark
 from loop_engine import LoopEngine
 from spark_jobs.build.exchange import FileExchange
-from spark_jobs.compact import compact, compact_tasks
+from spark_jobs.compact import _compact_tasks, compact
 from spark_jobs.compact.compact import Compact, Compacted
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.engine import Engine
@@ -88,7 +88,7 @@ def compact_in_place(writer: StoreWriter, work: Path, **options: Any) -> Outcome
 @contextmanager
 def small_steps(cell_bytes: int, entries_at_once: int) -> Iterator[None]:
     """Cut log and index files into stretches of this size, so that small stores have many of them."""
-    split_tasks = compact_tasks.split_tasks
+    split_tasks = _compact_tasks.split_tasks
 
     def small(*arguments: Any) -> list[Any]:
         tasks = split_tasks(*arguments)

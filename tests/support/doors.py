@@ -1,7 +1,7 @@
 """Who imports whom among our modules, wherever the import stands: in a function, under TYPE_CHECKING or in a kernel.
 
-A folder's door is the tuple ``DOOR`` in its ``__init__``: the modules that others may import. All others are the
-folder's own. A package whose ``__init__`` has no such tuple is open.
+A module whose name begins with an underscore belongs to its folder: only modules of that folder, and of those below it,
+import it.
 """
 
 import ast
@@ -26,17 +26,12 @@ class Import(NamedTuple):
 
 
 class House:
-    """The packages of some names under a directory, with their doors."""
+    """The packages of some names under a directory."""
 
     def __init__(self, root: Path, packages: Iterable[str]) -> None:
         self.root = root
         self.paths = sorted(path for package in packages for path in (root / package).rglob("*") if is_source(path))
         self.modules = {module_name(root, path) for path in self.paths}
-        self.doors = {
-            module_name(root, path): names
-            for path in self.paths
-            if path.name == "__init__.py" and (names := door_of(path)) is not None
-        }
 
     @functools.cached_property
     def imports(self) -> tuple[Import, ...]:
@@ -52,7 +47,7 @@ class House:
                 if imported in self.modules:
                     yield Import(path.relative_to(self.root), line, importer, imported)
 
-    def passed_doors(self, found: Import) -> Iterator[tuple[str, str]]:
+    def entered_folders(self, found: Import) -> Iterator[tuple[str, str]]:
         """Each folder that an import enters from outside, and what of it is imported."""
         parts = found.imported.split(".")
         for depth in range(1, len(parts)):
@@ -61,20 +56,18 @@ class House:
                 yield folder, parts[depth]
 
     def intrusions(self) -> list[str]:
-        """Imports of modules that are not at their folder's door."""
+        """Imports of another folder's private modules."""
         return [
-            f"{found.path}:{found.line} imports {found.imported}, which is not at the door of {folder}"
+            f"{found.path}:{found.line} imports {found.imported}, which is private to {folder}"
             for found in self.imports
-            for folder, name in self.passed_doors(found)
-            if folder in self.doors and name not in self.doors[folder]
+            for folder, name in self.entered_folders(found)
+            if name.startswith("_")
         ]
 
-    def unused_doors(self) -> list[str]:
-        """What stands at a door although nobody outside imports it."""
-        used = {passed for found in self.imports for passed in self.passed_doors(found)}
-        return [
-            f"{folder}: {name}" for folder, names in self.doors.items() for name in names if (folder, name) not in used
-        ]
+    def unused_outside(self) -> list[str]:
+        """Modules that bear no underscore although no other folder imports them."""
+        used = {f"{folder}.{name}" for found in self.imports for folder, name in self.entered_folders(found)}
+        return sorted(name for name in self.modules - used if not name.rpartition(".")[2].startswith("_"))
 
     def circle(self, package: str) -> list[str]:
         """Modules of a package that import one another in a circle; empty if there is none.
@@ -104,15 +97,6 @@ def is_source(path: Path) -> bool:
 def module_name(root: Path, path: Path) -> str:
     """The dotted name of a file's module."""
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-
-
-def door_of(path: Path) -> tuple[str, ...] | None:
-    """``DOOR`` of a package's ``__init__``, None where it has none."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "DOOR":
-            assert node.value is not None
-            return tuple(ast.literal_eval(node.value))
-    return None
 
 
 def python_imports(source: str) -> Iterator[tuple[int, str, str]]:

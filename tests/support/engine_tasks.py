@@ -8,8 +8,8 @@ from pathlib import Path
 
 from interop.stages import wait_until
 from protocol.errors import StoreError
+from spark_jobs.run._local_worker import SHARED
 from spark_jobs.run.engine import Shared
-from spark_jobs.run.local_worker import SHARED
 
 END_SECONDS = 60
 

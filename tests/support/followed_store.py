@@ -9,10 +9,10 @@ import pytest
 
 from growing_store import GrowingStore, everything, of_queue, true_answers
 from protocol.question import KeyKind, Question
-from storage.store import log_follower
-from storage.store import refresh as follow
+from storage.store import _log_follower
+from storage.store import _refresh as follow
+from storage.store._refresh import Arrivals
 from storage.store.message_store import MessageStore
-from storage.store.refresh import Arrivals
 
 
 class Followed:
@@ -61,8 +61,8 @@ class Followed:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have bytes count as settled, or damaged for good, after two equal looks, so that no test waits."""
-    monkeypatch.setattr(log_follower, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 0.0)
+    monkeypatch.setattr(_log_follower, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 0.0)
     monkeypatch.setattr(follow, "UNQUEUED_SECONDS", 0.0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import oracles
 from protocol.question import KeyKind, Question
-from storage.store import upkeep
+from storage.store import _upkeep
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.store_state import StoreIdentity
 from store_queries import KINDS
@@ -65,14 +65,14 @@ def incomplete(store: MessageStore) -> str | None:
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of our own of a hundred entries, made when there are two hundred in memory."""
-    monkeypatch.setattr(upkeep, "SLOTS", OWN_SLOTS)
-    monkeypatch.setattr(upkeep, "ENTRIES", OWN_ENTRIES)
-    monkeypatch.setattr(upkeep, "MOST_IN_MEMORY", 12 * 200)
-    monkeypatch.setattr(upkeep, "MOST_WAITING", 12 * 700)
-    monkeypatch.setattr(upkeep, "STAYS_IN_MEMORY", 1000)
-    monkeypatch.setattr(upkeep, "SCAN_STEP", 2000)
-    monkeypatch.setattr(upkeep, "WORTH_KEEPING", 500)
-    monkeypatch.setattr(upkeep, "SPARE_BYTES", 0)
+    monkeypatch.setattr(_upkeep, "SLOTS", OWN_SLOTS)
+    monkeypatch.setattr(_upkeep, "ENTRIES", OWN_ENTRIES)
+    monkeypatch.setattr(_upkeep, "MOST_IN_MEMORY", 12 * 200)
+    monkeypatch.setattr(_upkeep, "MOST_WAITING", 12 * 700)
+    monkeypatch.setattr(_upkeep, "STAYS_IN_MEMORY", 1000)
+    monkeypatch.setattr(_upkeep, "SCAN_STEP", 2000)
+    monkeypatch.setattr(_upkeep, "WORTH_KEEPING", 500)
+    monkeypatch.setattr(_upkeep, "SPARE_BYTES", 0)
 
 
 class Kept:

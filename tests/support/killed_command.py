@@ -20,7 +20,7 @@ def main() -> None:
     phase, number = sys.argv[1], int(sys.argv[2])
     sys.argv[1:] = sys.argv[3:]
     from spark_jobs.build import chosen_names, place_entries, rebuild
-    from spark_jobs.publish import atomic_rename, publish
+    from spark_jobs.publish import _atomic_rename, publish
     from spark_jobs.run import local_engine, work_directory
 
     entered = threading.Event()
@@ -37,7 +37,7 @@ def main() -> None:
     elif phase == "exchange":
         wrap(os, "rename", step)
         wrap(os, "fsync", step)
-        wrap(atomic_rename, "renameat2", step)
+        wrap(_atomic_rename, "renameat2", step)
     assert publish.EXCHANGE == "exchange"
     from rocketlens.cli.main import main as command_line
 

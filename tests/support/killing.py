@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Self
 
-from spark_jobs.publish import atomic_rename
+from spark_jobs.publish import _atomic_rename
 
 STEPS = ("rename", "replace", "link", "unlink", "rmdir", "fsync")
 
@@ -101,16 +101,16 @@ def every_kill(
 
 def limit(renames: Renames) -> None:
     """Take from this process what a file system cannot do."""
-    original = atomic_rename.renameat2
+    original = _atomic_rename.renameat2
 
     def limited(source: Any, target: Any, flags: int) -> int:
         if renames is Renames.PLAIN:
             return errno.ENOSYS
-        if renames is Renames.NO_EXCHANGE and flags == atomic_rename.RENAME_EXCHANGE:
+        if renames is Renames.NO_EXCHANGE and flags == _atomic_rename.RENAME_EXCHANGE:
             return errno.EINVAL
         return original(source, target, flags)
 
-    atomic_rename.renameat2 = limited
+    _atomic_rename.renameat2 = limited
 
 
 def _dying(work: Callable[..., Any], arguments: tuple[Any, ...], killed_before: int, renames: Renames) -> None:
@@ -129,5 +129,5 @@ def _dying(work: Callable[..., Any], arguments: tuple[Any, ...], killed_before: 
 
     for name in STEPS:
         setattr(os, name, watched(getattr(os, name)))
-    atomic_rename.renameat2 = watched(atomic_rename.renameat2)
+    _atomic_rename.renameat2 = watched(_atomic_rename.renameat2)
     work(*arguments)

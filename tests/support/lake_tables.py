@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from exported_files import Row
 from object_store import ObjectStore
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.tables.table import TableCommit
+from spark_jobs.tables._table import TableCommit
 
 TIMES = ("store_timestamp", "born_timestamp")
 NAME = "rocketmq.messages"

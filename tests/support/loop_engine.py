@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 
 from protocol.errors import ConfigError, RocketLensError, is_out_of_room
-from spark_jobs.run.spark_calls import TaskFailed, sentence_of
+from spark_jobs.run._spark_calls import TaskFailed, sentence_of
 
 
 class LoopEngine:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from loop_engine import LoopEngine
-from spark_jobs.doctor import check_tasks
+from spark_jobs.doctor import _check_tasks
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.run.blocks import BlockWriter
 from storage.build.queue_file_writer import QueueFileWriter
@@ -23,7 +23,7 @@ WHEN: Final = ("at once", "at the next phase", "after the job")
 WRITES: Final = (
     (BlockWriter, "_write_all", 2),
     (HashedFile, "write", 2),
-    (check_tasks, "_write", 1),
+    (_check_tasks, "_write", 1),
     (GrowingFile, "finish", 1),
     (QueueFileWriter, "_write", 1),
 )

@@ -8,13 +8,13 @@ Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
 from collections.abc import Iterator
 from itertools import chain
 
+from broker.service._metadata_page import page_of
+from broker.service._refusals import READ_ONLY
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import as_connection
 from broker.service.consumers.report_limits import check_group
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
-from broker.service.metadata_page import page_of
-from broker.service.refusals import READ_ONLY
 from protocol.bodies import (
     ConsumerConnection,
     GetConsumerListByGroupResponseBody,

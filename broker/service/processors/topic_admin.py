@@ -6,11 +6,11 @@ is answered as for an empty one, not with an error: brokers do the same, since t
 
 from msgspec import UNSET, UnsetType
 
+from broker.service._metadata_page import page_of
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.filter_data import NO_FILTER, filter_data
 from broker.service.dispatcher import handles
 from broker.service.long_work import leave_to_a_thread
-from broker.service.metadata_page import page_of
 from protocol.bodies import (
     ConsumeQueueData,
     MessageQueue,

@@ -1,5 +1,1 @@
 """The JSON API below `/api/v1/`: what the command line shows of a store, for the page and for programs."""
-
-from typing import Final
-
-DOOR: Final = ("access", "application", "errors")

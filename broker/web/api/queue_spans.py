@@ -1,6 +1,6 @@
 """Which messages of a queue were stored between two times: two binary searches, no message is read whole.
 
-The broker's own search (:mod:`storage.queue.time_search`) gives the offset that a broker would give; here the same
+The broker's own search (:mod:`storage.queue._time_search`) gives the offset that a broker would give; here the same
 times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
 queue, as they do but for a clock that was set back. A message whose unit is damaged is looked for in the log; in place
 of one that is lost counts the next that is not.

@@ -16,15 +16,15 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.amounts import counted
+from storage.doctor._opened_store import OpenedStore
+from storage.doctor._rescue_line import set_aside_line
 from storage.doctor.finding import ADVICE, INDEX, Finding, Findings, FoundAt, Kind, Severity
+from storage.doctor.index._index_image import NO_STRETCH, IndexStretch, rebuilt_stretch
+from storage.doctor.index._index_shape import CheckedFile
+from storage.doctor.index._left_over_entries import LeftOver
+from storage.doctor.index._match_entries import NO_TIME, MatchedFile
 from storage.doctor.index.index_health import IndexFileHealth
-from storage.doctor.index.index_image import NO_STRETCH, IndexStretch, rebuilt_stretch
-from storage.doctor.index.index_shape import CheckedFile
-from storage.doctor.index.left_over_entries import LeftOver
-from storage.doctor.index.match_entries import NO_TIME, MatchedFile
 from storage.doctor.log.scanned_log import ScannedLog
-from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import set_aside_line
 from storage.doctor.words import HEADER_PLACES, INDEX_DIRECTORY, header_field
 from storage.files.mapped_file import MappedFile
 from storage.index.index_copy import IndexCopy, count_entries, count_slots

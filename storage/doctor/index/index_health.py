@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.doctor.opened_store import OpenedStore
+from storage.doctor._opened_store import OpenedStore
 from storage.index.index_file import ENTRY, ENTRY_DTYPE, IndexFile, end_of_entries
 
 ENTRIES_AT_ONCE = 4_000_000

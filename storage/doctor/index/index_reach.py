@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocol.sys_flag import has_inner_messages
+from storage.doctor._opened_store import OpenedStore
 from storage.doctor.finding import INDEX, INDEX_ANEW, Finding, Findings, FoundAt, Kind, Severity
-from storage.doctor.opened_store import OpenedStore
 from storage.index.tail_index import Hashes, Offsets, Scanned, scan_ranges
 from storage.kernels.records import SYS_FLAG, entry_hashes, tag_entry_hash
 from storage.ranges import Range, Ranges, lie_within, subtract

@@ -1,5 +1,1 @@
 """Checks of the log: its files, its records and where they end; the log as queues and index are compared with it."""
-
-from typing import Final
-
-DOOR: Final = ("clock", "log_end", "scanned_log", "segments")

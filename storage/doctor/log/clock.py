@@ -4,9 +4,9 @@ import itertools
 import time
 from collections.abc import Sequence
 
+from storage.doctor._opened_store import OpenedStore
+from storage.doctor._sampling import Sample
 from storage.doctor.finding import Finding, Findings, FoundAt, Kind, Known, Severity
-from storage.doctor.opened_store import OpenedStore
-from storage.doctor.sampling import Sample
 from storage.times import format_timestamp
 
 TOLERATED_MS = 1000

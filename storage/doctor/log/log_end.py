@@ -7,9 +7,9 @@ import itertools
 from pathlib import Path
 
 from protocol.errors import StoreError
+from storage.doctor._next_start import NO_START, RIGHT_NAMES, NextStart
+from storage.doctor._opened_store import OpenedStore
 from storage.doctor.finding import LOST, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
-from storage.doctor.next_start import NO_START, RIGHT_NAMES, NextStart
-from storage.doctor.opened_store import OpenedStore
 from storage.doctor.words import COMPARE, OF_ANOTHER_HISTORY, Words, damaged_record
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes

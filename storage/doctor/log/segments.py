@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 from protocol.errors import StoreError
+from storage.doctor._opened_store import OpenedStore
+from storage.doctor._rescue_line import rescue_line, set_aside_line
 from storage.doctor.finding import ADVICE, NO_COMMAND, Finding, Findings, FoundAt, Kind, Severity
-from storage.doctor.opened_store import OpenedStore
-from storage.doctor.rescue_line import rescue_line, set_aside_line
 from storage.files.mapped_file import list_segment_files
 from storage.kernels.records import BAD_SIZE
 from storage.log.commit_log import Segment

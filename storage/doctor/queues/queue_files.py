@@ -23,15 +23,15 @@ from protocol.system_topics import LIGHT_PREFIX, SCHEDULE_TOPIC
 from storage.amounts import counted
 from storage.build.queue_file_writer import QueueFileWriter
 from storage.build.queue_plan import QueueKey, QueuePlan
+from storage.doctor._opened_store import OpenedStore
+from storage.doctor._rescue_line import set_aside_line
 from storage.doctor.finding import ADVICE, NOWHERE, QUEUES, Finding, Findings, FoundAt, Kind, Severity
 from storage.doctor.log.scanned_log import ScannedLog
-from storage.doctor.opened_store import OpenedStore
+from storage.doctor.queues._diagnose_queue import QueueDiagnosis
+from storage.doctor.queues._ext_units import ExtUnits
+from storage.doctor.queues._unit_compare import UnitComparison
 from storage.doctor.queues.clean_front import CleanFront, FrontCheck
-from storage.doctor.queues.diagnose_queue import QueueDiagnosis
-from storage.doctor.queues.ext_units import ExtUnits
-from storage.doctor.queues.unit_compare import UnitComparison
 from storage.doctor.queues.unit_files import KINDS, UnitFiles, Units
-from storage.doctor.rescue_line import set_aside_line
 from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_BATCH, lost_units
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import BatchConsumeQueue

@@ -6,6 +6,9 @@ from typing import Final
 
 from protocol.errors import StoreError
 from storage.amounts import counted
+from storage.doctor._next_start import NextStart
+from storage.doctor._opened_store import OpenedStore
+from storage.doctor._sampling import Sample
 from storage.doctor.finding import (
     ADVICE,
     CLEARED_BY_A_START,
@@ -17,9 +20,6 @@ from storage.doctor.finding import (
     Known,
     Severity,
 )
-from storage.doctor.next_start import NextStart
-from storage.doctor.opened_store import OpenedStore
-from storage.doctor.sampling import Sample
 from storage.doctor.words import COMPARE, OF_ANOTHER_HISTORY
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import TOLERATED_MS

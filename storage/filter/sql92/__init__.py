@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.errors import FilterSyntaxError
+from storage.filter.sql92._parser import Parser
 from storage.filter.sql92.node import Node
-from storage.filter.sql92.parser import Parser
 from storage.filter.sql92.program import program_of
 from storage.kernels.sql92 import TRUE, Program
-
-DOOR: Final = ("form", "node", "program")
 
 LONGEST: Final = 1 << 18
 """Characters of an expression. No list that anybody writes is longer, and no peer may keep us parsing for seconds."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from storage.filter.sql92.comparison import ORDERS
+from storage.filter.sql92._comparison import ORDERS
 from storage.filter.sql92.form import (
     NOTHING,
     All,

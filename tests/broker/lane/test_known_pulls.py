@@ -14,9 +14,9 @@ import pytest
 
 from asking import FakeConnection
 from broker.kernels import lane as kernel
-from broker.lane import known_pulls
+from broker.lane import _known_pulls
+from broker.lane._known_pulls import KEPT
 from broker.lane.fast_lane import FastLane
-from broker.lane.known_pulls import KEPT
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker_harness import connected, service_of, serving
@@ -354,7 +354,7 @@ def test_a_row_that_would_have_to_wait_is_not_made(
 
     road = LaneConnections(service, has_lane=True)
     with monkeypatch.context() as patch:
-        patch.setattr(known_pulls.KnownPulls, "_known_pull", fail)
+        patch.setattr(_known_pulls.KnownPulls, "_known_pull", fail)
         for _ in range(4):
             answer, is_closed = asyncio.run(road.answer([pull("T")]))
             assert told((answer, is_closed))[0] == 0
@@ -395,7 +395,7 @@ def test_when_too_much_is_known_everything_is_forgotten(
     limits: dict[str, int], written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, number in limits.items():
-        monkeypatch.setattr(known_pulls, name, number)
+        monkeypatch.setattr(_known_pulls, name, number)
     service, puller = written("plain")
     puller.generator.seed(3)
     lane_of = [[puller.frame()] for _ in range(1_500)]
@@ -403,8 +403,8 @@ def test_when_too_much_is_known_everything_is_forgotten(
 
 
 def test_rows_whose_hashes_meet_are_told_apart(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
-    monkeypatch.setattr(known_pulls, "SLOTS", 8)
-    monkeypatch.setattr(known_pulls, "ROWS", 7)
+    monkeypatch.setattr(_known_pulls, "SLOTS", 8)
+    monkeypatch.setattr(_known_pulls, "ROWS", 7)
     service, puller = written("one file a queue")
     frames = [pull(topic, queue_id, subscription=chosen) for topic, queue_id, _ in puller.queues for chosen in "*A"]
     assert asyncio.run(compare(service, [[frame] for _ in range(10) for frame in frames[:6]])) > 20

@@ -120,7 +120,7 @@ async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeper, service = Sleeper(), service_of(FakeStore(), meter=Meter(slow=SlowQueries(200)))
-    for place in ("time.perf_counter_ns", "broker.net.request_reader.perf_counter_ns"):
+    for place in ("time.perf_counter_ns", "broker.net._request_reader.perf_counter_ns"):
         monkeypatch.setattr(place, lambda: sleeper.now)
     with caplog.at_level(logging.WARNING, logger="broker.metrics.slow_queries"):
         async with serving(service, [sleeper]) as server, connected(server.addresses[0]) as client:

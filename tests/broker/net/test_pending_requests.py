@@ -6,8 +6,8 @@ import pytest
 
 from broker.limits import Limits
 from broker.metrics.slow_queries import Visit
+from broker.net._pending_requests import FIELD_COST, PendingRequest, PendingRequests
 from broker.net.budget import PENDING_REQUEST_BYTES, ConnectionBudget
-from broker.net.pending_requests import FIELD_COST, PendingRequest, PendingRequests
 from broker.service.pending_reply import PENDING_REPLY_BYTES, PendingReply
 from protocol.codes import RequestCode
 from protocol.command import Command, Response

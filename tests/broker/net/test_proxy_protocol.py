@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.endpoint import Endpoint
-from broker.net.proxy_protocol import SIGNATURE, BadProxyHeader, parse_proxy_header
+from broker.net._proxy_protocol import SIGNATURE, BadProxyHeader, parse_proxy_header
 
 
 def version_2(command: int, family: int, rest: bytes) -> bytes:

@@ -8,10 +8,10 @@ import pytest
 
 from broker.endpoint import Endpoint
 from broker.limits import Limits
+from broker.net._request_reader import LONGEST_BEGINNING
+from broker.net._session import IDLE_SWEEPS, Session, SessionState
 from broker.net.budget import ConnectionBudget
-from broker.net.request_reader import LONGEST_BEGINNING
 from broker.net.scheduler import SHARE_BYTES, SMALL_READ, TURN_BYTES, TURN_FRAMES, Scheduler
-from broker.net.session import IDLE_SWEEPS, Session, SessionState
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, SessionSettings
 from broker.service.dispatcher import ClientConnection, Dispatcher, handles
 from broker.service.pending_reply import PendingReply

@@ -16,7 +16,7 @@ from interop.stages import wait_until
 from interop.wire import Frame, ask
 from oracles import build_index, read_log
 from protocol.errors import StoreError
-from storage.store.refresh import Arrivals
+from storage.store._refresh import Arrivals
 from store_writer import StoreWriter
 
 VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11

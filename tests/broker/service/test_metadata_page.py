@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from broker.service import metadata_page
-from broker.service.metadata_page import page_of
+from broker.service import _metadata_page
+from broker.service._metadata_page import page_of
 from storage.layout.store_config import DataVersion
 
 NAMES = [f"t{number:02}" for number in range(10)]
@@ -34,5 +34,5 @@ def test_numbers_that_make_no_sense_take_nothing_from_elsewhere() -> None:
 
 
 def test_a_page_is_never_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_page, "PAGE_LIMIT", 4)
+    monkeypatch.setattr(_metadata_page, "PAGE_LIMIT", 4)
     assert page_of(NAMES, 0, 2**31 - 1, SEEN, VERSION) == NAMES[:4]

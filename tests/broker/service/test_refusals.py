@@ -2,8 +2,8 @@
 
 import pytest
 
+from broker.service._refusals import POP_CODES, REASONS, WRITING_CODES, refusal
 from broker.service.dispatcher import handled_methods
-from broker.service.refusals import POP_CODES, REASONS, WRITING_CODES, refusal
 from broker.service.request_families import PROCESSORS
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response

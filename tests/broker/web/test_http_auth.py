@@ -28,7 +28,7 @@ from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.audit_log import AuditLog
 from broker.security.failed_attempts import OF_NAME
-from broker.web.page_files import ICON, VIEWS, read_page
+from broker.web._page_files import ICON, VIEWS, read_page
 from broker.web.site import Site
 from broker_harness import until
 from protocol.errors import ConfigError

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.net.listeners import bind_listeners, close_listeners, listen
-from broker.web import http_server
-from broker.web.http_server import HttpConnection, HttpServer
+from broker.web import _http_server
+from broker.web._http_server import HttpConnection, HttpServer
 from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ async def test_an_answer_without_an_end_is_never_taken_for_a_whole_one(applicati
 @pytest.mark.asyncio
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_stop_waits_for_answers_but_not_for_ever(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "STOP_SECONDS", DEADLINE_SECONDS if ends else 0.1)
+    monkeypatch.setattr(_http_server, "STOP_SECONDS", DEADLINE_SECONDS if ends else 0.1)
     release, begun, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def waiting(scope: "Scope", receive: "Receive", send: "Send") -> None:

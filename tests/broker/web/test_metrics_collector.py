@@ -7,8 +7,8 @@ import pytest
 
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows, places_of
+from broker.web._metrics_families import COUNTER, FAMILIES
 from broker.web.metrics_collector import PLAIN, Exposition, ServerCollector
-from broker.web.metrics_families import COUNTER, FAMILIES
 from metric_figures import Figures, figure, figures_of
 from protocol.codes import RequestCode
 

@@ -10,8 +10,8 @@ import oracles
 from broker.metrics.metrics_rows import MetricsRows
 from broker.service.broker_service import BrokerService
 from broker.service.denials import Want
+from broker.web._metrics_families import FAMILIES
 from broker.web.metrics_collector import Exposition, ServerCollector
-from broker.web.metrics_families import FAMILIES
 from broker.web.metrics_store import MOST_PAIRS, StoreFigures
 from broker_harness import service_of
 from golden_store import G1

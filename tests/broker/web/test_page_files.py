@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.web.page_files import DIRECTORY, ICON, VIEWS, read_page
+from broker.web._page_files import DIRECTORY, ICON, VIEWS, read_page
 from broker_harness import service_of
 from page_server import serving_page
 from storage.store.message_store import MessageStore

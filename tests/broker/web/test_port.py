@@ -13,12 +13,12 @@ import pytest
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
-from broker.web import http_server
+from broker.web import _http_server
 from broker.web import site as site_module
-from broker.web.http_server import CONNECTIONS, HttpConnection
+from broker.web._http_server import CONNECTIONS, HttpConnection
+from broker.web._strict_requests import HEADER_BYTES
 from broker.web.port import WebPort
 from broker.web.site import Site
-from broker.web.strict_requests import HEADER_BYTES
 from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
 
 pytestmark = pytest.mark.asyncio
@@ -245,7 +245,7 @@ async def _slow_reader(web: Web) -> None:
 async def test_a_client_that_takes_its_time_is_closed(
     client: Callable[[Web], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(_http_server, "REQUEST_SECONDS", 1.0)
     async with serving_web() as web:
         await client(web)
         await until(lambda: not web.port.server.connections)
@@ -254,7 +254,7 @@ async def test_a_client_that_takes_its_time_is_closed(
 async def test_connections_beyond_so_many_that_are_being_answered_are_closed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS", 3)
+    monkeypatch.setattr(_http_server, "CONNECTIONS", 3)
     async with serving_web() as web:
         web.page.release.clear()
         answers = [asyncio.ensure_future(web.get("/metrics")) for _ in range(3)]
@@ -306,7 +306,7 @@ async def test_a_port_full_of_requests_that_do_not_end_answers_each_probe(beginn
 
 
 async def test_clients_that_do_not_read_their_answers_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS", 3)
+    monkeypatch.setattr(_http_server, "CONNECTIONS", 3)
     async with serving_web() as web, contextlib.AsyncExitStack() as stack:
         web.page.body = bytes(64 << 20)
         opened = [await asyncio.open_connection(*web.address, limit=1024) for _ in range(3)]

@@ -18,7 +18,7 @@ from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.net.tls import http_options, load_context, watched_http_context
-from broker.web import http_server
+from broker.web import _http_server
 from broker.web.api.access import Access
 from broker.web.port import WebPort
 from broker.web.site import Site
@@ -110,7 +110,7 @@ async def test_a_new_certificate_is_used_for_new_connections(options: TlsOptions
 async def test_connections_that_get_no_further_make_room_for_each_probe(
     options: TlsOptions, authority: Authority, beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS", 4)
+    monkeypatch.setattr(_http_server, "CONNECTIONS", 4)
     async with secured(options, authority) as web, contextlib.AsyncExitStack() as stack:
         for number in range(20):
             _, writer = await asyncio.open_connection(*web.endpoint)
@@ -127,7 +127,7 @@ async def test_connections_that_get_no_further_make_room_for_each_probe(
 async def test_a_client_that_sends_nothing_is_closed(
     options: TlsOptions, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(_http_server, "REQUEST_SECONDS", 1.0)
     async with secured(options, authority) as web:
         reader, writer = await asyncio.open_connection(*web.endpoint)
         async with asyncio.timeout(DEADLINE_SECONDS):

@@ -13,7 +13,7 @@ from acl_file import READER, READER_SECRET, SECRETS, write_accounts
 from broker.config import HttpAuth
 from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
-from broker.web.page_files import ICON, VIEWS, read_page
+from broker.web._page_files import ICON, VIEWS, read_page
 from broker.web.site import Site
 from web_questions import ApiOf, keys
 

@@ -6,7 +6,7 @@ import h11
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.web.strict_requests import StrictRequests
+from broker.web._strict_requests import StrictRequests
 
 SECOND = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 

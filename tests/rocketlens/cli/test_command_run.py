@@ -12,8 +12,8 @@ from bulk_jobs import StandIn, stand_in
 from protocol.errors import RocketLensError, StoreError
 from rocketlens.cli import command_run
 from rocketlens.cli.command_run import rebuild, run_command
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.report import Details, Report
-from spark_jobs.run.spark_calls import TaskFailed
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 import read_only
 from command_line import rocketlens
-from spark_jobs.publish.new_checkpoint import write_checkpoint
+from spark_jobs.publish._new_checkpoint import write_checkpoint
 from store_writer import StoreWriter, Written
 
 QUEUES = 40

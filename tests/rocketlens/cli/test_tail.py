@@ -22,7 +22,7 @@ from oracles import Record, read_log
 from rocketlens import connect, following, remote_following
 from rocketlens.arguments import Subscription, filter_of, subscription
 from storage.filter.base import MessageFilter
-from storage.store import log_follower, refresh
+from storage.store import _log_follower, _refresh
 from storage.store.message_store import MessageStore
 
 DEADLINE_SECONDS = 60
@@ -213,7 +213,7 @@ class SleepingClock:
 
 def test_what_comes_to_a_store_is_found_in_time(growing: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SleepingClock()
-    for module in (following, log_follower, refresh):
+    for module in (following, _log_follower, _refresh):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(following, "WATCH_SECONDS", AN_HOUR)
     compiled: list[Subscription] = []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigError
-from spark_jobs.build.index_names import implied_zone, name_files
+from spark_jobs.build._index_names import implied_zone, name_files
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123000, tzinfo=UTC)
 NOON_MS = 1772625600123

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import StoreError
+from spark_jobs.build._routes import Goal, Routes
 from spark_jobs.build.build_queues import BuiltPart
 from spark_jobs.build.exchange import SCAN
-from spark_jobs.build.routes import Goal, Routes
 from spark_jobs.build.shuffle_exchange import make_rows
 from spark_jobs.build.unit_blocks import queue_names, queue_runs
 from spark_jobs.run.blocks import Block, BlockWriter, read_block_at, unpack_block

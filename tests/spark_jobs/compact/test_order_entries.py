@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from spark_jobs.compact.entry_rows import LONGEST_BLOCK, EntryRows
-from spark_jobs.compact.order_entries import OrderTask, order_entries, ordered_file
-from spark_jobs.compact.timed_block import (
+from spark_jobs.compact._entry_rows import LONGEST_BLOCK, EntryRows
+from spark_jobs.compact._order_entries import OrderTask, order_entries, ordered_file
+from spark_jobs.compact._timed_block import (
     TimedBlock,
     TimedTable,
     are_in_order,

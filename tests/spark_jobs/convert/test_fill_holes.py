@@ -23,7 +23,7 @@ from protocol.errors import ConfigError, NotAStore
 from read_only import state_of
 from rocketlens.cli.show_report import report_lines
 from spark_jobs.commands.run import run_rescue
-from spark_jobs.convert.fillings import Fillings
+from spark_jobs.convert._fillings import Fillings
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report

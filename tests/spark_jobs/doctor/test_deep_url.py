@@ -16,9 +16,9 @@ from spark_jobs.doctor.deep_check import run_deep_check
 from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest
 from spark_jobs.places import remote_file
 from spark_jobs.places.remote_file import TRIES, RemoteReadError
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
-from spark_jobs.run.spark_calls import TaskFailed
 from store_writer import StoreWriter
 from verifying import named_as, told, upload, verify_here, verify_in_memory
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from spark_jobs.build import split_queues
-from spark_jobs.doctor import queue_tasks
+from spark_jobs.doctor import _queue_tasks
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Kind
@@ -49,13 +49,13 @@ def written(root: Path, oddity: Callable[[StoreWriter, int], None] = lambda *_: 
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each part was clean, of the verifications so far."""
     seen: list[bool] = []
-    joined = queue_tasks._joined
+    joined = _queue_tasks._joined
 
     def remembered(parts: Any, stop: int) -> Any:
         seen.extend(part["is_clean"] for _, part in parts)
         return joined(parts, stop)
 
-    monkeypatch.setattr(queue_tasks, "_joined", remembered)
+    monkeypatch.setattr(_queue_tasks, "_joined", remembered)
     return seen
 
 

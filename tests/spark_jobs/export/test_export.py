@@ -26,8 +26,8 @@ from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.place_names import FORMAT_NAMES, MANIFEST
+from spark_jobs.run._spark_calls import SparkFailed
 from spark_jobs.run.report import Report
-from spark_jobs.run.spark_calls import SparkFailed
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from object_store import object_store
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.place_names import MANIFEST
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.spark_calls import TaskFailed
 from store_writer import StoreWriter
 
 

@@ -15,9 +15,9 @@ from job_engines import run_on_engine
 from protocol.errors import ConfigError, NoSuchTopic
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.read._stream_reader import MessageStreamReader
 from spark_jobs.read.data_source import check_schema, reader_of, schema_of
 from spark_jobs.read.source_options import read_options
-from spark_jobs.read.stream_reader import MessageStreamReader
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from tier_answers import exchanges_of, pulls_of

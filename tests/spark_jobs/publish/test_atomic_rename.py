@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_jobs.publish import atomic_rename
-from spark_jobs.publish.atomic_rename import exchange, rename_to_free
+from spark_jobs.publish import _atomic_rename
+from spark_jobs.publish._atomic_rename import exchange, rename_to_free
 
 CALLS = ["library", "number"]
 
@@ -18,7 +18,7 @@ CALLS = ["library", "number"]
 def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the C library's function, and by the system call's number as before glibc 2.28."""
     if request.param == "number":
-        monkeypatch.setattr(atomic_rename, "_LIBC", SimpleNamespace(syscall=atomic_rename._LIBC.syscall))
+        monkeypatch.setattr(_atomic_rename, "_LIBC", SimpleNamespace(syscall=_atomic_rename._LIBC.syscall))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_what_a_file_system_cannot_is_told_and_renamed_plainly(
     two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     first, second = two
-    monkeypatch.setattr(atomic_rename, "renameat2", lambda *_: number)
+    monkeypatch.setattr(_atomic_rename, "renameat2", lambda *_: number)
     assert not exchange(first, second)
     assert (first / "file").exists()
     with pytest.raises(FileExistsError):
@@ -82,19 +82,19 @@ def test_what_a_file_system_cannot_is_told_and_renamed_plainly(
 def test_any_other_failure_is_an_error(
     two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, function: Callable[[Path, Path], object]
 ) -> None:
-    monkeypatch.setattr(atomic_rename, "renameat2", lambda *_: errno.EXDEV)
+    monkeypatch.setattr(_atomic_rename, "renameat2", lambda *_: errno.EXDEV)
     with pytest.raises(OSError, match="Invalid cross-device link"):
         function(*two)
 
 
 def test_a_machine_whose_number_is_not_known_has_no_such_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(atomic_rename, "_LIBC", SimpleNamespace())
-    monkeypatch.setattr(atomic_rename.platform, "machine", lambda: "pdp11")
-    assert atomic_rename.renameat2(tmp_path, tmp_path, 0) == errno.ENOSYS
+    monkeypatch.setattr(_atomic_rename, "_LIBC", SimpleNamespace())
+    monkeypatch.setattr(_atomic_rename.platform, "machine", lambda: "pdp11")
+    assert _atomic_rename.renameat2(tmp_path, tmp_path, 0) == errno.ENOSYS
 
 
 def test_the_constants_are_the_systems() -> None:
     """RENAME_EXCHANGE is what Python 3.14 may call os.RENAME_EXCHANGE one day; AT_FDCWD means relative to here."""
-    assert (atomic_rename.RENAME_NOREPLACE, atomic_rename.RENAME_EXCHANGE) == (1 << 0, 1 << 1)
+    assert (_atomic_rename.RENAME_NOREPLACE, _atomic_rename.RENAME_EXCHANGE) == (1 << 0, 1 << 1)
     here = os.getcwd()
-    assert atomic_rename.renameat2(Path("no such name"), Path("another"), 0) == errno.ENOENT, here
+    assert _atomic_rename.renameat2(Path("no such name"), Path("another"), 0) == errno.ENOENT, here

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import StoreError
+from spark_jobs.publish._publish_checks import Staged
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
-from spark_jobs.publish.publish_checks import Staged
 from spark_jobs.run.report import Damage
 from spark_jobs.scan.log_end import unreadable
 from spark_jobs.scan.source import find_source

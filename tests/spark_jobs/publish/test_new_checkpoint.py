@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oracles import packed
 from protocol.errors import StoreError, TruncatedFile
-from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.publish._new_checkpoint import latest_end_timestamp, write_checkpoint
 from storage.layout.checkpoint import Checkpoint
 
 TIMESTAMPS = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -7,8 +7,8 @@ import pytest
 
 from publishing import holding
 from read_only import as_nobody, reachable_directory
-from spark_jobs.publish import open_writers
-from spark_jobs.publish.open_writers import Process, find_writers
+from spark_jobs.publish import _open_writers
+from spark_jobs.publish._open_writers import Process, find_writers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -82,8 +82,8 @@ def test_a_file_whose_numbers_are_shown_otherwise_is_known_by_its_path(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In maps btrfs shows another device than stat does; a FUSE file may not even be asked."""
-    monkeypatch.setattr(open_writers, "_numbers", lambda _: (-1, -1))
-    monkeypatch.setattr(open_writers.os, "makedev", lambda *_: -1)
+    monkeypatch.setattr(_open_writers, "_numbers", lambda _: (-1, -1))
+    monkeypatch.setattr(_open_writers.os, "makedev", lambda *_: -1)
     for how in ("O_RDWR", "map shared"):
         with holding(file, how) as pid:
             assert [(each.pid, each.path) for each in writers(file)] == [(pid, str(file))]
@@ -129,7 +129,7 @@ def test_somebody_else_does_not_see_what_root_does_and_says_so() -> None:
 def test_processes_that_end_while_they_are_looked_at_are_ignored(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with holding(file, "O_RDWR") as pid:
         pass
-    monkeypatch.setattr(open_writers, "_other_processes", lambda: iter([pid]))
+    monkeypatch.setattr(_open_writers, "_other_processes", lambda: iter([pid]))
     assert find_writers([file.parents[1]]) == ([], [])
     assert Process.of(pid) == Process(pid, "?")
 

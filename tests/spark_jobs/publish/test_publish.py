@@ -26,8 +26,8 @@ from publishing import (
     roll_scene_forward,
     write_tree,
 )
-from spark_jobs.publish import atomic_rename, publish_checks, store_lock
-from spark_jobs.publish.open_writers import find_writers
+from spark_jobs.publish import _atomic_rename, _publish_checks, store_lock
+from spark_jobs.publish._open_writers import find_writers
 from spark_jobs.publish.publish import EXCHANGE, FSYNC, Published, Staged, publish
 from spark_jobs.publish.publish_journal import Journal, read_journal, remove_journal, write_journal
 from spark_jobs.publish.publish_names import find_unfinished
@@ -68,7 +68,7 @@ def parent() -> Iterator[SmallParent]:
 
 @pytest.fixture
 def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Renames:
-    monkeypatch.setattr(atomic_rename, "renameat2", atomic_rename.renameat2)
+    monkeypatch.setattr(_atomic_rename, "renameat2", _atomic_rename.renameat2)
     limit(request.param)
     chosen: Renames = request.param
     return chosen
@@ -93,7 +93,7 @@ def test_the_new_is_in_its_place_and_the_old_is_kept(
 
 def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[str, str]] = []
-    fsync, renameat2 = os.fsync, atomic_rename.renameat2
+    fsync, renameat2 = os.fsync, _atomic_rename.renameat2
 
     def note_fsync(descriptor: int) -> None:
         steps.append(("fsync", os.readlink(f"/proc/self/fd/{descriptor}")))
@@ -105,7 +105,7 @@ def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypa
 
     staged = {str(path) for path in (scene.work / "staged").rglob("*")}
     monkeypatch.setattr(os, "fsync", note_fsync)
-    monkeypatch.setattr(atomic_rename, "renameat2", note_rename)
+    monkeypatch.setattr(_atomic_rename, "renameat2", note_rename)
     with StoreLock(scene.store) as lock:
         publish(
             lock, scene.staged, scene.journal, TIME, enter=lambda phase: steps.append(("enter", phase))
@@ -395,7 +395,7 @@ def test_a_target_that_is_a_mount_point(scene: Scene, monkeypatch: pytest.Monkey
     mounted = str(scene.store.resolve() / "index").replace(" ", "\\040")
     table = scene.root / "mounts"
     table.write_text(f"23 29 0:21 / /proc rw - proc proc rw\n31 29 254:0 / {mounted} rw shared:1 - ext4 /dev/vda rw\n")
-    monkeypatch.setattr(publish_checks, "_MOUNTS", table)
+    monkeypatch.setattr(_publish_checks, "_MOUNTS", table)
     refused(scene, "store/index: is a mount point, which cannot be renamed")
 
 
@@ -436,9 +436,9 @@ def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(
 
 def failing_rename(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> None:
     """Let every rename onto a path fail."""
-    original = atomic_rename.renameat2
+    original = _atomic_rename.renameat2
     monkeypatch.setattr(
-        atomic_rename,
+        _atomic_rename,
         "renameat2",
         lambda source, target, flags: number if target == path else original(source, target, flags),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import StoreError
 from read_only import as_nobody, reachable_directory
-from spark_jobs.publish.staged_tree import settle_tree
+from spark_jobs.publish._staged_tree import settle_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -13,7 +13,7 @@ from protocol.errors import StoreError
 from publishing import holding
 from read_only import as_nobody, reachable_directory
 from spark_jobs.publish import store_lock
-from spark_jobs.publish.open_writers import Process
+from spark_jobs.publish._open_writers import Process
 from spark_jobs.publish.store_lock import StoreLock
 from storage.store.message_store import MessageStore
 from storage.store.store_state import StoreState, read_store_state
@@ -171,7 +171,7 @@ def test_processes_that_nobody_may_look_at_are_a_warning(
 
 
 def test_a_machine_without_proc_is_a_warning(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.publish.open_writers.PROC", tmp_path / "no proc")
+    monkeypatch.setattr("spark_jobs.publish._open_writers.PROC", tmp_path / "no proc")
     told: list[str] = []
     with StoreLock(store, warn=told.append):
         pass

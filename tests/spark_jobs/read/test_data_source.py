@@ -14,7 +14,7 @@ import oracles
 import rocketlens
 from column_rows import expected_rows
 from object_store import ObjectStore, object_store
-from spark_jobs.read.registered_source import RocketLensDataSource
+from spark_jobs.read._registered_source import RocketLensDataSource
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from column_rows import expected_rows
 from growing_store import GrowingStore
 from protocol.errors import StoreError
+from spark_jobs.read._stream_reader import OFFSET, MessageStreamReader
 from spark_jobs.read.data_source import check_schema, struct_type
 from spark_jobs.read.source_options import read_options
-from spark_jobs.read.stream_reader import OFFSET, MessageStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.executor_start import python_without_rocketlens
 from foreign import plant_foreign, was_imported
+from spark_jobs.run._spark_calls import Guarded
 from spark_jobs.run.arrival import DIRECTORY, this_python
 from spark_jobs.run.session import pack_packages
-from spark_jobs.run.spark_calls import Guarded
 from spark_jobs.scan.probe_store import probe
 from storage.kernels import records
 

@@ -24,7 +24,7 @@ from spark_jobs.doctor.deep_check import run_deep_check
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
-from spark_jobs.publish.stage import stage_kept
+from spark_jobs.publish._stage import stage_kept
 from spark_jobs.run.attempt import run_attempt
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import WorkDirectory

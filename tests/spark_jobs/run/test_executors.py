@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from interop.stages import wait_until
-from spark_jobs.run import executors
-from spark_jobs.run.executors import PATIENCE_SECONDS, Executors, watched_executors
-from spark_jobs.run.spark_calls import SparkFailed, call_apart
+from spark_jobs.run import _executors
+from spark_jobs.run._executors import PATIENCE_SECONDS, Executors, watched_executors
+from spark_jobs.run._spark_calls import SparkFailed, call_apart
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -49,7 +49,7 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_executors, "LOOK_SECONDS", 0.01)
 
 
 def test_nothing_is_said_where_an_executor_is_there() -> None:
@@ -111,11 +111,11 @@ def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spa
         while not pathlib.Path(path).exists():
             time.sleep(0.02)
 
-    executors = Executors(spark)
-    assert executors() is None
+    _executors = Executors(spark)
+    assert _executors() is None
     with tempfile.TemporaryDirectory() as directory:
         job = call_apart(lambda: spark.parallelize([f"{directory}/end"], 1).foreach(wait))
-        wait_until(lambda: executors() is True, "a task that runs", WAIT_SECONDS)
+        wait_until(lambda: _executors() is True, "a task that runs", WAIT_SECONDS)
         Path(directory, "end").touch()
         job.result(WAIT_SECONDS)
-    wait_until(lambda: executors() is None, "the end of the stage", WAIT_SECONDS)
+    wait_until(lambda: _executors() is None, "the end of the stage", WAIT_SECONDS)

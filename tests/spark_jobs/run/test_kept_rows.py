@@ -10,8 +10,8 @@ import pytest
 
 from spark_jobs.build.exchange import SCAN
 from spark_jobs.build.shuffle_exchange import make_rows
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.kept_rows import SPARK_DIRECTORIES, KeptRows, local_work
-from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.scan.scan_segment import ScanTask
 
 if TYPE_CHECKING:

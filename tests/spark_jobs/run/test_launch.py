@@ -15,10 +15,10 @@ from interop.stages import wait_until
 from read_only import reachable_directory
 from read_only_guard import NOBODY
 from rights import as_user
-from spark_jobs.run import launch
-from spark_jobs.run.launch import Launch
+from spark_jobs.run import _launch
+from spark_jobs.run._launch import Launch
+from spark_jobs.run._spark_calls import SparkFailed, call_apart, spark_failure
 from spark_jobs.run.session import _configuration
-from spark_jobs.run.spark_calls import SparkFailed, call_apart, spark_failure
 
 WAIT_SECONDS = 180
 
@@ -74,7 +74,7 @@ def test_a_setting_is_nothing_but_the_value_of_its_name_and_no_argument_of_a_pro
 @given(name=st.text(max_size=20), value=st.text(max_size=200))
 def test_a_line_of_properties_is_read_as_it_was_written(name: str, value: str) -> None:
     """By the rules of java.util.Properties: nothing but letters, digits, dots, dashes and escaped units."""
-    line = launch._property_line((name, value))
+    line = _launch._property_line((name, value))
     assert re.fullmatch(r"(?:[0-9A-Za-z._-]|\\u[0-9a-f]{4})*=(?:[0-9A-Za-z._-]|\\u[0-9a-f]{4})*\n", line)
     units = [re.sub(r"\\u([0-9a-f]{4})", lambda unit: chr(int(unit[1], 16)), text) for text in line[:-1].split("=", 1)]
     read = [text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass") for text in units]
@@ -98,7 +98,7 @@ def of_launch(launch: Launch) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if bytes(launch._directory) in (process / "cmdline").read_bytes():
+            if bytes(_launch._directory) in (process / "cmdline").read_bytes():
                 found.append(process.name)
     return found
 

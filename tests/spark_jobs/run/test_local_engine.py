@@ -27,8 +27,8 @@ from interop.stages import wait_until
 from process import ROOT
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.run import local_engine
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.local_engine import LocalEngine, WorkerLost, cores
-from spark_jobs.run.spark_calls import TaskFailed
 
 END_SECONDS = 60
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-HERE = Path("spark_jobs/run/private_pyspark.py")
+HERE = Path("spark_jobs/run/_private_pyspark.py")
 PACKAGES = ("broker", "rocketlens", "spark_jobs", "storage")
 PRIVATE_MODULES = ("pyspark.cloudpickle", "pyspark.find_spark_home", "pyspark.java_gateway", "pyspark.traceback_utils")
 OBJECTS = ("SparkConf", "SparkContext", "context", "rdd", "rows", "session", "spark")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from protocol.errors import StoreError, is_out_of_room
+from spark_jobs.run._spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, in_group, spark_failure
 from spark_jobs.run.progress import Phase
 from spark_jobs.run.session import FEW_TASKS, run_tasks
-from spark_jobs.run.spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, in_group, spark_failure
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -16,8 +16,8 @@ from loop_engine import LoopEngine
 from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
 from spark_jobs.build.place_entries import entry_tables
 from spark_jobs.build.unit_blocks import ScannedUnits, used_bundles
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.attempt import block_file
-from spark_jobs.run.spark_calls import TaskFailed
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import scan_segment as scan_segment_module
 from spark_jobs.scan.scan_segment import (

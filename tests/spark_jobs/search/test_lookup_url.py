@@ -16,8 +16,8 @@ from loop_engine import LoopEngine
 from object_store import ObjectStore
 from protocol.question import READINGS, KeyKind
 from spark_jobs.places import remote_file
+from spark_jobs.search import _searched_segment, _waves
 from spark_jobs.search import look_up as look_up_module
-from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.look_up import LookupByTasks
 from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.search.lookup import LookupHere, LookupStep, look_up
@@ -36,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_up_module, "NEWEST_BYTES", 10_000)
     monkeypatch.setattr(look_up_module, "RECORD_BYTES", 64)
     for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
-        monkeypatch.setattr(searched_segment, name, value)
+        monkeypatch.setattr(_searched_segment, name, value)
 
 
 def write(root: Path) -> Path:
@@ -155,7 +155,7 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
     wanted = [f"of-{number}" for number in range(40)]
     expected = here_of(store, wanted)
     assert len(expected[0]) == 300
-    monkeypatch.setattr(waves, "WAVE_BYTES", 2000 * waves.WAVES_OF * LoopEngine().tasks_at_once)
+    monkeypatch.setattr(_waves, "WAVE_BYTES", 2000 * _waves.WAVES_OF * LoopEngine().tasks_at_once)
     held: list[int] = []
     run_tasks = LoopEngine.run_tasks
 

@@ -22,12 +22,12 @@ from spark_jobs.places import remote_file
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.scan.source import opened_source
+from spark_jobs.search import _searched_segment, _waves
 from spark_jobs.search import search as search_module
-from spark_jobs.search import searched_segment, waves
 from spark_jobs.search.search import search_by_tasks
 from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.layout.dledger import uncommitted_problem
-from storage.search import by_queue, by_time, plan
+from storage.search import _by_queue, _by_time, plan
 from storage.search.criteria import Criteria
 from storage.search.engine import search
 from storage.search.step import Step
@@ -47,11 +47,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
     monkeypatch.setattr(plan, "CHUNK_BYTES", 2048)
     monkeypatch.setattr(plan, "COST_OF_RECORD", 500)
-    monkeypatch.setattr(by_queue, "STEPS_BACK", (1000, 1 << 32))
-    monkeypatch.setattr(by_time, "RESOLUTION", 2048)
+    monkeypatch.setattr(_by_queue, "STEPS_BACK", (1000, 1 << 32))
+    monkeypatch.setattr(_by_time, "RESOLUTION", 2048)
     monkeypatch.setattr(search_module, "RECORD_BYTES", 64)
     for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
-        monkeypatch.setattr(searched_segment, name, value)
+        monkeypatch.setattr(_searched_segment, name, value)
 
 
 def write(root: Path, damage: Callable[[StoreWriter], None] = lambda _: None, *, is_ledger: bool = False) -> Path:
@@ -206,7 +206,7 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
 def test_more_hits_than_the_driver_may_hold_come_in_waves(
     store: Path, most: int, is_remote: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waves, "WAVE_BYTES", most * waves.WAVES_OF * LoopEngine().tasks_at_once)
+    monkeypatch.setattr(_waves, "WAVE_BYTES", most * _waves.WAVES_OF * LoopEngine().tasks_at_once)
     held: list[int] = []
     run_tasks = LoopEngine.run_tasks
 

@@ -18,8 +18,8 @@ from grown_tables import DAY, append, rows_of_table, with_date
 from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.tables.files_table import FilesCommit, FilesTable
-from spark_jobs.tables.table import DataFile
+from spark_jobs.tables._files_table import FilesCommit, FilesTable
+from spark_jobs.tables._table import DataFile
 from storage.columns.names import KINDS
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -523,7 +523,7 @@ class TestHousekeeping:
     def test_a_table_of_many_commits_is_listed_by_some_of_them(
         self, store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("spark_jobs.tables.files_table.LISTED", 5)
+        monkeypatch.setattr("spark_jobs.tables._files_table.LISTED", 5)
         for number in range(7):
             write(store, 1, 36 + number)
             append(store, place, partition_by=(), columns=("physical_offset", "unique_key"))

@@ -23,11 +23,11 @@ from object_store import ObjectStore, object_store_process
 from protocol.errors import ConfigError, StoreError
 from rest_catalog import RestCatalog, iceberg_rest_catalog, rest_catalog
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.tables.delta_table import DeltaTable
-from spark_jobs.tables.iceberg_state import GlancedTable
-from spark_jobs.tables.iceberg_table import IcebergTable
-from spark_jobs.tables.lake_runs import LakeRuns
-from spark_jobs.tables.table import FileLayout, TableShape
+from spark_jobs.tables._delta_table import DeltaTable
+from spark_jobs.tables._iceberg_state import GlancedTable
+from spark_jobs.tables._iceberg_table import IcebergTable
+from spark_jobs.tables._lake_runs import LakeRuns
+from spark_jobs.tables._table import FileLayout, TableShape
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
@@ -409,7 +409,7 @@ def test_manifests_of_many_snapshots_are_merged_and_a_run_that_died_is_known_in_
 def test_a_snapshot_lists_some_places_of_damage_and_counts_the_others(
     store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.tables.iceberg_table._LISTED_DAMAGE", 2)
+    monkeypatch.setattr("spark_jobs.tables._iceberg_table._LISTED_DAMAGE", 2)
     lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
     broken = [store.written[number].physical_offset for number in (5, 10, 15, 20, 25)]
     for offset in broken:

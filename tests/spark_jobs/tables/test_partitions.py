@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.errors import ConfigError
+from spark_jobs.tables._partitions import Partition, check_directory, directory_of
 from spark_jobs.tables.days import parse_day, start_of
-from spark_jobs.tables.partitions import Partition, check_directory, directory_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

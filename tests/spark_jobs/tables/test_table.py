@@ -3,8 +3,8 @@
 import pytest
 
 from protocol.errors import StoreError
-from spark_jobs.tables.files_table import FilesCommit
-from spark_jobs.tables.table import TableCommit, read_commit
+from spark_jobs.tables._files_table import FilesCommit
+from spark_jobs.tables._table import TableCommit, read_commit
 
 
 @pytest.mark.parametrize("form", [TableCommit, FilesCommit])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import oracles
 from protocol.errors import NotAStore
-from storage.diff import compare, entries
+from storage.diff import _entries, compare
 from storage.diff.compare import QueueRange, compare_stores
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
@@ -188,7 +188,7 @@ def test_what_is_no_store_is_an_error(tmp_path: Path) -> None:
 def test_any_two_stores_differ_in_what_dictionaries_say(plan: StorePlan, left_out: set[int], buckets: int) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "bucket_count", lambda size: buckets)
-        patch.setattr(entries, "RUN_BITS", 1)
+        patch.setattr(_entries, "RUN_BITS", 1)
         a = plan.write(Path(directory) / "a")
         b = StoreWriter(Path(directory) / "b", segment_size=4096)
         for number, record in enumerate(a.records):

@@ -12,7 +12,7 @@ from doctoring import findings_of, make_store, only
 from golden_frames import parse_java_json
 from golden_store import CASES, GOLDEN, unpack
 from protocol.system_topics import SCHEDULE_TOPIC
-from storage.doctor.config_files import OLDER_USED
+from storage.doctor._config_files import OLDER_USED
 from storage.doctor.examine import examine
 from storage.doctor.finding import Kind, Severity
 from storage.extras import install_line

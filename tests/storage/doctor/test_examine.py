@@ -10,10 +10,10 @@ import oracles
 import read_only
 from doctoring import findings_of, make_store
 from protocol.errors import NotAStore
-from storage.doctor import sampling
+from storage.doctor import _sampling
+from storage.doctor._sampling import sample_log
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
-from storage.doctor.sampling import sample_log
 from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
 
@@ -104,8 +104,8 @@ def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
 
 def test_records_behind_damage_of_any_length_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where places are farther apart than such damage is long; here there is one, at the beginning."""
-    monkeypatch.setattr(sampling, "PLACES", 1)
-    monkeypatch.setattr(sampling, "TAIL_BYTES", 0)
+    monkeypatch.setattr(_sampling, "PLACES", 1)
+    monkeypatch.setattr(_sampling, "TAIL_BYTES", 0)
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 21)
     written = [writer.append("T", bytes(100_000)) for _ in range(140)]
     for record in written[:135]:

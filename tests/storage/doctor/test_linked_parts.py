@@ -10,7 +10,7 @@ import pytest
 
 from command_line import rocketlens
 from doctoring import make_store
-from storage.doctor import linked_parts
+from storage.doctor import _linked_parts
 from storage.doctor.examine import examine
 
 PARTS = ("consumequeue", "batchconsumequeue", "index", "checkpoint")
@@ -127,7 +127,7 @@ def test_of_a_mount_point_behind_a_link_it_is_said_that_no_command_helps(
 ) -> None:
     place = moved_away(root, "consumequeue")
     harm(root, "consumequeue")
-    monkeypatch.setattr(linked_parts, "is_mount_point", lambda path: path == place)
+    monkeypatch.setattr(_linked_parts, "is_mount_point", lambda path: path == place)
     (remedy,) = lines(root)
     assert remedy.startswith(f"no command puts it there: {root}/consumequeue is a link to {place}, a mount point")
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from doctoring import HOLD, findings_of, make_store, only
-from spark_jobs.publish.new_checkpoint import write_checkpoint
+from spark_jobs.publish._new_checkpoint import write_checkpoint
+from storage.doctor._rescue_line import WHILE_LIVE
 from storage.doctor.examine import examine
 from storage.doctor.finding import CLEARED_BY_A_START, Severity
-from storage.doctor.rescue_line import WHILE_LIVE
 
 
 def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 import golden_store
 from doctoring import HOLD, SEGMENT, findings_of, make_store, put
-from spark_jobs.publish.new_checkpoint import write_checkpoint
+from spark_jobs.publish._new_checkpoint import write_checkpoint
+from storage.doctor._next_start import AFTER_NAMES, MADE_ANEW, RIGHT_NAMES
 from storage.doctor.examine import Diagnosis, examine
 from storage.doctor.finding import CLEARED_BY_A_START, Finding, Severity
-from storage.doctor.next_start import AFTER_NAMES, MADE_ANEW, RIGHT_NAMES
 from storage.recovery.start_place import CHECKED_BACK
 from store_writer import Written
 

@@ -14,8 +14,8 @@ from compact_oracle import put_behind, take_mark
 from compacting import compact_in_place, compact_store, small_steps
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
-from storage.index import index_coverage, index_examination
-from storage.index.index_coverage import find_gaps
+from storage.index import _index_coverage, index_examination
+from storage.index._index_coverage import find_gaps
 from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_set import IndexSet
 from storage.index.state_cache import StateCache
@@ -324,8 +324,8 @@ def test_gaps_in_the_newest_part_are_those_of_the_index_it_was_made_from(
     writer.close()
     log = CommitLog.open(writer.log.directories)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_coverage, "COMPARED_BYTES", compared)
-        patch.setattr(index_coverage, "ENTRIES_AT_ONCE", 13)
+        patch.setattr(_index_coverage, "COMPARED_BYTES", compared)
+        patch.setattr(_index_coverage, "ENTRIES_AT_ONCE", 13)
         before = gaps_of(writer.index_paths()[0], log)
         compact_in_place(writer, directory / "work")
         assert gaps_of(last_file(writer), log) == before

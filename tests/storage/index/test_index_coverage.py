@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import oracles
 from storage.files.mapped_file import MappedFile
-from storage.index import index_coverage as module
-from storage.index.index_coverage import find_gaps
+from storage.index import _index_coverage as module
+from storage.index._index_coverage import find_gaps
+from storage.index._index_shape import MAXIMUM_GAPS
 from storage.index.index_file import IndexFile, determine_shape
-from storage.index.index_shape import MAXIMUM_GAPS
 from storage.log.commit_log import CommitLog
 from store_files import write_index_file
 from store_writer import StoreWriter

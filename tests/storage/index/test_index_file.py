@@ -16,6 +16,7 @@ from golden_store import GOLDEN, unpack
 from offset_oracle import measure_offsets
 from oracles import IndexImage
 from storage.files.mapped_file import MappedFile
+from storage.index._index_shape import MAXIMUM_GAPS, IndexShape
 from storage.index.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
@@ -28,7 +29,6 @@ from storage.index.index_file import (
     last_data_position,
     read_header,
 )
-from storage.index.index_shape import MAXIMUM_GAPS, IndexShape
 from storage.kernels.indexes import GAP_BYTES
 from store_files import write_file, write_index_file
 from strategies import KEYS

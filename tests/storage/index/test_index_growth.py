@@ -14,10 +14,10 @@ import oracles
 from examples import examples
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
+from storage.index._index_shape import IndexShape
 from storage.index.index_examination import grown_shape
 from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_set import IndexSet
-from storage.index.index_shape import IndexShape
 from storage.index.state_cache import StateCache
 from storage.log.commit_log import CommitLog
 from store_files import write_file

@@ -13,9 +13,9 @@ from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
+from storage.index._index_shape import IndexShape
 from storage.index.index_file import IndexFile
 from storage.index.index_set import CoveringFile, IndexSet
-from storage.index.index_shape import IndexShape
 from storage.index.state_cache import StateCache
 from storage.log.commit_log import CommitLog
 from store_files import write_file

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from storage.files.mapped_file import FileIdentity
-from storage.index.index_shape import IndexShape
+from storage.index._index_shape import IndexShape
 from storage.index.state_cache import FILE_NAME, KnownShape, StateCache
 
 PATH = Path("/store/index/20260101000000000")

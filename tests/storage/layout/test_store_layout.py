@@ -10,8 +10,8 @@ import pytest
 from protocol.errors import NotAStore, StoreError
 from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.scan.source import find_source
-from storage.diff.log_pieces import open_log
-from storage.doctor.opened_store import OpenedStore
+from storage.diff._log_pieces import open_log
+from storage.doctor._opened_store import OpenedStore
 from storage.store.message_store import MessageStore
 from storage.store.store_state import recognise_store
 from store_writer import StoreWriter

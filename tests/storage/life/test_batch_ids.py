@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.message import decode_message
-from storage.life.batch_ids import MOST_PARTS, ids_of_batch
+from storage.life._batch_ids import MOST_PARTS, ids_of_batch
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 

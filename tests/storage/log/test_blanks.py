@@ -19,8 +19,8 @@ from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_reco
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.damaged_ranges import find_damaged_ranges
+from storage.queue._queue_repair import search
 from storage.queue.queue_record import QueueName
-from storage.queue.queue_repair import search
 from storage.search.chunk import Chunk, Searcher
 from storage.search.criteria import Criteria
 from storage.search.matcher import Matcher

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from asked_patterns import recorded
 from protocol.errors import ConfigError
+from storage.patterns._json_path import JsonCondition
+from storage.patterns._pattern_process import PATIENCE
 from storage.patterns.condition import PatternCondition
-from storage.patterns.json_path import JsonCondition
-from storage.patterns.pattern_process import PATIENCE
 from storage.patterns.processes import PatternLimit, PatternsStopped
 
 SLOW_TO_COMPILE = "(?i)" + "[\u0100-\uffff]" * 500

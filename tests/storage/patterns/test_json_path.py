@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigError
-from storage.patterns.json_path import JsonCondition
+from storage.patterns._json_path import JsonCondition
 
 BODY = json.dumps(
     {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.patterns.literal import required_literal
+from storage.patterns._literal import required_literal
 
 
 @pytest.mark.parametrize(

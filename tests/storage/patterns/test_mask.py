@@ -13,8 +13,8 @@ from asked_patterns import recorded
 from message_encoding import encode_message
 from protocol.mask import Mask
 from protocol.message import Message, decode_message
+from storage.patterns._pattern_process import PATIENCE
 from storage.patterns.mask import BoundedMask, mask_of
-from storage.patterns.pattern_process import PATIENCE
 from storage.patterns.processes import PatternLimit, PatternsStopped
 
 DOCUMENTED = r"\b[\w.]+@[\w.]+\b"

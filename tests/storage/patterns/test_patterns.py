@@ -47,7 +47,7 @@ def test_no_pattern_that_is_not_in_the_source_is_compiled_elsewhere() -> None:
         and call.func.attr in FUNCTIONS
         and not is_of_ours(call.args[0])
     }
-    assert found == {RULES, "storage/patterns/literal.py", "storage/patterns/pattern_process.py"}
+    assert found == {RULES, "storage/patterns/_literal.py", "storage/patterns/_pattern_process.py"}
 
 
 def test_paths_are_compiled_nowhere_else() -> None:
@@ -58,7 +58,7 @@ def test_paths_are_compiled_nowhere_else() -> None:
         if (isinstance(node, ast.Import) and any(each.name.split(".")[0] == "jsonpath" for each in node.names))
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jsonpath")
     }
-    assert importing == {RULES, "storage/patterns/json_path.py"}
+    assert importing == {RULES, "storage/patterns/_json_path.py"}
 
 
 def test_what_reads_stores_applies_masks_that_are_bounded() -> None:
@@ -68,7 +68,7 @@ def test_what_reads_stores_applies_masks_that_are_bounded() -> None:
         for call in calls(tree)
         if isinstance(call.func, ast.Name) and call.func.id == "Mask"
     }
-    assert made == {RULES, "storage/patterns/pattern_process.py"}
+    assert made == {RULES, "storage/patterns/_pattern_process.py"}
 
 
 def test_what_runs_patterns_is_imported_by_the_process_alone() -> None:
@@ -79,4 +79,4 @@ def test_what_runs_patterns_is_imported_by_the_process_alone() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module in inner
     }
-    assert importing == {"storage/patterns/pattern_process.py"}
+    assert importing == {"storage/patterns/_pattern_process.py"}

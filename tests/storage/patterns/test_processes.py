@@ -14,8 +14,7 @@ import pytest
 from planted import imported, plant
 from storage.child_process import child_environment, python_command
 from storage.patterns import processes
-from storage.patterns.mask import mask_of
-from storage.patterns.pattern_process import (
+from storage.patterns._pattern_process import (
     BRIEF_LEAST_SECONDS,
     LEAST_SECONDS,
     CheckAnswer,
@@ -23,6 +22,7 @@ from storage.patterns.pattern_process import (
     MaskAnswer,
     MaskQuestion,
 )
+from storage.patterns.mask import mask_of
 from storage.patterns.processes import (
     AT_ONCE,
     BYTES_AT_ONCE,

@@ -16,11 +16,11 @@ from storage.layout.delay_levels import parse_delay_levels
 from storage.log.commit_log import CommitLog
 from storage.query.get_message import get_message
 from storage.queue import derived_queues as module
+from storage.queue._derived_units import DERIVED
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.derived_queues import DerivedQueues
-from storage.queue.derived_units import DERIVED
 from storage.queue.queue_store import QueueStore
-from storage.store import upkeep
+from storage.store import _upkeep
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
@@ -216,8 +216,8 @@ class TestKept:
     """Units that were derived are found by the next start, unless the log is another one."""
 
     def kept(self, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> Queues:
-        monkeypatch.setattr(upkeep, "MOST_UNITS", 100)
-        monkeypatch.setattr(upkeep, "SPARE_BYTES", 0)
+        monkeypatch.setattr(_upkeep, "MOST_UNITS", 100)
+        monkeypatch.setattr(_upkeep, "SPARE_BYTES", 0)
         store = opened(root, scan_budget=0, entries_directory=lambda _: state)
         store.keep_entries()
         store.finish_scan()
@@ -325,7 +325,7 @@ class TestKept:
         writer.close()
         records = writer.records
         root, state = with_rocksdb_queues(writer.root), tmp_path / "state"
-        monkeypatch.setattr(upkeep, "DERIVED_AT_ONCE", 1024)
+        monkeypatch.setattr(_upkeep, "DERIVED_AT_ONCE", 1024)
         monkeypatch.setattr(module, "LONG_SCAN", 1)
         self.kept(root, state, monkeypatch)
         files = sorted((state / "queues").glob("*.units"))

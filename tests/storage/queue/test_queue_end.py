@@ -16,9 +16,9 @@ from lookups import at_once, wait_of
 from queue_stores import open_queues, unit_bytes
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import finish
+from storage.queue._queue_end import find_end
+from storage.queue._unit_standing import JudgedUnits
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.queue_end import find_end
-from storage.queue.unit_standing import JudgedUnits
 from store_writer import StoreWriter
 
 

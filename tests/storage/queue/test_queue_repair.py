@@ -8,7 +8,7 @@ from doctoring import make_store, put
 from lookups import wait_of
 from oracles import packed
 from queue_stores import open_queues, unit_bytes
-from storage.queue import queue_repair as module
+from storage.queue import _queue_repair as module
 from storage.queue.consume_queue import ConsumeQueue
 from store_writer import StoreWriter, Written
 

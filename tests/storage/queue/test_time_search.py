@@ -14,8 +14,8 @@ from doctoring import put
 from examples import examples
 from queue_stores import open_queues
 from storage.files.waiting import Lookup, finish
+from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.queue import Queue, TimeBoundary
-from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from store_writer import StoreWriter
 
 LOWER, UPPER = TimeBoundary.LOWER, TimeBoundary.UPPER

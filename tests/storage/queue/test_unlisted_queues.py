@@ -6,7 +6,7 @@ import pytest
 
 from storage.files.waiting import finish
 from storage.log.commit_log import CommitLog
-from storage.queue.unlisted_queues import UnlistedQueues
+from storage.queue._unlisted_queues import UnlistedQueues
 from store_writer import StoreWriter
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from oracles import BLANK_MAGIC, packed
 from storage.log.commit_log import CommitLog
-from storage.recovery.broker_walk import RULES, BrokerWalk
+from storage.recovery._broker_walk import RULES, BrokerWalk
 from storage.recovery.start_place import Broker, SegmentHead
 from store_writer import StoreWriter, Written
 
@@ -150,7 +150,7 @@ def test_what_is_not_read_is_taken_for_sound_and_said_to_be_unread(writer: Store
 def test_no_more_doubtful_records_are_looked_at_than_take_no_time(
     writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.recovery.broker_walk.MOST_DOUBTFUL", 3)
+    monkeypatch.setattr("storage.recovery._broker_walk.MOST_DOUBTFUL", 3)
     for each in in_segment(writer, 1)[:5]:
         writer.overwrite(each.physical_offset + 28, packed(-1, 8))
     walked = walk(writer.root)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.search.ascending import ascending
+from storage.search._ascending import ascending
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3)))

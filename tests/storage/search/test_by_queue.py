@@ -6,7 +6,7 @@ import pytest
 
 from doctoring import make_store, put
 from queue_stores import unit_bytes
-from storage.search.by_queue import offsets_by_queue
+from storage.search._by_queue import offsets_by_queue
 from storage.store.message_store import MessageStore
 
 END = 1 << 60

@@ -21,7 +21,7 @@ from golden_store import CASES, unpack
 from oracles import read_log
 from protocol.errors import ConfigError
 from search_oracle import Hit
-from storage.patterns.pattern_process import PATIENCE
+from storage.patterns._pattern_process import PATIENCE
 from storage.search import plan as planning
 from storage.search.criteria import Criteria, SearchPlace
 from storage.search.engine import search, search_in_threads

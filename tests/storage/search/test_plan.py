@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import search_oracle
 from oracles import read_log
 from search_oracle import Hit
-from storage.search import by_queue, by_time
+from storage.search import _by_queue, _by_time
 from storage.search import plan as planning
-from storage.search.by_queue import required_tags
+from storage.search._by_queue import required_tags
 from storage.search.criteria import Criteria
 from storage.search.engine import search
 from storage.search.plan import make_plan
@@ -29,8 +29,8 @@ def small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "CHUNK_BYTES", 700)
     monkeypatch.setattr(planning, "LISTED_AT_ONCE", 3)
     monkeypatch.setattr(planning, "COST_OF_RECORD", 1)
-    monkeypatch.setattr(by_time, "RESOLUTION", 300)
-    monkeypatch.setattr(by_queue, "STEPS_BACK", (150, 600, 1200, 100_000))
+    monkeypatch.setattr(_by_time, "RESOLUTION", 300)
+    monkeypatch.setattr(_by_queue, "STEPS_BACK", (150, 600, 1200, 100_000))
 
 
 def searched(store: MessageStore, criteria: Criteria) -> tuple[list[Hit], str]:
@@ -182,8 +182,8 @@ class TestByIndex:
             ]
 
     def test_a_key_of_very_many_messages_is_scanned_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("storage.search.by_index.MAXIMUM_HITS", 3)
-        monkeypatch.setattr("storage.search.by_index.MOST_PAGES", 2)
+        monkeypatch.setattr("storage.search._by_index.MAXIMUM_HITS", 3)
+        monkeypatch.setattr("storage.search._by_index.MOST_PAGES", 2)
         writer = StoreWriter(tmp_path)
         for number in range(7):
             writer.append("T", keys="k" if number else "once")

@@ -8,9 +8,9 @@ import pytest
 from oracles import BLANK_MAGIC, packed
 from storage.log import segment_end
 from storage.log.commit_log import CommitLog
-from storage.store import log_follower
-from storage.store.log_follower import DAMAGED_SECONDS, LogFollower
-from storage.store.log_growth import LogGrowth
+from storage.store import _log_follower
+from storage.store._log_follower import DAMAGED_SECONDS, LogFollower
+from storage.store._log_growth import LogGrowth
 from store_writer import StoreWriter, Written
 
 SEGMENT = 1024
@@ -59,7 +59,7 @@ class Growing:
 @pytest.fixture
 def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Growing:
     clock = Clock()
-    monkeypatch.setattr(log_follower, "time", clock)
+    monkeypatch.setattr(_log_follower, "time", clock)
     return Growing(tmp_path, clock)
 
 
@@ -133,7 +133,7 @@ class TestWrongSize:
 def test_what_was_searched_in_vain_is_not_searched_again_and_what_comes_behind_is_found(
     growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_follower, "LOOK_AHEAD_BYTES", 400)
+    monkeypatch.setattr(_log_follower, "LOOK_AHEAD_BYTES", 400)
     monkeypatch.setattr(segment_end, "CHUNK", 50)
     _, written = written_log(tmp_path / "written")
     growing.write(0, b"\xff" * 100)

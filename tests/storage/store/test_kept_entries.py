@@ -15,7 +15,7 @@ import oracles
 from kept_store import OWN_SLOTS, SLOTS, Kept, append_some, assert_all_found, incomplete, make_small
 from killing import Renames, every_kill
 from protocol.checksum import crc32
-from storage.store.manifest import MANIFEST, VERSION
+from storage.store._manifest import MANIFEST, VERSION
 from store_writer import StoreWriter
 
 VOUCHED = {"index_slots": SLOTS, "index_entries": 20}

@@ -6,7 +6,7 @@ import pytest
 
 from followed_store import Followed
 from protocol.question import KeyKind
-from storage.store import log_follower
+from storage.store import _log_follower
 from storage.store.message_store import MessageStore
 from store_files import LEDGER_HEAD
 
@@ -40,7 +40,7 @@ def test_it_grows_over_segments_elections_and_changes_of_the_group(ledger: Follo
 def test_a_part_of_an_entry_is_no_message_and_the_rest_makes_it_one(
     ledger: Followed, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)
+    monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
     written = ledger.growing.add_torn(share, body=b"x" * 200)
     ledger.poll(4)
     assert ledger.store.record_at(written.physical_offset) is None
@@ -74,7 +74,7 @@ def test_a_log_that_was_opened_with_a_torn_end_grows_once_its_entry_is_whole(
 
 @pytest.mark.parametrize("there", [1, 4, 7, 8, 25, 47])
 def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)
+    monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
     end = ledger.growing.log.end
     written = ledger.growing.add()
     writer, size = ledger.growing.writer, LEDGER_HEAD + written.size
@@ -90,12 +90,12 @@ def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatc
 
 
 def test_the_last_message_counts_once_its_bytes_have_settled(ledger: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follower, "SETTLING_SECONDS", 1000.0)
+    monkeypatch.setattr(_log_follower, "SETTLING_SECONDS", 1000.0)
     end = ledger.growing.log.end
     written = ledger.growing.add()
     ledger.poll(3)
     assert ledger.store.commit_log.end == end
-    monkeypatch.setattr(log_follower, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(_log_follower, "SETTLING_SECONDS", 0.0)
     ledger.poll(2)
     assert ledger.store.record_at(written.physical_offset) == written.record
 

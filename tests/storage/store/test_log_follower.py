@@ -10,8 +10,8 @@ import pytest
 from followed_store import Followed
 from protocol.question import KeyKind
 from storage.log.commit_log import CommitLog
-from storage.store import log_follower
-from storage.store.log_follower import LogFollower
+from storage.store import _log_follower
+from storage.store._log_follower import LogFollower
 from storage.store.message_store import MessageStore
 from store_files import LEDGER_HEAD
 from store_writer import Written
@@ -24,7 +24,7 @@ class TestTornRecords:
     def test_half_a_record_is_no_record_and_the_rest_makes_it_one(
         self, followed: Followed, share: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)
+        monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
         written = followed.growing.add_torn(share, body=b"x" * 200)
         followed.poll(4)
         assert followed.store.record_at(written.physical_offset) is None
@@ -39,7 +39,7 @@ class TestTornRecords:
         self, followed: Followed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The body's checksum holds while topic and properties, which are copied last, are still zeros."""
-        monkeypatch.setattr(log_follower, "DAMAGED_SECONDS", 1000.0)
+        monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
         whole = followed.growing.add(keys="late", unique_key=None, tags=None)
         zeros = bytes(len("late") + 1)
         followed.growing.writer.overwrite(whole.physical_offset + whole.size - len(zeros), zeros)

@@ -5,7 +5,7 @@ from pathlib import Path
 from storage.files.mapped_file import MappedFile
 from storage.log.commit_log import CommitLog
 from storage.log.log_place import RecordPlace
-from storage.store.log_growth import NewRecords
+from storage.store._log_growth import NewRecords
 from store_files import write_file
 from store_writer import StoreWriter
 

@@ -6,8 +6,8 @@ import pytest
 
 from storage.files.mapped_file import MappedFile
 from storage.log.log_place import RecordPlace
-from storage.store import old_bytes
-from storage.store.old_bytes import OldBytes
+from storage.store import _old_bytes
+from storage.store._old_bytes import OldBytes
 from store_files import write_file
 
 SIZE = 4096
@@ -58,8 +58,8 @@ def test_what_was_written_again_as_it_was_counts_as_old(segment: Segment) -> Non
 
 def test_what_was_seen_is_known_while_the_end_moves_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the part that is remembered: a new record that was written meanwhile is not taken for old."""
-    monkeypatch.setattr(old_bytes, "MOST_BYTES", 400)
-    monkeypatch.setattr(old_bytes, "LEAST_BYTES", 200)
+    monkeypatch.setattr(_old_bytes, "MOST_BYTES", 400)
+    monkeypatch.setattr(_old_bytes, "LEAST_BYTES", 200)
     old = behind(segment.at(0))
     for end in range(0, SIZE - 200, 100):
         old = behind(segment.at(end), old)
@@ -69,7 +69,7 @@ def test_what_was_seen_is_known_while_the_end_moves_on(segment: Segment, monkeyp
 
 
 def test_what_lies_beyond_what_was_seen_counts_as_old(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_bytes, "MOST_BYTES", 100)
+    monkeypatch.setattr(_old_bytes, "MOST_BYTES", 100)
     old = behind(segment.at(0))
     segment.write(90, b"new and longer")
     assert old.lay_at(segment.at(90), 104)
@@ -79,7 +79,7 @@ def test_what_lies_beyond_what_was_seen_counts_as_old(segment: Segment, monkeypa
 def test_an_end_that_leaps_over_what_was_seen_is_looked_behind_anew(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_bytes, "MOST_BYTES", 100)
+    monkeypatch.setattr(_old_bytes, "MOST_BYTES", 100)
     old = behind(segment.at(500), behind(segment.at(0)))
     assert old.lay_at(segment.at(500), 600)
     segment.write(500, b"new")

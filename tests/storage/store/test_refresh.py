@@ -9,7 +9,7 @@ import pytest
 from followed_store import Followed
 from growing_store import GrowingStore
 from protocol.question import KeyKind, Question
-from storage.store import log_follower, refresh
+from storage.store import _log_follower, _refresh
 from storage.store.message_store import MessageStore, StoreOptions
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -39,7 +39,7 @@ class TestGrowth:
 
     def test_a_rest_ends_when_something_comes(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
         followed.settle()
-        monkeypatch.setattr(refresh, "MOST_RESTS", 2**31 - 1)
+        monkeypatch.setattr(_refresh, "MOST_RESTS", 2**31 - 1)
         resting = threading.Thread(target=followed.follower.rest, args=(0.001,), daemon=True)
         resting.start()
         followed.growing.add()
@@ -226,7 +226,7 @@ class TestGrowth:
         followed.check()
 
     def test_much_is_taken_in_piece_by_piece(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(log_follower, "STEP_BYTES", 500)
+        monkeypatch.setattr(_log_follower, "STEP_BYTES", 500)
         for _ in range(40):
             followed.growing.add(body=b"x" * 60)
         followed.growing.flush()

@@ -10,7 +10,7 @@ import pytest
 from growing_store import GrowingStore
 from storage.index.tail_index import extend_tail
 from storage.log.commit_log import CommitLog
-from storage.store.log_follower import LogFollower
+from storage.store._log_follower import LogFollower
 from storage.store.message_store import MessageStore
 from storage.store.snapshot import (
     Snapshot,

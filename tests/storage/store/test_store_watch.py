@@ -10,7 +10,7 @@ import pytest
 from followed_store import Followed, held
 from kept_store import assert_all_found, incomplete, written
 from protocol.errors import NotAStore
-from storage.store import store_watch
+from storage.store import _store_watch
 from storage.store.message_store import MessageStore, StoreOptions
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -155,7 +155,7 @@ class TestFiles:
     def test_an_index_that_is_lost_is_replaced_by_a_scan(
         self, followed: Followed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(store_watch, "SCANNED_AT_ONCE", 0)
+        monkeypatch.setattr(_store_watch, "SCANNED_AT_ONCE", 0)
         for _ in range(30):
             followed.growing.add()
         followed.growing.flush()
@@ -244,7 +244,7 @@ class TestFiles:
 def grow_old(root: Path) -> None:
     """Date the last changes of a store back, so that the next changes have visibly later times."""
     for path in filter(Path.exists, (root, *root.rglob("*"))):
-        os.utime(path, ns=(0, time.time_ns() - 2 * store_watch.YOUNG_NS))
+        os.utime(path, ns=(0, time.time_ns() - 2 * _store_watch.YOUNG_NS))
 
 
 class TestLeaks:
@@ -279,7 +279,7 @@ class TestLeaks:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
-        monkeypatch.setattr(store_watch, "YOUNG_NS", 0)  # directories are as good as old
+        monkeypatch.setattr(_store_watch, "YOUNG_NS", 0)  # directories are as good as old
         followed = Followed(tmp_path / "store")
         for _ in range(12):
             followed.growing.add()

@@ -19,8 +19,8 @@ from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.layout.tier_layout import TierLayout, recognise_tier
 from storage.query.get_message import GetMessageStatus, get_message
+from storage.queue._joined_queue import JoinedQueue
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.joined_queue import JoinedQueue
 from storage.queue.queue import TimeBoundary
 from storage.queue.tier import Tier
 from storage.store.message_store import MessageStore, StoreOptions

@@ -24,13 +24,13 @@ from kept_store import (
 from protocol.question import Question
 from read_only import reachable_directory
 from rights import as_user
-from storage.index import index_coverage, index_examination
+from storage.index import _index_coverage, index_examination
 from storage.ranges import total_length
-from storage.store import upkeep
-from storage.store.manifest import MANIFEST
+from storage.store import _upkeep
+from storage.store._manifest import MANIFEST
+from storage.store._store_watch import StoreWatch
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.snapshot import with_index
-from storage.store.store_watch import StoreWatch
 from store_writer import StoreWriter
 
 # --- files that were only looked over -------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def assert_all_found_but_for(store: MessageStore, writer: StoreWriter) -> None:
 class TestStrays:
     @pytest.fixture(autouse=True)
     def only_the_end_is_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(index_coverage, "COMPARED_BYTES", 500)
+        monkeypatch.setattr(_index_coverage, "COMPARED_BYTES", 500)
 
     def written(self, root: Path) -> StoreWriter:
         """Messages of which each has one key of its own, whose entry is the last of its four."""
@@ -291,7 +291,7 @@ class TestKeptEntries:
     def test_keys_that_memory_should_not_hold_become_index_files_outside_the_store(self, kept: Kept) -> None:
         before = sorted(path for path in kept.writer.root.rglob("*"))
         store = kept.open()
-        assert store.snapshot.tail.entry_bytes <= upkeep.MOST_IN_MEMORY
+        assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
         assert len(store.snapshot.index.kept) >= 9
         assert incomplete(store) is None
         assert_all_found(store, kept.writer.records)
@@ -327,7 +327,7 @@ class TestKeptEntries:
         assert "still to be scanned" in (incomplete(reader) or "")
         keeper.finish_scan()
         assert reader.renew()
-        assert reader.snapshot.tail.entry_bytes < upkeep.MOST_WAITING
+        assert reader.snapshot.tail.entry_bytes < _upkeep.MOST_WAITING
         reader.finish_scan()
         assert incomplete(reader) is None
         assert len(reader.snapshot.index.kept) == len(keeper.snapshot.index.kept)
@@ -352,7 +352,7 @@ class TestKeptEntries:
         store = kept.open(keeps=False, finish=False, keeps_state=True)
         store.finish_scan()
         assert incomplete(store) is None
-        assert store.snapshot.tail.entry_bytes > upkeep.MOST_WAITING
+        assert store.snapshot.tail.entry_bytes > _upkeep.MOST_WAITING
         assert not kept.directory.exists()
         assert_all_found(store, kept.writer.records, kept.writer.records[::17])
 
@@ -368,7 +368,7 @@ class TestKeptEntries:
         kept.directory.write_text("no directory")
         store = kept.open()
         assert len(store.snapshot.tail.remaining) > 0
-        assert store.snapshot.tail.entry_bytes <= 2 * upkeep.MOST_WAITING
+        assert store.snapshot.tail.entry_bytes <= 2 * _upkeep.MOST_WAITING
         assert "still to be scanned" in (incomplete(store) or "")
         assert any("cannot be kept in" in problem for problem in store.problems)
 
@@ -383,7 +383,7 @@ class TestKeptEntries:
                 first = kept.open()
                 assert incomplete(first) is None
                 assert not any(str(kept.directory) in problem for problem in first.problems)
-                assert first.snapshot.tail.entry_bytes <= upkeep.MOST_IN_MEMORY
+                assert first.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
                 assert len(first.snapshot.index.kept) >= 9
                 again = kept.open(keeps=False, finish=False)
                 assert len(again.snapshot.index.kept) >= 9
@@ -394,12 +394,12 @@ class TestKeptEntries:
             assert {path.stat().st_uid for path in [kept.directory, *kept.directory.iterdir()]} == {owner}
 
     def test_where_there_is_no_room_nothing_is_written(self, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(upkeep, "SPARE_BYTES", 1 << 62)
+        monkeypatch.setattr(_upkeep, "SPARE_BYTES", 1 << 62)
         store = kept.open()
         assert kept.names == []
         assert any("bytes are free there" in problem for problem in store.problems)
-        monkeypatch.setattr(upkeep, "SPARE_BYTES", 0)
-        monkeypatch.setattr(upkeep, "RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(_upkeep, "SPARE_BYTES", 0)
+        monkeypatch.setattr(_upkeep, "RETRY_SECONDS", 0.0)
         store.finish_scan()
         assert incomplete(store) is None
         assert not any("free" in problem for problem in store.problems)
@@ -418,7 +418,7 @@ class TestKeptEntries:
         assert store.renew()
         store.finish_scan()
         assert len(store.snapshot.index.kept) > before
-        assert store.snapshot.tail.entry_bytes <= upkeep.MOST_IN_MEMORY
+        assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
         assert_all_found(store, kept.writer.records)
 
     def test_holes_of_an_index_are_kept_range_by_range(self, tmp_path: Path, small: None) -> None:
@@ -448,5 +448,5 @@ def test_two_threads_that_finish_do_it_once(tmp_path: Path, small: None) -> None
     for thread in threads:
         thread.join()
     assert incomplete(store) is None
-    assert store.snapshot.tail.entry_bytes <= upkeep.MOST_IN_MEMORY
+    assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
     assert_all_found(store, kept.writer.records)

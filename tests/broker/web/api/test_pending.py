@@ -14,8 +14,8 @@ from broker.web.api.pending import PendingQuestion, WaitingMessages
 from broker.web.api.request_context import RequestContext
 from broker_harness import service_of
 from storage.life.pending import Pending
+from storage.patterns._pattern_process import PATIENCE
 from storage.patterns.mask import MOST_OF_ANSWER
-from storage.patterns.pattern_process import PATIENCE
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 from web_questions import ApiOf, keys

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.web.page_files import VIEWS
+from broker.web._page_files import VIEWS
 from broker_harness import service_of
 from page_server import serving_page
 from store_writer import StoreWriter

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from storage.doctor.index import match_entries
-from storage.doctor.index.index_image import IndexStretch, rebuilt_stretch
-from storage.doctor.index.left_over_entries import LeftOver
-from storage.doctor.index.match_entries import NO_KEY, NO_RECORD, NO_TIME, REPEATED, MatchedFile, first_true_time
+from storage.doctor.index import _match_entries
+from storage.doctor.index._index_image import IndexStretch, rebuilt_stretch
+from storage.doctor.index._left_over_entries import LeftOver
+from storage.doctor.index._match_entries import NO_KEY, NO_RECORD, NO_TIME, REPEATED, MatchedFile, first_true_time
 from storage.doctor.log.scanned_log import ScannedLog
 from storage.index.index_copy import IndexCopy, IndexCounts
 
@@ -185,7 +185,7 @@ class TestMatchedFile:
         assert found.is_ordered == (known == sorted(known))
 
     def test_the_example_of_the_module_is_true(self, path: Path) -> None:
-        rows = [line.split() for line in str(match_entries.__doc__).splitlines() if re.match(r" {12} +\d", line)]
+        rows = [line.split() for line in str(_match_entries.__doc__).splitlines() if re.match(r" {12} +\d", line)]
         keys = [list(map(int, row[:3])) for row in rows[:-1]]
         entries = [(row if row is rows[-1] else row[3:])[1:4] for row in rows]
         offsets = sorted({offset for _, offset, _ in keys})

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from doctoring import SEGMENT, findings_of, make_store, only, put
 from oracles import BLANK_MAGIC, packed
+from storage.doctor._next_start import NO_START, RIGHT_NAMES
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
 from storage.doctor.log.log_end import CUT_SHORT
-from storage.doctor.next_start import NO_START, RIGHT_NAMES
 from store_writer import Written
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Kind
-from storage.doctor.queues import diagnose_queue, queue_files
+from storage.doctor.queues import _diagnose_queue, queue_files
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here
 
@@ -20,7 +20,7 @@ MESSAGES = 8000
 @pytest.fixture(params=[100, 1 << 16], autouse=True)
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues are read in pieces, and messages are kept in files, of any length."""
-    monkeypatch.setattr(diagnose_queue, "PIECE", request.param)
+    monkeypatch.setattr(_diagnose_queue, "PIECE", request.param)
     monkeypatch.setattr(queue_files, "KEPT_IN_A_FILE", request.param)
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from storage.doctor.finding import Findings, Kind
 from storage.doctor.log.scanned_log import ScannedLog
-from storage.doctor.queues import numbering as module
-from storage.doctor.queues.numbering import check_batches, check_numbers
+from storage.doctor.queues import _numbering as module
+from storage.doctor.queues._numbering import check_batches, check_numbers
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 
 DISTANCE = 100

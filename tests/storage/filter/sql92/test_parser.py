@@ -4,8 +4,8 @@ import pytest
 
 from protocol.errors import FilterSyntaxError
 from storage.filter.sql92 import parse
+from storage.filter.sql92._parser import Parser
 from storage.filter.sql92.node import Node, PartKind
-from storage.filter.sql92.parser import Parser
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from filter_vectors import vectors
 from golden_store import GOLDEN
 from protocol.errors import FilterEvaluationError, FilterSyntaxError
 from storage.filter.sql92 import LONGEST, Expression, parse
-from storage.filter.sql92.parser import DEEPEST
+from storage.filter.sql92._parser import DEEPEST
 
 RECORDED: list[dict[str, Any]] = json.loads((GOLDEN / "filter" / "sql92-vectors.json").read_text())["vectors"]
 GROUPS = sorted({vector["group"] for vector in RECORDED})

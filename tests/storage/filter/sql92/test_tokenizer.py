@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import FilterSyntaxError
-from storage.filter.sql92.tokenizer import END, KEYWORDS, Token, Tokenizer
+from storage.filter.sql92._tokenizer import END, KEYWORDS, Token, Tokenizer
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
