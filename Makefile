@@ -21,7 +21,7 @@ STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
-	@echo 'make test    all tests but the long ones (PYTHON=python3.13: with that one, in .venv-3.13); a JDK and Maven, Node.js, Go and Chromium are checked, or installed where we can'
+	@echo 'make test    all tests but the long ones (PYTHON=python3.13: with that one, in .venv-3.13); those that need a program that is missing are counted at the end (INSTALL=no: install none)'
 	@echo 'make test-no-lane  tests of servers without the fast lane'
 	@echo 'make coverage  what of the whole product the tests run, branches too; 40 minutes'
 	@echo 'make check   lint and the tests of what changed, in less than a minute'
@@ -46,9 +46,7 @@ demo:
 	@exec $(BIN)/python docs/demo.py --port $(PORT)
 
 test: .dev
-	@tests/setup.sh java
-	@tests/setup.sh clients
-	@tests/setup.sh browser
+	@for tools in java clients browser; do tests/setup.sh $$tools || true; done
 	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --durations=40 \
 		$(if $(ALONE),|| { [ $$? = 1 ] && $(FAILED_ALONE); })
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from base_directory import disk_path, pytest_configure, pytest_unconfigure
 from golden_store import unpack
+from needed_tools import pytest_runtest_call, pytest_runtest_setup
 from several_processes import (
     pytest_collection,
     pytest_handlecrashitem,
@@ -32,6 +33,8 @@ __all__ = [
     "pytest_collection",
     "pytest_configure",
     "pytest_handlecrashitem",
+    "pytest_runtest_call",
+    "pytest_runtest_setup",
     "pytest_unconfigure",
     "pytest_xdist_make_scheduler",
 ]

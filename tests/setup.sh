@@ -9,6 +9,7 @@
 #   tests/setup.sh python       prints the Python that a new virtual environment would use
 #
 # PYTHON=... chooses the interpreter; otherwise the first of python3, python3.13, python3.12, python3.11 that is new enough.
+# INSTALL=no keeps it from installing programs on the machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 VENV=${VENV:-.venv}
@@ -18,7 +19,7 @@ fail() { # every line of the message on its own, and the exit code of make is no
     exit 1
 }
 
-can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+can_install() { [ "${INSTALL:-}" != no ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
 apt_install() {
     echo "setup: installing $* with apt-get" >&2

@@ -21,8 +21,9 @@ from benchmarks.server_process import free_port
 from cli_reference import command_line_reference, commands
 from compose import image_environment, load
 from golden_store import G1
-from interop.jars import jars, tool
+from interop.jars import jars
 from interop.official_broker import QUICK_JVM, class_archive
+from needed_tools import tool
 from rocketlens.cli.main import main
 
 ROOT = Path(__file__).parent.parent

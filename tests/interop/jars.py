@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from needed_tools import tool
+
 POM = Path(__file__).with_name("pom.xml")
 SERVER_VERSION = "5.5.0"
 NEWEST_BROKER_VERSION = "5.5.1"
@@ -33,11 +35,11 @@ GO_ENVIRONMENT = {"CGO_ENABLED": "0"}
 
 
 class ClientUnavailable(RuntimeError):
-    """A client cannot be run here; the text says what is missing and what to do."""
+    """A client could not be built here; the text says why."""
 
 
 class JarsUnavailable(ClientUnavailable):
-    """Java or Maven is missing, or Maven could not resolve the jars; the text says which and what to do."""
+    """Maven could not resolve the jars; the text says why."""
 
 
 def jars(version: str = SERVER_VERSION) -> Path:
@@ -99,15 +101,6 @@ def cached(name: str, fill: Callable[[Path], object]) -> Path:
     return folder
 
 
-def tool(name: str) -> str:
-    """The path of ``java``, ``javac`` or ``mvn``: in ``$JAVA_HOME/bin`` if it is there, else on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    found = (shutil.which(name, path=f"{home}/bin") if home else None) or shutil.which(name)
-    if found is None:
-        raise JarsUnavailable(f"{name} is not on the PATH: the interop tests need a JDK (17 or later) and Maven")
-    return found
-
-
 def _cache_root() -> Path:
     configured = os.environ.get("ROCKETLENS_JARS")
     return Path(configured) if configured else Path.home() / ".cache" / "rocketlens" / "jars"
@@ -131,9 +124,7 @@ def copy_jars(pom: Path, folder: Path, *options: str) -> None:
 
 def build_go(module: str, folder: Path) -> None:
     """Have Go build the program of a published module, `path@version`, in a folder; raises `ClientUnavailable`."""
-    go = shutil.which("go")
-    if go is None:
-        raise ClientUnavailable(f"go is not on the PATH: the tests need Go to build {module}")
+    go = tool("go")
     folder.mkdir()
     environment = os.environ | GO_ENVIRONMENT | {"GOBIN": str(folder)}
     command = [go, "install", *GO_FLAGS, module]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interop.jars import compiled, jars, tool
+from interop.jars import compiled, jars
 from interop.official_broker import QUICK_JVM, class_archive
+from needed_tools import tool
 
 SOURCES = [Path(__file__).with_name(name) for name in ("Harness.java", "Consumers.java")]
 SOURCES_OF_5 = [Path(__file__).with_name("Dashboard.java")]

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.server_process import free_port
-from interop.jars import QUICK_JAVA, SERVER_VERSION, cached, jars, java_identity, tool
+from interop.jars import QUICK_JAVA, SERVER_VERSION, cached, jars, java_identity
 from interop.wire import ask
+from needed_tools import tool
 
 GET_BROKER_CONFIG = 26
 GET_BROKER_CLUSTER_INFO = 106

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from benchmarks.server_process import free_port
 from build_backend.compilers import ZIG, find_compiler
-from interop.jars import POM, SERVER_VERSION, cached, compiled, copy_jars, tool
+from interop.jars import POM, SERVER_VERSION, cached, compiled, copy_jars
 from interop.official_broker import QUICK_JVM, OfficialProcess, home_below, running, start_official
+from needed_tools import tool
 
 HERE = Path(__file__).parent
 CLIENT_SECONDS = 120

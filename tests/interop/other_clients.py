@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from interop.jars import GO_ENVIRONMENT, GO_FLAGS, ClientUnavailable, cached
+from needed_tools import tool
 
 HERE = Path(__file__).parent
 FILES = {"node": ("package.json", "package-lock.json"), "go": ("go.mod", "go.sum", "main.go")}
@@ -87,7 +88,7 @@ def program(language: str) -> tuple[list[str], dict[str, str]]:
     checksum = hashlib.sha256(b"".join((HERE / language / name).read_bytes() for name in FILES[language])).hexdigest()
     name = f"{language}-{checksum[:16]}"
     if language == "node":
-        node = _tool("node", "Node.js 18 or later with npm")
+        node = tool("node")
         modules = cached(name, _install_node) / "node_modules"
         return [node, str(HERE / "node" / "consume.js")], {"NODE_PATH": str(modules)}
     return [str(cached(name, _build_go) / "consume")], {}
@@ -97,13 +98,13 @@ def _install_node(folder: Path) -> None:
     folder.mkdir()
     for name in FILES["node"]:
         shutil.copy(HERE / "node" / name, folder / name)
-    npm = _tool("npm", "Node.js 18 or later with npm")
+    npm = tool("npm")
     _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
 
 def _build_go(folder: Path) -> None:
     folder.mkdir()
-    go = _tool("go", "Go 1.18 or later")
+    go = tool("go")
     _run([go, "build", "-mod=readonly", *GO_FLAGS, "-o", str(folder / "consume"), "."], HERE / "go", GO_ENVIRONMENT)
 
 
@@ -120,10 +121,3 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str] = Mapp
     )
     if outcome.returncode != 0:
         raise ClientUnavailable(f"{' '.join(command[:2])} failed:\n{outcome.stdout[-3000:]}")
-
-
-def _tool(name: str, needed: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise ClientUnavailable(f"{name} is not on the PATH: the interop tests need {needed}")
-    return found

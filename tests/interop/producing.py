@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.jars import SERVER_VERSION, compiled, jars, tool
+from interop.jars import SERVER_VERSION, compiled, jars
 from interop.java_client import SMALL_JVM
 from interop.official_broker import class_archive
+from needed_tools import tool
 
 SOURCE = Path(__file__).with_name("Producing.java")
 

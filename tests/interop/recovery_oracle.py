@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, compiled, store_jars, tool
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, compiled, store_jars
 from interop.official_broker import OPEN_MODULES, SMALL_JVM
+from needed_tools import tool
 
 SHAPES_BY = {SERVER_VERSION: ("small", "ext", "classic", "recut", "expired"), OLD_CLIENT_VERSION: ("old",)}
 """The shapes of stores that a broker of each version writes."""

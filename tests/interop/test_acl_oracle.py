@@ -31,8 +31,9 @@ from broker.security._address_patterns import parse_address_pattern
 from broker.security.accounts import load_accounts
 from broker.security.guard import Guard
 from broker.security.watched_files import Watched
-from interop.jars import OLD_CLIENT_VERSION, compiled, jars, tool
+from interop.jars import OLD_CLIENT_VERSION, compiled, jars
 from interop.java_client import SMALL_JVM
+from needed_tools import tool
 from protocol.codes import RequestCode
 from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder

@@ -13,7 +13,7 @@ import pytest
 
 import rocketlens
 from interop.conftest import Java
-from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, jars, tool
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, jars
 from interop.mqadmin_cases import Case, read_cases
 from interop.normalise import normalise
 from interop.official_broker import OPEN_MODULES, QUICK_JVM, OfficialPair, class_archive, official_pair
@@ -21,6 +21,7 @@ from interop.our_client import FOUND, NOT_FOUND, as_shown, shown
 from interop.rocketlens_process import run_rocketlens
 from interop.sites import STORE_PORT, expect_free
 from interop.stored import Stored, as_java_shows, comparable, stored
+from needed_tools import tool
 
 pytestmark = pytest.mark.interop
 

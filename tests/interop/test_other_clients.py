@@ -10,10 +10,10 @@ import pytest
 
 from golden.record.records import Record
 from interop.flows import FLOWS, ends, expected
-from interop.jars import ClientUnavailable
 from interop.other_clients import OtherConsumers, other_consumers, program
 from interop.stages import Stage, official_stage, our_stage, wait_until
 from interop.stored import Stored, stored, unpacked_body
+from needed_tools import ToolMissing
 
 pytestmark = pytest.mark.interop
 
@@ -94,5 +94,5 @@ def as_told(record: Record) -> dict[str, Any]:
 def test_a_missing_tool_is_asked_for(language: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ROCKETLENS_JARS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClientUnavailable, match=rf"{language} is not on the PATH: the interop tests need (Node|Go)"):
+    with pytest.raises(ToolMissing, match=rf"{language} is not on the PATH: needs (Node|Go)"):
         program(language)

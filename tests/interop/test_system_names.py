@@ -9,7 +9,8 @@ from functools import cache
 
 import pytest
 
-from interop.jars import NEWEST_BROKER_VERSION, jars, tool
+from interop.jars import NEWEST_BROKER_VERSION, jars
+from needed_tools import tool
 from protocol import system_topics
 from protocol.system_properties import SYSTEM_PROPERTIES
 from protocol.system_topics import (

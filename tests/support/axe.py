@@ -4,14 +4,12 @@ import functools
 import hashlib
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+from interop.jars import cached
+from needed_tools import tool
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "interop"))
-
-from jars import cached  # noqa: E402 - the cache of what the tests download is the interop tests'
-
 LOCKED = ROOT / "tests" / "broker" / "web" / "browser" / "axe"
 FILES = ("package.json", "package-lock.json")
 INSTALL_SECONDS = 300
@@ -29,7 +27,5 @@ def _install(folder: Path) -> None:
     folder.mkdir()
     for name in FILES:
         shutil.copy(LOCKED / name, folder / name)
-    npm = shutil.which("npm")
-    assert npm is not None, "no npm: tests/setup.sh clients"
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    command = [tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=INSTALL_SECONDS)

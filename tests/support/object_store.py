@@ -20,8 +20,9 @@ from typing import TypeAlias
 
 from benchmarks.server_process import free_port
 from faulty_proxy import FaultPlan, faulty_proxy
-from interop.jars import build_go, cached, copy_jars, tool
+from interop.jars import build_go, cached, copy_jars
 from interop.stages import wait_until
+from needed_tools import tool
 from spark_jobs.places.output_place import OutputPlace
 from verifying import upload
 

@@ -26,7 +26,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from interop.jars import cached, copy_jars, tool
+from interop.jars import cached, copy_jars
+from needed_tools import tool
 
 START_SECONDS = 60
 ICEBERG = "1.11.0"

@@ -4,6 +4,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
+from needed_tools import tool
+
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 """What a JVM of a few seconds compiles well is not worth it."""
 
@@ -22,7 +24,8 @@ def find_no_archives(python: Path) -> None:
 
 
 def quick_python(directory: Path) -> Path:
-    """A Python with the packages of this one, at their places, that does so."""
+    """A Python with the packages of this one, at their places, that does so; raises ToolMissing without a JVM."""
+    tool("java")
     venv.create(directory, symlinks=True)
     python = directory / "bin" / "python"
     packages = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"

@@ -15,6 +15,7 @@ import pyspark
 
 from benchmarks.server_process import free_port
 from interop.stages import wait_until
+from needed_tools import tool
 from spark_classes import QUICK
 
 LOOPBACK = "127.0.0.1"
@@ -67,6 +68,7 @@ class SparkCluster:
 @contextlib.contextmanager
 def spark_cluster(work: Path, workers: int, jvm_options: list[str]) -> Iterator[SparkCluster]:
     """A cluster whose workers have registered."""
+    tool("java")
     with contextlib.ExitStack() as running:
         cluster = SparkCluster(work, running, jvm_options)
         cluster.add_workers(workers)

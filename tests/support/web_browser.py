@@ -21,6 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from axe import axe_source
+from needed_tools import tool
 
 SHELL, CHROMIUM = "chromium-headless-shell", "chromium"
 WAIT_SECONDS = 180
@@ -60,13 +61,6 @@ return null;"""
 """The first element of a selector that is shown and holds a text: one question instead of three for each element."""
 
 
-def program(name: str) -> str:
-    """Where a program is; the driver's own search for one would ask the network."""
-    found = shutil.which(name)
-    assert found is not None, f"no {name}: tests/setup.sh browser"
-    return found
-
-
 class Browser:
     """One browser; `server` is the origin that it is pointed at."""
 
@@ -77,10 +71,10 @@ class Browser:
         name = os.environ.get("CHROMIUM") or next(filter(shutil.which, (SHELL, CHROMIUM)), CHROMIUM)
         if name == SHELL:
             options.set_capability("browserName", "chrome-headless-shell")
-        options.binary_location = program(name)
+        options.binary_location = tool(name)  # the driver's own search would ask the network
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         options.set_capability("unhandledPromptBehavior", "ignore")
-        self.driver = Chrome(options=options, service=Service(program("chromedriver")))
+        self.driver = Chrome(options=options, service=Service(tool("chromedriver")))
         self.driver.set_script_timeout(WAIT_SECONDS)
         self.server = ""
 

@@ -27,7 +27,7 @@ from golden.record.questions import (  # noqa: E402
     ask_for_retries,
 )
 from golden.record.records import Record, walk  # noqa: E402
-from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION, jars, tool  # noqa: E402
+from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION, jars  # noqa: E402
 from interop.official_broker import (  # noqa: E402
     STOCK_FLOW_CONTROL,
     STOCK_INTERVALS,
@@ -37,6 +37,7 @@ from interop.official_broker import (  # noqa: E402
 )
 from interop.proxy import recording_proxy  # noqa: E402
 from interop.wire import ask  # noqa: E402
+from needed_tools import tool  # noqa: E402
 
 OUTPUT = HERE.parent / "g2"
 LEFT_OUT = ("abort.bak", "compaction", "rocksdbstore", "tiered_index_file", "timerlog", "timerwheel")
