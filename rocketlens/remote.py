@@ -175,7 +175,7 @@ class AsyncRemoteStore:
         """Use `rocketlens.connect_async`."""
         self._open_client, self._server, self._group = client, server, group
         self._routes: dict[str, tuple[float, dict[str, Endpoint]]] = {}
-        self._without_notes: set[Endpoint] = set()
+        self._other_brokers: set[Endpoint] = set()
         self._is_closed = False
 
     async def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
@@ -389,12 +389,13 @@ class AsyncRemoteStore:
 
         async def steps() -> "AsyncIterator[Step]":
             server = await self._broker_of(topic)
-            known = {each.name: each.read_queues or 0 for each in await self._known_topics(server)}
-            queues = known.get(topic)
-            if queues is None and not topic.startswith(LIGHT_PREFIX):  # light queues are in no table of topics
+            known = {each.name: each.read_queues for each in await self._known_topics(server)}
+            if topic not in known and not topic.startswith(LIGHT_PREFIX):  # light queues are in no table of topics
                 raise NoSuchTopic(topic, did_you_mean(await self._similar(topic)))
-            count = 1 if queues is None else min(max(queues, 0), MOST_QUEUES)
-            run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
+            count = known.get(topic, 1)
+            # Where only the name is known (an account, a configuration that cannot be read) the queues have offsets.
+            queues = sorted(await self._client.topic_offsets(server, topic)) if count is None else range(max(count, 0))
+            run = RemoteSearch(self._client, server, topic, queues[:MOST_QUEUES], matcher, start, limit, self._group)
             async for step in run.steps():
                 if step.is_last:
                     step = replace(step, notes=(*step.notes, *(await self._notes(server, topic)).topics))
@@ -518,7 +519,7 @@ class AsyncRemoteStore:
 
         async def ask(endpoint: Endpoint) -> tuple[Endpoint, dict[str, str], StoreExtent | None]:
             figures = await self._client.runtime_figures(endpoint)
-            return endpoint, figures, await self._told(endpoint, "extent", StoreExtent)
+            return endpoint, figures, await self._answered(endpoint, StoreExtent, question="extent")
 
         server, figures, extent = await self._of_broker(self._named_server(), ask)
         numbers = {name: int(text) for name, text in figures.items() if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII)}
@@ -543,13 +544,15 @@ class AsyncRemoteStore:
 
         async def ask(endpoint: Endpoint) -> tuple[Sequence[str], SentPopped | None, dict[str, OffsetsOfTopics]]:
             offsets = await self._offsets_of_groups(endpoint)
-            notes, sent = (await self._notes(endpoint)).groups, await self._told(endpoint, "popped", SentPopped)
-            return notes, sent, offsets
+            sent = await self._answered(endpoint, SentPopped, question="popped")
+            return (await self._notes(endpoint)).groups, sent, offsets
 
         notes, sent, offsets = await self._of_broker(self._named_server(), ask)
         popped = None if sent is None else sent.counts
         if sent is not None and popped is None:
             notes = [*notes, POPPED_NOT_KNOWN]
+        elif sent is not None and sent.age >= 1:
+            notes = [*notes, f"what groups have popped was counted {sent.age} s ago"]
         found = (
             Group(name, offsets[name], None if popped is None else popped.get(name, {})) for name in sorted(offsets)
         )
@@ -734,26 +737,21 @@ class AsyncRemoteStore:
 
     async def _notes(self, server: Endpoint, topic: str = "") -> "SentNotes":
         """What a RocketLens server does not read of a topic, or of all topics and groups; nothing of other brokers."""
-        from broker.service.store_answers import SentNotes, decode_answer
+        from broker.service.store_answers import SentNotes
 
-        if server not in self._without_notes:
-            try:
-                data = await self._client.ask_store(server, {"question": "notes", "topic": topic})
-                return decode_answer(data, SentNotes)
-            except (ResponseError, ProtocolError) as error:
-                if not isinstance(error, ResponseError) or error.code != ResponseCode.NO_PERMISSION:
-                    self._without_notes.add(server)
-        return SentNotes()
+        return await self._answered(server, SentNotes, question="notes", topic=topic) or SentNotes()
 
-    async def _told(self, server: Endpoint, question: str, kind: type[Result]) -> Result | None:
+    async def _answered(self, server: Endpoint, kind: type[Result], **fields: str) -> Result | None:
         """What a RocketLens server answers to a question about its store; None of others, or where that is refused."""
         from broker.service.store_answers import decode_answer
 
-        if server in self._without_notes:
+        if server in self._other_brokers:
             return None
         try:
-            return decode_answer(await self._client.ask_store(server, {"question": question}), kind)
-        except (ResponseError, ProtocolError):
+            return decode_answer(await self._client.ask_store(server, fields), kind)
+        except (ResponseError, ProtocolError) as error:
+            if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                self._other_brokers.add(server)
             return None
 
     async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Answer:

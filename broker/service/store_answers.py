@@ -67,9 +67,13 @@ class SentNotes(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SentPopped(msgspec.Struct, frozen=True, array_like=True):
-    """How many messages groups have popped and not acknowledged, by group, topic and queue id; None if not known."""
+    """How many messages groups have popped and not acknowledged, by group, topic and queue id; None if not known.
+
+    `age` is how many seconds ago they were counted.
+    """
 
     counts: dict[str, dict[str, dict[int, int]]] | None
+    age: int = 0
 
 
 class SentTopics(msgspec.Struct, frozen=True, array_like=True):

@@ -12,7 +12,7 @@ Source: PopMessageProcessor, ChangeInvisibleTimeProcessor and PopReviveService o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Final, NamedTuple
@@ -44,6 +44,9 @@ from storage.store.message_store import MessageStore
 
 MOST_NOTES: Final = 100_000
 """Checkpoints and acknowledgements that are read."""
+
+REPORTED: Final = 1_000
+"""After so many notes it is reported how many were read."""
 
 REVIVE_GROUP: Final = f"{SYSTEM_GROUP_PREFIX}REVIVE_GROUP"
 """The group in which a broker takes checkpoints from the revive topic; its offset is that of the last one taken."""
@@ -90,8 +93,14 @@ class PopLog:
     StoreError where queues cannot be read.
     """
 
-    def __init__(self, store: MessageStore, from_physical: int | None = None, topics: Sequence[str] = ()) -> None:
-        """Read the notes of all messages, or of those of some topics alone."""
+    def __init__(
+        self,
+        store: MessageStore,
+        from_physical: int | None = None,
+        topics: Sequence[str] = (),
+        report: Callable[[int], None] = lambda _done: None,
+    ) -> None:
+        """Read the notes of all messages, or of those of some topics alone; `report` gets how many were read."""
         self._store = store
         self._needles = [f'"{topic}"'.encode() for topic in topics]
         self._newest: dict[_Place, PopCheckpoint] = {}
@@ -100,7 +109,10 @@ class PopLog:
         self._revive_offsets_known = not store.config.has_unknown_offsets
         places = self._places(from_physical or 0)
         self.is_cut = len(places) > MOST_NOTES
-        for physical_offset in places[:MOST_NOTES] if from_physical is not None else places[-MOST_NOTES:]:
+        read = places[:MOST_NOTES] if from_physical is not None else places[-MOST_NOTES:]
+        for number, physical_offset in enumerate(read):
+            if number % REPORTED == 0:
+                report(number)
             self._read(physical_offset)
 
     @property
@@ -180,15 +192,18 @@ class PopLog:
                 self._newest[place] = checkpoint
 
 
-def count_popped(store: MessageStore) -> dict[str, dict[str, dict[int, int]]] | None:
+def count_popped(
+    store: MessageStore, report: Callable[[int], None] = lambda _done: None
+) -> dict[str, dict[str, dict[int, int]]] | None:
     """How many messages groups have popped and not acknowledged, by group, topic and queue id.
 
-    None where that is not known: the notes are in a database, are not all read, or cannot be read. Waits for the disk.
+    None where that is not known: the notes are in a database, are not all read, or cannot be read. `report` gets how
+    many notes were read, and may raise to end the work. Waits for the disk.
     """
     if has_kv_notes(store.layout.root):
         return None
     try:
-        pops = PopLog(store)
+        pops = PopLog(store, report=report)
     except StoreError:
         return None
     if pops.is_cut:

@@ -1,7 +1,7 @@
 """Requests about the broker itself: runtime figures, configuration, statistics, replication.
 
 A figure that a server that only reads does not have is 0, in the form that the tools parse: with a missing or odd value
-they leave out whole rows. Source: remoting-protocol §2.2, §2.3, §4.16, §4.17.
+they leave out whole rows. Source: remoting-protocol §2.2, §2.3, §4.2, §4.16.
 """
 
 import os

@@ -1,6 +1,6 @@
 """How far consumer groups are behind: per queue, the end, the consumed offset and the time of its message.
 
-Source: remoting-protocol §2.2 (consumerProgress), §4.5, §4.6, §4.15; store-format §5.6.
+Source: remoting-protocol §2.2 (consumerProgress), §4.5, §4.2, §4.15; store-format §5.6.
 """
 
 import itertools

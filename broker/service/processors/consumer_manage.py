@@ -2,7 +2,7 @@
 
 Offsets that groups had committed when the store was written are read from it; those that they commit now are kept
 outside the store.
-Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
+Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.2, §4.8–4.11, §4.20.
 """
 
 from collections.abc import Iterator

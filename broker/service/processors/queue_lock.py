@@ -1,4 +1,4 @@
-"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13.
+"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.2.
 
 This short module is one family of request codes; the locks themselves are in `consumers.queue_locks`.
 """

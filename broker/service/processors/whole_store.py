@@ -13,6 +13,7 @@ Late imports: what only one question needs is loaded when it is first asked, for
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -167,11 +168,17 @@ class WholeStoreProcessor:
         return Response(body=encode_answer(store_extent(self._service.store)))
 
     def _popped(self, _header: AskStoreRequestHeader) -> Response:
-        """What groups have popped and not acknowledged, as far as the broker noted it in the log."""
-        from broker.service.store_answers import SentPopped, encode_answer
-        from storage.life.pop_log import count_popped
+        """What groups have popped and not acknowledged, as far as the broker noted it in the log.
 
-        return Response(body=encode_answer(SentPopped(count_popped(self._service.store))))
+        The notes are read at most once in `KEPT_SECONDS`, for all who ask.
+        """
+        from broker.service.store_answers import SentPopped, encode_answer
+
+        found = self._done("popped", partial(_popped, self._service), KEPT_SECONDS)
+        if isinstance(found, Response):
+            return found
+        counts, counted_at = found
+        return Response(body=encode_answer(SentPopped(counts, int(time.monotonic() - counted_at))))
 
     def _topics(self, _header: AskStoreRequestHeader) -> Response:
         """The topics that are known, those of queues where the configuration cannot be read."""
@@ -207,6 +214,14 @@ def _counted(service: BrokerService, times: tuple[int, int], report: Report) -> 
     # Half of the cores stay with other clients.
     tally_all = partial(in_threads, threads=max((os.cpu_count() or 2) // 2, 1), check=lambda: report(0))
     return log, measure(log, tally_all, report, times)
+
+
+def _popped(service: BrokerService, report: Report) -> tuple[dict[str, dict[str, dict[int, int]]] | None, float]:
+    """How many messages groups have popped, and when that was counted."""
+    from storage.life.pop_log import count_popped
+
+    started = time.monotonic()
+    return count_popped(service.store, report), started
 
 
 def _diagnosis(service: BrokerService, report: Report) -> object:

@@ -224,8 +224,9 @@ def test_what_groups_popped_is_not_known_where_it_is_in_a_database(tmp_path: Pat
     store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
     with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
         assert rocketlens("groups", server, "--json") == rocketlens("groups", store, "--json")
-        (store / "kvStore").mkdir()
-        (store / "kvStore" / "CURRENT").write_text("MANIFEST-000004")
+    (store / "kvStore").mkdir()
+    (store / "kvStore" / "CURRENT").write_text("MANIFEST-000004")
+    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
         outcome = rocketlens("groups", store, "--json")
         assert {row["popped"] for row in rows_of(outcome)} == {None}
         assert "popped and not acknowledged is not known, and counts as consumed" in outcome.errors

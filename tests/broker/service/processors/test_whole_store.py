@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from broker.cluster.client import Client, ResponseError
 from broker.endpoint import Endpoint
 from broker.security.answer_rights import OF_ACCOUNT
 from broker.service.kept_work import KeptWorks, Report, WorkState
+from broker.service.processors import whole_store
 from broker.service.store_answers import SentLife, decode_answer, decode_life
 from broker_harness import service_of, serving_in_a_thread
 from protocol.codes import OwnRequestCode, ResponseCode
@@ -84,6 +86,38 @@ def test_topics_whose_configuration_is_broken_are_those_of_queues_as_in_a_direct
             assert (theirs.messages, theirs.readings, theirs.notes) == (ours.messages, ours.readings, ours.notes)
         assert remote.life("batch-0") == store.life("batch-0")
         assert list(remote.search(topic="TopicTest")) == list(store.search(topic="TopicTest"))
+
+
+def test_a_topic_of_which_only_the_name_is_known_is_searched_in_the_queues_that_have_offsets(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = shutil.copytree(g1_store, tmp_path / "broken")
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text("{nonsense")
+    with serving_in_a_thread(service_of(MessageStore.open(root))) as address, rocketlens.open(str(address)) as remote:
+        names = [("TopicTest", None, None)], ""
+        monkeypatch.setattr("storage.store.topic_catalog.known_topics", lambda _store: names)
+        assert {each.name: each.read_queues for each in remote.topics()}["TopicTest"] is None
+        assert len(list(remote.search(topic="TopicTest"))) == 52
+
+
+def test_what_groups_popped_is_counted_once_for_all_who_ask_and_its_age_is_said(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[object] = []
+
+    def count(store: object, _report: object) -> tuple[dict[str, dict[str, dict[int, int]]], float]:
+        counted.append(store)
+        return {"CG_TAG": {"TopicTest": {0: 3}}}, time.monotonic() - 12
+
+    monkeypatch.setattr(whole_store, "_popped", count)
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as address:
+        for _ in range(2):
+            with rocketlens.open(str(address)) as remote:
+                groups = remote.groups()
+            assert {group.name: group.popped for group in groups}["CG_TAG"] == {"TopicTest": {0: 3}}
+            assert "what groups have popped was counted 12 s ago" in groups.notes
+    assert len(counted) == 1
 
 
 def test_a_forecast_is_made_with_the_settings_of_who_asks(address: Endpoint, g1_store: Path, tmp_path: Path) -> None:
