@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # a server that starts answers before it has loaded that
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 20.0
-"""From the start of a connection, or the end of the answer before, to the end of the answer."""
+"""Seconds from the start of a connection, or the end of the last answer, to the end of the next answer."""
 
 CONNECTIONS: Final = 64
 
@@ -51,11 +51,11 @@ STOP_SECONDS: Final = 1.0
 """How long answers may take to end when the server stops."""
 
 _PLACES = itertools.count(1)
-"""In which order connections began to wait for their clients; a loop's clock is too coarse for that."""
+"""Numbers by which connections are ordered that wait for their clients; a loop's clock is too coarse for that."""
 
 
 class HttpExchange:
-    """One request and its answer: what an application knows of a connection."""
+    """One request and its answer, as an ASGI application sees them."""
 
     def __init__(self, connection: "HttpConnection", scope: "Scope") -> None:
         self.scope = scope
@@ -64,7 +64,7 @@ class HttpExchange:
         self._has_given_body = False
 
     async def receive(self) -> "Message":
-        """What an application gets next: a body, which is always empty, and then that nobody waits any more."""
+        """Return the next event for the application: the body, which is always empty, then the disconnection."""
         if not self._has_given_body:
             self._has_given_body = True
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -72,13 +72,13 @@ class HttpExchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: "Message") -> None:
-        """Send a part of the answer, when the client reads; nothing once it is over."""
+        """Send a part of the answer once the client reads; nothing after the exchange has ended."""
         await self._connection.can_write.wait()
         if not self.is_over.is_set():
             self._connection.send(message)
 
     def end(self) -> None:
-        """The application has returned: answer 500 where it has begun no answer, and cut off one that has no end."""
+        """End the exchange once the application has returned: with 500 if it gave no answer; half of one is cut off."""
         if not self.is_over.is_set():
             self._connection.give_up()
 
@@ -90,7 +90,7 @@ class HttpConnection(asyncio.Protocol):
         self.can_write = asyncio.Event()
         self.can_write.set()
         self.place = 0
-        """In which order it began to wait for its client."""
+        """Its number among the connections that wait for their clients."""
         self._server = server
         self._http = StrictRequests()
         self._loop = asyncio.get_running_loop()
@@ -123,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
         self.can_write.set()
 
     def data_received(self, data: bytes) -> None:
-        """Read requests, and throw away what comes behind the last one."""
+        """Read requests; bytes behind the last one are thrown away."""
         if self._has_ended or self.transport.is_closing():
             return
         if self._idle is not None:
@@ -155,7 +155,7 @@ class HttpConnection(asyncio.Protocol):
     # ------------------------------------------------------------------ one request
 
     def _read(self) -> None:
-        """Take the next request; while one is being answered what has come behind it waits, and no more is read."""
+        """Take the next request; while one is being answered, bytes behind it wait and no more are read."""
         if self._exchange is None:
             try:
                 event = self._http.next_event()
@@ -200,7 +200,7 @@ class HttpConnection(asyncio.Protocol):
             self._end_answer()
 
     def give_up(self) -> None:
-        """End an answer that the application will not end."""
+        """Close a connection whose answer the application does not finish."""
         if self.transport.is_closing():
             return
         if self._http.our_state is h11.SEND_RESPONSE:
@@ -293,7 +293,7 @@ class HttpServer:
     # ------------------------------------------------------------------ what connections report
 
     def admit(self, connection: HttpConnection) -> None:
-        """Count in a connection; beyond :data:`CONNECTIONS` the slowest is closed, or else this one."""
+        """Register a connection; beyond :data:`CONNECTIONS` the slowest is closed, or else this one."""
         if len(self.connections) >= CONNECTIONS:
             waiting = [each for each in self.connections if each.waits_for_client]
             closed = min(waiting, key=lambda each: each.place, default=connection)
@@ -303,7 +303,7 @@ class HttpServer:
         self._is_empty.clear()
 
     def forget(self, connection: HttpConnection) -> None:
-        """Count out a connection that is gone."""
+        """Forget a connection that is gone."""
         self.connections.discard(connection)
         if not self.connections:
             self._is_empty.set()

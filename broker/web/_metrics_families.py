@@ -1,4 +1,4 @@
-"""Every metric at `/metrics`: name, kind, labels and meaning. docs/metrics.md has the same table.
+"""Every metric at `/metrics`: name, kind, labels and meaning; the site has them as a table (docs/metrics.md).
 
 Names follow Prometheus' conventions: base units, counters end in `_total`.
 """
@@ -26,7 +26,7 @@ class Family:
 
     @property
     def full_name(self) -> str:
-        """As queries write it."""
+        """The name as queries write it."""
         return f"{PREFIX}{self.name}{'_total' * (self.kind == COUNTER)}"
 
     def empty(self) -> Metric:

@@ -19,7 +19,7 @@ from broker.web.api.errors import refusal_of
 from protocol.errors import RocketLensError
 
 Admit: TypeAlias = Callable[[Request], None]
-"""Raises where a request is not to be answered."""
+"""Check of a request, which raises for one that is not to be answered."""
 
 DIRECTORY: Final = Path(__file__).with_name("page")
 
@@ -29,7 +29,7 @@ VIEWS: Final = (
 )
 
 ICON: Final = "/favicon.ico"
-"""Where a browser looks for an icon of what is no page, such as an answer of the API in a tab of its own.
+"""Path at which a browser looks for the icon of an address that is no page, such as an answer of the API.
 
 Some look without the keys that they have, and log the refusal. It is no secret, so nobody has to log in for it.
 """

@@ -1,4 +1,4 @@
-"""Reads requests strictly, so that no proxy before us takes one for another than we do.
+"""A strict reader of requests, so that a proxy in front cannot read a request in another way than we do.
 
 h11 reads what RFC 9112 allows a lenient server. Here a request has no body, however announced (nothing takes one),
 whole line ends, no folded header, its target is a path, and its headers are bounded.
@@ -15,7 +15,7 @@ VERSIONS: Final = (b"1.0", b"1.1")
 
 
 class StrictRequests(h11.Connection):
-    """The server's end of a connection: as h11's, but it bounds requests that come in one piece too.
+    """The server's end of a connection, as that of h11, which also bounds requests that come in one piece.
 
     `is_head`: whether the request that came last is a HEAD, whose answer has no body.
     """
@@ -38,7 +38,7 @@ class StrictRequests(h11.Connection):
         return event
 
     def start_next_cycle(self) -> None:
-        """Make ready for the next request."""
+        """Prepare for the next request."""
         super().start_next_cycle()
         self.is_head = False
 

@@ -1,4 +1,4 @@
-"""Reads the rows of all workers and the store, and renders them as Prometheus takes them."""
+"""The metrics of all workers and of the store, rendered as Prometheus reads them."""
 
 import itertools
 import os
@@ -49,7 +49,7 @@ class ServerCollector(Collector):
     """All metrics of a server; collecting waits for the disk."""
 
     def __init__(self, all_rows: MetricsRows, stores: Sequence[StoreFigures]) -> None:
-        """`stores` in the order in which the rows have them."""
+        """Take `stores` in the order in which the rows have them."""
         self._rows, self._stores = all_rows, stores
 
     def collect(self) -> Iterator[Metric]:

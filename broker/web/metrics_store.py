@@ -23,7 +23,7 @@ MOST_QUEUES: Final = 20_000
 """Queues of all of them that are looked at."""
 
 MOST_READS: Final = 500
-"""Messages that one reading looks for in the log to learn when they were stored; the rest are left to the next."""
+"""Messages whose store time one reading looks up in the log; the others are left to the next reading."""
 
 Place = tuple[str, int, int]
 """Topic, queue id and queue offset of a message."""
@@ -36,10 +36,10 @@ class StoreFigures:
         self._service = service
         self.broker = service.broker_name
         self._stored: dict[Place, int] = {}
-        """When the messages were stored that groups have to consume next, ms."""
+        """Store times in ms of the messages that groups consume next."""
 
     def read(self, samples: Samples) -> None:
-        """Put in the figures as they are now. Waits for the disk."""
+        """Add the figures of this moment. Waits for the disk."""
         snapshot = self._service.store.snapshot
         self._read_log(samples, snapshot)
         self._read_index(samples, snapshot)
@@ -64,7 +64,7 @@ class StoreFigures:
             samples.put("commit_log_last_timestamp_seconds", last / 1000, self.broker)
 
     def _last_timestamp(self, snapshot: Snapshot) -> int:
-        """Store time of the newest record with a key behind the index, else what the index says of its own end; ms."""
+        """Store time in ms of the newest scanned record with a key behind the index, else the index's end timestamp."""
         last = max((run.last for run in snapshot.tail.runs), default=-1)
         found = snapshot.commit_log.store_timestamp_at(last, 1) if last >= 0 else 0
         return max(found, snapshot.index.last_update[0])
@@ -129,7 +129,7 @@ class StoreFigures:
     def _stored_at(
         self, queue: Queue, queue_offset: int, reads: "itertools.count[int]", stored: dict[Place, int]
     ) -> int | None:
-        """When a message was stored (ms), −1 where that cannot be read, None when enough was read for this time."""
+        """Return when a message was stored (ms), −1 if that cannot be read, None if this reading has read enough."""
         place = queue.topic, queue.queue_id, queue_offset
         known = self._stored.get(place)
         if known is None:

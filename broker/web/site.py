@@ -1,4 +1,4 @@
-"""What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
+"""The site of the HTTP port: `/metrics`, `/healthz`, `/readyz`, and, if there are any, the API and the page.
 
 GET and HEAD alone, never a traceback, and no redirect. A request has to name a host that is ours, and to come from who
 may ask, before it gets even the answer that nothing is at its path, so that foreign pages can read nothing. Health is
@@ -29,11 +29,11 @@ RENDER_SECONDS: Final = 10.0
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
 Render = Callable[[str], tuple[bytes, str]]
-"""Makes body and content type for an Accept header; waits for the disk."""
+"""Function that makes body and content type for an Accept header; it waits for the disk."""
 
 
 class Site:
-    """The application of one server. Its thread is its own: look-ups that hang must not hide what they do."""
+    """The application of one server. It has a thread of its own, so that figures are served while look-ups hang."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Site:
         return Response(body, headers={"Content-Type": content_type, **NO_STORE})
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
-        """Answer what has no route, 404, or no such method, 405, to those alone who may ask for the page."""
+        """Answer 404 for an unknown path and 405 for another method, only to clients that may ask for the page."""
         assert isinstance(error, HTTPException)
         try:
             self._access.admit_page(request)
@@ -112,7 +112,7 @@ class Site:
         return PlainTextResponse("ok\n", headers=NO_STORE)
 
     async def readyz(self, _request: Request) -> Response:
-        """Whether clients can connect to all workers, 503 otherwise."""
+        """Answer 200 while clients can connect to all workers, 503 otherwise."""
         serving = self._rows.are_serving()
         is_ready = all(serving) and not self._is_stopping
         status = "stopping" if self._is_stopping else "ready" if is_ready else "starting"

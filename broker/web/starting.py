@@ -1,4 +1,4 @@
-"""Answers HTTP while stores are being opened: `/healthz` says that the process lives, everything else that it starts.
+"""HTTP while stores are being opened: `/healthz` says that the process lives, everything else that it starts.
 
 The port is there from the first moment, so that a probe can tell a server that opens a large store from one that hangs.
 It is the same server as later on, in an event loop of its own on a thread, since opening keeps the main one busy. Both

@@ -37,24 +37,24 @@ from broker.web.api.errors import ApiError
 logger = logging.getLogger(__name__)
 
 FORWARDED: Final = "x-forwarded-for"
-"""The header with the addresses that a request came by: each proxy appends the one that it was asked from."""
+"""Header with the addresses that a request came through: each proxy appends the one that asked it."""
 
 NO_SECRET: Final = b"\x00no account has this secret"
-"""What is compared with where there is no account, so that this takes as long."""
+"""Secret that keys are compared with where there is no such account, so that the comparison takes as long."""
 
 OTHER_SITES: Final = ("cross-site", "same-site")
-"""What browsers write into Sec-Fetch-Site where a page of another origin made them ask."""
+"""Values of Sec-Fetch-Site by which browsers say that a page of another origin made the request."""
 
 
 HOST: Final = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]@/]+))(?::[0-9]{0,5})?")
-"""A Host header; one that has another form is no host of ours."""
+"""Form of a Host header; one of another form is refused."""
 
 OPENED: Final = ("navigate", "document")
-"""Sec-Fetch-Mode and Sec-Fetch-Dest of what somebody opens in a tab, and no page puts into itself."""
+"""Sec-Fetch-Mode and Sec-Fetch-Dest of an address that somebody opens in a tab, not of a part of another page."""
 
 
 class FailedLogin(ApiError):
-    """Keys that are wrong. `is_noted`: the audit log has a line about them already, or needs no second one."""
+    """A login with wrong keys. `is_noted`: the audit log needs no further line about it."""
 
     def __init__(self, message: str, *, is_noted: bool) -> None:
         super().__init__(401, "unauthorized", message)
@@ -62,7 +62,7 @@ class FailedLogin(ApiError):
 
 
 class Access:
-    """Admits requests by host, by the way that they come, and, where there are `accounts`, by their keys."""
+    """Admission of requests by host, by TLS or proxy, and, where there are `accounts`, by their keys."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Access:
         audit_log: AuditLog | None = None,
         broker: str = "",
     ) -> None:
-        """Take `hosts` besides IP addresses and the names of this machine; `proxies` name their clients.
+        """Accept `hosts` besides IP addresses and the names of this machine; `proxies` may name their clients.
 
-        `auth` says who has to log in; wrong keys are written down in `audit_log` under the name of `broker`.
+        `auth` says who has to log in; wrong keys are logged in `audit_log` under the name of `broker`.
         """
         self._proxies = proxies
         self._hosts = {"localhost", socket.gethostname().lower(), *map(_name_of, hosts)}
@@ -95,7 +95,7 @@ class Access:
         )
 
     def check_way(self, request: Request) -> None:
-        """Raise `ApiError` for a way on which keys could be read, where such ways are refused."""
+        """Raise `ApiError` for a connection on which keys could be read, where such connections are refused."""
         if request.url.scheme == "https":
             return
         if self._auth.needs_tls:
@@ -117,19 +117,19 @@ class Access:
             raise ApiError(403, "foreign_site", "the page of another site asked for this: open it from here")
 
     def admit_icon(self, request: Request) -> None:
-        """Admit one that asks for the page's icon, with a login or without. Raises `ApiError`."""
+        """Admit a request for the page's icon, with a login or without. Raises `ApiError`."""
         self.check_host(request.headers.get("host", ""))
         self.check_site(request, may_open=True)
         self.check_way(request)
 
     def admit_page(self, request: Request) -> None:
-        """Admit one that asks for the page itself, which shows nothing of a store. Raises `ApiError`, `AuditError`."""
+        """Admit a request for the page itself, which shows nothing of a store. Raises `ApiError`, `AuditError`."""
         self.admit_icon(request)
         if self._auth.asks_first:
             self._account_of(request, request.url.path)
 
     def admit_metrics(self, request: Request) -> None:
-        """Admit one that asks for metrics, which name topics and groups. Raises `ApiError`, `AuditError`."""
+        """Admit a request for metrics, which name topics and groups. Raises `ApiError`, `AuditError`."""
         self.check_host(request.headers.get("host", ""))
         self.check_site(request, may_open=False)
         if self._auth.needs_tls or self._auth.asks_for_metrics:
@@ -139,7 +139,7 @@ class Access:
             raise ApiError(403, "forbidden", f"{account.access_key} may not see this: it is for administrators")
 
     def admit(self, request: Request, path: str) -> Account | None:
-        """The account of a request to a path of the API, None for a client that needs none.
+        """Return the account of a request to a path of the API, None for a client that needs no account.
 
         Raises `ApiError` 403, 401 and 429, and `AuditError` where a failed login cannot be written down.
         """
@@ -179,7 +179,7 @@ class Access:
         raise FailedLogin(text, is_noted=is_guess)
 
     def _note(self, path: str, client: str, access_key: str | None, remark: str) -> None:
-        """Write a failed login down. A name that is no account's is left out: it may be a secret in the wrong field."""
+        """Log a failed login. A name that no account has is left out: it may be a secret in the wrong field."""
         if self._audit_log is not None:
             asked = {} if access_key is None else {"accessKey": access_key}
             look = Look(now(), self._broker, None, client, f"GET {path}", "UNAUTHORIZED", asked, 0, (), remark)
@@ -206,7 +206,7 @@ class Access:
 
 
 def advice(error: ApiError, request: Request) -> dict[str, str]:
-    """Headers of a refusal that say what a client may do about it.
+    """Return the headers of a refusal by which a client knows how to log in, or when to ask again.
 
     The page asks for keys by itself, so its requests must not make the browser ask too.
     """

@@ -104,14 +104,14 @@ PLAIN: Final = {
 
 
 class Api:
-    """Answers for the served stores below a path; all methods are the event loop's."""
+    """The API of the served stores; all methods are called on the event loop."""
 
     def __init__(
         self, services: Sequence[BrokerService], access: Access | None = None, audit_log: AuditLog | None = None
     ) -> None:
         """Answer for some stores, the first unless a request names another, to those whom `access` admits.
 
-        Looks at messages are written down in `audit_log`, None nowhere.
+        Looks at messages are logged in `audit_log`, if there is one.
         """
         self._services = {service.broker_name: service for service in services}
         self._first = services[0]
@@ -170,7 +170,7 @@ class Api:
         return application
 
     async def _no_such_path(self, request: Request, error: Exception) -> Response:
-        """Answer what has no route, 404, or no such method, 405, to those alone who may ask."""
+        """Answer 404 for an unknown path and 405 for another method, only to clients that may ask at all."""
         assert isinstance(error, HTTPException)
         try:
             self.access.admit(request, request.url.path)
@@ -203,7 +203,7 @@ class Api:
         if len(self._pool) >= MOST_WAITING:
             raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
         if endpoint.awaits is not None:
-            # Of its own, since a context is done with when its work is.
+            # A context of its own: the one of the request ends with its work.
             before = replace(context, gone=threading.Event())
             await self._wait_for(request, before, partial(endpoint.awaits, before, question))
             # Meanwhile the accounts may have changed.
@@ -216,7 +216,7 @@ class Api:
         return Response(content, 200, headers, "application/octet-stream")
 
     def _admit(self, endpoint: ApiEndpoint, request: Request, looker: AuditedClient) -> Account | None:
-        """The account of a request, None for a client that needs none. Raises `ApiError`."""
+        """Return the account of a request, None for a client that needs no account. Raises `ApiError`."""
         try:
             return self.access.admit(request, f"/api/v1{endpoint.path}")
         except ApiError as error:

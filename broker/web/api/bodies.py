@@ -19,17 +19,17 @@ Charset: TypeAlias = Annotated[
 ]
 
 PREVIEW: Final = 160
-"""Characters of a body in a list; one beyond what a list may spend on a record has none."""
+"""Characters of a body in a list; a body that is too long to look into has no preview."""
 
 
 class Body(msgspec.Struct, rename="camel", kw_only=True):
     """A body, decompressed, and unpacked where an application packed it: `packings` are what was undone (gzip, zstd).
 
     `kind` is empty, json, text (of the charset asked for, without control characters but a few NULs), binary or
-    unreadable. `text` are its first `shown` bytes; of what is no text, or none of UTF-8, `base64` are they too.
-    `formatted` is JSON indented, where it is short enough. `size` is in bytes: of what is there where that cannot be
-    decompressed or unpacked, for the reason in `error`. `note` says that it is not compressed as sysFlag says,
-    `looks_like` of which charset a body seems to be that is no text of the one asked for.
+    unreadable. `text` has its first `shown` bytes; `base64` has them too where they are no text of UTF-8.
+    `formatted` is indented JSON, if it is short enough. `size` is in bytes, as stored where the body cannot be
+    decompressed or unpacked; `error` has the reason. `note` says that it is not compressed as sysFlag says,
+    `looks_like` in which charset it seems to be where it is no text of the one asked for.
     """
 
     kind: str
@@ -55,7 +55,7 @@ def checked_charset(name: str | None) -> str | None:
 
 
 def body_of(message: Message, most: int, charset: str | None = None) -> Body:
-    """The first `most` bytes of a message's body; what kind it is of, they say, or a beginning that is longer."""
+    """Return the first `most` bytes of a message's body; its kind is decided by them, or by a longer beginning."""
     data, packings, error, note = message.content()
     size = len(data)
     body = Body(
@@ -84,7 +84,7 @@ def body_of(message: Message, most: int, charset: str | None = None) -> Body:
 
 
 def compression_of(message: Message) -> str | None:
-    """By what a body is compressed, in lower case; None for one that is not."""
+    """Name the compression of a body in lower case; None for a body that is not compressed."""
     if not message.sys_flag & SysFlag.COMPRESSED or not len(message.stored_body):
         return None
     kind = compression_type(message.sys_flag)
@@ -92,13 +92,13 @@ def compression_of(message: Message) -> str | None:
 
 
 def text_of(message: Message, charset: str | None = None) -> str | None:
-    """A body whole as text; None for what is no text, or too long to look into."""
+    """Return the whole body as text; None if it is no text, or too long to look into."""
     content = message.content(Budget.of_list())
     return None if content.error is not None else text_in(content.data, charset)
 
 
 def preview_of(message: Message, charset: str | None = None) -> str | None:
-    """The beginning of a body on one line; None for what is no text, or too long to look into."""
+    """Return the beginning of a body on one line; None if it is no text, or too long to look into."""
     content = message.content(Budget.of_list())
     if content.error is not None:
         return None

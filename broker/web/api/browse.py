@@ -116,7 +116,7 @@ def _from_offset(span: Span, question: BrowseQuestion) -> Span:
 
 
 def _from_place(part: SpanPart, place: int, *, is_backward: bool) -> SpanPart:
-    """What of a part is at a place or behind it; backward, at it or before it."""
+    """Return the rest of a part from a place on; when walking backward, up to the place."""
     physical_offset = place - part.base
     if is_backward:
         return replace(part, end=offset_behind(part.queue, physical_offset + 1, part.first, part.end))
@@ -188,7 +188,7 @@ class Walk:
 
 
 def _apart(record: Message, part: SpanPart) -> list[Message]:
-    """The messages of a batch that lie in a part of its queue; itself for one that cannot be taken apart."""
+    """Return the messages of a batch that lie in a part of its queue; the record itself if it cannot be taken apart."""
     try:
         messages = record.inner_messages()
     except StoreError:
@@ -211,7 +211,7 @@ def _read(queue: SourceQueue, entry: ConsumeQueueEntry) -> tuple[Message | None,
 
 
 def _forward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
-    """The entries of a part in order, a record that several in a row point to once."""
+    """Yield the entries of a part in order; several in a row that point to one record count once."""
     last = -1
     for entry in entries_between(span.queue, span.first, span.end):
         if entry.size == LOST:
@@ -222,7 +222,7 @@ def _forward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
 
 
 def _backward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
-    """The entries of a part from its end to its beginning; else as `_forward`."""
+    """Yield the entries of a part from its end to its beginning, as `_forward` does."""
     log, end, last = span.queue.log, span.end, -1
     while end > span.first:
         start = max(end - AT_ONCE, span.first)

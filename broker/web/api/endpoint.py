@@ -1,4 +1,4 @@
-"""What an endpoint is: a path, a question made of its query parameters, a function that answers it on a thread."""
+"""Endpoints: a path, a question made of its query parameters, a function that answers it on a thread."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,14 +71,14 @@ class Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
 
 
 class TimedParameters(Parameters, kw_only=True):
-    """A question some of whose parameters are times, as a person writes them."""
+    """Parameters of which some are times, as people write them."""
 
     timezone: Zone | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """Questions of held pulls, one of which is to have an answer before a request is answered; for some seconds."""
+    """Held pulls that a request waits for: it is answered once one of them has an answer, or after some seconds."""
 
     questions: Sequence[PullQuestion] = ()
     seconds: float = 0.0
@@ -88,8 +88,8 @@ class Awaited:
 class ApiEndpoint:
     """One path below `/api/v1`. `answer` bytes: the body as it is, to be downloaded.
 
-    `shows` gives the physical offsets of the messages that an answer shows; None where it shows none. `awaits` gives
-    what is to happen before the question is answered, None where it is answered at once.
+    `shows` gives the physical offsets of the messages that an answer shows; None if it shows no message. `awaits`
+    gives the pulls that the request waits for; None if it is answered at once.
     """
 
     path: str
@@ -106,7 +106,7 @@ class ApiEndpoint:
 
     @property
     def summary(self) -> str:
-        """The first line of what its function says of itself."""
+        """The first line of its function's docstring."""
         return (self.work.__doc__ or "").strip().partition("\n")[0]
 
     def read(self, parameters: Iterable[tuple[str, str]]) -> Parameters:
@@ -142,7 +142,7 @@ def _time_names(question: type[Parameters]) -> tuple[str, ...]:
 
 
 def _read_times(question: type[Parameters], fields: dict[str, str]) -> None:
-    """Put milliseconds in the place of times as persons write them; raises `ApiError` if it is not valid."""
+    """Replace times as people write them by milliseconds; raises `ApiError` for one that cannot be read."""
     names = _time_names(question)
     if not names:
         return
@@ -157,11 +157,11 @@ def _read_times(question: type[Parameters], fields: dict[str, str]) -> None:
 
 
 _PAIRS: Final = (("begin", "end"), ("due_after", "due_before"))
-"""Parameters that are two times, the first of which is not the later one."""
+"""Pairs of parameters that are the begin and the end of a time."""
 
 
 def _check_times(question: Parameters, given: Mapping[str, str]) -> None:
-    """Raise `ApiError` for times the wrong way round, as they were given: that nothing lies between is no answer."""
+    """Raise `ApiError` for an end before its begin, with both as they were given."""
     spelled = dict(zip(question.__struct_fields__, question.__struct_encode_fields__, strict=True))
     for first, last in _PAIRS:
         begin, end = getattr(question, first, None), getattr(question, last, None)
@@ -171,7 +171,7 @@ def _check_times(question: Parameters, given: Mapping[str, str]) -> None:
 
 
 def _explained(text: str, known: tuple[str, ...]) -> Exception:
-    """An error of msgspec in our words: it ends with the place, as in ``- at `$.limit```."""
+    """Say an error of msgspec in our words; its text ends with the place, as in ``- at `$.limit```."""
     reason, _, place = text.partition(" - at `$.")
     name = place.rstrip("`")
     if not name:

@@ -1,4 +1,4 @@
-"""What the API refuses: an HTTP status, a code for programs, a sentence for people, and the parameter that is wrong."""
+"""Refusals of the API: an HTTP status, a code for programs, a sentence for people, and the parameter that is wrong."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from protocol.errors import RocketLensError
 
 
 class ErrorDetail(msgspec.Struct, rename="camel"):
-    """Why there is no answer; `parameter` names the one that is wrong, if one is.
+    """The reason why there is no answer; `parameter` names the one that is wrong, if any.
 
     `similar_topics` may have been meant, the most alike first.
     """
@@ -26,7 +26,7 @@ class ErrorAnswer(msgspec.Struct, rename="camel"):
 
 
 class ApiError(RocketLensError):
-    """A request that gets no answer but this."""
+    """An error that is the answer to a request."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ApiError(RocketLensError):
         super().__init__(message)
         self.status = status
         self.retry_seconds = 1
-        """After how long a client may ask again that was refused for now (429, 503)."""
+        """Seconds after which a client that was refused for now (429, 503) may ask again."""
         self.detail = ErrorDetail(code, message, parameter, list(similar_topics))
 
     def body(self) -> bytes:
@@ -52,17 +52,17 @@ class ClientGone(Exception):
 
 
 def refusal_of(error: RocketLensError) -> ApiError:
-    """What a client is answered that caused an error."""
+    """Make the answer to a request that caused an error."""
     return error if isinstance(error, ApiError) else ApiError(503, "store_error", str(error))
 
 
 def bad_parameter(parameter: str, message: str) -> ApiError:
-    """The error of a parameter that cannot be what it is."""
+    """Make the error for a parameter whose value is not valid."""
     return ApiError(400, "bad_parameter", message, parameter)
 
 
 def not_found(message: str, parameter: str | None = None, similar_topics: Sequence[str] = ()) -> ApiError:
-    """The error of something that the store does not have; it may have `similar_topics`."""
+    """Make the error for something that the store does not have, perhaps with `similar_topics`."""
     return ApiError(404, "not_found", message, parameter, similar_topics)
 
 

@@ -27,7 +27,7 @@ Sql: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A filter: its two stages as a broker calls them, and whether a consumer gets a message in the end.
+    """A consumer's filter: its two stages as a broker applies them, and the client's own check of a message.
 
     `note` says what of the expression is not read.
     """
@@ -38,9 +38,9 @@ class Choice:
 
 
 def choice_of(tag: str | None, sql: str | None, mask: Mask) -> Choice | None:
-    """The filter of a question, None without one.
+    """Return the filter of a question, None if it has no filter.
 
-    Raises `ApiError` for an expression that is wrong, for one over what is hidden, and for both.
+    Raises `ApiError` for an expression that is wrong, for one over masked properties, and for two filters at once.
     """
     if tag is not None and sql is not None:
         raise bad_parameter("sql", "a consumer has a tag subscription or a SQL92 one: tag and sql exclude each other")

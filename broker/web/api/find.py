@@ -47,7 +47,7 @@ class FindQuestion(TimedParameters):
     charset: Charset | None = None
 
     def question(self) -> Question:
-        """What is asked, in the words of every surface. Raises `ApiError` for a text of blanks."""
+        """Make the question that commands and Python ask too. Raises `ApiError` for a text of blanks."""
         try:
             return Question.of_text(self.text, self.topic, self.begin, self.end, self.limit)
         except ConfigError as error:
@@ -57,8 +57,7 @@ class FindQuestion(TimedParameters):
 class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Messages, the kinds that were tried, and topics whose names contain the text; `topics_left_out` counts the rest.
 
-    `similar_topics` are those that may be meant: instead of a topic that the store does not have, or instead of the
-    text, where it names nothing.
+    `similar_topics` may be meant instead of a topic that the store does not have, or of a text that names nothing.
     It is the JSON of a page of an `Answer`, as messages are shown on the page and with how many topics were searched.
     `cursor` is there when not all was looked at: because of the limit, or of the time. `incomplete` says what may be
     missing even so.
@@ -116,12 +115,12 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
 
 
 def _incomplete(context: RequestContext, finder: Finder, names: Sequence[str]) -> str | None:
-    """What an answer that found nothing may lack, some topics for being kept where nothing is read."""
+    """Say what an answer that found nothing may lack, such as topics in parts of the store that are not read."""
     return "; ".join(filter(None, (finder.incomplete, *context.store.config.notes_of_topics(names)))) or None
 
 
 def _refusal(context: RequestContext, message: Message) -> str | None:
-    """Why a message may not be shown, None where it may."""
+    """Say why a message may not be shown; None if it may."""
     try:
         context.require_message(message)
     except ApiError as error:

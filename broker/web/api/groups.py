@@ -21,7 +21,7 @@ NO_TOPIC: Final = ""
 
 
 class GroupsQuestion(Parameters):
-    """Groups whose name holds a text; `behind`: only where messages are left to consume, or that is not known."""
+    """A search for groups by a part of their name; `behind`: only those with messages left to consume, or perhaps."""
 
     contains: Part = ""
     topic: Topic | None = None
@@ -35,7 +35,7 @@ class GroupsQuestion(Parameters):
 
 
 class GroupProgressLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A group in one of its topics: in how many queues it has committed offsets, and what of these it has not consumed.
+    """A group in one of its topics: the queues in which it has committed offsets, and the messages it has not consumed.
 
     `lag` is null where it is not known: a queue cannot be read, or the group is ahead of one (`is_ahead`). `popped` are
     messages that it popped and did not acknowledge, null where they are not known or were not asked for. A group that
@@ -59,7 +59,7 @@ class GroupsAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class DeadLettersQuestion(Parameters):
-    """Groups whose name holds a text, as far as messages were given up for them."""
+    """A search for groups that have dead letters, by a part of their name."""
 
     contains: Part = ""
     limit: Limit = 100

@@ -27,7 +27,7 @@ WIDTHS: Final = (
     *(HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR),
     *(DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 365 * DAY, 3650 * DAY),
 )
-"""How wide a bucket may be, ms: what people count in."""
+"""Widths of a bucket in ms: seconds, minutes, hours and days as people count them."""
 
 
 class HistogramQuestion(TimedParameters):
@@ -92,7 +92,7 @@ def histogram(context: RequestContext, question: HistogramQuestion) -> Histogram
 
 
 def _range(context: RequestContext, queues: list[Queue], question: HistogramQuestion) -> tuple[int, int]:
-    """Begin and end (ms, both inclusive), those that are not given from the first and last messages of the queues."""
+    """Return begin and end (ms, both inclusive); by default the times of the first and last messages of the queues."""
     begin, end = question.begin, question.end
     if begin is None or end is None:
         firsts, lasts = [], []
@@ -108,7 +108,7 @@ def _range(context: RequestContext, queues: list[Queue], question: HistogramQues
 
 
 def _width(begin: int, end: int, buckets: int) -> int:
-    """The smallest round width with which so many buckets reach from begin to end."""
+    """Choose the smallest round width with which the buckets reach from begin to end."""
     for width in WIDTHS:
         if (end - (begin - begin % width)) // width < buckets:
             return width

@@ -26,7 +26,7 @@ class LifeQuestion(Parameters):
 
 
 class LifeProgress(msgspec.Struct, rename="camel", kw_only=True):
-    """How far a consumer group has come in the queue of a record; `passage`, in words `text`: what became of it there.
+    """How far a consumer group has come in the queue of a record; `passage` (in words `text`) is what it did with it.
 
     `until_timestamp` is when a record that is popped comes back.
     """
@@ -68,7 +68,7 @@ class VerdictLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class NamedMessage(msgspec.Struct, rename="camel", kw_only=True):
-    """One of the messages that the unique key names; `topic` is where it was sent to, null where that is not known.
+    """One of the messages that the unique key names; `topic` is the one it was sent to, null if that is not known.
 
     `transaction` says how its transaction ended.
     """
@@ -80,7 +80,7 @@ class NamedMessage(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """Events in order of time, and what they come to for each group that met the message.
+    """Events in order of time, and the verdict on the message for each group that consumed or skipped it.
 
     `messages` are those that the key names, mostly one; events and verdicts have their numbers.
     `incomplete` says what may be missing, `notes` what is not read, `left_out` counts what may not be seen.

@@ -12,11 +12,11 @@ from protocol.errors import BeingSearched, RocketLensError, StoreError
 from storage.store.light_topics import LightTopic, light_names, light_topic
 
 LOOKED_AT: Final = 2000
-"""Most light topics that one answer looks at."""
+"""Maximum number of light topics that one answer looks at."""
 
 
 class LightQuestion(Parameters):
-    """All light topics; those that there was no time for come with the cursor."""
+    """A question about all light topics; those that the time did not suffice for follow by the cursor."""
 
     milliseconds: Milliseconds = 1000
     cursor: Cursor | None = None
@@ -79,7 +79,7 @@ def light_topics(context: RequestContext, question: LightQuestion) -> LightAnswe
 
 
 def _lag(context: RequestContext, topic: str) -> int | None:
-    """What all groups together have not consumed in a light topic; None where that is not known."""
+    """Count the messages that all groups together have not consumed in a light topic; None if that is not known."""
     lag = 0
     try:
         for group in context.service.offsets.groups_of(topic):

@@ -45,7 +45,7 @@ def shown_largest(_question: Any, answer: Any) -> list[int]:
 
 
 def shown_nothing(_question: Any, _answer: Any) -> list[int]:
-    """What counts messages by what is in them is a look too, though it shows none."""
+    """Return no offsets: counting messages by their content is logged as a look, though no message is shown."""
     return []
 
 
@@ -55,14 +55,14 @@ def _code_of(error: RocketLensError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditedClient:
-    """A client of the API by its address, and where what it looks at is written down; None nowhere."""
+    """A client of the API by its address, with the audit log of its looks, if there is one."""
 
     client: str
     audit_log: AuditLog | None
 
     def note_refused(self, endpoint: ApiEndpoint, broker: str, error: ApiError) -> None:
-        """Write down that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
-        # What is refused because of too many guesses is not looked at; the guesses are written down.
+        """Log that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
+        # A request that is refused after too many guesses is no look; the guesses themselves are logged.
         if self.audit_log is not None and endpoint.shows is not None and error.status != TOO_MANY:
             request, result = f"GET /api/v1{endpoint.path}", error.detail.code.upper()
             self.audit_log.write(Look(now(), broker, None, self.client, request, result, {}, 0, (), cut(str(error))))
@@ -75,7 +75,7 @@ class AuditedClient:
         offsets: list[int],
         error: RocketLensError | None = None,
     ) -> None:
-        """Write down one look. Raises `AuditError`, which becomes the answer."""
+        """Log one look. Raises `AuditError`, which becomes the answer."""
         if self.audit_log is None or endpoint.shows is None:
             return
         fields = {name: value for name, value in msgspec.to_builtins(question).items() if value is not None}

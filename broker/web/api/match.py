@@ -1,4 +1,4 @@
-"""Where the messages that a search found hold what was looked for: the match, with some of the text around it.
+"""The places of a search's matches in the messages that it found, with some of the text around them.
 
 The text is what the client is shown, behind all masks. A regular expression is run once more, in a process that can be
 killed; where it does not come to an end, or the match lies far behind, nothing is marked.
@@ -18,7 +18,7 @@ from storage.search.criteria import SearchPlace
 BEFORE: Final = 40
 MATCHED: Final = 120
 BEHIND: Final = 80
-"""Characters that are shown in front of a match, of it, and behind it."""
+"""Characters that are shown of the text before a match, of the match, and of the text behind it."""
 
 MOST_MATCHED: Final = 64 * 1024
 """Characters of each text that a regular expression is run on."""
@@ -34,7 +34,7 @@ def matches_in(
     charset: str | None,
     should_stop: Callable[[], bool],
 ) -> list[list[str] | None]:
-    """For each message the text in front of the match, the match, and the text behind it; None where none is shown."""
+    """Return for each message the text before the match, the match, and the text behind it; None without a match."""
     texts = [list(_texts(message, place, charset)) if contains or regex else [] for message in messages]
     if contains:
         spans = [[_span(text, contains) for text in each] for each in texts]
@@ -49,7 +49,7 @@ def matches_in(
 
 
 def _texts(message: Message, place: SearchPlace, charset: str | None) -> Iterator[str]:
-    """The texts in which something is looked for."""
+    """Return the texts of a message that are searched."""
     if place is not SearchPlace.PROPERTIES:
         body = text_of(message, charset)
         if body is not None:

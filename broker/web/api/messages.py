@@ -1,4 +1,4 @@
-"""One message with all that a store has of it, and its line in a list."""
+"""One message with everything that a store knows of it, and its line in a list."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -252,7 +252,7 @@ def line_of(
 
 
 def _first(keys: list[str]) -> Iterator[str]:
-    """As many keys as have `LONGEST` characters together."""
+    """Return the first keys, which have at most `LONGEST` characters together."""
     room = LONGEST
     for key in keys:
         if room <= 0:
@@ -326,12 +326,12 @@ def _inner(message: Message) -> list[Message]:
         return []
     try:
         return message.inner_messages()
-    except StoreError:  # no batch after all; the body is shown as it is
+    except StoreError:  # The record is no batch: its body is shown as it is.
         return []
 
 
 def _shown(context: RequestContext, inner: list[Message]) -> Iterator[Message]:
-    """The messages of a batch as they may be seen, as far as the mask comes to an end with them."""
+    """Yield the messages of a batch masked, up to the first that the mask takes too long for."""
     with suppress(PatternLimit):
         yield from context.mask.messages(inner)
 

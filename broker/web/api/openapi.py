@@ -89,13 +89,13 @@ def _parameters(endpoint: ApiEndpoint) -> list[Part]:
 
 
 def _parameter(name: str, schema: Part, is_required: bool) -> Part:
-    """A query parameter; what its type says of itself is said of the parameter, where documentation shows it."""
+    """Describe a query parameter; the description of its type becomes that of the parameter."""
     about = schema.pop("description", "")
     return {"name": name, "in": "query", "description": about, "required": is_required, "schema": schema}
 
 
 def _plain(schema: Part) -> Part:
-    """A parameter that is left out is not null: there is no null in a query."""
+    """Remove null from the types of a parameter: a query has no null, the parameter is left out."""
     choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     if choices:
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}

@@ -1,4 +1,4 @@
-"""What the page shows first: which store this is, how far its log reaches, and which problems are known."""
+"""The first view of the page: which store this is, how far its log reaches, and which problems are known."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ class StoreQuestion(Parameters):
 
 
 class LogOverview(msgspec.Struct, rename="camel", kw_only=True):
-    """Physical offsets of the log, and when its first and last messages were stored (ms), as far as that is known."""
+    """Physical offsets of the log, and the store times of its first and last messages in ms, None if unknown."""
 
     minimum: int
     end: int
@@ -113,7 +113,7 @@ def _add_whole_store(context: RequestContext, answer: StoreAnswer) -> None:
 
 
 def _reason_not_to_follow(context: RequestContext) -> str | None:
-    """Why the directory is no store any more, so that answers are old: its disk was removed, or files were deleted.
+    """Say why the directory is no store any more: its disk was removed, or files were deleted. Answers are old then.
 
     Only administrators learn where it was.
     """

@@ -42,7 +42,7 @@ class PendingQuestion(TimedParameters):
 
 
 class PendingTopicLine(msgspec.Struct, rename="camel", kw_only=True):
-    """What waits for one topic; `bytes` are those of the messages that are waiting or overdue."""
+    """The messages that wait for one topic; `bytes` are those of the waiting and overdue ones."""
 
     topic: str
     waiting: int
@@ -57,7 +57,7 @@ class PendingTopicLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
-    """One message that waits, as it is stored; what becomes of it: `state` is waiting, overdue, cancelled or popped.
+    """One message that waits, as it is stored; its `state` is waiting, overdue, cancelled or popped.
 
     One that is popped comes back to `group`, which is null where it may not be seen.
     """
@@ -99,17 +99,17 @@ class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class _Read:
-    """What was read of one store, and when."""
+    """The waiting messages of one store, with the time at which they were read."""
 
     def __init__(self, pending: Pending) -> None:
         self.pending = pending
         self.timestamp = time.time_ns() // 1_000_000
         self.lock = threading.Lock()
-        """Held by who takes something from it."""
+        """Held while something is read from the list."""
 
 
 class WaitingMessages:
-    """What waits in all stores; safe to use from several threads."""
+    """The waiting messages of all stores; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._works: KeptWorks[_Read] = KeptWorks("pending", "reading what waits")
@@ -133,7 +133,7 @@ class WaitingMessages:
             return PendingAnswer(state="failed", problem=state.problem)
         if state.is_running or read is None:
             return PendingAnswer(state="running", read_messages=state.progress, seconds=state.seconds)
-        # Who comes while another's page is being read asks again, and keeps no thread from others meanwhile.
+        # A client that comes while another's page is being read asks again: it must not occupy a thread meanwhile.
         if not read.lock.acquire(timeout=WAITED_SECONDS):
             return PendingAnswer(state="running", read_messages=state.progress, seconds=state.seconds)
         try:

@@ -98,7 +98,7 @@ def filter_preview(context: RequestContext, question: PreviewQuestion) -> Previe
 
 
 def _lacking(context: RequestContext, span: Span, sql: str | None) -> str:
-    """Which properties of an expression none of the first messages has; "" where there is nothing to say."""
+    """Name the properties of an expression that none of the first messages has; "" if there are none."""
     if sql is None:
         return ""
     queues, queue = context.store.snapshot.queues, span.queue

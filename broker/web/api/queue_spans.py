@@ -1,4 +1,4 @@
-"""Which messages of a queue were stored between two times: two binary searches, no message is read whole.
+"""The messages of a queue that were stored between two times, by two binary searches; no message is read whole.
 
 The broker's own search (:mod:`storage.queue._time_search`) gives the offset that a broker would give; here the same
 times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
@@ -34,7 +34,7 @@ class Span:
 
 
 TIER_DISTANCE: Final = 1 << 62
-"""What the places of a tier's messages are below those of the log, so that they come before all of them."""
+"""Distance by which the places of a tier's messages lie below those of the log, so that they come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SpanPart:
 
 
 def parts_of(context: RequestContext, spans: list[Span]) -> list[SpanPart]:
-    """The parts of some spans, the older part of one with a tier before the other.
+    """Split spans at the end of a tier, the older part first.
 
     Raises `ApiError` for several queues with parts in a tier, whose logs have no common order.
     """
@@ -107,12 +107,12 @@ def span_between(queue: Queue, begin: int, end: int) -> Span:
 
 
 def offset_at(queue: Queue, timestamp: int, first: int, end: int) -> int:
-    """The first queue offset in [first, end) whose message was stored at a time (ms) or later; `end` without one."""
+    """Find the first queue offset in [first, end) whose message was stored at a time (ms) or later; else `end`."""
     return bisect_left(range(first, end), timestamp, key=lambda offset: _time_at(queue, offset)) + first
 
 
 def offset_behind(queue: Queue, physical_offset: int, first: int, end: int) -> int:
-    """The first queue offset in [first, end) whose record starts at a physical offset or behind it."""
+    """Find the first queue offset in [first, end) whose record starts at a physical offset or behind it."""
 
     def start_of(queue_offset: int) -> int:
         entry = queue.entry_at(queue_offset)

@@ -1,4 +1,4 @@
-"""One request as the thread that answers it sees it: what it may show, and how long it may take."""
+"""The context of a request, for the thread that answers it: what it may show, and how long it may take."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ UNBOUNDED = float("inf")
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """What an endpoint works with. `account` None: no account is needed, and everything may be seen."""
+    """Everything that an endpoint works with. `account` None: no account is needed, and everything may be seen."""
 
     service: BrokerService
     account: Account | None = None
@@ -42,18 +42,18 @@ class RequestContext:
 
     @property
     def mask(self) -> BoundedMask:
-        """What is hidden of messages, from every account; it gives a text up when the client is gone."""
+        """The mask of messages, for every account; it gives a text up when the client is gone."""
         if self._mask is None:
             self._mask = mask_of(self.service.options.masked).for_one_run(self.gone.is_set, MOST_OF_ANSWER)
         return self._mask
 
     @property
     def kept_mask(self) -> BoundedMask:
-        """The same, for what is kept for other clients when this one is gone."""
+        """The mask for results that are kept for other clients: it goes on when this client is gone."""
         return mask_of(self.service.options.masked).for_one_run(most=MOST_OF_ANSWER)
 
     def allow(self, milliseconds: int) -> None:
-        """Set how long the work may take from now on; then the answer is given as far as it has come."""
+        """Set how long the work may take from now on; after that the answer has what was found by then."""
         self.deadline = time.monotonic() + milliseconds / 1000
 
     @property
@@ -77,15 +77,15 @@ class RequestContext:
         return self.account is None or permits_topic(self.account, topic, (self.service.origins,))
 
     def readable(self, text: str, asked: Collection[str]) -> str:
-        """A sentence about the store as this client may read it; `asked` are the texts of its question."""
+        """Hide from a sentence about the store what this client may not read; `asked` are the texts of its question."""
         return text if self.account is None else readable(self.account, text, self.service.origins, asked)
 
     def may_read_message(self, message: Message) -> bool:
-        """Whether a message may be seen: by its topic, and by that it was sent to if it is the copy of one."""
+        """Whether a message may be seen: by its topic, and for a copy also by the topic that it was sent to."""
         return self.account is None or may_read(self.account, message, self.service.origins)
 
     def require_message(self, message: Message) -> None:
-        """Raise `ApiError` for a message that may not be seen; its topic is none of the account's business either."""
+        """Raise `ApiError` for a message that may not be seen; the error does not name its topic."""
         if not self.may_read_message(message):
             assert self.account is not None
             name = self.account.access_key
@@ -123,10 +123,10 @@ class RequestContext:
             raise ApiError(400, "in_tier", str(error)) from None
 
     def similar_topics(self, name: str) -> list[str]:
-        """The topics that may be read and that a name may stand for; nothing for a name that one of them has."""
+        """List the topics that may be read and are similar to a name; nothing if one of them has that name."""
         try:
             names = self.topics()
-        except StoreError:  # what there is is not known
+        except StoreError:  # The topics cannot be listed.
             return []
         return [] if name in names else similar_names(name, names)
 

@@ -34,7 +34,7 @@ Size = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Bytes of the decompr
 
 
 class SearchQuestion(TimedParameters):
-    """What messages must hold, all of it: a text, a regular expression, JSONPath=value, SQL92, keys, a host, a size.
+    """The conditions of a search, all of which must hold: a text, a regular expression, JSONPath=value, SQL92, keys, …
 
     `place` is where text and regular expression are looked for: in the body, in property values, or in both. `topic` is
     the one a message is stored under. `exhaustive` reads the whole log, trusting neither queues nor clocks.
@@ -132,7 +132,7 @@ def _criteria(context: RequestContext, question: SearchQuestion) -> Criteria:
 
 
 def _blamed(question: SearchQuestion, text: str) -> str:
-    """The parameter that an error is about."""
+    """Find the parameter that an error is about."""
     for name, words in (("cursor", "cursor"), ("regex", "regular"), ("jsonPath", "JSON"), ("bornHost", "no address")):
         if words in text:
             return name
@@ -163,7 +163,7 @@ def _answer(context: RequestContext, found: list[Message], last: Step, question:
     progress, notes, encoding = last.progress, last.notes, checked_charset(question.charset)
     seen = [message for message in found if context.may_read_message(message)]
     if context.account is not None and not context.account.is_unbounded:
-        # Said whether there were any or not: a count would say what is in messages that may not be read.
+        # Said in any case: a count would reveal what is in messages that may not be read.
         notes = (*notes, "messages that this account may not read are left out")
     shown = [context.mask.message(message) for message in seen]
     place = SearchPlace(question.place)
@@ -178,7 +178,7 @@ def _answer(context: RequestContext, found: list[Message], last: Step, question:
         searched_bytes=progress.searched_bytes,
         total_bytes=progress.total_bytes,
         rate=progress.rate,
-        # Which counts what is shown, for the same reason.
+        # The count is of messages that are shown, for the same reason.
         sentence=replace(progress, found=len(seen)).sentence(),
         notes=list(notes),
         cursor=last.cursor,

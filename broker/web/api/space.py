@@ -29,13 +29,13 @@ from storage.space.measure import in_threads, measure, problems_of
 from storage.space.tally import MOST_LARGEST, Tally
 
 KEPT_SECONDS: Final = 3600
-"""How long counts are answered before the log is counted anew, unless a client asks for another age."""
+"""Seconds for which counts are answered before the log is counted anew, unless a client asks for another age."""
 
 OLDEST_SECONDS: Final = 7 * 24 * 3600
 """The oldest counts that a client may ask for."""
 
 TURN_SECONDS: Final = 0.2
-"""How often a counting that waits for another store's looks whether a client still asks for it."""
+"""Seconds after which a count that waits for another store's checks whether a client still asks for it."""
 
 
 class SpaceQuestion(Parameters):
@@ -109,7 +109,7 @@ class SpaceForecast(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class SpaceOutcome(msgspec.Struct, rename="camel", kw_only=True):
-    """What was counted; `notes` say what could not be, and what is not exact. Times are null without messages.
+    """The counts of a log; `notes` say what was not counted, and what is not exact. Times are null without messages.
 
     `leftOut` counts the lines and messages that this account may not read, which are not among the first `limit` then.
     """
@@ -160,7 +160,7 @@ class _Large:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What was counted of one store, all names of it, without anything that holds its files open."""
+    """The counts of one store with all its names, without anything that holds its files open."""
 
     tally: Tally
     rows: dict[str, list[NameCount]]
@@ -172,12 +172,12 @@ class _Counted:
 
 
 class SpaceCounts:
-    """What takes the disk in all stores; safe to use from several threads."""
+    """The counts of all stores; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._works: KeptWorks[_Counted] = KeptWorks("space", "counting the log")
         self._turn = threading.Lock()
-        """Held by the one that counts."""
+        """Held while one store is counted."""
 
     def close(self) -> None:
         """Give up what is under way."""

@@ -1,4 +1,4 @@
-"""What is stored in a topic from now on: an answer waits until one of its queues has grown, as a pull does.
+"""New messages of a topic: an answer waits until one of its queues has grown, as a pull does.
 
 The wait is the port's own (:class:`LongPolling`), a held pull for each queue, so no thread is held and nothing is asked
 again and again. A cursor has the next offset of each queue. A client that is far behind, because it was slow or had
@@ -71,7 +71,7 @@ class TailAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class GrowthQuestion:
-    """Whether a queue has a message at an offset, as a held pull asks it."""
+    """A held pull that ends when a queue has a message at an offset."""
 
     queue_key: QueueKey
     queue_offset: int
@@ -98,7 +98,7 @@ class GrowthQuestion:
 
 
 def growth_questions(context: RequestContext, question: TailQuestion) -> Awaited:
-    """What a tail has to wait for: a question for each queue, none where there are messages already, or no cursor."""
+    """Return a held pull for each queue; none if there are messages already, or the request has no cursor."""
     if question.cursor is None or not question.wait:
         return Awaited()
     ends = _places(question.cursor)
@@ -151,7 +151,7 @@ def _places(cursor: str) -> dict[int, int]:
 
 
 def _newest(spans: list[Span], limit: int) -> tuple[list[Span], int]:
-    """Spans that a client can keep up with, and how many messages were taken off their beginnings."""
+    """Cut the spans to the newest messages, `MOST_BEHIND` at most; also return how many were skipped."""
     if sum(map(len, spans)) <= MOST_BEHIND:
         return spans, 0
     kept = [Span(span.queue, max(span.first, span.end - limit), span.end) for span in spans]

@@ -179,7 +179,7 @@ def topic(context: RequestContext, question: TopicQuestion) -> TopicAnswer:
 
 
 def _count_queues(context: RequestContext, topic: str, ids: Sequence[int]) -> tuple[int, int]:
-    """The messages of the queues of a topic that there was time for, and how many queues these are.
+    """Count the messages of a topic's queues while there is time, and the queues that were counted.
 
     A queue that cannot be read counts without messages; its line says why.
     """
@@ -209,7 +209,7 @@ def _queue_count(context: RequestContext, topic: str) -> int | None:
 
 
 def _count(context: RequestContext, line: TopicLine) -> None:
-    """Put in how many messages a topic has, and when the last was stored; or why that is not known."""
+    """Set the number of messages of a topic and the time of the last one, or why these are not known."""
     try:
         line.messages, line.last_timestamp = count_messages(context, line.topic)
     except (StoreError, BeingSearched) as error:
