@@ -123,8 +123,7 @@ docs: .dev $(VENV)/docs/installed
 	rm -rf build/docs
 	mkdir -p build/docs
 	git ls-files -coz --exclude-standard '*.md' 'docs/*.png' 'docs/*.json' 'deploy/*.yaml' 'deploy/*.service' | xargs -0 cp --parents -t build/docs
-	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >>build/docs/docs/cli.md
-	PYTHONPATH=. $(BIN)/python tests/support/code_reference.py >>build/docs/docs/internals/remoting-protocol.md
+	cd build/docs && PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(CURDIR)/$(BIN)/python $(CURDIR)/tests/support/made_parts.py $$(grep -rl '^<!-- made: ' --include='*.md' .)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/docs $(BIN)/python -m mkdocs build --strict
 
 $(VENV)/docs/installed: requirements-docs.lock

@@ -23,6 +23,7 @@ from compose import image_environment, load
 from golden_store import G1
 from interop.jars import jars
 from interop.official_broker import QUICK_JVM, class_archive
+from made_parts import MARK, PARTS
 from needed_tools import tool
 from rocketlens.cli.main import main
 
@@ -79,10 +80,10 @@ def test_the_readme_is_read_line_by_line() -> None:
     assert ["docker", "compose", "up", "rocketlens"] in commands
 
 
-def test_the_page_of_the_command_line_lists_every_command() -> None:
-    rows = re.findall(r"^\| `rocketlens (.+?)` \| (.+) \|$", (ROOT / "docs" / "cli.md").read_text(), re.M)
-    alone = {name: each for name, each in commands().items() if not isinstance(each, click.Group)}
-    assert dict(rows) == {name: each.get_short_help_str(200) for name, each in alone.items()}
+def test_every_part_that_a_page_has_made_is_there_and_every_part_has_its_page() -> None:
+    marks = [name for document in DOCUMENTS for name in MARK.findall(document.read_text())]
+    assert sorted(marks) == sorted(PARTS)
+    assert [name for name, part in PARTS.items() if len(part().splitlines()) < 3] == []
 
 
 @pytest.mark.parametrize("name", commands())

@@ -3,13 +3,11 @@
 import ast
 import importlib
 import re
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import click
-import pytest
 
 from broker.web._metrics_families import FAMILIES, PREFIX
 from cli_reference import commands
@@ -110,37 +108,11 @@ def test_the_architecture_can_be_read_in_ten_minutes() -> None:
 
 def test_every_module_in_the_pictures_exists() -> None:
     pictures = FENCED_PICTURE.findall(ARCHITECTURE.read_text())
-    assert len(pictures) == 6
+    assert len(pictures) == 5
     for picture in pictures:
         names = OUR_NAME.findall(picture)
         assert len(names) >= 4
         assert [name for name in names if not is_there(name)] == []
-
-
-def test_the_picture_of_storage_is_its_contract() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["storage"])
-    folders = [f"storage.{name}" for layer in layers for name in layer.split(" | ")]
-    (picture,) = (text for text in FENCED_PICTURE.findall(ARCHITECTURE.read_text()) if "storage.kernels</b>" in text)
-    drawn = OUR_NAME.findall(picture)
-    assert drawn == folders[: len(drawn)]
-    assert all(f"`{name}`" in ARCHITECTURE.read_text() for name in folders[len(drawn) :])
-
-
-FOLDERS_LISTED = {
-    "broker": r"Each folder of `broker` imports only what lies below it\s\(.*?\): (.*?)\.",
-    "spark_jobs": r"A folder of `spark_jobs` imports only those before it in this list: (.*?)\.",
-}
-"""The sentences that list the folders of a package: those of `broker` from the top, the others from the bottom."""
-
-
-@pytest.mark.parametrize("package", FOLDERS_LISTED)
-def test_folders_are_listed_as_their_contract_has_them(package: str) -> None:
-    (listed,) = re.findall(FOLDERS_LISTED[package], ARCHITECTURE.read_text(), re.S)
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == [package])
-    in_order = layers if package == "broker" else reversed(layers[1:])  # what is submitted lies above all folders
-    assert CODE.findall(listed) == [name for layer in in_order for name in layer.split(" | ")]
 
 
 def modules_named(page: Path) -> list[str]:
@@ -215,7 +187,7 @@ def named_metrics(page: Path) -> set[str]:
 
 def test_options_and_metrics_are_found_at_all() -> None:
     assert {"--fresh", "--from-log"} <= named_options(DOCS / "rebuild.md")
-    assert len(named_metrics(DOCS / "metrics.md")) > 10
+    assert len(named_metrics(DOCS / "metrics.md")) > 5
 
 
 def test_every_option_that_a_page_names_exists() -> None:

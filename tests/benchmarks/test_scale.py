@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.scale import ASSUMED, MASTER_CORES, QUEUES_ASSUMED, SIZES, STORE_QUEUES, load_kept, tables
+from benchmarks.scale import MASTER_CORES, QUEUES_ASSUMED, SIZES, STORE_QUEUES, load_kept
 from benchmarks.scale_plan import (
     EXPORT,
     GB,
@@ -174,17 +174,6 @@ def test_the_cpu_time_of_the_largest_runs_was_foretold_from_smaller_ones() -> No
     for run, found in largest:
         more = (run.cpu_seconds - found.cpu_seconds) / (run.log_bytes / GB)
         assert 0 <= more < MOST_OF_A_GB, run
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_has_the_tables_that_are_computed() -> None:
-    page = (ROOT / "docs" / "clusters.md").read_text()
-    computed = tables(load_kept(), ASSUMED, QUEUES_ASSUMED)
-    for name in ("constants", "drivers"):  # the page says in a sentence what the others show
-        table = computed[name]
-        assert f"\n{table}\n" in page, f"`python -m benchmarks.scale` prints another table of {name}"
 
 
 def test_a_terabyte_is_cut_as_was_counted_by_hand() -> None:

@@ -7,21 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from body_samples import QUEUE, QUEUE_TEXT, SAMPLES
 from golden_frames import parse_java_json
 from protocol import bodies
 from protocol.bodies import (
     BrokerData,
     BrokerStatsData,
-    BrokerStatsItem,
     CheckClientRequestBody,
     ClusterInfo,
-    ConnectedClient,
-    ConsumeQueueData,
-    ConsumerConnection,
     ConsumerData,
     ConsumerOffsetTable,
-    ConsumeStats,
-    ConsumeStatsList,
     GetConsumerListByGroupResponseBody,
     GroupList,
     HARuntimeInfo,
@@ -30,20 +25,8 @@ from protocol.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageQueue,
-    MessageQueueAssignment,
     OffsetWrapper,
-    ProducerConnection,
-    ProducerData,
-    ProducerInfo,
-    ProducerTableInfo,
-    QueryAssignmentRequestBody,
-    QueryAssignmentResponseBody,
     QueryConsumeQueueResponseBody,
-    QueryConsumeTimeSpanBody,
-    QuerySubscriptionResponseBody,
-    QueueData,
-    QueueTimeSpan,
-    SubscriptionData,
     SubscriptionGroupTable,
     TopicConfigTable,
     TopicList,
@@ -61,109 +44,8 @@ from protocol.codes import RequestCode
 from protocol.errors import BadCommand
 from recorded_headers import recorded_frames
 
-QUEUE = MessageQueue("b-a", 0, "T")
-QUEUE_TEXT = '{"brokerName":"b-a","queueId":0,"topic":"T"}'
-TAGS = SubscriptionData(topic="T", sub_string="TagA", code_set=[2598919], sub_version=1700000000000, tags_set=["TagA"])
-TAGS_TEXT = (
-    '{"classFilterMode":false,"codeSet":[2598919],"expressionType":"TAG","subString":"TagA",'
-    '"subVersion":1700000000000,"tagsSet":["TagA"],"topic":"T"}'
-)
-BROKER = BrokerData(cluster="C", broker_name="b-a", broker_addrs={"0": "127.0.0.1:10911"})
-BROKER_TEXT = '{"brokerAddrs":{"0":"127.0.0.1:10911"},"brokerName":"b-a","cluster":"C","enableActingMaster":false}'
-STATS = ConsumeStats(message_queue_map([(QUEUE, OffsetWrapper(9, 3, 5, 3))]), 1.5)
-STATS_TEXT = (
-    f'{{"consumeTps":1.5,"offsetTable":{{{QUEUE_TEXT}:'
-    '{"brokerOffset":9,"consumerOffset":3,"lastTimestamp":5,"pullOffset":3}}}'
-)
-CLIENT = ConnectedClient(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
-CLIENT_TEXT = '{"clientAddr":"10.0.0.1:5555","clientId":"10.0.0.1@1#2","language":"JAVA","version":477}'
-STATS_ITEM_TEXT = '{"avgpt":1.0,"sum":1,"tps":0.5}'
-
-# The samples of RocketMQ 5.3.3 in remoting-protocol §4.
 READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, TopicOffsets, TopicQueues}
 """What our client reads of answers that `storage.layout.store_config` writes."""
-
-ENCODED: list[tuple[object, str]] = [
-    (
-        TopicRouteData([BROKER], [QueueData("b-a", 4, 4, 4)]),
-        f'{{"brokerDatas":[{BROKER_TEXT}],"filterServerTable":{{}},"queueDatas":[{{"brokerName":"b-a","perm":4,'
-        '"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}',
-    ),
-    (
-        ClusterInfo({"b-a": BROKER}, {"C": ["b-a"]}),
-        f'{{"brokerAddrTable":{{"b-a":{BROKER_TEXT}}},"clusterAddrTable":{{"C":["b-a"]}}}}',
-    ),
-    (TopicList(["T1", "T2"]), '{"topicList":["T1","T2"]}'),
-    (TopicList([]), '{"topicList":[]}'),
-    (TopicList(["T1"], "127.0.0.1:10911"), '{"brokerAddr":"127.0.0.1:10911","topicList":["T1"]}'),
-    (
-        TopicStatsTable(message_queue_map([(QUEUE, TopicOffset(1700000000000, 9, 1))])),
-        f'{{"offsetTable":{{{QUEUE_TEXT}:{{"lastUpdateTimestamp":1700000000000,"maxOffset":9,"minOffset":1}}}},'
-        '"topicPutTps":0.0}',
-    ),
-    (TopicStatsTable(message_queue_map([])), '{"offsetTable":{},"topicPutTps":0.0}'),
-    (STATS, STATS_TEXT),
-    (
-        ConsumeStatsList("1.2.3.4:10911", [{"G": [STATS]}], 6),
-        f'{{"brokerAddr":"1.2.3.4:10911","consumeStatsList":[{{"G":[{STATS_TEXT}]}}],"totalDiff":6,"totalInflightDiff":0}}',
-    ),
-    (KVTable({"a": "b"}), '{"table":{"a":"b"}}'),
-    (
-        ConsumerConnection([CLIENT], "CONSUME_FROM_LAST_OFFSET", "CONSUME_PASSIVELY", "CLUSTERING", {"T": TAGS}),
-        f'{{"connectionSet":[{CLIENT_TEXT}],"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
-        f'"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","subscriptionTable":{{"T":{TAGS_TEXT}}}}}',
-    ),
-    (ProducerConnection([CLIENT]), f'{{"connectionSet":[{CLIENT_TEXT}]}}'),
-    (
-        ProducerTableInfo({"PG": [ProducerInfo("cid", "JAVA", 5, 477, "1.1.1.1:1")]}),
-        '{"data":{"PG":[{"clientId":"cid","language":"JAVA","lastUpdateTimestamp":5,"remoteIP":"1.1.1.1:1","version":477}]}}',
-    ),
-    (GroupList(["G"]), '{"groupList":["G"]}'),
-    (QuerySubscriptionResponseBody("G", "T", TAGS), f'{{"group":"G","subscriptionData":{TAGS_TEXT},"topic":"T"}}'),
-    (GetConsumerListByGroupResponseBody(["cid1", "cid2"]), '{"consumerIdList":["cid1","cid2"]}'),
-    (
-        LockBatchRequestBody("G", "cid", [QUEUE]),
-        f'{{"clientId":"cid","consumerGroup":"G","mqSet":[{QUEUE_TEXT}],"onlyThisBroker":false}}',
-    ),
-    (LockBatchResponseBody([QUEUE]), f'{{"lockOKMQSet":[{QUEUE_TEXT}]}}'),
-    (
-        QueryAssignmentRequestBody("T", "G", "CLUSTERING", "cid", "AVG"),
-        '{"clientId":"cid","consumerGroup":"G","messageModel":"CLUSTERING","strategyName":"AVG","topic":"T"}',
-    ),
-    (
-        QueryAssignmentResponseBody([MessageQueueAssignment(QUEUE)]),
-        f'{{"messageQueueAssignments":[{{"messageQueue":{QUEUE_TEXT},"mode":"PULL"}}]}}',
-    ),
-    (QueryAssignmentResponseBody(), "{}"),
-    (
-        QueryConsumeQueueResponseBody(10, 0, [ConsumeQueueData(100, 200, 2598919)], "x", TAGS),
-        '{"filterData":"x","maxQueueIndex":10,"minQueueIndex":0,"queueData":[{"eval":false,"physicOffset":100,'
-        f'"physicSize":200,"tagsCode":2598919}}],"subscriptionData":{TAGS_TEXT}}}',
-    ),
-    (
-        QueryConsumeTimeSpanBody([QueueTimeSpan(QUEUE, 1, 2, 3, 4)]),
-        f'{{"consumeTimeSpanSet":[{{"consumeTimeStamp":3,"delayTime":4,"maxTimeStamp":2,"messageQueue":{QUEUE_TEXT},'
-        '"minTimeStamp":1}]}',
-    ),
-    (
-        BrokerStatsData(*[BrokerStatsItem(1.0, 1, 0.5)] * 3),
-        f'{{"statsDay":{STATS_ITEM_TEXT},"statsHour":{STATS_ITEM_TEXT},"statsMinute":{STATS_ITEM_TEXT}}}',
-    ),
-    (
-        HARuntimeInfo(master_commit_log_max_offset=1),
-        '{"haClientRuntimeInfo":{"lastReadTimestamp":0,"lastWriteTimestamp":0,"masterFlushOffset":0,"maxOffset":0,'
-        '"transferredByteInSecond":0},"haConnectionInfo":[],"inSyncSlaveNums":0,"master":true,'
-        '"masterCommitLogMaxOffset":1}',
-    ),
-    (
-        HeartbeatData("cid", [ProducerData("PG")], [ConsumerData("G", subscription_data_set=[TAGS])]),
-        '{"clientID":"cid","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
-        '"consumeType":"CONSUME_PASSIVELY","groupName":"G","messageModel":"CLUSTERING",'
-        f'"subscriptionDataSet":[{TAGS_TEXT}],"unitMode":false}}],"heartbeatFingerprint":0,'
-        '"producerDataSet":[{"groupName":"PG"}],"withoutSub":false}',
-    ),
-    ({0: "a", "x": [1.5, True, None]}, '{"0":"a","x":[1.5,true,null]}'),
-]
 
 # Which struct reads and writes the recorded body of a code, request or answer.
 KIND_OF_CODE = {
@@ -187,12 +69,12 @@ KIND_OF_ANSWER = {
 }
 
 
-@pytest.mark.parametrize(("value", "text"), ENCODED, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(("value", "text"), SAMPLES, ids=lambda value: type(value).__name__)
 def test_a_body_equals_the_sample_as_values(value: object, text: str) -> None:
     assert parse_java_json(encode_json(value).decode()) == parse_java_json(text)
 
 
-@pytest.mark.parametrize(("value", "text"), ENCODED, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(("value", "text"), SAMPLES, ids=lambda value: type(value).__name__)
 def test_a_body_is_as_short_as_the_sample(value: object, text: str) -> None:
     # Go cuts addresses out of the text: one blank anywhere breaks it.
     assert len(encode_json(value)) == len(text)
@@ -200,7 +82,7 @@ def test_a_body_is_as_short_as_the_sample(value: object, text: str) -> None:
 
 def test_every_struct_is_encoded_somewhere_above() -> None:
     seen: set[type] = set()
-    todo: list[Any] = [value for value, _ in ENCODED]
+    todo: list[Any] = [value for value, _ in SAMPLES]
     while todo:
         value = todo.pop()
         if isinstance(value, msgspec.Struct):

@@ -10,6 +10,7 @@ import pytest
 
 import rocketlens
 from broker.endpoint import Endpoint
+from made_parts import made
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 ADDRESS = "127.0.0.1:10911"
@@ -74,7 +75,7 @@ def test_what_the_page_shows_is_what_happens(g1_store: Path, server: Endpoint) -
 
 
 def test_the_page_names_all_that_is_promised() -> None:
-    text = PAGE.read_text()
+    text = made(PAGE.read_text())
     unnamed = {"AsyncRemoteStore", "AsyncSearch", "Event", "Group", "HostAddress", "Info", "Message"}
     unnamed |= {"MessageLife", "ProgressReport", "ProtocolError", "Reading"}
     unnamed |= {

@@ -1,4 +1,4 @@
-"""Prints the help of every command as a part of a page; `make docs` puts it below `docs/cli.md` in the site."""
+"""All commands, and the help of each as a part of a page (made_parts.py)."""
 
 import click
 
@@ -40,7 +40,3 @@ def _sections(context: click.Context) -> list[str]:
     for name, command in _subcommands(context):
         sections += _sections(click.Context(command, parent=context, info_name=name))
     return sections
-
-
-if __name__ == "__main__":
-    print(command_line_reference(), end="")

@@ -1,4 +1,4 @@
-"""Where our answers differ from the recorded ones on purpose: one rule each, described in docs/deviations.md.
+"""Where our answers differ from the recorded ones on purpose: one rule each; the site shows them as a table.
 
 A rule turns a recorded answer into the one it expects of us; what it does not touch must be as recorded. It sees our
 answer too, for facts that only we can know (how long we have been running), and then checks their form.
@@ -52,12 +52,17 @@ class Deviation:
     """One rule: for requests of `codes`, `expect(exchange, recorded, ours)` is the answer that is right for us.
 
     It returns the recorded answer itself where the rule does not apply, and raises `AssertionError` where our answer is
-    not what the rule promises.
+    not what the rule promises. The texts are the row of docs/deviations.md: the request, what a broker answers, what we
+    do, and why.
     """
 
     name: str
     codes: tuple[int, ...]
     expect: Expect
+    request: str
+    recorded: str
+    ours: str
+    why: str
 
 
 def refusal_of(exchange: Exchange, answered: frozenset[int]) -> Answer | None:
@@ -259,20 +264,101 @@ def own_configuration(exchange: Exchange, recorded: Answer, ours: Answer) -> Ans
 
 
 DEVIATIONS = (
-    Deviation("read_only_routes", (RequestCode.GET_ROUTEINFO_BY_TOPIC,), read_only_routes),
+    Deviation(
+        "read_only_routes",
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC,),
+        read_only_routes,
+        request="GET_ROUTEINFO_BY_TOPIC (105) for a topic that has a route.",
+        recorded="`perm` as configured, mostly 6 (read and write).",
+        ours="`perm` 4 (read) for every topic.",
+        why="Producers build no queues from it and fail at once. Reading is always possible. The configuration "
+        "itself (request codes 21 and 351) is unchanged.",
+    ),
     Deviation(
         "stored_queues",
         (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
         stored_queues,
+        request="the list of topics (206), and the route (105) of a topic that has queues in the store but no entry "
+        "in `topics.json`: a light queue (`%LMQ%…`), or a topic that was deleted.",
+        recorded="not listed, its route is TOPIC_NOT_EXIST (17).",
+        ours="listed, with as many queues as are on the disk.",
+        why="The messages can be read, so tools must find them.",
     ),
-    Deviation("retry_routes", (RequestCode.GET_ROUTEINFO_BY_TOPIC,), retry_routes),
-    Deviation("refused_registration", (RequestCode.REGISTER_BROKER,), refused_registration),
-    Deviation("heartbeat_features", (RequestCode.HEART_BEAT,), heartbeat_features),
-    Deviation("explained_absence", (RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID), explained_absence),
-    Deviation("inside_a_record", (RequestCode.VIEW_MESSAGE_BY_ID,), inside_a_record),
-    Deviation("true_keys", (RequestCode.QUERY_MESSAGE,), true_keys),
-    Deviation("disclosed_page", (RequestCode.QUERY_MESSAGE,), disclosed_page),
-    Deviation("plain_success", (RequestCode.QUERY_CONSUME_QUEUE,), plain_success),
+    Deviation(
+        "retry_routes",
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC,),
+        retry_routes,
+        request="the route (105) of a consumer group's retry topic (`%RETRY%…`) that the store does not hold.",
+        recorded="TOPIC_NOT_EXIST (17), until the group's first heartbeat has made the broker create it.",
+        ours="a route to one empty queue, always.",
+        why="We create nothing, and consumers ask again and again for it; some log an error each time.",
+    ),
+    Deviation(
+        "refused_registration",
+        (RequestCode.REGISTER_BROKER,),
+        refused_registration,
+        request="REGISTER_BROKER (103) at the name server's address.",
+        recorded="success.",
+        ours="NO_PERMISSION (16), `this broker is read-only`.",
+        why="The name server inside RocketLens knows only RocketLens.",
+    ),
+    Deviation(
+        "heartbeat_features",
+        (RequestCode.HEART_BEAT,),
+        heartbeat_features,
+        request="HEART_BEAT (34).",
+        recorded="header fields `IS_SUPPORT_HEART_BEAT_V2` and `IS_SUB_CHANGE`.",
+        ours="no header fields.",
+        why="With these clients may omit subscriptions from later heartbeats; a server that forgets when it "
+        "restarts needs complete ones.",
+    ),
+    Deviation(
+        "explained_absence",
+        (RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID),
+        explained_absence,
+        request="QUERY_MESSAGE (12) and VIEW_MESSAGE_BY_ID (33) that find nothing.",
+        recorded="code 22 with `can not find message, maybe time range not correct`, code 1 with `can not find "
+        "message by the offset, N`.",
+        ours="the same, followed by what was searched and why nothing was found.",
+        why="The remark is what people read in mqadmin.",
+    ),
+    Deviation(
+        "inside_a_record",
+        (RequestCode.VIEW_MESSAGE_BY_ID,),
+        inside_a_record,
+        request="VIEW_MESSAGE_BY_ID (33) with an offset at which no record starts.",
+        recorded="success, with the bytes at that place: 70,618 of them for offset 1 in g1.",
+        ours="code 1, naming the record that the offset lies inside of.",
+        why="The bytes are not a message; a Java client that gets an error falls back to a query that can succeed.",
+    ),
+    Deviation(
+        "true_keys",
+        (RequestCode.QUERY_MESSAGE,),
+        true_keys,
+        request="QUERY_MESSAGE (12) by key or by tag.",
+        recorded="every record whose key or tag has the same hash: `BB` for `Aa`.",
+        ours="the records that carry the key (as one of the words of KEYS) or the tag.",
+        why="Clients drop the others, which have taken places in a limited answer.",
+    ),
+    Deviation(
+        "disclosed_page",
+        (RequestCode.QUERY_MESSAGE,),
+        disclosed_page,
+        request="QUERY_MESSAGE (12) that more messages match than fit, or than were asked for.",
+        recorded="the newest ones, without a hint that there are more.",
+        ours="the same, with header fields `rocketlensTruncated` and `rocketlensCursor` and a remark that names "
+        "the `lastKey` of the next page.",
+        why="Java clients ignore fields that they do not know.",
+    ),
+    Deviation(
+        "plain_success",
+        (RequestCode.QUERY_CONSUME_QUEUE,),
+        plain_success,
+        request="QUERY_CONSUME_QUEUE (321).",
+        recorded="success with the remark `not set any response code`.",
+        ours="success without a remark.",
+        why="The remark says the opposite of what is true.",
+    ),
     Deviation(
         "process_facts",
         (
@@ -282,6 +368,26 @@ DEVIATIONS = (
             RequestCode.VIEW_BROKER_STATS_DATA,
         ),
         process_facts,
+        request="GET_BROKER_RUNTIME_INFO (28), GET_TOPIC_STATS_INFO (202), GET_ALL_TOPIC_CONFIG (21), "
+        "VIEW_BROKER_STATS_DATA (315) for messages produced to a topic.",
+        recorded="figures of the Java process: start, run time, version, load, counters, disk, thread pools; the "
+        "rate at which messages are produced to a topic; when the table of static topics was made.",
+        ours="our own in the same forms, 0 for what a read-only server does not do, none of messages produced; "
+        "also `getTransferedTps`, which clients up to 4.9 look for, `brokerVersion`, which exporters look "
+        "for, `rocketlensBitmapEvaluations` and `rocketlensBitmapEvaluationsSkipped` (how often expressions "
+        "of groups that the store's bitmaps know were evaluated, and how often a bitmap made that "
+        "unnecessary), and `rocketlensBroker`, `rocketlensCluster`, `rocketlensState`, what `info` prints. "
+        "Figures from the store are as recorded.",
+        why="They describe the process that answers.",
     ),
-    Deviation("own_configuration", (RequestCode.GET_BROKER_CONFIG, RequestCode.GET_NAMESRV_CONFIG), own_configuration),
+    Deviation(
+        "own_configuration",
+        (RequestCode.GET_BROKER_CONFIG, RequestCode.GET_NAMESRV_CONFIG),
+        own_configuration,
+        request="GET_BROKER_CONFIG (26), GET_NAMESRV_CONFIG (319).",
+        recorded="hundreds of properties of a Java broker, and of a name server.",
+        ours="the properties that are true of RocketLens or of the store (the sizes of its files), and those "
+        "that exporting tools need.",
+        why="The others configure parts that RocketLens does not have.",
+    ),
 )

@@ -33,14 +33,7 @@ def service(g1_store: Path) -> BrokerService:
     return service_of(MessageStore.open(g1_store))
 
 
-def test_every_metric_stands_in_the_documentation_as_it_is_served(service: BrokerService) -> None:
-    text = (ROOT / "docs" / "metrics.md").read_text()
-    lines = [line for line in text.splitlines() if line.startswith("| `rocketlens_")]
-    assert lines == [
-        f"| `{family.full_name}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels)} "
-        f"| {family.meaning} |"
-        for family in FAMILIES
-    ]
+def test_every_metric_is_served(service: BrokerService) -> None:
     exposition = Exposition(ServerCollector(MetricsRows(), [StoreFigures(service)]))
     served = [line.split()[2:] for line in exposition.render("")[0].decode().splitlines() if line.startswith("# TYPE")]
     assert served == [[family.full_name, family.kind] for family in FAMILIES]

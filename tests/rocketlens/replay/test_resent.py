@@ -1,7 +1,6 @@
 """What is sent of a message: what it said of itself stays, what it said of the way it went does not."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,11 +11,10 @@ from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message
 from protocol.properties import parse_properties
 from protocol.sys_flag import SysFlag
-from protocol.system_properties import LEFT_BEHIND, SYSTEM_PROPERTIES
+from protocol.system_properties import LEFT_BEHIND, LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
 from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, RetriedGoal, new_id, resent
 
 HOST = HostAddress("10.0.0.1", 10911)
-PAGE = Path("docs/replay.md")
 
 
 def message(topic: str = "Orders", properties: dict[str, str] | None = None, **fields: object) -> Message:
@@ -29,10 +27,10 @@ def properties_of(sent: Message, manner: ResendManner) -> dict[str, str]:
     return parse_properties(resent(sent, manner).properties)
 
 
-def test_the_page_lists_every_property_of_the_system() -> None:
-    rows = re.findall(r"^\| (.+?) \| (kept|left behind) \|", PAGE.read_text(), re.MULTILINE)
-    said = {name: what for names, what in rows for name in re.findall(r"`([^`]+)`", names)}
-    assert said == {name: "left behind" if name in LEFT_BEHIND else "kept" for name in SYSTEM_PROPERTIES}
+def test_every_property_of_the_system_stays_or_is_left_behind_for_one_reason() -> None:
+    left = [name for names in LEFT_BEHIND_BECAUSE.values() for name in names]
+    assert len(left) == len(set(left))
+    assert set(left) == {name for name, each in SYSTEM_PROPERTIES.items() if not each.is_resent}
 
 
 own_names = st.text("abcABC_价", min_size=1, max_size=8).filter(lambda name: name not in SYSTEM_PROPERTIES)
