@@ -82,7 +82,7 @@ class Decoder(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What is in a body. `packings` are the names of what was undone, the outermost first.
+    """The content of a body. `packings` are the names of what was undone, the outermost first.
 
     `error` says why something that looks packed could not be unpacked; `data` is then as far as it could be. `note`
     says that it is not compressed as its message's flag says.

@@ -1,4 +1,4 @@
-"""What is hidden of messages: whole fields, places in bodies that are JSON, and whatever a pattern matches.
+"""Masks of messages: they hide whole fields, places in bodies that are JSON, and whatever a pattern matches.
 
 A rule is a text, one of
 

@@ -136,7 +136,7 @@ class Message:
         return to_datetime(self.store_timestamp)
 
     def content(self, budget: Budget | None = None) -> Content:
-        """What is in the body: decompressed, and unpacked where an application packed it.
+        """Return the content of the body: decompressed, and unpacked where an application packed it.
 
         Where that cannot be done within a budget, the content is what it could be made to, and has the reason.
         """

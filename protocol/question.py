@@ -1,4 +1,4 @@
-"""What is asked of a store of messages, as what a text is taken, and what comes back: the words of every surface.
+"""Questions, readings of a text, and answers: the words by which every surface asks a store for messages.
 
 A text that names messages may be several things at once:
 
@@ -189,7 +189,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Sequence[Message]):
-    """What was found: a sequence of messages, which explains itself where it is empty.
+    """The messages that were found: a sequence which explains itself where it is empty.
 
     >>> found = store.query("TopicTest", key="nosuchkey")
     >>> len(found)
@@ -365,7 +365,7 @@ def message_id_of(text: str) -> MessageId | None:
 
 
 def parts_of(reading: str | None) -> tuple[tuple[KeyKind, ...], ...]:
-    """Those of `PARTS` with which a text is compared that is taken for one thing; none for a place in the log."""
+    """Return those `PARTS` with which a text of one reading is compared; no parts for a place in the log."""
     if reading is None:
         return PARTS
     if reading == KeyKind.ANY.words:

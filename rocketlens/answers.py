@@ -36,7 +36,7 @@ def found_messages(
     lost: str = "",
     details: str = "",
 ) -> Answer:
-    """What the text of a question names in topics of these names, and what there is to say about it.
+    """Make the answer of a text: the messages that it names in some topics, and notes about them.
 
     `is_cut`: there are more than were asked for. `lost` says what may have been lost.
     """

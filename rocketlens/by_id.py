@@ -56,7 +56,7 @@ def find_in_store(
 
 
 def at_place(found: Answer, topic: str | None, message_id: MessageId | None = None) -> Answer:
-    """What was found at a physical offset, unless it is another topic's; with a note where an id names another host."""
+    """Return the answer at a physical offset, empty for another topic's; with a note if an id names another host."""
     if not found.messages:
         return found
     if elsewhere := other_topic(found.messages[0], topic):

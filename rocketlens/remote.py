@@ -230,7 +230,7 @@ class AsyncRemoteStore:
         return replace(found, reason="; ".join(dict.fromkeys(filter(None, (reason, *lost)))))
 
     async def _of_brokers(self, brokers: dict[str, Endpoint], question: Question, *, are_pages: bool = True) -> Answer:
-        """What the brokers of a topic answer; unless `are_pages`, without where older matches go on."""
+        """Join the answers of the brokers of a topic; without the cursor to older matches unless `are_pages`."""
         found = [await self._pages(endpoint, question) for endpoint in brokers.values()]
         found = found if are_pages else [replace(each, cursor=None) for each in found]
         return merged(dict(zip(_labels(brokers), found, strict=True)), question.maximum)

@@ -33,7 +33,7 @@ class AsyncPending:
                 yield message
 
     def plain(self, wait: Callable[[Asking], list[Message | None]]) -> Pending:
-        """The same for a program without an event loop, which waits so for messages."""
+        """Return the list for a program without an event loop; `wait` waits for messages."""
         return self._known.asking(lambda places: wait(self._messages_at(places)))
 
     def close(self) -> None:

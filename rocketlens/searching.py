@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 
 
 class FoundByPieces(Iterator[Found]):
-    """What is found while it is asked for, one after the other or piece by piece."""
+    """Results that are found while they are asked for, one after the other or piece by piece."""
 
     _rest: Iterator[Found] = iter(())
     """What is left of the last piece."""
@@ -30,7 +30,7 @@ class FoundByPieces(Iterator[Found]):
 
     @abstractmethod
     def pieces(self) -> Iterator[Sequence[Found]]:
-        """The same piece by piece, some pieces without any: after each `progress` is another."""
+        """Yield the results piece by piece, some pieces empty: `progress` changes with each."""
 
 
 class Search(FoundByPieces[Message]):

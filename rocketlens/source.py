@@ -267,7 +267,7 @@ class Source:
         raise self._refusal("space")
 
     def doctor(self) -> "Diagnosis":
-        """What is wrong with the store: where it is, what it means and how to fix it, the worst first.
+        """Examine the store: what is wrong with it, where, what that means and how to fix it, the worst first.
 
         Looks for some seconds at files, ends, checkpoints and samples, and reads only.
 

@@ -77,12 +77,12 @@ class Denials:
             logger.warning("--acl: a request was refused: %s", want.sentence())
 
     def all(self) -> list[Denial]:
-        """What is kept, the newest first."""
+        """List the denials that are kept, the newest first."""
         with self._lock:
             return sorted(self._kept.values(), key=lambda each: -each.last_timestamp)
 
     def settle(self) -> list[tuple[Want, int]]:
-        """What was counted since the last time, for worker 0; it is forgotten here."""
+        """Hand the counts since the last call to worker 0, and forget them here."""
         with self._lock:
             kept, self._kept = self._kept, {}
         return [(want, denial.count) for want, denial in kept.items()]

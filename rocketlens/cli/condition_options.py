@@ -34,7 +34,7 @@ class SearchConditions(msgspec.Struct, frozen=True):
     charset: str | None = None
 
     def options(self, maximum: int | None, cursor: str | None = None) -> SearchOptions:
-        """The same as keyword arguments of a search, which have these names, for so many messages."""
+        """Return the conditions as keyword arguments of a search for at most `maximum` messages."""
         contains = None if self.contains is None else os.fsencode(self.contains)  # bytes that may be no UTF-8
         more: SearchOptions = {"contains": contains, "limit": maximum, "cursor": cursor}
         return cast(SearchOptions, msgspec.structs.asdict(self) | more)

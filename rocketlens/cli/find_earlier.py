@@ -107,7 +107,7 @@ def lookup(
     replace: bool,
     charset: str | None,
 ) -> None:
-    """Do as `rocketlens find SOURCE -f FILE`."""
+    """Run `rocketlens find SOURCE -f FILE`."""
     from rocketlens.cli.find_many import ManyArguments, find_many  # few look up many
 
     file = source.one_of(None)

@@ -68,7 +68,7 @@ class ManyArguments(msgspec.Struct, frozen=True):
             raise ConfigError(f"--out: {self.out} exists already: choose another name, or --replace")
 
     def row(self, match: "Match") -> dict[str, Any]:
-        """What is written of a message."""
+        """Make the row that is written of a message."""
         is_json = self.output_format == "json"
         fields = json_fields(match.message, self.charset) if is_json else message_fields(match.message)
         store = {"store": match.store} if match.store else {}

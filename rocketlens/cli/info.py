@@ -47,7 +47,7 @@ def camel_case(name: str) -> str:
 
 
 def _fields(found: "Info") -> Iterator[tuple[str, str]]:
-    """What is known, by name."""
+    """Yield names and values of everything that is known."""
     texts = {"where": found.where, "broker": found.broker, "cluster": found.cluster, "state": found.state}
     yield from ((name, text) for name, text in (texts | {"version": found.version}).items() if text is not None)
     size = found.end_offset - found.min_offset

@@ -120,7 +120,7 @@ class SourceArguments(msgspec.Struct, frozen=True):
 
     @property
     def rest(self) -> tuple[str, ...]:
-        """What is typed behind SOURCE."""
+        """The words that are typed behind SOURCE."""
         return self.words if self.place is None else self.words[1:]
 
     @property
@@ -130,7 +130,7 @@ class SourceArguments(msgspec.Struct, frozen=True):
         return bool(self.stores) or is_typed("server") or _is_place(first) or address_in(first) is not None
 
     def one_of(self, option: str | None) -> str | None:
-        """What is typed once, behind SOURCE or by an option; None for neither, and a usage error for more."""
+        """Return the one word that is typed behind SOURCE or by an option; None without one, a usage error for more."""
         found = (*self.rest, *(() if option is None else (option,)))
         if len(found) > 1:
             raise click.UsageError(f"{EXPECTED}; behind it only one word is taken, got {', '.join(found)}")

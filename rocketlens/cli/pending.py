@@ -44,7 +44,7 @@ class PendingOptions(msgspec.Struct, frozen=True):
     limit: int
 
     def window(self) -> "PendingWindow":
-        """The same as the storage layer takes it. Raises ConfigError."""
+        """Return the options as the window that the storage layer takes. Raises ConfigError."""
         from storage.life.pending import EARLIEST, PendingWindow
 
         after, before = self.due_after or 0, LARGEST if self.due_before is None else self.due_before

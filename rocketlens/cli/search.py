@@ -123,7 +123,7 @@ def search(
 
 
 def _notes(where: str | None) -> list[str]:
-    """What is to be said of an expression."""
+    """Return notes about an expression."""
     if where is None:
         return []
     from storage.filter.sql92 import parse

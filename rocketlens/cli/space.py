@@ -43,7 +43,7 @@ DEFAULT_TOP: Final = 10
 
 
 class SpaceOptions(EngineOptions, frozen=True, kw_only=True):
-    """What is shown, and how it is counted."""
+    """Options of what is shown, and how it is counted."""
 
     kinds: tuple[str, ...]
     top: int

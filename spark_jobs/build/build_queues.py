@@ -168,7 +168,7 @@ def take_queues(work: WorkDirectory, done: BuiltQueues) -> None:
 
 
 def join_parts(bundles: Iterable[BuiltQueues]) -> list[BuiltQueues]:
-    """The same with one summary, in place of its first part's, for each queue built in parts; these are in order."""
+    """Join the summaries of queues that were built in parts, in the place of the first part; parts are in order."""
     whole: dict[tuple[Any, ...], dict[str, Any]] = {}
     joined: list[BuiltQueues] = []
     for bundle in bundles:

@@ -100,7 +100,7 @@ def entry_tables(work: WorkDirectory, segments: Iterable[ScanSummary]) -> list[E
 
 
 def pieces_of_blocks(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The same entries as pieces of single blocks; the tables of segments are read, one after the other."""
+    """Split pieces into pieces of single blocks; the tables of segments are read, one after the other."""
     for piece in pieces:
         skip, left = piece.skip, piece.count
         for block in piece.block.blocks() if left else ():

@@ -74,7 +74,7 @@ def survey_queues(task: SurveyTask) -> list[list[SegmentExtent] | None]:
 
 
 def join_extents(answers: Iterable[list[SegmentExtent] | None]) -> list[SegmentExtent] | None:
-    """What was said of a queue in stretches of the log, in order; None where units do not follow one another."""
+    """Join the extents of a queue in stretches of the log, in order; None if units do not follow one another."""
     extents: list[SegmentExtent] = []
     for answer in answers:
         if answer is None or (extents and answer and extents[-1].stop != answer[0].first):

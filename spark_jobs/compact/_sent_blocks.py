@@ -36,7 +36,7 @@ _SENT: Final = frozenset({RowKind.CELLS, RowKind.ENTRIES, RowKind.ENTRY_TABLE})
 
 
 class SegmentRoute(msgspec.Struct, frozen=True):
-    """What is of a segment goes to a task, by the numbers of both; with `of_splits` a row's `bundle` is the segment."""
+    """Routes from a segment to a task, by their numbers; with `of_splits` the `bundle` of a row is the segment."""
 
     tasks: Mapping[int, int]
     of_splits: bool = False

@@ -57,7 +57,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
 
 class ConvertedSegment(WalkSummary):
-    """What was moved: `used` bytes of records, the last of them at `last_record` (-1: none), and `links` elsewhere."""
+    """Records that were moved: `used` bytes, the last of them at `last_record` (-1: none), and `links` elsewhere."""
 
     used: int
     last_record: int
@@ -127,7 +127,7 @@ class _Conversion(SegmentWalk):
         self._linked = 0
 
     def finished(self) -> ConvertedSegment:
-        """What was moved."""
+        """The record of what was moved."""
         return {
             **self.summary(),
             "used": self._mover.used,

@@ -1,4 +1,4 @@
-"""What was taken from copies of a store to fill holes of its log, and what was not, with the reasons."""
+"""Fillings: what copies of a store give to fill holes of its log, and the reasons why others do not fit."""
 
 from collections.abc import Iterator
 

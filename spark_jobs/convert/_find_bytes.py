@@ -92,7 +92,7 @@ class FindTask(msgspec.Struct, frozen=True):
 
 
 class FoundBytes(AttemptRecord):
-    """What was found: start, stop, number of the copy and messages of each hole; or its start, stop and reasons.
+    """Bytes found for holes: start, stop, number of the copy and messages of each; or its start, stop and reasons.
 
     A hole that was found may start earlier than it did. The messages are those that the log did not have. The bytes lie
     in the file of the attempt, from the one at the segment's base offset on.

@@ -1,4 +1,4 @@
-"""What is lost with the damaged ranges of a log, by name: the queue units that lead there, and the groups that lack it.
+"""Losses by the damaged ranges of a log: the queue units that lead there, and the groups that had not consumed them.
 
 A record that is damaged says nothing that can be trusted; the unit of a queue that points to it says topic, queue and
 queue offset. Consumers that have committed a smaller offset than that have not got the message.

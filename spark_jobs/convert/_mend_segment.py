@@ -73,7 +73,7 @@ class MendTask(msgspec.Struct, frozen=True):
 
 
 class MendedSegment(AttemptRecord):
-    """What was made: `filled` bytes at `places` places; `left` are places in which nothing fits; if it is a link."""
+    """A mended segment: `filled` bytes at `places` places; `left` are places where nothing fits; if it is a link."""
 
     filled: int
     places: int

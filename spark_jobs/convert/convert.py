@@ -97,7 +97,7 @@ class Convert:
         )
 
     def _losses(self, log: ReadableLog) -> Losses:
-        """What is lost, by name; of a store behind a URL there are no queues here that say it."""
+        """Name the losses; for a store behind a URL there are no queues here that show them."""
         if self._source.tree is not None:
             return Losses(0, (), ())
         losses = find_losses(self._source.layout.root, log, first_file(self._source))

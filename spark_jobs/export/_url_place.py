@@ -46,7 +46,7 @@ class UrlPlace:
         return bool(task.found)
 
     def begin(self) -> None:
-        """What was finished before stays so until it is replaced."""
+        """Keep what was finished before until it is replaced."""
 
     def commit(self, parts: Sequence[ExportedPart], manifest: dict[str, Any]) -> None:
         """Create the manifest; raises StoreError where another run has been quicker."""

@@ -34,7 +34,7 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leftovers(msgspec.Struct, kw_only=True, rename="camel"):
-    """What was found at a place: orphans, how many are `younger`, and the manifest that names what counts, if any."""
+    """Leftovers at a place: orphans, how many are `younger`, and the manifest that names what counts, if any."""
 
     place: str
     older_than: float

@@ -225,7 +225,7 @@ class Driver:
             self._remove_unnamed((each.name for each in self._replaced.parts), winner)
 
     def committed(self) -> Committed | None:
-        """What is committed, by whichever run."""
+        """Return what is committed, by whichever run."""
         return read_manifest(self.place)
 
     def sweep(self, committed: Committed) -> None:
@@ -332,7 +332,7 @@ def check_url(url: str, storage: str, *, fresh: bool, run: str | None = None) ->
 
 
 def read_manifest(place: OutputPlace) -> Committed | None:
-    """What is committed, None if nothing is; raises StoreError for a manifest that is none of ours."""
+    """Read the manifest of a place, None if nothing is committed; raises StoreError for one that is not ours."""
     data = place.read(MANIFEST)
     return None if data is None else decode_manifest(place, data, Committed, "RocketLens")
 

@@ -122,11 +122,11 @@ class LogRanges:
         return tuple(each for each in self.ranges if each.topic.encode() in topics)
 
     def problems_within(self, start: int, stop: int) -> tuple[Problem, ...]:
-        """What is known to be missing and ends in (start, stop] by physical offset."""
+        """Return the known gaps that end in (start, stop] by physical offset."""
         return tuple(each for each in self.problems if start < each.physical_offset + each.length <= stop)
 
     def problems_behind(self, stop: int) -> tuple[Problem, ...]:
-        """What is known to be missing at or behind a physical offset, up to which all was read."""
+        """Return the known gaps at or behind a physical offset, up to which all was read."""
         return tuple(each for each in self.problems if each.physical_offset >= stop)
 
     def within(self, start: int, stop: int) -> tuple[LogRange, ...]:

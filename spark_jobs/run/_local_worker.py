@@ -50,7 +50,7 @@ class Order(NamedTuple):
 
 
 class TaskOutcome(NamedTuple):
-    """What became of a task: its pickled result, or the sentence of an error that it expects, or a traceback.
+    """The outcome of a task: its pickled result, the sentence of an expected error, or a traceback.
 
     `is_usage`: the error is a ConfigError.
     """

@@ -26,7 +26,7 @@ from spark_jobs.scan.scan_segment import ENTRIES, UNITS, ScanSummary
 
 
 class RowKind(IntEnum):
-    """What is in a row."""
+    """The kinds of rows."""
 
     SUMMARY = 0
     ENTRIES = 1

@@ -96,7 +96,7 @@ class SegmentWalk:
         self._notify(self._window.size, self._records)
 
     def summary(self) -> WalkSummary:
-        """What was found."""
+        """The summary of the walk."""
         return {
             "path": self._place.path,
             "base": self._place.base_offset,

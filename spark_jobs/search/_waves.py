@@ -37,7 +37,7 @@ class Stretch(Protocol, Generic[Task_co, Answer_contra, Found]):
         ...
 
     def task(self, most: int) -> Task_co:
-        """What is left to do, to come back with about `most` bytes."""
+        """Return the task for the rest of the work, which is to bring about `most` bytes."""
         ...
 
     def take(self, answer: Answer_contra) -> None:

@@ -260,7 +260,7 @@ def look_at(
 
 
 def _closed(root: Path, findings: Iterable[Finding], started: float) -> Diagnosis:
-    """What is said of a store of which a part cannot be opened: that, and nothing else."""
+    """Report of a store of which a part cannot be opened only that."""
     return Diagnosis(
         store=str(root),
         state=CLOSED,

@@ -61,7 +61,7 @@ def _rolls(waiting: Message) -> int:
 
 
 def state_of_level(store: MessageStore, waiting: Message, *, is_delivered: bool) -> str:
-    """What became of a message that waited for a delay level, in words behind a comma; empty where it is not known."""
+    """Say, behind a comma, what became of a message that waited for a delay level; "" if that is not known."""
     if is_delivered:
         return ", delivered"
     level = waiting.queue_id + 1
@@ -79,7 +79,7 @@ def state_of_level(store: MessageStore, waiting: Message, *, is_delivered: bool)
 
 
 def state_of_timer(store: MessageStore, waiting: Message, *, is_delivered: bool, is_rolled: bool) -> str:
-    """What became of a timer message, in words; empty where it is not known."""
+    """Say what became of a timer message; "" if that is not known."""
     if is_delivered:
         return "delivered"
     if is_rolled:

@@ -285,7 +285,7 @@ class _Teller:
             yield GroupProgress(group, next_offset, has_passed, passage, until)
 
     def _passage(self, message: Message, group: str, records: Sequence[Record]) -> tuple[Passage, int | None]:
-        """What is known of a record that a group's offset is beyond; for one that is popped, when it comes back."""
+        """Return what a group did with a record that its offset is beyond; for a popped one also when it comes back."""
         came_back = any(
             later.physical_offset > message.physical_offset
             and later.reconsume_times > message.reconsume_times

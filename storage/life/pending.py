@@ -213,7 +213,7 @@ class DeliveryState:
 
 @dataclass(frozen=True, slots=True)
 class PendingWindow:
-    """What is asked for: one real topic, None for all; due and stored between two times in ms each, both included."""
+    """A window on messages that wait: one real topic or None, due times and store times in ms, both ends included."""
 
     topic: str | None = None
     due_after: int = EARLIEST
@@ -223,7 +223,7 @@ class PendingWindow:
 
     @property
     def asked(self) -> tuple[int, int, str | None, int, int]:
-        """The same as the database is asked."""
+        """Return the window as parameters of the database."""
         return self.due_after, self.due_before, _storable(self.topic), self.begin, self.end
 
 

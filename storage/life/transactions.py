@@ -43,7 +43,7 @@ MOST_RECORDS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HalfEnding:
-    """What became of a half message, in words, and when the last of it happened (ms, None where nothing did)."""
+    """The end of a half message in words, and when its last event happened (ms, None if there was none)."""
 
     text: str
     timestamp: int | None = None
@@ -52,7 +52,7 @@ class HalfEnding:
 def endings(
     store: MessageStore | None, records: Sequence[Message], searched: int = OPERATIONS_SEARCHED
 ) -> dict[int, HalfEnding]:
-    """What became of the half messages among the records of one message, by physical offset. Waits for the disk.
+    """Find the ends of the half messages among the records of one message, by physical offset. Waits for the disk.
 
     `records` are in the order of the log; at most `searched` operations are read. Without a store they are not looked
     for, and a half that only these could tell of is left out.
@@ -146,7 +146,7 @@ def _ending(ends: list[tuple[str, int]]) -> HalfEnding:
 
 
 def _ends_among(half: Message, records: Iterable[Message]) -> Iterator[tuple[str, int]]:
-    """That a half message was committed, and how often."""
+    """Say that and how often records commit a half message, and when the last one did; nothing without a commit."""
     commits = [
         record
         for record in records

@@ -24,7 +24,7 @@ LONGEST_FILTER: Final = 64 * 1024
 
 
 class Passage(Enum):
-    """What is known of a group and one record."""
+    """How a group has dealt with one record, as far as that is known."""
 
     AHEAD = "ahead"
     """The group has not come to it."""
@@ -70,7 +70,7 @@ class GroupProgress:
 
     @property
     def text(self) -> str:
-        """What became of the record, in words that stand behind the name of the group."""
+        """The verdict in words that stand behind the name of the group."""
         return _WORDS.get(self.passage, f"is at {self.next_offset}")
 
 

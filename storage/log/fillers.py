@@ -1,4 +1,4 @@
-"""What is put in the place of damage, so that every broker's walk over the log steps over it.
+"""Fillers: records that take the place of damage, so that every broker's walk over the log steps over it.
 
 A filler is a message of a transaction that was rolled back: a broker gives it no place in a queue and no entry in an
 index, whatever walks over it, and no consumer gets it (store-format §2.3, §3.1). Its body is zeros. Where damage

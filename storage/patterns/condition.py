@@ -35,7 +35,7 @@ class PatternCondition:
         self.literal = checked.literal
 
     def for_one_run(self) -> Self:
-        """The same condition, with its whole patience (`PATIENCE`)."""
+        """Copy the condition for one run, with its whole patience (`PATIENCE`)."""
         condition = copy.copy(self)
         condition._slow = 0
         return condition

@@ -48,7 +48,7 @@ class BoundedMask(Mask):
         return self._hidden.value
 
     def for_one_run(self, should_stop: Stop = lambda: False, most: int | None = None) -> "BoundedMask":
-        """The same mask, with its whole patience (`PATIENCE`) and a count of its own.
+        """Copy the mask for one run, with its whole patience (`PATIENCE`) and a count of its own.
 
         It raises PatternsStopped where ``should_stop``, also in the middle of a text. Behind ``most`` bodies and texts
         without end it asks about none, and hides them whole.
@@ -58,7 +58,7 @@ class BoundedMask(Mask):
         return mask
 
     def _counting(self) -> "BoundedMask":
-        """The same mask with a count of its own, which counts here too."""
+        """Copy the mask with a count of its own, which is added to the count here."""
         mask = object.__new__(type(self))  # not a copy, for which the rules would be read again
         mask.__dict__.update(self.__dict__)
         mask._hidden = _SharedCount(self._hidden)
@@ -125,7 +125,7 @@ class BoundedMask(Mask):
     def _applied(
         self, asked: Sequence[bytes], ask: Ask, owners: Sequence[Set[int]] | None = None
     ) -> tuple[list[bytes | None], Set[int]]:
-        """What is left of each, None where nothing is hidden; and owners that have too many without end.
+        """Return each text masked, None if nothing is hidden in it; and the owners with too many texts without end.
 
         What only such owners have is hidden without being asked about.
         """

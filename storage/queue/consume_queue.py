@@ -72,7 +72,7 @@ class ConsumeQueue(NamedQueue):
         holes: QueueHoles | None = None,
         bounds: tuple[int, int] | None = None,
     ) -> None:
-        """`directory` has the files, or is what they were listed as; `bounds` are minimum and end if they are known."""
+        """Open the files of `directory`, or of a listing of it; `bounds` are minimum and end if they are known."""
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files

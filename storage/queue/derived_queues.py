@@ -67,7 +67,7 @@ class UnfoundStretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DerivedState:
-    """What is known at one moment: runs in the order of the log, which has been read from ``start`` up to ``stop``.
+    """Derived queues at one moment: runs in the order of the log, which has been read from ``start`` up to ``stop``.
 
     ``segments`` are those that were read; ``ended`` has the queues of which no run has a unit any more, with the queue
     offset of their next message; ``gaps`` could not be read.
@@ -103,7 +103,7 @@ class DerivedQueues:
 
     @property
     def state(self) -> DerivedState:
-        """What is known now."""
+        """The derived queues as they are now."""
         return self._state
 
     def reaches(self, log: CommitLog) -> bool:

@@ -119,7 +119,7 @@ def _of_index(directory: Path, *, is_dispatching: bool) -> Iterator[Refusal]:
 
 
 def _of_queues(tree: Path, brokers: Sequence[Broker]) -> Iterator[Refusal]:
-    """What is refused of the files of all queues, which have one size."""
+    """Yield the refusals of files of queues, which have one size."""
     queues = [_files([path]) for path in _queues(tree)]
     usual = _usual_size([file for files in queues for file in files])
     for files in queues:
@@ -139,7 +139,7 @@ def _of_types(tree: Path, has_batches: Callable[[str], bool] | None, *, is_of_ba
 def _of_stream(
     files: Sequence[_ListedFile], size_of: Callable[[Sequence[_ListedFile]], int], brokers: Sequence[Broker]
 ) -> Iterator[Refusal]:
-    """What is refused of the files that make up one stream, by name order."""
+    """Yield the refusals of the files that make up one stream, in the order of names."""
     usual = size_of(files)
     old: list[Broker] = [each for each in brokers if each in OLD]
     for number, file in enumerate(files):

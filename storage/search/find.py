@@ -154,7 +154,7 @@ class Finder:
 
     @property
     def details(self) -> str:
-        """What was searched for keys and tags, as a sentence without a full stop; empty where nothing was."""
+        """The search for keys and tags as a sentence without a full stop; "" if nothing was searched."""
         return "" if self._search is None else self._search.sentence()
 
     @property

@@ -62,7 +62,7 @@ class Matcher:
         self._needs_body = self._looks_into_body or criteria.minimum_size > 0 or criteria.maximum_size is not None
 
     def for_one_run(self) -> Self:
-        """The same decisions, with their whole patience for patterns without end (`PATIENCE`)."""
+        """Copy the matcher for one run, with its whole patience for patterns without end (`PATIENCE`)."""
         matcher = copy.copy(self)
         matcher.mask = self.mask.for_one_run(self._should_stop)
         matcher.regex = None if self.regex is None else self.regex.for_one_run()

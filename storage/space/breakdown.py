@@ -1,4 +1,4 @@
-"""What was counted, by name, as people and programs read it: names are texts, addresses and times."""
+"""Counts by name, as people and programs read them: names are texts, addresses and times."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias

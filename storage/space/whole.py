@@ -62,7 +62,7 @@ def space_of(
     *,
     is_narrowed: bool = False,
 ) -> Space:
-    """What was counted of a log; counts by what `mask` hides are left out. `lacks`: what is not read of the store.
+    """Make the report of a counted log; counts by what `mask` hides are left out. `lacks`: parts that are not read.
 
     There is no forecast where the count `is_narrowed` to some times: the growth is that of the end of the log.
     """

@@ -199,7 +199,7 @@ class MessageStore:
 
     @property
     def why_lost(self) -> str:
-        """That something may be lost, as a clause for an answer that finds nothing; "" where no damage is known.
+        """A clause that messages may be lost, for an answer that finds nothing; "" if no damage is known.
 
         Known is the damage that a scan for keys passed over, and where index entries lead that were followed; that at
         the end of the log, which every answer names as what it may lack, is left out.

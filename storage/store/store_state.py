@@ -68,7 +68,7 @@ class StoreState:
 
     @property
     def word(self) -> str:
-        """What became of the broker: ``live``, ``crashed`` or ``stopped``."""
+        """The state of the broker in a word: ``live``, ``crashed`` or ``stopped``."""
         return "live" if self.is_live else "crashed" if self.has_crashed else "stopped"
 
 

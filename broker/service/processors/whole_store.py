@@ -142,7 +142,7 @@ class WholeStoreProcessor:
         return found if isinstance(found, Response) else Response(body=encode_answer(found))
 
     def _notes(self, header: AskStoreRequestHeader) -> Response:
-        """What is not read of one topic, or of all topics and groups."""
+        """Name the parts of the store that are not read, for one topic, or for all topics and groups."""
         from broker.service.store_answers import SentNotes, encode_answer
 
         store, config = self._service.store, self._service.store.config
