@@ -8,6 +8,8 @@ import contextlib
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,16 @@ from spark_classes import QUICK
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 300
+
+
+def python_without_rocketlens(directory: Path, *lacking: str) -> Path:
+    """Make a virtual environment's Python with the packages of this one; `lacking` are names of more it is to lack."""
+    venv.create(directory, symlinks=True)
+    site = next(directory.glob("lib/python*/site-packages"))
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if entry.suffix != ".pth" and "rocketlens" not in entry.name and entry.name not in lacking:
+            (site / entry.name).symlink_to(entry)
+    return directory / "bin" / "python"
 
 
 class SparkCluster:

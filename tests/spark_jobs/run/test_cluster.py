@@ -18,7 +18,6 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from benchmarks.executor_start import python_without_rocketlens
 from benchmarks.make_store import make_store
 from benchmarks.store_plan import StoreParameters
 from built_wheel import shared_wheel
@@ -31,7 +30,7 @@ from oracles import build_index, read_log, signed
 from planted import imported, plant
 from process import COMMAND
 from spark_classes import QUICK, find_no_archives
-from spark_cluster import LOOPBACK, SparkCluster, spark_cluster
+from spark_cluster import LOOPBACK, SparkCluster, python_without_rocketlens, spark_cluster
 from spark_events import SparkEvents
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
