@@ -44,8 +44,9 @@ def _as_read(report: AnyReport) -> Report[DeepDetails]:
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
-    """Put one in the place of all jobs; nothing is compiled, and no signal's handler outlives the test."""
+    """Put one in the place of all jobs; no Java is looked for, and no signal's handler outlives the test."""
     job = StandIn()
+    patch.setattr("spark_jobs.run.engine.find_java", lambda: "java")
     patch.setattr("spark_jobs.commands.run.run_rebuild", job)
     for name in ("compact", "convert", "fetch", "rescue"):
         patch.setattr(f"spark_jobs.commands.run.run_{name}", job)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from interop.stages import wait_until
+from needed_tools import tool
 from planted import imported, plant
 from process import COMMAND, ROOT
 from spark_classes import QUICK, quick_python
@@ -150,6 +151,7 @@ def test_a_master_that_cannot_be_reached_is_told_in_a_sentence_in_time(
     store: Path, tmp_path: Path, answers: bool
 ) -> None:
     """A port where nobody listens, and one that takes connections and says nothing."""
+    tool("java")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         master = f"spark://127.0.0.1:{listening.getsockname()[1]}"
         if not answers:

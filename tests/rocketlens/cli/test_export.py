@@ -58,6 +58,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
         return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
 
     monkeypatch.setattr("spark_jobs.export.export.run_export", run)
+    monkeypatch.setattr("spark_jobs.run.engine.find_java", lambda: "java")
     monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return found
 

@@ -262,14 +262,15 @@ def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest
     assert (outcome.code, outcome.errors) == (2, f"rocketlens: this needs Spark: {install_line('spark')}\n")
 
 
-def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_java_it_says_what_to_install(g1_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command = ("doctor", "--deep", str(g1_store), "--engine", "spark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    outcome = rocketlens("doctor", "--deep", "/store", "--engine", "spark")
+    outcome = rocketlens(*command)
     assert outcome.code == 2
     assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in outcome.errors
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "there is none in PATH" in rocketlens("doctor", "--deep", "/store", "--engine", "spark").errors
+    assert "there is none in PATH" in rocketlens(*command).errors
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interop.stages import wait_until
+from needed_tools import tool
 from read_only import reachable_directory
 from read_only_guard import NOBODY
 from rights import as_user
@@ -59,6 +60,7 @@ HOSTILE = {
 
 def test_a_setting_is_nothing_but_the_value_of_its_name_and_no_argument_of_a_process(tmp_path: Path) -> None:
     settings = {f"spark.rocketlens.{number}": value for number, value in enumerate(HOSTILE.values())}
+    tool("java")
     started = Launch()
     gateway = started.gateway(_configuration("", "local[1]", settings), tmp_path / "log")
     found = gateway.jvm.org.apache.spark.SparkConf()
@@ -82,6 +84,7 @@ def test_a_line_of_properties_is_read_as_it_was_written(name: str, value: str) -
 
 
 def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
+    tool("java")
     started = Launch()
     starting = call_apart(lambda: started.gateway(_configuration("", "local[1]", {}), tmp_path / "log"))
     wait_until(lambda: bool(of_launch(started)), "Spark's script", WAIT_SECONDS)
@@ -98,12 +101,13 @@ def of_launch(launch: Launch) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if bytes(_launch._directory) in (process / "cmdline").read_bytes():
+            if bytes(launch._directory) in (process / "cmdline").read_bytes():
                 found.append(process.name)
     return found
 
 
 def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> None:
+    tool("java")
     log = tmp_path / "spark.log"
     started = Launch()
     with pytest.raises(Exception, match="JAVA_GATEWAY_EXITED") as ended:
@@ -139,6 +143,7 @@ def descendants() -> list[str]:
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone has rights that can be taken back")
 def test_no_child_of_a_job_that_runs_with_less_has_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's scripts are shells, which make the real user the effective one."""
+    tool("java")
     seen: dict[str, tuple[list[str], list[str], list[str]]] = {}
     before = set(descendants())
     with reachable_directory() as directory:
