@@ -200,6 +200,7 @@ def test_several_directories_are_asked_as_a_name_server_is(two_stores: list[Path
                 ours, theirs = local.find(text, maximum=maximum), remote.find(text, maximum=maximum)
                 assert places(ours) == places(theirs)
                 assert ours.kinds == theirs.kinds
+                assert (ours.reason == "") == (theirs.reason == "") == (len(ours) > 0)
                 is_cut = [any("there are more than" in note for note in found.notes) for found in (ours, theirs)]
                 assert is_cut == [len(local.find(text, maximum=1000)) > len(ours)] * 2
                 assert [(each.kind, each.found) for each in ours.readings] == [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.endpoint import Endpoint
-from broker.net._proxy_protocol import SIGNATURE, BadProxyHeader, parse_proxy_header
+from broker.net._proxy_protocol import LONGEST_VERSION_2, SIGNATURE, BadProxyHeader, parse_proxy_header
 
 
 def version_2(command: int, family: int, rest: bytes) -> bytes:
@@ -31,6 +31,7 @@ HEADERS = [
     (version_2(0x20, 0x00, b""), None, None),
     (version_2(0x20, 0x11, V4 + PORTS), None, None),
     (version_2(0x21, 0x31, bytes(216)), None, None),
+    (version_2(0x21, 0x31, bytes(LONGEST_VERSION_2)), None, None),
 ]
 
 
@@ -62,7 +63,7 @@ def test_a_header_is_read_to_its_end_and_no_further(
         SIGNATURE + b"\x11\x11\0\x0c" + V4 + PORTS,
         version_2(0x22, 0x11, V4 + PORTS),
         version_2(0x21, 0x11, b"short"),
-        SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 60000),
+        version_2(0x21, 0x31, bytes(LONGEST_VERSION_2 + 1)),
     ],
 )
 def test_what_is_no_header_is_refused(data: bytes) -> None:
