@@ -49,7 +49,7 @@ def judge(
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("seeds", [(0, 1), pytest.param((2, 3), marks=pytest.mark.soak)], ids=str)
+@pytest.mark.parametrize("seeds", [(0,), pytest.param((1, 2, 3), marks=pytest.mark.soak)], ids=str)
 def test_each_kind_of_damage_ends_the_log_where_it_was_foretold(
     tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str, seeds: tuple[int, ...]
 ) -> None:
@@ -61,8 +61,8 @@ def test_each_kind_of_damage_ends_the_log_where_it_was_foretold(
             if (outcome := judge(oracle, good, tmp_path / "store", seed, kind, version)) in ("cut", "kept"):
                 came[outcome] += 1
                 break
-    assert came["cut"] > 4
-    assert came["kept"] > 10
+    assert came["cut"] > 2 * len(seeds)
+    assert came["kept"] > 5 * len(seeds)
 
 
 @pytest.mark.soak
