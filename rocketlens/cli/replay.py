@@ -203,7 +203,7 @@ def _request(
 def _choice(
     source: SourceArguments, choosing: ChoiceArguments, conditions: SearchConditions, closing: contextlib.ExitStack
 ) -> "tuple[ReplayChoice, str, Any]":
-    """What is chosen, the name of its cluster, and what gives the addresses of its brokers."""
+    """Return the choice, the name of its cluster, and a function for the addresses of its brokers."""
     from rocketlens.replay.choice import LinesChoice, SourceChoice
 
     topics = choosing.all_topics()

@@ -1,4 +1,4 @@
-"""What became of each message of a run: one SQLite file, from which a run that was stopped goes on.
+"""The account of a run: one SQLite file with the state of each message, from which a run that was stopped goes on.
 
 `message` has a row for each message that was chosen. A row is `SENDING` on disk before the message leaves, so that
 one of which the answer is not known can be asked for later; what a process that was killed had not noted is asked for
@@ -27,7 +27,7 @@ CACHE_KIB: Final = 64 * 1024
 
 
 class SendState(IntEnum):
-    """What is known of a message."""
+    """The state of a message."""
 
     PLANNED = 0
     """It is to be sent."""
@@ -106,7 +106,7 @@ class SentMessage(NamedTuple):
 
 
 class TopicSum(NamedTuple):
-    """What is to be sent to one topic: messages, bytes of bodies, the first and the last store time in the source."""
+    """Sums of the messages for one topic: messages, bytes of bodies, the first and the last store time in the source."""
 
     topic: str
     messages: int
@@ -189,7 +189,7 @@ class ReplayAccount:
     # -- what is said of the run ------------------------------------------------------------------------------------
 
     def said(self, name: str) -> str | None:
-        """What is noted of the run under a name."""
+        """Read a note on the run by its name."""
         row = self._base.execute("SELECT value FROM run WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -283,7 +283,7 @@ class ReplayAccount:
     # -- sending ----------------------------------------------------------------------------------------------------
 
     def of_places(self, places: Sequence[str]) -> dict[str, PlannedRow]:
-        """Those messages at some places that are to be sent, by their places."""
+        """Read the messages at some places that are to be sent, by their places."""
         marks = ",".join("?" * len(places))
         found = self._base.execute(
             "SELECT place, number, topic, unique_key, body_crc FROM message "
@@ -338,7 +338,7 @@ class ReplayAccount:
             behind = piece[-1].number
 
     def by_topic(self, *states: SendState) -> list[TopicSum]:
-        """What is in some states, by the topic that it goes to."""
+        """Count the messages in some states by the topic that they go to."""
         marks = ",".join("?" * len(states))
         found = self._base.execute(
             "SELECT topic, COUNT(*), SUM(size), MIN(stored_at), MAX(stored_at), SUM(can_batch) FROM message "

@@ -22,7 +22,7 @@ SENT_BEFORE: Final = "an earlier run has sent it; the account has its id there"
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What is to be sent, by topic, with what the target has of it; why others are not; what names nothing."""
+    """The plan of a replay: messages by topic with the state of the target, refusals, and texts that name nothing."""
 
     topics: Sequence[tuple[TopicSum, TargetTopic]]
     refused: Sequence[tuple[str, int, str]]

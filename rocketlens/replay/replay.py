@@ -30,7 +30,7 @@ _STARTED = "started"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What is asked for: `choice` is sent to brokers of `name_servers`, as `manner`, `order` and `speed` say.
+    """The order of a replay: `choice` is sent to brokers of `name_servers`, as `manner`, `order` and `speed` say.
 
     Without `go` nothing is sent. `new_ids` None: where the target is the source's own cluster. `choosing` tells this
     choice from others: an account belongs to one.
@@ -89,7 +89,7 @@ class ReplayReport:
 
 @dataclass
 class ReplayWatcher:
-    """Who is told how far a run is, and asked whether to go on."""
+    """Listener that is notified of the progress of a run, and decides whether it goes on."""
 
     planning: Callable[[int], None] = lambda _count: None
     planned: Callable[[ReplayPlan], None] = lambda _plan: None

@@ -1,4 +1,4 @@
-"""What is sent of a message that is sent again: what stays as it was, and what does not.
+"""Messages that are sent again: what of them stays as it was, and what does not.
 
 | | |
 |---|---|
@@ -81,7 +81,7 @@ def origin_property(message: Message, cluster: str) -> str:
 
 
 def resent(message: Message, manner: ResendManner) -> OutgoingMessage:
-    """What is sent of a message; raises `NotResent`."""
+    """Make the message that is sent for a stored one; raises `NotResent`."""
     topic = target_topic(message, manner)
     if _kind(topic)[1]:
         raise NotResent(f"topic {topic}, to which it would go, is the broker's own")

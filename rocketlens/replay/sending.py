@@ -137,7 +137,7 @@ class Patience:
 
 
 class SendNotes:
-    """What became of messages, noted in the account some times a second."""
+    """Outcomes of messages, which are noted in the account some times a second."""
 
     def __init__(self, account: ReplayAccount, tally: SendTally) -> None:
         self._account, self._tally = account, tally
@@ -261,7 +261,7 @@ class ReplaySending:
             await asyncio.sleep(0)
 
     async def _leaving(self, row: PlannedRow, chosen: Chosen) -> LeavingMessage | None:
-        """What is sent of a message; None where it is not the one that was planned, or its topic takes nothing now."""
+        """Make the message to send; None if it is not the one that was planned, or its topic takes nothing now."""
         try:
             outgoing = resent(chosen.message, self._manner)
         except NotResent as error:
@@ -421,7 +421,7 @@ class ReplaySending:
     async def _without_stored(
         self, batch: Sequence[LeavingMessage], problem: str, patience: Patience
     ) -> list[LeavingMessage]:
-        """Those of some messages, whose answer was lost, that the target does not have; the others are noted as sent.
+        """Return those of some messages with a lost answer that the target does not have; the others are noted as sent.
 
         Where it cannot be asked they are noted as unknown, and none is left.
         """

@@ -85,7 +85,7 @@ class ReplayTarget:
         self._topics: dict[str, TargetTopic] = {}
 
     async def topic(self, name: str) -> TargetTopic:
-        """What is there of a topic; raises `ClientError` where no name server answers."""
+        """Ask for a topic of the target; raises `ClientError` where no name server answers."""
         if name not in self._topics:
             self._topics[name] = await self._asked(name)
         return self._topics[name]
@@ -133,7 +133,7 @@ class ReplayTarget:
         return await ask(self._name_servers[-1])
 
     async def _with_facts(self, topic: TargetTopic) -> TargetTopic:
-        """The same with all that its brokers say of it; what they refuse to say is noted."""
+        """Complete a topic by the answers of its brokers; a refusal is noted."""
         limits, kinds, notes = [USUAL_SIZE], [], []
         groups: set[str] = set()
         messages = 0
