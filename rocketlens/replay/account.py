@@ -106,7 +106,7 @@ class SentMessage(NamedTuple):
 
 
 class TopicSum(NamedTuple):
-    """Sums of the messages for one topic: messages, bytes of bodies, the first and the last store time in the source."""
+    """Sums of the messages for one topic: their number, bytes of bodies, first and last store time in the source."""
 
     topic: str
     messages: int
