@@ -19,6 +19,7 @@ from interop.java_client import JavaClient, JavaError, Subscription
 from interop.proxy import RecordingProxy, recording_proxy
 from interop.stages import address_text, wait_until
 from interop.stored import Stored, as_java_shows, comparable, stored
+from needed_tools import tool
 from process import serving_process
 from store_writer import StoreWriter
 
@@ -55,6 +56,7 @@ class Behind:
 
 @pytest.fixture(scope="module")
 def behind(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+    tool("java")
     work, store = tmp_path_factory.mktemp("dashboard"), stored("g1", tmp_path_factory.mktemp("g1"))
     with ExitStack() as stack:
         port = free_port((-2,))

@@ -13,6 +13,7 @@ import pytest
 PROGRAMS = {
     "java": "a JDK 17 or later",
     "javac": "a JDK 17 or later",
+    "javap": "a JDK 17 or later",
     "mvn": "Maven",
     "node": "Node.js 18 or later with npm",
     "npm": "Node.js 18 or later with npm",
@@ -24,7 +25,7 @@ PROGRAMS = {
 """What has each program, as `tests/setup.sh` looks for it."""
 
 
-class ToolMissing(RuntimeError):
+class ToolMissing(Exception):
     """A program of `PROGRAMS` is not here."""
 
 
