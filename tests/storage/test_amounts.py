@@ -90,4 +90,4 @@ def test_a_rate_is_told_in_the_unit_that_is_read_best(rate: float, unit: str, te
 def test_a_time_is_told_as_a_clock_shows_it_or_as_a_duration() -> None:
     assert (clock_text(0), clock_text(61.4), clock_text(86_399)) == ("0:00:00", "0:01:01", "23:59:59")
     assert (clock_text(-1), clock_text(float("inf"))) == ("0:00:00", "999:59:59")
-    assert (duration_text(12.345), duration_text(75)) == ("12.3 s", "0:01:15")
+    assert (duration_text(12.345), duration_text(60), duration_text(75)) == ("12.3 s", "0:01:00", "0:01:15")

@@ -210,6 +210,9 @@ def test_a_list_has_a_line_a_message_and_a_heading(
         "BODY",
     ]
     assert first.split()[0] == "U1"
+    number, name = first.split()[4], first.split()[1]
+    assert first.index(f" {number} ") + len(f" {number}") == heading.index("PHYSICAL") + len("PHYSICAL")
+    assert first.index(f" {name} ") + 1 == heading.index("TOPIC")
     assert "one two" in first
     assert second.rstrip().endswith("…")
 
