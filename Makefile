@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
-.PHONY: help demo test test-no-lane coverage check lint format hooks soak fuzz atheris sanitize coverage-kernels bench record docs lock wheel wheels \
+.PHONY: help demo test test-no-lane coverage check lint format hooks soak fuzz atheris sanitize mutants coverage-kernels bench record docs lock wheel wheels \
 	release clean
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
 	@echo 'make atheris fuzz the decoders by coverage (SECONDS=60; Python 3.11 to 3.13)'
 	@echo 'make sanitize  what drives the kernels, under AddressSanitizer and UBSan'
+	@echo 'make mutants  how many of 200 small faults in pure Python the tests find: tests/mutants.tsv; half an hour'
 	@echo 'make coverage-kernels  lines of the kernels that their tests run'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
 	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (24 minutes)'
@@ -105,6 +106,10 @@ atheris: .dev
 
 sanitize: .dev
 	$(BIN)/python build_backend/judges.py sanitizers -n $(PROCESSES)
+
+mutants: .dev
+	$(BIN)/python tests/support/mutants.py record
+	$(BIN)/python tests/support/mutants.py run
 
 coverage-kernels: .dev
 	$(BIN)/python build_backend/judges.py coverage
