@@ -76,8 +76,8 @@ SUBSCRIPTIONS: Mapping[str, Subscription] = {
 
 TAGS = 100
 RATES: Mapping[str, Subscription] = {
-    "tag, 1 %": Subscription("Tag3", "TAG", 1 / 100),
-    "tags, 50 %": Subscription(" || ".join(f"Tag{number}" for number in range(TAGS // 2)), "TAG", 1 / 2),
+    "tag, 1 %": Subscription("Tag03", "TAG", 1 / 100),
+    "tags, 50 %": Subscription(" || ".join(f"Tag{number:02}" for number in range(TAGS // 2)), "TAG", 1 / 2),
     "SQL92, 1 %": Subscription("amount < 4 AND region = 'r1'", "SQL92", 1 / 100),
     "SQL92, 50 %": Subscription("amount < 67 AND region <> 'r1'", "SQL92", 1 / 2),
 }

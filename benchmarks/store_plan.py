@@ -151,7 +151,7 @@ class StorePlan:
 
     def tag(self, number: int) -> str:
         """The message's TAGS property."""
-        return f"Tag{self.tag_numbers[number]}"
+        return tag_text(self.tag_numbers[number], self.parameters.tags)
 
     def amount(self, number: int) -> str:
         """The message's property of that name."""
@@ -207,6 +207,11 @@ def customer_key(customer: int) -> str:
     return f"C{customer:010d}"
 
 
+def tag_text(number: int, tags: int) -> str:
+    """One of so many tags; all have one width."""
+    return f"Tag{number:0{len(str(tags - 1))}}"
+
+
 def hot_key(number: int) -> str:
     """A key that exactly ``hot_hits`` messages share."""
     return f"H{number:010d}"
@@ -214,7 +219,9 @@ def hot_key(number: int) -> str:
 
 def find_unlucky_keys(parameters: StoreParameters) -> tuple[str, ...]:
     """Keys whose slot is the first tag's slot, by trying numbers: one in ``index_slots`` of them fits."""
-    wanted = int(_index_hashes(_java_hashes(f"{TOPIC}#T#Tag0", 0))[0]) % parameters.index_slots
+    wanted = (
+        int(_index_hashes(_java_hashes(f"{TOPIC}#T#{tag_text(0, parameters.tags)}", 0))[0]) % parameters.index_slots
+    )
     found: dict[int, str] = {}  # by hash: two of equal hash would be found by each other's queries
     start, step = 0, min(1_000_000, 16 * parameters.index_slots)
     while len(found) < parameters.unlucky_keys:
