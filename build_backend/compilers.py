@@ -50,7 +50,7 @@ def sources(*patterns: str) -> list[Path]:
 
 
 def modules() -> list[Path]:
-    """The files that compiling in place leaves beside the sources."""
+    """The modules that compiling in place leaves beside the sources."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     return [path.with_suffix(suffix) for path in sources("*.pyx")]
 
@@ -58,7 +58,7 @@ def modules() -> list[Path]:
 ANSWERS = {
     "compiler": lambda: find_compiler() or "",  # nothing where none is found
     "header": missing_header,
-    "modules": lambda: "\n".join(map(str, modules())),
+    "modules": lambda: "\n".join(map(str, [*modules(), *sources("*.pyi", "*.pxi")])),
 }
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from setuptools.build_meta import (
 from setuptools.command.build_ext import build_ext
 
 import compilers
+import derived
 
 __all__ = [
     "build_editable",
@@ -42,6 +43,7 @@ DIRECTIVES = {
     "cdivision": True,
     "initializedcheck": False,
     "embedsignature": False,
+    "annotation_typing": False,  # they are for type checkers
     "auto_pickle": False,
     "autotestdict": False,
 }
@@ -71,7 +73,8 @@ def extensions(*, is_limited: bool = False, judge: str = "") -> list[Extension]:
     Those that are limited to CPython's stable interface of 3.11 run on every later one. Those for a judge are compiled
     as it wants them, and one with planted faults beside them.
     """
-    shared = map(str, compilers.sources("*.pxd", "*.h"))
+    derived.derive()
+    shared = map(str, compilers.sources("*.pxd", "*.pxi", "*.h"))
     builders = ("compilers", "kernel_build", "judges") if judge else ("compilers", "kernel_build")
     depends = [*shared, *(f"build_backend/{name}.py" for name in builders)]
     settings: dict[str, Any] = {

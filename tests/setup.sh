@@ -92,7 +92,7 @@ wanted_with() { echo "$1 $(cat "$1" requirements-build*.lock requirements-instal
 # `compile_kernels prepared` where the compiler is known to be there.
 compile_kernels() {
     local stamp="$VENV/compiled" sources modules
-    sources=$(cat setup.py build_backend/*.py */kernels/*.pyx */kernels/*.pxd */kernels/*.h | cksum)
+    sources=$(cat setup.py build_backend/*.py protocol/message_layout.py protocol/sys_flag.py */kernels/*.pyx */kernels/*.pxd */kernels/*.h | cksum)
     if [ -f "$stamp" ]; then
         mapfile -t modules <"$stamp"
         if [ "${modules[0]}" = "$sources" ] && [ "${#modules[@]}" -gt 1 ] && are_there "${modules[@]:1}"; then return; fi

@@ -81,7 +81,7 @@ def test_the_wheel_holds_exactly_the_files_of_the_packages_and_the_compiled_kern
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (*COMPILED, ".so")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (*COMPILED, ".pxi", ".so")
     }
     modules = {module + sysconfig.get_config_var("EXT_SUFFIX") for module in MODULES}
     assert len(modules) >= 2

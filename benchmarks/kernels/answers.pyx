@@ -8,8 +8,15 @@ cdef enum:
     PREFIX = 8  # length i32, serialize type u8, header length u24
     LENGTH_FIELD = 4
 
-ANSWERS, BAD, FRAME_BYTES, BODY_BYTES, FIRST_BAD, COUNTERS = range(6)
-UNANSWERED = -1
+cpdef enum:  # Places in a tally, and how many there are.
+    ANSWERS
+    BAD
+    FRAME_BYTES
+    BODY_BYTES
+    FIRST_BAD
+    COUNTERS
+
+UNANSWERED: Final = -1
 
 
 cdef int64_t number_behind(const uint8_t *at, const uint8_t *end, const char *name, size_t length) noexcept nogil:
@@ -27,8 +34,10 @@ cdef int64_t number_behind(const uint8_t *at, const uint8_t *end, const char *na
 
 
 def read_answers(
-    Region buffer not None, int64_t start, int64_t end, int64_t now, sent_at, latency, tally
-):
+    Region buffer not None, int64_t start, int64_t end, int64_t now, sent_at: npt.NDArray[np.int64],
+    latency: npt.NDArray[np.int64], tally: npt.NDArray[np.int64],
+) -> int:
+    """Take each whole frame from ``start`` to ``end``; where the first incomplete one starts."""
     cdef Room sent_room = Room(sent_at, sizeof(int64_t)), latency_room = Room(latency, sizeof(int64_t))
     cdef Room tally_room = Room(tally, sizeof(int64_t))
     cdef const int64_t *sent = <const int64_t *>sent_room.items

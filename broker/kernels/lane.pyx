@@ -110,12 +110,12 @@ cdef object finish(Output *output):
 
 @cython.final
 cdef class PullKind:
-    """What pulls say alike that are answered alike but for their offsets."""
+    """What pulls say alike that are answered alike but for their offsets; texts in UTF-8."""
 
     def __cinit__(
         self, int64_t code, bytes topic not None, bytes group not None, bytes subscription, bytes expression_type,
-        int32_t queue_id, int64_t max_messages, max_bytes, int64_t sys_flag, int64_t sub_version,
-    ):
+        int32_t queue_id, int64_t max_messages, max_bytes: int | None, int64_t sys_flag, int64_t sub_version,
+    ) -> None:
         self._texts = topic, group, subscription, expression_type
         self.topic, self.group = text_of(topic), text_of(group)
         self.subscription, self.expression_type = text_of(subscription), text_of(expression_type)
@@ -126,13 +126,20 @@ cdef class PullKind:
 
 @cython.final
 cdef class KnownPull:
-    """What the ordinary way found out for pulls of a kind: it holds as long as the snapshot and the groups do."""
+    """What the ordinary way found out for pulls of a kind; it keeps the file mapped."""
 
     def __cinit__(
         self, PullKind kind not None, FileView file not None, int64_t position, int64_t file_first, int64_t file_stop,
-        int64_t first, int64_t stop, int64_t scan, int64_t messages, int64_t record_bytes, Choice choice not None, int64_t cost,
-        ResponseTemplate template not None,
-    ):
+        int64_t first, int64_t stop, int64_t scan, int64_t messages, int64_t record_bytes, Choice choice not None,
+        int64_t cost, ResponseTemplate template not None,
+    ) -> None:
+        """Make a pull that begins at a queue offset from `first` up to `stop`.
+
+        The file has units `file_first` to `file_stop`, the first at a position. Up to `scan` units are scanned; `cost`
+        is that of one unit, in sixteenths of a step along an index's chain. Up to `messages` and `record_bytes` are
+        returned. The numbers of the header are the next offset and the opaque. Raises ValueError where these do not fit
+        together.
+        """
         self.kind, self.choice, self.template, self.cost = kind, choice, template, cost
         self.first, self.stop, self._file = first, stop, file
         self.scan, self.messages, self.record_bytes = scan, messages, record_bytes
@@ -166,9 +173,10 @@ cdef inline bint is_of_kind(const Request *request, PullKind kind) noexcept:
 
 @cython.final
 cdef class KnownPulls:
-    """Known pulls, found by what a request says. As many as there are at most fill a quarter of the table."""
+    """Known pulls, found by what a request says."""
 
-    def __cinit__(self, int64_t most, int64_t slots):
+    def __cinit__(self, int64_t most, int64_t slots) -> None:
+        """As many at most, in a table of `slots`, a power of two and more than that."""
         if not 0 < most < slots or slots & (slots - 1):
             raise ValueError(f"{most} pulls in {slots} slots")
         self._slots = <int32_t *>calloc(slots, sizeof(int32_t))
@@ -185,29 +193,34 @@ cdef class KnownPulls:
         free(self._pulls)
         free(self._numbers)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._kept)
 
-    def pulled(self):
+    def pulled(self) -> list[tuple[int, int]]:
+        """Of each where its last pull goes on, and the tick at which that was answered; zeros before the first."""
         cdef KnownPull pull
         return [(pull.pulled_offset, pull.pulled_tick) for pull in self._kept]
 
     @property
-    def is_full(self):
+    def is_full(self) -> bool:
+        """Whether there are as many as there may be."""
         return self._count == self._most
 
-    def clear(self):
+    def clear(self) -> None:
+        """Know none any more."""
         memset(self._slots, 0, (self._last_slot + 1) * sizeof(int32_t))
         self._count = 0
         self._kept = []
 
-    def release(self):
+    def release(self) -> None:
+        """Answer like none of them any more, and let their files go; where their last pulls go on is still known."""
         cdef KnownPull pull
         for pull in self._kept:
             pull.first = pull.stop = 0  # no pull is like it any more
             pull._file = None
 
-    def add(self, KnownPull pull not None, int64_t queue_offset):
+    def add(self, KnownPull pull not None, int64_t queue_offset) -> bool:
+        """Know a pull, in the run of units of this offset, unless one like it is known there; whether it was new."""
         cdef PullKind kind = pull.kind
         cdef Request request
         cdef uint64_t slot, number
@@ -265,11 +278,16 @@ cdef inline bint may_be_offset_id(const Text *key) noexcept:
 
 @cython.final
 cdef class Lane:
-    """Answers of one thread; broker/lane/fast_lane.py sets the headers and the limits."""
+    """What answers the requests of one thread."""
 
     def __cinit__(
-        self, KnownPulls known not None, int64_t frame_limit, int64_t body_limit, int64_t turn_frames, int64_t turn_bytes
-    ):
+        self, KnownPulls known not None, int64_t frame_limit, int64_t body_limit, int64_t turn_frames,
+        int64_t turn_bytes,
+    ) -> None:
+        """A frame longer than its limit is refused, and no answer has a longer body, in bytes.
+
+        A call answers so many frames, and goes on until it has written so many bytes.
+        """
         self._known, self._frame_limit = known, frame_limit
         self._query_bytes, self._body_limit = body_limit, min(body_limit, LONGEST_BODY)
         self._turn_frames, self._turn_bytes = turn_frames, turn_bytes
@@ -286,30 +304,49 @@ cdef class Lane:
     def follow(
         self, ResponseTemplate view not None, ResponseTemplate query not None, ResponseTemplate cut not None,
         bint takes_queries, bint takes_tags,
-    ):
+    ) -> None:
+        """Answer views and key queries with these headers from now on.
+
+        The number in the first two is the opaque; those of an answer that leaves out older matches are the cursor, the
+        opaque and the cursor again. Key queries are taken where nothing is to be said of what answers may lack, those
+        for tags where the index alone answers them.
+        """
         if (view.numbers, query.numbers, cut.numbers) != (1, 1, 3):
             raise ValueError("headers with other numbers than the lane has")
         self._view, self._query, self._cut = view, query, cut
         self._takes_queries, self._takes_tags = takes_queries, takes_tags
 
     @property
-    def commit_count(self):
+    def commit_count(self) -> int:
+        """How many pulls of the last call have committed an offset."""
         return self._commit_count
 
     @property
-    def counts(self):
+    def counts(self) -> tuple[int, ...]:
+        """What was answered so far: views, key queries, pulls, lite pulls.
+
+        Then what those queries cost: entries walked, hits refused, wrong pointers, entries that led to no record.
+        """
         return (
             self._views, self._queries, self._pulls, self._lite_pulls,
             self._walked, self._refused, self._bad_pointers, self._strays,
         )
 
-    def take_commits(self):
+    def take_commits(self) -> list[tuple[int, int]]:
+        """The number of the known pull of each of them, and the offset."""
         cdef int64_t i
         commits = [(self._commits[i].pull, self._commits[i].offset) for i in range(self._commit_count)]
         self._commit_count = 0
         return commits
 
-    def answer(self, StoreView store not None, data, int64_t start, int64_t stop, int64_t tick):
+    def answer(
+        self, StoreView store not None, data: ReadableBuffer, int64_t start, int64_t stop, int64_t tick,
+    ) -> tuple[bytes, int, int]:
+        """Answer the frames from one position of `data` to another, as long as all are for the lane.
+
+        Returns the answers, up to where all is answered, and why it stopped there. Raises ValueError for positions
+        outside of `data`, and before there are headers.
+        """
         cdef Region region
         cdef Text read
         cdef Output output

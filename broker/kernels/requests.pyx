@@ -138,11 +138,13 @@ cdef bint read_request(const uint8_t *at, const uint8_t *stop, Request *request)
 # --- Doors ---
 
 
-def plain_end(Region data not None, int64_t position):
+def plain_end(Region data not None, int64_t position) -> int:
+    """Where the first byte from a position on lies that is a quote, a backslash, a control or not ASCII."""
     require(data, position, position)
     return find_plain_end(data.data + position, data.data + data.size) - data.data
 
 
-def code_of(Region header not None):
+def code_of(Region header not None) -> int | None:
+    """The code of a request whose header is plain, and complete for its code; None for any other header."""
     cdef Request request
     return request.code if read_request(header.data, header.data + header.size, &request) else None

@@ -86,10 +86,16 @@ cdef class _FieldOfHeader:
 
 @cython.final
 cdef class HeaderPlan:
+    """How a typed header is made of fields."""
+
     cdef object _header_type
     cdef tuple _fields
 
-    def __init__(self, header_type, fields):
+    def __init__(self, header_type: type[Any], fields: Iterable[tuple[str, str, bool, object]]) -> None:
+        """Its fields in order: wire name, kind, whether it must be there, and what it is where it is absent.
+
+        Kinds are ``i32``, ``i64`` and ``boolean``, nothing for a text, and any other for what is converted elsewhere.
+        """
         cdef _FieldOfHeader field
         found = []
         for name, kind, is_required, default in fields:
@@ -103,6 +109,8 @@ cdef class HeaderPlan:
 
 @cython.final
 cdef class Fields:
+    """The fields of one request, as they lie in its header; equal to others, and to a dict, with the same texts."""
+
     cdef object _header  # The bytes in which they lie.
     cdef const uint8_t *_start
     cdef const uint8_t *_stop
@@ -137,12 +145,17 @@ cdef class Fields:
                 return field
         return NULL
 
-    def texts(self):
+    def texts(self) -> dict[str, str]:
+        """All fields as texts as Java sees them, those that are null left out; the same each time.
+
+        Bytes that are no UTF-8 become U+FFFD, halves of characters `?`.
+        """
         if self._texts is None:
             self._texts = texts_of(self._start, self._stop, self._is_binary)
         return self._texts
 
-    def text(self, str name not None):
+    def text(self, str name not None) -> str | None:
+        """One field as a text; None where it is absent or null."""
         cdef Text called
         cdef const Field *field
         cdef bytes written
@@ -153,7 +166,8 @@ cdef class Fields:
         field = self.find(heads.NUMBER_OF_FIELD.get(name, UNKNOWN), &called)
         return None if field == NULL else text_of(&field.value)
 
-    def header(self, HeaderPlan plan not None):
+    def header(self, HeaderPlan plan not None) -> Any | None:
+        """The typed header of a plan; None where a field is missing or is not written as Java's clients write it."""
         cdef const Field *field
         cdef _FieldOfHeader wanted
         cdef list values
@@ -256,7 +270,17 @@ cdef object read_whole(object header, const uint8_t *at, const uint8_t *stop, bi
     return command_of(header, &head, False, body, make)
 
 
-def read_header(header, bint is_binary, body, make):
+def read_header(
+    header: ReadableBuffer, bint is_binary, body: bytes,
+    make: Callable[[int, int, int, int, str | int | None, str | None, Fields | dict[str, str] | bytes, int, bytes], T],
+) -> T:
+    """Make a command of what a header says: code, flag, opaque, version, language, remark and fields.
+
+    `make` is called with them in this order, then the serialize type and the body. JSON in the place of the fields that
+    is no object stays as it came, as bytes. Numbers may be in quotes, with a fraction of zero and with an exponent; of
+    members with one name the last counts, if all are of the right type. Raises `BadCommand` for no command, and for a
+    binary header in which a length is negative or reaches beyond what holds it (the header, or the block of fields).
+    """
     cdef const uint8_t *at
     cdef Py_buffer export
     if type(header) is bytes:

@@ -246,7 +246,9 @@ cdef struct Name:
 cdef Name names[MOST_NAMES]
 cdef int first_by_length[2][LONGEST_NAME + 2]  # The first name that is at least so long.
 
-WHAT_OF_KIND = {"": SOME_TEXT, "i32": AN_I32, "i64": AN_I64, "boolean": A_BOOLEAN, "or null": TEXT_OR_NULL}
+WHAT_OF_KIND: Final[dict[str, int]] = {
+    "": SOME_TEXT, "i32": AN_I32, "i64": AN_I64, "boolean": A_BOOLEAN, "or null": TEXT_OR_NULL,
+}
 _MEMBERS = "code/i32, flag/i32, opaque/i32, remark/or null, version/i32, language, extFields, serializeTypeCurrentRPC"
 _KNOWN_FIELDS = (
     "lo, ns, key, nsd, oway, topic, bname, offset/i64, maxNum/i32, lastKey, queueId/i32, sysFlag/i32, indexType, "
@@ -256,10 +258,11 @@ _KNOWN_FIELDS = (
 )
 """Names, and what stands behind them if that is no text, by ascending length in the order of their numbers."""
 
+NAMES_OF_MEMBERS: Final[list[str]]
 NAMES_OF_MEMBERS, _names_of_known = (
     [each.split("/")[0] for each in some.split(", ")] for some in (_MEMBERS, _KNOWN_FIELDS)
 )
-NUMBER_OF_FIELD = {name: number for number, name in enumerate(_names_of_known)}
+NUMBER_OF_FIELD: Final[dict[str, int]] = {name: number for number, name in enumerate(_names_of_known)}
 
 
 cdef int list_names() except -1:

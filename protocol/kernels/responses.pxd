@@ -17,9 +17,9 @@ cdef enum:
 @cython.final
 cdef class ResponseTemplate:
     cdef Text parts[MOST_NUMBERS + 1]
-    cdef readonly int numbers
-    cdef readonly object body
-    cdef readonly int64_t size
+    cdef readonly int numbers  # How many numbers are left open.
+    cdef readonly object body  # `bytes | memoryview`: What is to be written behind each head.
+    cdef readonly int64_t size  # Bytes of the longest frame, body included.
     cdef int64_t fixed_length
     cdef int32_t word  # The serialize type where the header's length is added.
     cdef tuple _parts

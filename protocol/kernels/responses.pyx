@@ -29,7 +29,7 @@ cdef enum:
     LONGEST_HEADER = 0xFFFFFF
     RESPONSE = 1  # flag
 
-OPAQUE = '"opaque":'
+OPAQUE: str = '"opaque":'
 _LONGEST_OPAQUE = 11
 
 
@@ -219,9 +219,13 @@ cdef bytes write_command(
 
 
 def encode_head(
-    int serialize_type, int64_t code, int64_t flag, int64_t opaque, remark, ext_fields, int64_t version,
-    int64_t body_length,
-):
+    int serialize_type, int64_t code, int64_t flag, int64_t opaque, remark: str | None,
+    ext_fields: Mapping[str, str] | None, int64_t version, int64_t body_length,
+) -> bytes:
+    """Prefix and header of a command whose body has so many bytes, in JSON (0) or in binary (1).
+
+    Halves of characters become `?`. Raises `BadCommand` for what the binary form cannot hold, and `FrameTooLarge`.
+    """
     if serialize_type and not (is_i16(code) and is_i16(version) and is_i32(opaque) and is_i32(flag)):
         raise BadCommand(
             f"code {code}, version {version}, opaque {opaque}, flag {flag}: too large for a binary header"
@@ -250,9 +254,13 @@ cdef list cut_header(bytes header, names):
 
 @cython.final
 cdef class ResponseTemplate:
-    """A response in one of the two forms but for its opaque, and perhaps other numbers."""
+    """A response in one of the two forms, encoded once for many requests."""
 
-    def __cinit__(self, int serialize_type, response, names=(OPAQUE,)):
+    def __cinit__(self, int serialize_type, response: Any, names: Iterable[str] = (OPAQUE,)) -> None:
+        """Encode a response; its `names` stand right before the numbers that are left open, in JSON: the opaque's.
+
+        Raises `BadCommand` for what the binary form cannot hold, and `FrameTooLarge`.
+        """
         cdef bytes header, part
         cdef int number
         self.body = response.body
@@ -274,7 +282,8 @@ cdef class ResponseTemplate:
             PREFIX + self.fixed_length + _LONGEST_OPAQUE + LONGEST_NUMBER * (self.numbers - 1) + len(self.body)
         )
 
-    def head(self, int32_t opaque):
+    def head(self, int32_t opaque) -> bytes:
+        """Prefix and header of the answer to a request; raises ValueError where other numbers are open, too."""
         cdef uint8_t[LONGEST_NUMBER] room
         cdef Text number
         cdef bytes written

@@ -70,11 +70,11 @@ _NUMBERS: Final = {
     # name: the field of the table it counts from, how far behind that it stands, its bits
     "body_crc": ("position", codes.BODY_CRC, 32),
     "queue_id": ("position", codes.QUEUE_ID, 32),
-    "flag": ("position", kernel.FLAG, 32),
-    "queue_offset": ("position", kernel.QUEUE_OFFSET, 64),
+    "flag": ("position", codes.FLAG, 32),
+    "queue_offset": ("position", codes.QUEUE_OFFSET, 64),
     "physical_offset": ("position", codes.PHYSICAL_OFFSET, 64),
     "sys_flag": ("position", codes.SYS_FLAG, 32),
-    "born_timestamp": ("position", kernel.BORN_TIMESTAMP, 64),
+    "born_timestamp": ("position", codes.BORN_TIMESTAMP, 64),
     "store_timestamp": ("store_host", -8, 64),
     "reconsume_times": ("body", -16, 32),
     "prepared_transaction_offset": ("body", -12, 64),
@@ -211,7 +211,7 @@ def _behind_hosts(rows: MessageRows, inner: Numbers, distance: int, bits: int) -
     """Read the numbers at a distance behind the hosts of the records, where plain records have their bodies nearby."""
     flags, numbers = np.empty(len(inner), np.int64), np.empty(len(inner), np.int64)
     kernel.load_numbers(rows.region, rows.column("position")[inner], codes.SYS_FLAG, 32, flags)
-    hosts = codes.IPV4_HOST + np.where(flags & codes.STORE_HOST_V6, codes.IPV6_EXTRA, 0)
+    hosts = codes.RECONSUME_TIMES - codes.STORE_IP + np.where(flags & codes.STORE_HOST_V6, codes.IPV6_EXTRA, 0)
     kernel.load_numbers(rows.region, rows.column("store_host")[inner] + hosts, distance, bits, numbers)
     return numbers
 

@@ -119,6 +119,7 @@ cdef class DispatchMemory:
     cdef void *memory  # Of all the above but the table.
 
     cdef uint64_t multiplier
+    # How often a queue was met in the table in the place of another one, since it was made.
     cdef readonly int64_t collisions
     cdef bint is_claimed  # By a thread that is just using it.
 
@@ -131,28 +132,34 @@ cdef class DispatchMemory:
 
 @cython.final
 cdef class Step:
-    cdef readonly int64_t position
-    cdef readonly int reason
-    cdef readonly int code
+    cdef readonly int64_t position  # Where it ended.
+    cdef readonly int reason  # NEED_MORE, LIMIT, BLANK, ZERO, DAMAGE or FULL.
+    cdef readonly int code  # For damage, one of the ``BAD_`` codes of :mod:`storage.kernels.records`; else 0.
 
 
 @cython.final
 cdef class Gathered:
     cdef int64_t unit_bytes
     cdef int64_t run_count
-    cdef readonly int64_t first_offset
-    cdef readonly int64_t end_offset
-    cdef readonly int64_t records
-    cdef readonly int64_t last_record
-    cdef readonly int64_t last_timestamp
+    cdef readonly int64_t first_offset  # Where the first run began, 0 without one.
+    cdef readonly int64_t end_offset  # Where the last run ended, 0 without one.
+    cdef readonly int64_t records  # All valid records, with entries and units or without.
+    cdef readonly int64_t last_record  # Physical offset of the last of them, −1 without one.
+    cdef readonly int64_t last_timestamp  # When that was stored, ms; 0 without one.
+    # Where each record that has entries starts, counted from the first offset; uint32.
     cdef readonly bytearray record_offsets
-    cdef readonly bytearray record_timestamps
-    cdef readonly bytearray record_entries
-    cdef readonly bytearray record_tagged
-    cdef readonly bytearray hashes
-    cdef readonly list queues
+    cdef readonly bytearray record_timestamps  # When it was stored, ms; int64.
+    cdef readonly bytearray record_entries  # How many entries it has; uint16.
+    cdef readonly bytearray record_tagged  # 1 where the last of them is that of its tag, else 0; uint8.
+    cdef readonly bytearray hashes  # Hashes of the entries; int32.
+    # Topic as stored and queue id of each queue that has units, in the order in which the log first has them. A queue
+    # stands there twice where messages are in it as in a light queue, too.
+    cdef readonly list[tuple[bytes, int]] queues
+    # `RUN_NUMBERS` for each run, queue by queue. Plain units of a run have consecutive queue offsets; batches are one
+    # run a queue, whatever their offsets.
     cdef readonly bytearray runs
-    cdef readonly bytearray units
+    cdef readonly bytearray units  # Units as they are in the files of the queues: PLAIN_BYTES each, or BATCH_BYTES.
+    # When the message of each unit was stored, ms; int64. Empty unless asked for.
     cdef readonly bytearray unit_timestamps
 
 

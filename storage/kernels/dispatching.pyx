@@ -20,14 +20,14 @@ from storage.kernels.properties cimport Properties, find_properties, parse_integ
 from storage.kernels.queue_units cimport hash_name, note_traits, write_unit
 from storage.kernels.records cimport (
     BAD_NUMBER,
-    COMMIT,
     MAXIMUM_PIECES,
     QUEUE_ID,
     QUEUE_OFFSET,
-    ROLLBACK,
     SPACE,
     SYS_FLAG,
+    TRANSACTION_COMMIT,
     TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
     Record,
     Text,
     check_checksums,
@@ -245,9 +245,9 @@ cdef int64_t dispatch_record(DispatchMemory memory, const Record *record) noexce
         return BAD_NUMBER
     if not read_batch(&found, load_i64(record.start + QUEUE_OFFSET), &batch):
         return BAD_NUMBER
-    if memory.wants_entries and transaction != ROLLBACK:
+    if memory.wants_entries and transaction != TRANSACTION_ROLLBACK:
         put_entries(memory, record, &found, queue.key_prefix)
-    if memory.wants_units and (transaction == 0 or transaction == COMMIT):
+    if memory.wants_units and (transaction == 0 or transaction == TRANSACTION_COMMIT):
         put_units(memory, record, &found, queue, &batch, due)
     memory.records += 1
     memory.last_record, memory.last_timestamp = record.physical_offset, store_timestamp_at(record.start)
@@ -355,18 +355,35 @@ cdef bytearray copied(const void *items, int64_t count, int64_t item_bytes):
 
 
 cdef class Step:
+    """Where a run ended, and why."""
+
     pass
 
 
 cdef class Gathered:
+    """What the records of the physical range [first_offset, end_offset) lead to.
+
+    Numbers of one kind stand one behind the other in the machine's byte order, in memory of their own.
+    """
+
     pass
 
 
 cdef class DispatchMemory:
+    """The memory of a scan: what it gathers, up to a number of records.
+
+    For one thread at a time: `run` and `take` raise RuntimeError while another thread is in one of them.
+    """
+
     def __cinit__(
-        self, *, bint tags, bint checksums, delays, bint lmq, batch_topics,
-        bint units, bint entries, bint timestamps, int64_t records,
-    ):
+        self, *, bint tags, bint checksums, delays: Iterable[int], bint lmq, batch_topics: Iterable[bytes], bint units,
+        bint entries, bint timestamps, int64_t records,
+    ) -> None:
+        """Make room for so many `records`; raises ValueError where that is no sensible number.
+
+        `tags`: an entry for the tag is put, too. `delays`: ms of each delay level. `lmq`: units for light queues, too.
+        `batch_topics`: topics whose units are of batches. `timestamps`: give the units' store times.
+        """
         if not 0 < records <= MOST_RECORDS:
             raise ValueError(f"blocks of {records} records, expected 1 to {MOST_RECORDS}")
         self.wants_tags, self.wants_checksums, self.wants_light = tags, checksums, lmq
@@ -426,8 +443,15 @@ cdef class DispatchMemory:
         self.last_record = self.first_offset = -1
 
     def run(
-        self, Region region not None, int64_t position, int64_t available, int64_t base, int64_t boundary, int64_t limit
-    ):
+        self, Region region not None, int64_t position, int64_t available, int64_t base, int64_t boundary,
+        int64_t limit,
+    ) -> Step:
+        """Dispatch the records that start in [position, limit) of a region, as far as there are any and there is room.
+
+        `available` bytes of the region may be read; `base` is the physical offset of its first byte; the next segment
+        starts at `boundary`, or would start there. Raises ValueError where `available` lies outside the region, and
+        where a run begins before the end of one whose outcome has not been taken yet.
+        """
         cdef Step step = Step()
         require(region, position, available)
         self.claim()
@@ -450,7 +474,8 @@ cdef class DispatchMemory:
         self.is_claimed = True
         return 0
 
-    def take(self):
+    def take(self) -> Gathered:
+        """What has been gathered since this was last asked for; the scan goes on with nothing."""
         cdef Gathered taken = Gathered()
         self.claim()
         try:

@@ -1,6 +1,7 @@
-"""A file that is read through a map, piece by piece, and may be cut meanwhile: see file_map.h.
+"""A file that is read through a map and may be cut meanwhile: see file_map.h.
 
-What was cut away reads as zeros, and :attr:`FileMap.is_cut` is true afterwards.
+What was cut away reads as zeros where its map is looked at, in every thread and every kernel, and :attr:`FileMap.is_cut`
+is true afterwards. No signal ends the process.
 """
 
 cimport cython
@@ -25,7 +26,12 @@ cdef extern from "<unistd.h>" nogil:
         _SC_PAGESIZE
 
 
-def end_at_cut(bytes words, int code):
+def end_at_cut(bytes words not None, int code) -> None:
+    """Have this process end with `words` on stderr, at most 1,024 bytes, and an exit code where it meets a cut file.
+
+    That is where it looks at bytes of a map, other than a `FileMap`, that are not there any more; without this it is
+    ended by SIGBUS. Raises OSError where that cannot be arranged.
+    """
     cdef int error = end_with_words(words, len(words), code)
     if error != 0:
         raise OSError(error, "no last words")
@@ -33,12 +39,19 @@ def end_at_cut(bytes words, int code):
 
 @cython.final
 cdef class FileMap:
+    """The bytes of a file, as long as anybody holds them; a buffer that is read only."""
+
     cdef const uint8_t *start
-    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t size  # How many bytes.
     cdef Py_ssize_t page
     cdef int number
 
-    def __cinit__(self, int descriptor, Py_ssize_t size):
+    def __cinit__(self, int descriptor, Py_ssize_t size) -> None:
+        """Map `size` bytes of an open file, which may be closed then.
+
+        Raises OSError where that cannot be done, where too many files are mapped so, and where the kernel cannot
+        populate maps (before Linux 5.14).
+        """
         cdef void *start = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
         self.number = -1
         if start == MAP_FAILED:
@@ -59,14 +72,19 @@ cdef class FileMap:
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, <void *>self.start, self.size, 1, flags)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.size
 
     @property
-    def is_cut(self):
+    def is_cut(self) -> bool:
+        """Whether somebody looked at bytes that were not there any more, or could not be read, and saw zeros."""
         return map_is_cut(self.number) != 0
 
-    def populate(self, Py_ssize_t position, Py_ssize_t stop):
+    def populate(self, Py_ssize_t position, Py_ssize_t stop) -> None:
+        """Read bytes [position, stop) into memory, where they are not, and enter them into the map; waits for the disk.
+
+        Raises OSError where they cannot be read: behind the end of a file that was cut, or from a disk that fails.
+        """
         cdef int error
         self.require(position, stop)
         position -= position % self.page
@@ -75,7 +93,8 @@ cdef class FileMap:
         if error != 0:
             raise OSError(error, "pages cannot be read")
 
-    def drop(self, Py_ssize_t position, Py_ssize_t stop):
+    def drop(self, Py_ssize_t position, Py_ssize_t stop) -> None:
+        """Let the pages that lie wholly in [position, stop) go from the map; in the page cache they stay."""
         self.require(position, stop)
         position, stop = (position + self.page - 1) // self.page * self.page, stop // self.page * self.page
         if position < stop:

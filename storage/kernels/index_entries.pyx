@@ -38,7 +38,11 @@ from storage.kernels.region cimport Column, Region, Room, region_of, require
 # --- One file, a stretch at a time ---
 
 
-def check_entries(entries, int64_t number, heads):
+def check_entries(entries: ReadableBuffer | Region, int64_t number, heads: npt.NDArray[np.int32]) -> int:
+    """0 if each of some entries, the first being ``number``, points at the one its slot held, else its number.
+
+    ``heads`` are the newest entries of all slots so far, and are brought up to date; all are 0 before entry 1.
+    """
     cdef Region region = region_of(entries)
     cdef Room room = Room(heads, sizeof(int32_t))
     cdef int64_t count = region.size // ENTRY_BYTES, bad
@@ -49,7 +53,11 @@ def check_entries(entries, int64_t number, heads):
     return bad
 
 
-def check_slots(slots, heads, int64_t newest):
+def check_slots(slots: ReadableBuffer | Region, heads: npt.NDArray[np.int32], int64_t newest) -> int:
+    """−1 if the slots of a file hold ``heads``, else the number of the first that does not.
+
+    With ``newest`` ≥ 0 a slot may hold a higher number than that: the file is being written to.
+    """
     cdef Region region = region_of(slots)
     cdef Column column = Column(heads, sizeof(int32_t))
     cdef const int32_t *expected = <const int32_t *>column.items
@@ -125,15 +133,20 @@ cdef void deal(
 
 @cython.final
 cdef class Dealt:
-    cdef readonly int64_t below
-    cdef readonly int64_t beyond
-    cdef readonly int64_t nowhere
-    cdef readonly object counts
-    cdef readonly object hashes
-    cdef readonly object positions
+    """Entries by the cells of the log that they lie in."""
+
+    cdef readonly int64_t below  # How many lie below the log.
+    cdef readonly int64_t beyond  # How many lie behind its end.
+    cdef readonly int64_t nowhere  # How many lie in none of its segments.
+    cdef readonly object counts  # `npt.NDArray[np.int64]`: How many lie in each cell.
+    # Their hashes cell by cell, in their order within each; behind these anything.
+    cdef readonly object hashes  # `npt.NDArray[np.int32]`:
+    # Their physical offsets, counted from the start of the cell, in the same order.
+    cdef readonly object positions  # `npt.NDArray[np.uint32]`:
 
 
-def deal_entries(entries, starts, ends):
+def deal_entries(entries: ReadableBuffer | Region, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Dealt:
+    """Group entries by the cells [start, end) of the log, which ascend; those of no cell are only counted."""
     cdef Region region = region_of(entries)
     cdef Column start_column = Column(starts, sizeof(int64_t)), end_column = Column(ends, sizeof(int64_t))
     cdef int64_t count = region.size // ENTRY_BYTES
@@ -270,9 +283,15 @@ cdef inline int64_t look(Window window, Looked looked, int64_t number, Unwanted 
 
 
 def read_heads(
-    Region region not None, int64_t start, int64_t filled, int64_t limit, int64_t base, positions, int64_t number,
-    fates, timestamps,
-):
+    Region region not None, int64_t start, int64_t filled, int64_t limit, int64_t base,
+    positions: npt.NDArray[np.int64], int64_t number, fates: npt.NDArray[np.uint8], timestamps: npt.NDArray[np.int64],
+) -> int:
+    """Store times of the records at ``positions``, from ``number`` on, as far as a window shows their heads.
+
+    The region's first ``filled`` bytes are those from ``start`` on of a segment that starts at the physical offset
+    ``base`` and whose records end at ``limit``. What is no record has the fate NO_RECORD. Returns the number of the
+    first position not looked at. Raises ValueError for more bytes than the region has, and arrays of other lengths.
+    """
     cdef Column column = Column(positions, sizeof(int64_t))
     cdef Room fate_room = Room(fates, sizeof(uint8_t)), time_room = Room(timestamps, sizeof(int64_t))
     cdef Window window
@@ -285,9 +304,14 @@ def read_heads(
 
 
 def read_records(
-    Region region not None, int64_t start, int64_t filled, int64_t limit, int64_t base, positions, int64_t number,
-    tuple topics not None, bint wants_tags, fates, timestamps, tags,
-):
+    Region region not None, int64_t start, int64_t filled, int64_t limit, int64_t base,
+    positions: npt.NDArray[np.int64], int64_t number, tuple[bytes, ...] topics not None, bint wants_tags,
+    fates: npt.NDArray[np.uint8], timestamps: npt.NDArray[np.int64], tags: npt.NDArray[np.int64],
+) -> int:
+    """As :func:`read_heads`, with whole records in the window: those of ``topics`` are LEFT_OUT.
+
+    With ``wants_tags`` the hash of each one's tag entry goes to ``tags``, −1 for none.
+    """
     cdef Column column = Column(positions, sizeof(int64_t))
     cdef Room fate_room = Room(fates, sizeof(uint8_t)), time_room = Room(timestamps, sizeof(int64_t))
     cdef Room tag_room = Room(tags, sizeof(int64_t))

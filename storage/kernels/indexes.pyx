@@ -38,7 +38,11 @@ cdef int require_growth(int64_t known, int64_t entries, int64_t capacity) except
 # --- Slots and pointers ---
 
 
-def check_structure(Region region not None, int64_t slots, int64_t entries):
+def check_structure(Region region not None, int64_t slots, int64_t entries) -> int:
+    """0 if slots and pointers of the file are what its hashes make of them, else the number of the first bad entry.
+
+    A bad slot counts as entry ``entries + 1 + slot``.
+    """
     cdef IndexView view
     cdef Room room
     cdef int32_t *heads
@@ -76,7 +80,8 @@ cdef int64_t newest_among(const IndexView *view, int64_t slot, int64_t entries) 
     return number if number >= 0 else -1
 
 
-def check_growing_structure(Region region not None, int64_t slots, int64_t entries, int64_t capacity):
+def check_growing_structure(Region region not None, int64_t slots, int64_t entries, int64_t capacity) -> int:
+    """As :func:`check_structure` for the first ``entries`` of a file that grows; up to ``capacity`` fit it."""
     cdef IndexView view
     cdef Room room
     cdef int32_t *heads
@@ -116,7 +121,12 @@ cdef bint is_grown_well(
     return True
 
 
-def check_growth(Region region not None, int64_t slots, int64_t known, int64_t entries, int64_t capacity):
+def check_growth(Region region not None, int64_t slots, int64_t known, int64_t entries, int64_t capacity) -> int:
+    """0 if entries ``known`` + 1 to ``entries`` hold together with those before, else the number of a bad one.
+
+    Physical offsets must not fall. Each entry must be the newest of its slot or be pointed at by a later one, and the
+    last pointer of each chain lead to a known entry of its slot, or nowhere. Up to ``capacity`` entries fit the file.
+    """
     cdef IndexView view
     cdef Room room
     cdef int64_t number = entries
@@ -144,19 +154,25 @@ cdef struct Span:
 
 @cython.final
 cdef class EntrySpan:
-    cdef readonly int64_t minimum
-    cdef readonly int64_t maximum
-    cdef readonly bint ascending
-    cdef readonly list gaps
-    cdef readonly int64_t gap_count
+    """What entries cover of the log; all 0 without any."""
+
+    cdef readonly int64_t minimum  # The smallest physical offset.
+    cdef readonly int64_t maximum  # The largest.
+    cdef readonly bint ascending  # Whether they never fall.
+    # Physical offsets of neighbours more than GAP_BYTES apart, as far as they were asked for.
+    cdef readonly list[tuple[int, int]] gaps
+    cdef readonly int64_t gap_count  # How many of those there are.
 
 
 @cython.final
 cdef class CompactedSpan:
+    """What the entries of a compacted file cover."""
+
+    # The number of the first entry that does not lie slot by slot, 0 for none; with any the rest is undefined.
     cdef readonly int64_t bad
-    cdef readonly int64_t minimum
-    cdef readonly int64_t maximum
-    cdef readonly bint ascending
+    cdef readonly int64_t minimum  # The smallest physical offset.
+    cdef readonly int64_t maximum  # The largest.
+    cdef readonly bint ascending  # Whether they never fall along a chain.
 
 
 cdef int64_t find_gaps(const IndexView *view, int64_t before, Span *span, Gap *gaps, int64_t room) noexcept nogil:
@@ -181,7 +197,10 @@ cdef int64_t find_gaps(const IndexView *view, int64_t before, Span *span, Gap *g
     return count
 
 
-def measure_entries(Region region not None, int64_t slots, int64_t before, int64_t entries, int64_t most_gaps):
+def measure_entries(
+    Region region not None, int64_t slots, int64_t before, int64_t entries, int64_t most_gaps,
+) -> EntrySpan:
+    """What the entries from ``before`` + 1 to ``entries`` cover; up to ``most_gaps`` gaps are listed."""
     cdef EntrySpan found = EntrySpan()
     cdef IndexView view
     cdef Span span
@@ -232,7 +251,15 @@ cdef int64_t measure_slot_by_slot(
     return 0
 
 
-def measure_compacted(Region region not None, int64_t slots, int64_t entries, int64_t start, lowest, highest):
+def measure_compacted(
+    Region region not None, int64_t slots, int64_t entries, int64_t start, lowest: npt.NDArray[np.int64],
+    highest: npt.NDArray[np.int64],
+) -> CompactedSpan:
+    """Measure entries that should lie slot by slot: each points to none, or to the one right before it.
+
+    ``lowest`` and ``highest`` get at i the lowest and the highest physical offset from ``start`` + i · STRETCH_BYTES
+    on, NO_ENTRY without any; entries before and behind all of these stretches have none.
+    """
     cdef Room lowest_room = Room(lowest, sizeof(int64_t)), highest_room = Room(highest, sizeof(int64_t))
     cdef int64_t *low = <int64_t *>lowest_room.items
     cdef int64_t *high = <int64_t *>highest_room.items
@@ -276,7 +303,8 @@ cdef double explained(const IndexView *view, int32_t *heads) noexcept nogil:
     return <double>good / <double>total if total > 0 else 0.0
 
 
-def share_explained(Region region not None, int64_t slots, int64_t entries):
+def share_explained(Region region not None, int64_t slots, int64_t entries) -> float:
+    """The share of a file's pointers and used slots that a slot count explains."""
     cdef IndexView view
     cdef Room heads
     cdef double share
@@ -309,7 +337,12 @@ cdef bint may_have_slots(const uint8_t *data, int64_t slots, int64_t entries) no
     return True
 
 
-def next_slot_count(Region region not None, int64_t slots, int64_t last_data):
+def next_slot_count(Region region not None, int64_t slots, int64_t last_data) -> int:
+    """The smallest slot count from ``slots`` on that explains the pointers of most of the first entries; 0 for none.
+
+    ``last_data`` is the position of the file's last byte that is not zero; it must lie in the last entry, which the
+    region must hold.
+    """
     cdef int64_t entries, found = 0
     if slots < 1 or last_data < 0 or last_data > region.size - ENTRY_BYTES:
         raise ValueError(f"{slots} slots, and a last byte at {last_data} of a region of {region.size} bytes")
@@ -339,17 +372,21 @@ cdef struct Wrongs:
 
 @cython.final
 cdef class WrongPointer:
-    cdef readonly int kind
-    cdef readonly int64_t number
-    cdef readonly int64_t expected
-    cdef readonly int64_t found
+    """A slot or pointer that does not follow from the hashes."""
+
+    cdef readonly int kind  # BAD_POINTER or BAD_SLOT.
+    cdef readonly int64_t number  # The number of the entry, or of the slot.
+    cdef readonly int64_t expected  # The entry it should point to.
+    cdef readonly int64_t found  # The entry it points to.
 
 
 @cython.final
 cdef class PointerCheck:
-    cdef readonly int64_t wrong
-    cdef readonly int64_t used
-    cdef readonly list noted
+    """What came of recomputing slots and pointers."""
+
+    cdef readonly int64_t wrong  # How many are wrong.
+    cdef readonly int64_t used  # How many slots are in use.
+    cdef readonly list[WrongPointer] noted  # The first of the wrong ones, as many as were asked for.
 
 
 cdef void note_wrong(Wrongs *wrongs, int kind, int64_t number, int64_t expected, int64_t found) noexcept nogil:
@@ -413,8 +450,14 @@ cdef WrongPointer wrong_pointer(const Wrong *wrong):
 
 
 def check_pointers(
-    Region region not None, int64_t slots, int64_t entries, int64_t written, numbers, true_hashes, int64_t most
-):
+    Region region not None, int64_t slots, int64_t entries, int64_t written, numbers: npt.NDArray[np.int64],
+    true_hashes: npt.NDArray[np.int32], int64_t most,
+) -> PointerCheck:
+    """Recompute slots and pointers, and note up to ``most`` wrong ones.
+
+    ``numbers`` (ascending) are entries whose hash in the file is wrong, ``true_hashes`` theirs. ``written`` is
+    ``entries``, or above it for a file that grows: slots may then point to newer entries up to there.
+    """
     cdef Column number_column = Column(numbers, sizeof(int64_t)), hash_column = Column(true_hashes, sizeof(int32_t))
     cdef PointerCheck check = PointerCheck()
     cdef IndexView view
@@ -446,13 +489,18 @@ def check_pointers(
 # --- Building: entry by entry as a broker puts them, or slot by slot ---
 
 
-def slot_number(int32_t key_hash, int32_t slots):
+def slot_number(int32_t key_hash, int32_t slots) -> int:
+    """The slot of a hash, 0 at least: its remainder by the number of slots."""
     if key_hash < 0 or slots < 1:
         raise ValueError(f"hash {key_hash} among {slots} slots")
     return slot_of(key_hash, slots, 1.0 / slots)
 
 
-def seconds_between(int64_t begin, int64_t timestamp):
+def seconds_between(int64_t begin, int64_t timestamp) -> int:
+    """Whole seconds between two store times (ms) as an entry holds them: never below 0, and 0 where there is no begin.
+
+    This is the time difference that a broker writes (store-format §3.5).
+    """
     return whole_seconds(begin, timestamp)
 
 
@@ -486,18 +534,29 @@ cdef struct Put:  # Entries to be put: columns of their records and hashes.
 
 @cython.final
 cdef class IndexWriter:
+    """Puts entries into an index file in memory as a broker does, and keeps the numbers of its header.
+
+    For one thread at a time: `put` raises RuntimeError while another thread is in it.
+    """
+
     cdef Room _memory
     cdef int64_t _slots
     cdef int64_t _entries
     cdef bint _is_claimed  # By a thread that is just using it.
-    cdef readonly int64_t begin_timestamp
-    cdef readonly int64_t end_timestamp
-    cdef readonly int64_t begin_physical_offset
-    cdef readonly int64_t end_physical_offset
-    cdef readonly int64_t slot_count
-    cdef readonly int64_t index_count
+    cdef readonly int64_t begin_timestamp  # Store time of the first entry's record, ms.
+    cdef readonly int64_t end_timestamp  # Store time of the last entry's record, ms.
+    cdef readonly int64_t begin_physical_offset  # Where the first entry's record lies.
+    cdef readonly int64_t end_physical_offset  # Where the last entry's record lies.
+    cdef readonly int64_t slot_count  # Slots that are not empty.
+    cdef readonly int64_t index_count  # Entries, and one.
 
-    def __cinit__(self, memory, int64_t slots, int64_t entries, int64_t timestamp, int64_t physical_offset):
+    def __cinit__(
+        self, memory: WriteableBuffer, int64_t slots, int64_t entries, int64_t timestamp, int64_t physical_offset,
+    ) -> None:
+        """Write to zeroed memory; one of the ``entries`` is never used.
+
+        ``timestamp`` (ms) and ``physical_offset`` are those with which the file before it ends.
+        """
         self._memory = Room(memory, 1)
         require_room(self._memory, slots, entries)
         self._slots, self._entries = slots, entries
@@ -505,7 +564,15 @@ cdef class IndexWriter:
         self.begin_physical_offset = self.end_physical_offset = physical_offset
         self.index_count = 1
 
-    def put(self, offsets, timestamps, stops, hashes, int64_t first_entry, int64_t count):
+    def put(
+        self, offsets: npt.NDArray[np.int64], timestamps: npt.NDArray[np.int64], stops: npt.NDArray[np.int64],
+        hashes: npt.NDArray[np.int32], int64_t first_entry, int64_t count,
+    ) -> None:
+        """Put ``count`` entries of some records, from one on.
+
+        Of each record there are its physical offset, its store time (ms) and the number before which its entries end.
+        Raises ValueError for columns that do not fit together, or more entries than there are or there is room for.
+        """
         cdef Column offset_column = Column(offsets, sizeof(int64_t)), time_column = Column(timestamps, sizeof(int64_t))
         cdef Column stop_column = Column(stops, sizeof(int64_t)), hash_column = Column(hashes, sizeof(int32_t))
         cdef int64_t records = stop_column.count
@@ -621,7 +688,15 @@ cdef int64_t place_slot_by_slot(
     return finish_slots(first_slot, first_entry)
 
 
-def place_entries(memory, int64_t slots, hashes, offsets, timestamps, int64_t count, int64_t begin_timestamp):
+def place_entries(
+    memory: WriteableBuffer, int64_t slots, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64],
+    timestamps: npt.NDArray[np.int64], int64_t count, int64_t begin_timestamp,
+) -> int:
+    """Write the first ``count`` entries slot by slot into a file in zeroed memory; how many slots are in use.
+
+    Their seconds count from ``begin_timestamp`` as a broker counts them: those of entries stored before it are 0.
+    Within a slot they keep their order, and each but the first points to the one right before it.
+    """
     cdef Room room = Room(memory, 1)
     cdef Column hash_column = Column(hashes, sizeof(int32_t))
     cdef Column offset_column = Column(offsets, sizeof(int64_t)), time_column = Column(timestamps, sizeof(int64_t))

@@ -409,23 +409,25 @@ cdef void copy_hits(const Lookup *lookup, uint8_t *target) noexcept nogil:
 
 @cython.final
 cdef class Found:
-    """What a search found: see lookups.pyi."""
+    """What a search found, and what it looked at."""
 
-    cdef readonly int status
-    cdef readonly bytes records
-    cdef readonly int64_t count
-    cdef readonly bint truncated
-    cdef readonly int64_t files
-    cdef readonly int64_t walked
-    cdef readonly int64_t refused
-    cdef readonly int64_t bad_pointers
+    cdef readonly int status  # FOUND, or why the search ended before anything was found.
+    cdef readonly bytes records  # The records one after the other, ascending by physical offset.
+    cdef readonly int64_t count  # How many records there are.
+    cdef readonly bint truncated  # Whether more match than were asked for, or fit.
+    cdef readonly int64_t files  # Index files that were searched.
+    cdef readonly int64_t walked  # Entries that were looked at.
+    cdef readonly int64_t refused  # Entries with the key's hash whose record does not match.
+    cdef readonly int64_t bad_pointers  # Slots and entries that point where no chain leads.
+    # Entries with the key's hash that point into the log where no record starts, unless damage is known there.
     cdef readonly int64_t strays
-    cdef readonly object stray_file
-    cdef readonly int64_t stray_offset
-    cdef readonly tuple damaged
-    cdef readonly object cold_file
-    cdef readonly int64_t cold_position
-    cdef readonly int64_t cold_length
+    cdef readonly FileView stray_file  # `FileView | None`: The index file in which the last of them stands.
+    cdef readonly int64_t stray_offset  # The physical offset in that entry.
+    # Physical offsets of records that match but for their checksums, ascending, MOST_DAMAGED at most.
+    cdef readonly tuple[int, ...] damaged
+    cdef readonly FileView cold_file  # `FileView | None`: The file of which something is not in memory.
+    cdef readonly int64_t cold_position  # Position of the bytes that are not in memory.
+    cdef readonly int64_t cold_length  # How many bytes are not in memory.
     cdef Hit *_hits
 
     def __cinit__(self):
@@ -436,11 +438,13 @@ cdef class Found:
         free(self._hits)
 
     @property
-    def physical_offsets(self):
+    def physical_offsets(self) -> tuple[int, ...]:
+        """The physical offsets at which they start."""
         return tuple([self._hits[number].physical_offset for number in range(self.count - 1, -1, -1)])
 
     @property
-    def sizes(self):
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each."""
         return tuple([self._hits[number].size for number in range(self.count - 1, -1, -1)])
 
 
@@ -452,9 +456,9 @@ cdef Found found_of(int status, const Lookup *lookup):
     if lookup.damaged_count:
         found.damaged = tuple(sorted([lookup.damaged[number] for number in range(lookup.damaged_count)]))
     if lookup.stray_file != NULL:
-        found.stray_file = <object>lookup.stray_file.view
+        found.stray_file = <FileView>lookup.stray_file.view
     if status == STOPPED_COLD:
-        found.cold_file = <object>lookup.cold.file.view
+        found.cold_file = <FileView>lookup.cold.file.view
         found.cold_position, found.cold_length = lookup.cold.position, lookup.cold.length
     if status != FOUND:
         return found
@@ -471,12 +475,16 @@ cdef Found found_of(int status, const Lookup *lookup):
 
 @cython.final
 cdef class KeyQuery:
-    """What is looked up: see lookups.pyi."""
+    """A question for the messages of a topic that carry a key, as `look_up` takes it; made once for several views."""
 
     cdef Query query
-    cdef readonly bytes needle
+    cdef readonly bytes needle  # The text that an index hashes: ``topic#key`` or ``topic#T#tag``.
 
-    def __cinit__(self, question, *, bint tags_only=False):
+    def __cinit__(self, question: protocol.question.Question, *, bint tags_only=False) -> None:
+        """Find at most MAXIMUM_HITS messages, and one at least; `tags_only` leaves index files without tags out.
+
+        Raises ValueError for a needle that does not have its topic before its key, and for another kind.
+        """
         cdef Query *query = &self.query
         cdef int64_t topic, key
         cdef Text needle
@@ -494,7 +502,11 @@ cdef class KeyQuery:
         query.tags_only = tags_only
 
 
-def look_up(StoreView view not None, KeyQuery query not None, int64_t tick, int64_t steps):
+def look_up(StoreView view not None, KeyQuery query not None, int64_t tick, int64_t steps) -> Found:
+    """Answer one query with the newest messages that match; `steps` entries may be walked.
+
+    Records have no more bytes in all than the question allows: the oldest are dropped first.
+    """
     cdef Hit hits[MAXIMUM_HITS + 1]
     cdef Lookup lookup
     cdef int status

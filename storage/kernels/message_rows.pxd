@@ -6,10 +6,6 @@ from libc.stdint cimport int64_t
 cpdef enum:
     # Why a run ended, besides what records.pxd has.
     NEED_MORE = 10  # the record at its end is not there as a whole
-    # Positions in a record.
-    FLAG = 16
-    QUEUE_OFFSET = 20
-    BORN_TIMESTAMP = 40
 
 
 cdef struct Row:  # Of positions and lengths of one record; ROW in message_rows.pyx is the same for NumPy.

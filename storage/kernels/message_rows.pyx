@@ -19,18 +19,19 @@ from storage.kernels.records cimport (
     BAD_BLANK,
     BAD_MAGIC,
     BAD_SIZE,
-    BORN_HOST,
     BORN_HOST_V6,
+    BORN_IP,
     ENTRY_OF_RECORD,
     HEAD,
     INNER_HEAD,
-    IPV4_HOST,
     IPV6_EXTRA,
     MAGIC,
     MAGIC_BLANK,
     MINIMUM_SIZE,
     OUTPUT_FULL,
     QUEUE_ID,
+    QUEUE_OFFSET,
+    STORE_IP,
     SYS_FLAG,
     Indexed,
     Record,
@@ -52,7 +53,7 @@ from storage.kernels.records cimport (
 from storage.kernels.region cimport Column, Region, Room, require
 from storage.kernels.text_sets cimport TextSet, place_in
 
-ROW_FIELDS = tuple(
+ROW_FIELDS: Final[tuple[str, ...]] = tuple(
     "position size body body_length topic topic_length properties properties_length keys keys_length tags tags_length "
     "unique_key unique_key_length born_host store_host inner".split()
 )
@@ -100,10 +101,19 @@ cdef struct Query:
 
 @cython.final
 cdef class RowQuery:
+    """Which records are wanted; None is any. Ranges include both ends."""
+
     cdef Query query
     cdef tuple held
 
-    def __cinit__(self, *, topics, tags, queue_ids, times, queue_offsets, bint names, bint checksums, bint apart=True):
+    def __cinit__(
+        self, *, topics: Iterable[bytes] | None, tags: Iterable[bytes] | None, queue_ids: npt.NDArray[np.int32] | None,
+        times: tuple[int, int], queue_offsets: tuple[int, int], bint names, bint checksums, bint apart=True,
+    ) -> None:
+        """`names`: note where keys, tag and unique key lie; `checksums`: hold the chosen records against theirs.
+
+        `apart`: take batches apart, where they are such as they should be; else they stay what they are as records.
+        """
         cdef _Texts chosen_topics = None if topics is None else _Texts(topics)
         cdef _Texts chosen_tags = None if tags is None else _Texts(tags)
         cdef Column numbers = None if queue_ids is None else Column(queue_ids, sizeof(int32_t))
@@ -161,8 +171,8 @@ cdef inline void fill_row(Row *row, const uint8_t *data, const Record *record, c
     put_text(data, &indexed.keys, &row.keys, &row.keys_length)
     put_text(data, &indexed.tags, &row.tags, &row.tags_length)
     put_text(data, &indexed.unique_key, &row.unique_key, &row.unique_key_length)
-    row.born_host = row.position + BORN_HOST
-    row.store_host = row.born_host + IPV4_HOST + born_extra + 8
+    row.born_host = row.position + BORN_IP
+    row.store_host = row.position + STORE_IP + born_extra
     row.inner = -1
 
 
@@ -216,24 +226,26 @@ cdef inline int64_t read_next(
 
 @cython.final
 cdef class Choice:
-    cdef readonly int64_t position
-    cdef readonly int64_t rows
-    cdef readonly int64_t records
-    cdef readonly int64_t last
+    """How a run went."""
+
+    cdef readonly int64_t position  # Where it ended.
+    cdef readonly int64_t rows  # How many were written.
+    cdef readonly int64_t records  # How many were passed, wanted or not.
+    cdef readonly int64_t last  # Position of the last of these, −1 without one.
+    # Why it ended: AT_LIMIT, AT_BLANK, AT_DAMAGE, OUTPUT_FULL, AT_NOTHING, NEED_MORE or AT_PACKED.
     cdef readonly int reason
-    cdef readonly int code
+    cdef readonly int code  # The `BAD_` code of damage, else 0.
 
 
 def choose_records(
-    Region region not None,
-    int64_t position,
-    int64_t limit,
-    int64_t stop,
-    int64_t base,
-    int64_t boundary,
-    RowQuery wanted not None,
-    table,
-):
+    Region region not None, int64_t position, int64_t limit, int64_t stop, int64_t base, int64_t boundary,
+    RowQuery wanted not None, table: npt.NDArray[np.int64],
+) -> Choice:
+    """Write a row for each wanted message of the records that start in [position, limit), up to AT_PACKED.
+
+    Bytes up to `stop` are there. The region's first byte has the physical offset `base`; the next segment starts at
+    `boundary`. `table` has room for whole rows.
+    """
     cdef Room room = Room(table, sizeof(int64_t))
     cdef Row *rows = <Row *>room.items
     cdef int64_t row_room = room.count // <int64_t>(sizeof(Row) // sizeof(int64_t))
@@ -302,7 +314,11 @@ def choose_records(
     return choice
 
 
-def load_numbers(Region region not None, positions, int32_t distance, int bits, numbers):
+def load_numbers(
+    Region region not None, positions: npt.NDArray[np.int64], int32_t distance, int bits,
+    numbers: npt.NDArray[np.int64],
+) -> None:
+    """Read a number of 32 or 64 bits so many bytes behind each of some positions."""
     cdef Column column = Column(positions, sizeof(int64_t))
     cdef Room room = Room(numbers, sizeof(int64_t))
     cdef const int64_t *places = <const int64_t *>column.items

@@ -13,11 +13,11 @@ from storage.kernels.light_queues cimport LIGHT_PREFIX_BYTES, count_items, is_li
 from storage.kernels.plain_units cimport UNIT_BYTES, write_plain_unit
 from storage.kernels.properties cimport Properties, find_properties, parse_integer, tags_code
 from storage.kernels.records cimport (
-    COMMIT,
     HEAD,
     QUEUE_ID,
     QUEUE_OFFSET,
     SYS_FLAG,
+    TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     Record,
     Sums,
@@ -31,8 +31,8 @@ from storage.kernels.records cimport (
 )
 from storage.kernels.region cimport Region, Room, require
 
-ANY_OFFSET = -1
-NOT_FOUND = -1
+ANY_OFFSET: Final[int] = -1
+NOT_FOUND: Final[int] = -1
 
 
 cdef enum:
@@ -53,11 +53,21 @@ cdef struct Search:
 
 @cython.final
 cdef class MessageSearch:
+    """Messages of one queue that are looked for, and the units of those that the log has."""
+
     cdef Search search
     cdef bytes topic
     cdef Room room
 
-    def __cinit__(self, bytes topic not None, int32_t queue_id, int64_t first, units, int64_t beyond):
+    def __cinit__(
+        self, bytes topic not None, int32_t queue_id, int64_t first, units: npt.NDArray[np.uint8], int64_t beyond,
+    ) -> None:
+        """A search for the messages of the queue offsets from ``first`` on, one for each of the ``units``.
+
+        These are bytes as in a plain queue's file (store-format §5.1). The physical offset in a unit is NOT_FOUND
+        before its message is found. ``beyond`` messages of the queue with later offsets may come before nothing more is
+        looked for. Raises ValueError for a negative offset but ANY_OFFSET, and for units that are no bytes.
+        """
         cdef Search *search = &self.search
         cdef int64_t i
         if first < ANY:
@@ -71,7 +81,8 @@ cdef class MessageSearch:
             search.left += load_i64(search.units + UNIT_BYTES * i) == NOWHERE
 
     @property
-    def left(self):
+    def left(self) -> int:
+        """How many of them are still to be found, 0 when nothing more is looked for."""
         return max(self.search.left, 0)
 
 
@@ -162,7 +173,7 @@ cdef int64_t search_records(
         if record.start - data >= stop:
             return record.start - data
         transaction = load_i32(record.start + SYS_FLAG) & TRANSACTION_MASK
-        if transaction == 0 or transaction == COMMIT:
+        if transaction == 0 or transaction == TRANSACTION_COMMIT:
             for i in range(count):
                 if searches[i].left > 0:
                     note_message(&record, searches[i], sums)
@@ -172,14 +183,17 @@ cdef int64_t search_records(
 
 
 def find_messages(
-    Region region not None,
-    int64_t position,
-    int64_t stop,
-    int64_t readable,
-    int64_t base,
-    int64_t boundary,
-    list searches not None,
-):
+    Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t boundary,
+    list[MessageSearch] searches not None,
+) -> int:
+    """Make the units of messages whose records start in [position, stop), of some searches; where the search goes on.
+
+    Positions are of a segment whose first byte has the physical offset ``base``, ``readable`` bounds reading,
+    ``boundary`` is the physical offset at which the next segment starts. The search ends at ``stop``, behind it with
+    the record that starts before it, at the BLANK that closes the segment, which is answered by ``readable``, or before
+    where nothing more is looked for. Damaged records are no messages; behind damage it goes on at the next intact one.
+    Raises ValueError where it was to read outside the region.
+    """
     cdef Sums sums = begin_sums(None, region)
     cdef MessageSearch each
     cdef Search **pointers

@@ -18,8 +18,10 @@ from storage.kernels.records cimport (
     BAD_SIZE,
     CRC_MASK,
     CRC_PROPERTY,
+    FIXED,
     MINIMUM_SIZE,
     PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
     Record,
     check_checksums,
     property_crc,
@@ -30,7 +32,7 @@ from storage.kernels.region cimport Region, Room, require
 
 
 cdef enum:
-    BEFORE_BODY = 12  # Bytes of the prepared transaction offset and of the body's length, which stand in front of it.
+    BEFORE_BODY = FIXED - PREPARED_TRANSACTION_OFFSET  # Bytes from that offset to the body.
     CRC_DIGITS = 10
     MOST_LINKS = 1 << 16  # That are held at once.
     LONGEST_SEGMENT = 0xFFFFFFFF  # Positions have 32 bits.
@@ -133,6 +135,8 @@ cdef int64_t move_records(
 
 @cython.final
 cdef class RecordMover:
+    """The new segment, in memory, while it is filled. Only intact records are moved, with checksums that hold."""
+
     cdef Room _memory
     cdef uint8_t *target
     cdef int64_t room
@@ -143,12 +147,17 @@ cdef class RecordMover:
     cdef Move *moves
     cdef Link *links
     cdef int64_t link_count
-    cdef readonly int64_t used
-    cdef readonly int64_t records
-    cdef readonly int64_t last_record
-    cdef readonly int64_t last_timestamp
+    cdef readonly int64_t used  # Position behind the last record.
+    cdef readonly int64_t records  # Records that were moved.
+    cdef readonly int64_t last_record  # New physical offset of the last of them, −1 without one.
+    cdef readonly int64_t last_timestamp  # When it was stored, ms; 0 without one.
 
-    def __cinit__(self, memory, int64_t size, int64_t base, int64_t most):
+    def __cinit__(self, memory: bytearray | mmap.mmap, int64_t size, int64_t base, int64_t most) -> None:
+        """Fill the first `size` bytes of memory, for the segment at the physical offset `base`.
+
+        A run ends FULL once `most` bytes are there to be taken. Raises ValueError for more bytes than there are, and
+        for a segment of 4 GiB or more.
+        """
         self._memory = Room(memory, 1)
         self.target, self.room = <uint8_t *>self._memory.items, size
         if base < 0 or most < 1 or not 0 <= size <= LONGEST_SEGMENT or size > self._memory.count:
@@ -168,8 +177,14 @@ cdef class RecordMover:
         free(self.links)
 
     def run(
-        self, Region region not None, int64_t position, int64_t available, int64_t start, int64_t boundary, int64_t limit
-    ):
+        self, Region region not None, int64_t position, int64_t available, int64_t start, int64_t boundary,
+        int64_t limit,
+    ) -> Step:
+        """Move the records that start in [position, limit) of a region, as far as there are any.
+
+        `available` bytes of the region may be read; `start` is the physical offset of its first byte; the next segment
+        starts at `boundary`, or would start there. Raises ValueError where `available` lies outside the region.
+        """
         cdef Step step = Step()
         require(region, position, available)
         if start < self.base:
@@ -178,19 +193,28 @@ cdef class RecordMover:
             step.position = move_records(self, region.data, position, available, start, boundary, limit, step)
         return step
 
-    def take_links(self):
+    def take_links(self) -> bytearray:
+        """What points elsewhere, since this was last asked for: pairs of int64 in the machine's byte order.
+
+        Each is the new position of a record in the segment and the old physical offset of a half message that was not
+        moved before it in the same segment. Bytes up to `used` are what they will be but for these.
+        """
         cdef bytearray links = PyByteArray_FromStringAndSize(
             <const char *>self.links, self.link_count * <int64_t>sizeof(Link)
         )
         self.taken, self.link_count = self.used, 0
         return links
 
-    def moves_made(self):
+    def moves_made(self) -> bytearray:
+        """Of every record its position in the old and in the new segment: pairs of uint32, both ascending."""
         return PyByteArray_FromStringAndSize(<const char *>self.moves, self.records * <int64_t>sizeof(Move))
 
 
-def mend_record(memory, int64_t position, int64_t size, int64_t half):
-    """As in moving.pyi."""
+def mend_record(memory: bytearray, int64_t position, int64_t size, int64_t half) -> None:
+    """Let the record at a position say another offset of its half message, and state its checksum anew if it has one.
+
+    Raises ValueError where no record of that size lies.
+    """
     cdef Room room = Room(memory, 1)
     cdef Record record
     cdef uint8_t *start

@@ -44,12 +44,13 @@ cdef struct Pull:  # What is asked, and what came of it.
 
 
 cdef class Choice:
-    cdef readonly int kind
+    cdef readonly int kind  # EVERYTHING, BY_TAG or BY_EXPRESSION.
+    # Whether extension units may speak of the filter, so that a kernel has to leave them alone.
     cdef readonly bint has_bits
     cdef const uint32_t *codes  # The low 32 bits of the tags' hashes.
     cdef int64_t code_count
-    cdef readonly Program program  # Of the expression.
-    cdef readonly int64_t cost  # Of deciding one message: steps and names of the expression, else 1.
+    cdef readonly Program program  # `Program | None`: The compiled expression.
+    cdef readonly int64_t cost  # What deciding one message may take: steps and names of the expression, else 1.
     cdef Column _codes
 
 

@@ -59,7 +59,15 @@ cdef inline Unit read_unit(const uint8_t *at) noexcept nogil:
 
 
 cdef class Choice:
-    def __init__(self, int kind, codes=None, Program program=None, bint has_bits=False):
+    """How a filter chooses."""
+
+    def __init__(
+        self, int kind, codes: ReadableBuffer | None = None, Program program=None, bint has_bits=False,
+    ) -> None:
+        """`codes` are of tags their hashes, `program` is of an expression.
+
+        `has_bits` says that extension units may speak of the filter. Raises ValueError for an expression without one.
+        """
         if kind == BY_EXPRESSION and program is None:
             raise ValueError("a choice by an expression without one")
         self.kind, self.program, self.has_bits, self.cost = kind, program, has_bits, 1
@@ -292,19 +300,26 @@ cdef int64_t look_through(
 
 @cython.final
 cdef class Pulled:
-    cdef readonly int64_t passed
-    cdef readonly list records
-    cdef readonly int64_t decided
-    cdef readonly object cold_file
-    cdef readonly int64_t cold_position
-    cdef readonly int64_t cold_length
+    """What a pull found."""
+
+    cdef readonly int64_t passed  # Units that were gone through; else why the pull has to be made otherwise.
+    cdef readonly list[memoryview] records  # The records, slices of their segments' maps, ascending.
+    cdef readonly int64_t decided  # Messages for which an expression was evaluated.
+    cdef readonly FileView cold_file  # `FileView | None`: The file of which something is not in memory.
+    cdef readonly int64_t cold_position  # Position of the bytes that are not in memory.
+    cdef readonly int64_t cold_length  # How many bytes are not in memory.
 
 
 def pull(
     LogView log not None, FileView file not None, int64_t position, int64_t first, int64_t stop, int32_t queue_id,
     bytes topic not None, Choice choice not None, int64_t queue_offset, int64_t scan, int64_t messages,
     int64_t record_bytes, int64_t tick,
-):
+) -> Pulled:
+    """Pull from a queue offset on: up to `messages`, MAXIMUM_FOUND at most, and `record_bytes`; one at least.
+
+    Up to `scan` units are scanned. Units `first` to `stop` are in the file from a position on; raises ValueError where
+    the file is too short for them. Units around the scanned ones only show whether these are in order.
+    """
     cdef Pulled pulled = Pulled()
     cdef QueueView queue
     cdef Pull asked
@@ -319,7 +334,7 @@ def pull(
     pulled.decided = asked.decided
     pulled.records = [slice_of(log, &asked.found[number]) for number in range(asked.count)]
     if pulled.passed == UNITS_COLD or pulled.passed == RECORD_COLD:
-        pulled.cold_file = <object>asked.cold.file.view
+        pulled.cold_file = <FileView>asked.cold.file.view
         pulled.cold_position, pulled.cold_length = asked.cold.position, asked.cold.length
     return pulled
 

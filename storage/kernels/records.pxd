@@ -1,7 +1,6 @@
 """A CommitLog record read where it lies: shape, checksums, topic, properties (store-format §2.2, §2.5, §2.6).
 
-The positions below are those of the record with two IPv4 hosts; a 16-byte host moves everything behind it by 12.
-A test holds them against the layout table of :mod:`protocol.message`.
+Positions are those of the record with two IPv4 hosts; a 16-byte host moves everything behind it by IPV6_EXTRA.
 
 A record may change while it is read (a broker that writes, a file that is copied): what bounds reading is loaded once,
 into a :c:struct:`Record`, checked, and taken from there ever after.
@@ -31,23 +30,11 @@ cdef extern from "separators.h" nogil:
     Separators find_separators(const uint8_t *at) noexcept  # Those of SEPARATORS_WIDE bytes.
 
 
+include "record_layout.pxi"  # Positions, lengths, magic numbers and flags, from protocol/message_layout.py.
+
+
 cpdef enum:
-    # Positions in a record.
-    TOTAL_SIZE = 0
-    MAGIC = 4
-    BODY_CRC = 8
-    QUEUE_ID = 12
-    QUEUE_OFFSET = 20
-    PHYSICAL_OFFSET = 28
-    SYS_FLAG = 36
-    BORN_HOST = 48
-    # Lengths.
-    IPV4_HOST = 8
-    IPV6_EXTRA = 12
-    AFTER_HOSTS_TO_BODY_LENGTH = 12  # of reconsume times and prepared transaction offset
-    HEAD = 8  # of size and magic number, by which everything begins
-    MINIMUM_SIZE = 91
-    CRC_PROPERTY = 20  # of the property CRC that closes a record: name 8, 0x01, ten digits, 0x02
+    CRC_PROPERTY = 20  # Bytes of the property CRC that closes a record: name 8, 0x01, ten digits, 0x02.
     # The head of a DLedger entry, which stands in front of its record (other-formats §1): positions, length, kinds.
     ENTRY_SIZE = 4
     ENTRY_POSITION = 24
@@ -56,18 +43,7 @@ cpdef enum:
     ENTRY_OF_RECORD = 1
     LAST_ENTRY_KIND = 3  # the others hold no record
     ENTRY_BLANK = -1
-    # Magic numbers and flags.
-    MAGIC_V1 = -626843481
-    MAGIC_V2 = -626843477
-    MAGIC_BLANK = -875286124
-    MAGIC_FIRST_BYTE = 0xDA
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    COMPRESSED = 0x1
-    IS_BATCH = 0xC0  # Both bits: the body is a batch (store-format §2.9).
-    TRANSACTION_MASK = 0xC
-    COMMIT = 0x8
-    ROLLBACK = 0xC
+    IS_BATCH = INNER_BATCH | NEED_UNWRAP  # Both bits: the body is a batch (store-format §2.9).
     CRC_MASK = 0x7FFFFFFF
     NAME_SEPARATOR = 1
     PROPERTY_SEPARATOR = 2
@@ -92,9 +68,7 @@ cpdef enum:
     AT_NOTHING = 5  # nothing was written there yet, or nothing but the beginning of the first eight bytes
     AT_RECORD = 6  # that was looked for
     AT_PACKED = 7  # a batch that is compressed as a whole
-    # A message of a batch: its flag and the length of its head, which the body follows; how many of them there may be.
-    INNER_FLAG = 12
-    INNER_HEAD = 20
+    # How many messages of a batch there may be, and queues of one walk.
     MOST_INNER = 32767
     MAXIMUM_QUEUES = 2048
     # How far back a repeated key of one record is looked for: a double costs bytes, a full search a square.
@@ -147,15 +121,12 @@ cdef inline Text text_of(bytes content) noexcept:
 
 cdef inline int64_t store_timestamp_at(const uint8_t *record) noexcept nogil:
     """When the broker stored a record, in ms; MINIMUM_SIZE bytes of it must be there."""
-    cdef int64_t position = BORN_HOST + IPV4_HOST
-    if load_i32(record + SYS_FLAG) & BORN_HOST_V6:
-        position += IPV6_EXTRA
-    return load_i64(record + position)
+    return load_i64(record + STORE_TIMESTAMP + (IPV6_EXTRA if load_i32(record + SYS_FLAG) & BORN_HOST_V6 else 0))
 
 
 cdef inline bint is_rolled_back(const uint8_t *record) noexcept nogil:
     """Whether a record is a transaction's that was rolled back: such are in no index."""
-    return load_i32(record + SYS_FLAG) & TRANSACTION_MASK == ROLLBACK
+    return load_i32(record + SYS_FLAG) & TRANSACTION_MASK == TRANSACTION_ROLLBACK
 
 
 cdef inline bint is_batch(const uint8_t *record) noexcept nogil:
@@ -187,7 +158,7 @@ cdef inline int64_t read_parts(Record *record) noexcept nogil:
     """Find body, topic and properties of a record whose start and size are known; the size, or BAD_LENGTHS."""
     cdef const uint8_t *start = record.start
     cdef int32_t flags = load_i32(start + SYS_FLAG)
-    cdef int64_t length, position = BORN_HOST + IPV4_HOST + 8 + IPV4_HOST + AFTER_HOSTS_TO_BODY_LENGTH
+    cdef int64_t length, position = BODY_LENGTH
     if flags & BORN_HOST_V6:
         position += IPV6_EXTRA
     if flags & STORE_HOST_V6:
@@ -335,7 +306,7 @@ cdef class Sums:
     cdef int64_t count
     cdef int64_t room
     cdef int64_t patience
-    cdef readonly int64_t summed
+    cdef readonly int64_t summed  # How many bytes were read to compute checksums.
 
 
 cdef Sums begin_sums(Sums sums, Region region)
@@ -483,7 +454,7 @@ cdef inline bint next_inner(Record *inner, const uint8_t **at, const uint8_t *en
     cdef int64_t length
     if end - at[0] < INNER_HEAD + 2:
         return False
-    length = load_i32(at[0] + INNER_HEAD - 4)
+    length = load_i32(at[0] + INNER_BODY_LENGTH)
     if length < 0 or length > end - at[0] - INNER_HEAD - 2:
         return False
     inner.body.start, inner.body.length = at[0] + INNER_HEAD, length

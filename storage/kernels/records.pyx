@@ -14,15 +14,17 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from protocol.kernels.memory cimport load_i32, load_i64
 from storage.kernels cimport checksum
 from storage.kernels.checksum cimport crc32_moved, crc32_of
+from storage.kernels.indexes cimport ENTRY_BYTES, ENTRY_OFFSET
 from storage.kernels.queue_units cimport hash_name
 from storage.kernels.region cimport Region, Room, region_of, require, require_bytes
 
-CRC32_PATHS = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
-CRC32_PATH = CRC32_PATHS[0]
-ANY_TIME = INT64_MIN
+CRC32_PATHS: Final[tuple[str, ...]] = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
+CRC32_PATH: Final[str] = CRC32_PATHS[0]
+ANY_TIME: Final[int] = INT64_MIN
 
 
-def crc32(buffer):
+def crc32(buffer: ReadableBuffer | Region) -> int:
+    """CRC-32 of some bytes, unsigned; a record keeps its low 31 bits."""
     cdef Region region = region_of(buffer)
     cdef uint32_t result
     with nogil:
@@ -30,7 +32,8 @@ def crc32(buffer):
     return result
 
 
-def crc32_by(str path, buffer):
+def crc32_by(str path not None, buffer: ReadableBuffer | Region) -> int:
+    """CRC-32 of some bytes, computed in one way of `CRC32_PATHS`; raises ValueError for any other way."""
     cdef Region region = region_of(buffer)
     cdef checksum.crc32_way way
     for way in checksum.crc32_ways[:checksum.CRC32_WAYS]:
@@ -58,15 +61,24 @@ cdef int make_room(Entries *entries, int64_t count) except -1:
 # --- One record ---
 
 
-def check_shape(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+def check_shape(Region region not None, int64_t position, int64_t stop, int64_t physical_offset) -> int:
+    """Size of the record at a position if the lengths of its parts add up; does not read the body.
+
+    As in a broker, a negative length of body or properties counts as 0, and a negative one of the topic is an error.
+    """
     cdef Record record
     require(region, position, stop)
     return read_shape(&record, region.data + position, stop - position, physical_offset)
 
 
 def check_intact(
-    Region region not None, int64_t position, int64_t stop, int64_t physical_offset, Sums sums=None
-):
+    Region region not None, int64_t position, int64_t stop, int64_t physical_offset, Sums sums=None,
+) -> int:
+    """Size of the record at a position if `check_shape` accepts it and its checksums match.
+
+    These are the checksum of the body and, if the record has one, that of the whole record. A caller that checks many
+    positions of one region passes the same `sums` to every call, so that bytes are not read again for each position.
+    """
     cdef Record record
     cdef int64_t size
     require(region, position, stop)
@@ -81,7 +93,13 @@ def check_intact(
     return size
 
 
-def check_step(Region region not None, int64_t position, int64_t stop, int64_t physical_offset, int64_t boundary):
+def check_step(
+    Region region not None, int64_t position, int64_t stop, int64_t physical_offset, int64_t boundary,
+) -> int:
+    """As :func:`check_shape`, but 0 for the BLANK that closes the segment. At least eight bytes must be readable.
+
+    The head of a DLedger entry in front of the record counts among its bytes; so does an entry without a record.
+    """
     cdef Record record
     require(region, position, stop)
     if stop - position < HEAD:
@@ -89,17 +107,23 @@ def check_step(Region region not None, int64_t position, int64_t stop, int64_t p
     return read_step(&record, region.data + position, stop - position, physical_offset, boundary)
 
 
-def closes_segment(Region region not None, int64_t position, int64_t left):
+def closes_segment(Region region not None, int64_t position, int64_t left) -> bool:
+    """Whether the eight bytes at a position are the BLANK that closes their segment, `left` bytes before its end.
+
+    A broker writes a BLANK with exactly this size. A BLANK with another size is damage, and records may follow it.
+    """
     require_bytes(region, position, HEAD)
     return closes_segment_at(region.data + position, left)
 
 
-def store_timestamp(Region region not None, int64_t position):
+def store_timestamp(Region region not None, int64_t position) -> int:
+    """When the broker stored the record at a position, in ms; its first `MINIMUM_SIZE` bytes must be there."""
     require_bytes(region, position, MINIMUM_SIZE)
     return store_timestamp_at(region.data + position)
 
 
-def has_sane_texts(Region region not None, int64_t position, int64_t stop):
+def has_sane_texts(Region region not None, int64_t position, int64_t stop) -> bool:
+    """Whether topic and properties of a record, which no checksum covers, have no zero byte; False without a record."""
     cdef Record record
     return (
         has_record(region, position, stop, &record)
@@ -108,7 +132,8 @@ def has_sane_texts(Region region not None, int64_t position, int64_t stop):
     )
 
 
-def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
+def tag_entry_hash(Region region not None, int64_t position, int64_t stop) -> int | None:
+    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4; None without tag or record."""
     cdef Record record
     cdef Indexed indexed
     if not has_record(region, position, stop, &record):
@@ -117,7 +142,11 @@ def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
     return None if indexed.tags.start == NULL else tag_hash(topic_hash(&record), &indexed.tags)
 
 
-def entry_hashes(Region region not None, int64_t position, int64_t stop):
+def entry_hashes(Region region not None, int64_t position, int64_t stop) -> list[int] | None:
+    """The hashes that one record is indexed under: those of its unique key, of each piece of KEYS, and of its tag.
+
+    None where there is no record of sound shape: the bytes may have changed since an earlier check.
+    """
     cdef Record record
     cdef Entries entries
     if not has_record(region, position, stop, &record):
@@ -135,7 +164,19 @@ def entry_hashes(Region region not None, int64_t position, int64_t stop):
 
 @cython.final
 cdef class Sums:
-    def __cinit__(self, int64_t patience=SUM_PATIENCE):
+    """Checksums that one pass over a segment has computed and keeps, so that it does not read the same bytes again.
+
+    Damaged or hostile bytes can look like records that lie in one another's bodies, up to a million of them. Checking
+    each by itself would read all these bodies, which takes quadratic time. Once more than `patience` bytes were read
+    for records whose checksum did not match, checksums are kept at regular distances; that of any range follows from
+    them.
+
+    A pass that goes on after damage passes the same object to every call; without one, each call makes its own. The
+    object must not be used after the pass: bytes that are written after their checksum was kept are not read again.
+    """
+
+    def __cinit__(self, int64_t patience=SUM_PATIENCE) -> None:
+        """No checksums yet; `patience` bytes may be read in vain before any are kept, none if it is negative."""
         self.patience = patience
 
     def __dealloc__(self):
@@ -196,22 +237,23 @@ cdef uint32_t sum_once(Sums sums, const uint8_t *start, int64_t length) noexcept
 
 @cython.final
 cdef class Walk:
-    cdef readonly int64_t position
-    cdef readonly int64_t records
-    cdef readonly int64_t last
-    cdef readonly int reason
-    cdef readonly int code
+    """Where a walk from record to record ended, and why."""
+
+    cdef readonly int64_t position  # Where it ended.
+    cdef readonly int64_t records  # Records that it stepped over.
+    cdef readonly int64_t last  # Position of the last one; −1 for none.
+    cdef readonly int reason  # AT_LIMIT, AT_BLANK or AT_DAMAGE.
+    cdef readonly int code  # The `BAD_` code that says why no record is there, if the walk ended at damage; else 0.
 
 
 def walk_records(
-    Region region not None,
-    int64_t position,
-    int64_t stop,
-    int64_t base,
-    int64_t boundary,
-    bint checksums,
+    Region region not None, int64_t position, int64_t stop, int64_t base, int64_t boundary, bint checksums,
     Sums sums=None,
-):
+) -> Walk:
+    """Step over the records of a segment from a position on; `checksums` says whether theirs are checked.
+
+    Entries of DLedger's that have no record are stepped over as well.
+    """
     cdef Walk walk = Walk()
     cdef Record record
     cdef int64_t size, intact, records = 0, last = -1
@@ -241,13 +283,16 @@ def walk_records(
 
 @cython.final
 cdef class Scan:
-    cdef readonly int64_t position
-    cdef readonly int64_t entries
-    cdef readonly int64_t records
+    """Where a scan ended, and why."""
+
+    cdef readonly int64_t position  # Where it ended.
+    cdef readonly int64_t entries  # Entries written.
+    cdef readonly int64_t records  # Records read.
+    # How many messages of the batch at the position were taken in, where the output was full among them.
     cdef readonly int64_t inner
-    cdef readonly int64_t first_batch
-    cdef readonly int64_t last_batch
-    cdef readonly int reason
+    cdef readonly int64_t first_batch  # Position of the first batch, −1 without one.
+    cdef readonly int64_t last_batch  # Position of the last batch, −1 without one.
+    cdef readonly int reason  # AT_LIMIT, AT_BLANK, AT_DAMAGE, OUTPUT_FULL or AT_PACKED.
 
 
 cdef int64_t emit_inner(const Record *record, int64_t number, int64_t room, Entries *entries) noexcept nogil:
@@ -266,16 +311,16 @@ cdef int64_t emit_inner(const Record *record, int64_t number, int64_t room, Entr
 
 
 def scan_keys(
-    Region region not None,
-    int64_t position,
-    int64_t stop,
-    int64_t readable,
-    int64_t base,
-    int64_t boundary,
-    hashes,
-    offsets,
-    int64_t inner=0,
-):
+    Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t boundary,
+    hashes: WriteableBuffer, offsets: WriteableBuffer, int64_t inner=0,
+) -> Scan:
+    """Write the index entries of the records that start in [position, stop), until damage or until the output is full.
+
+    Those of each message of a batch lead to the batch's record, whose own come first; `inner` of them, of the first
+    record, are there already. A batch that is compressed as a whole ends the scan after its own: AT_PACKED.
+    Rolled-back records are in no index. `hashes` (int32) and `offsets` (int64) must each have room for at least
+    `MAXIMUM_PIECES`, and count as full when less room is left. Raises ValueError for arrays of other integers.
+    """
     cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
     cdef int64_t room = min(hash_room.count, offset_room.count) - MAXIMUM_PIECES
     cdef Scan scan = Scan()
@@ -364,11 +409,18 @@ cdef bint deal(const Entries *source, Entries *target, int place) noexcept nogil
 
 @cython.final
 cdef class OffsetSpan:
-    cdef readonly int64_t first
-    cdef readonly int64_t last
+    """The lowest and the highest physical offset of some entries."""
+
+    cdef readonly int64_t first  # The lowest.
+    cdef readonly int64_t last  # The highest.
 
 
-def sort_entries(hashes, offsets):
+def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpan:
+    """Sort entries by hash, then by physical offset, where they lie: `hashes` (int32) and `offsets` (int64), none < 0.
+
+    Those in the order of the log take a pass for each byte of a hash, others more. Raises ValueError for arrays of
+    other integers, of different lengths, or without items.
+    """
     cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
     cdef int64_t i, count = hash_room.count
     cdef OffsetSpan span = OffsetSpan()
@@ -416,7 +468,8 @@ cdef int64_t read_entry(
     return head + size if size > 0 else size
 
 
-def record_start(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+def record_start(Region region not None, int64_t position, int64_t stop, int64_t physical_offset) -> int:
+    """Position behind the heads of DLedger entries that stand at a position: itself where none does."""
     cdef int64_t head
     cdef bint has_record = False
     require(region, position, stop)
@@ -454,7 +507,8 @@ cdef int64_t next_candidate(const uint8_t *data, int64_t position, int64_t stop,
     return -1
 
 
-def find_candidate(Region region not None, int64_t position, int64_t stop, int64_t base):
+def find_candidate(Region region not None, int64_t position, int64_t stop, int64_t base) -> int:
+    """First position that has a record's magic and the right physical offset, both before `stop`; −1 for none."""
     cdef int64_t found
     require(region, position, stop)
     with nogil:
@@ -480,14 +534,14 @@ cdef int64_t next_recent(
 
 
 def find_recent(
-    Region region not None,
-    int64_t position,
-    int64_t stop,
-    int64_t readable,
-    int64_t base,
-    int64_t earliest,
+    Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest,
     Sums sums=None,
-):
+) -> int:
+    """Position of the first intact record that starts in [position, stop) and was stored at `earliest` (ms) or later.
+
+    Intact means that shape, physical offset and checksums are right. Returns `stop` if there is none. The body of a
+    record that is too old is stepped over, so that no byte is read twice for a checksum.
+    """
     require(region, position, readable)
     sums = begin_sums(sums, region)
     with nogil:
@@ -495,7 +549,8 @@ def find_recent(
     return position
 
 
-def find_record(Region region not None, int64_t position, int64_t stop, int64_t base, Sums sums=None):
+def find_record(Region region not None, int64_t position, int64_t stop, int64_t base, Sums sums=None) -> int:
+    """Position of the first record at or after a position with right shape, offset and checksums; `stop` for none."""
     require(region, position, stop)
     sums = begin_sums(sums, region)
     with nogil:
@@ -504,8 +559,9 @@ def find_record(Region region not None, int64_t position, int64_t stop, int64_t 
 
 
 def find_intact_backwards(
-    Region region not None, int64_t lowest, int64_t position, int64_t readable, int64_t base
-):
+    Region region not None, int64_t lowest, int64_t position, int64_t readable, int64_t base,
+) -> int:
+    """Position of the last intact record that starts in [lowest, position) and ends by `readable`; −1 for none."""
     cdef int64_t at = min(position - 1, readable - MINIMUM_SIZE)
     cdef Sums sums = begin_sums(None, region)
     cdef Record record
@@ -523,7 +579,8 @@ def find_intact_backwards(
     return at if at >= lowest else -1
 
 
-def find_record_backwards(Region region not None, int64_t lowest, int64_t position, int64_t base):
+def find_record_backwards(Region region not None, int64_t lowest, int64_t position, int64_t base) -> int:
+    """Position of the last record in [lowest, position), going by magic and physical offset alone; −1 for none."""
     cdef int64_t at = min(position - 1, region.size - PHYSICAL_OFFSET - 8)
     require(region, lowest, position)
     with nogil:
@@ -536,8 +593,6 @@ def find_record_backwards(Region region not None, int64_t lowest, int64_t positi
 
 
 cdef enum:
-    ENTRY_BYTES = 20
-    ENTRY_OFFSET = 4  # behind the hash
     FEW_HASHES = 16  # for each of which the entries are gone through
     MISSED = 0
     MET = 1
@@ -545,9 +600,11 @@ cdef enum:
 
 @cython.final
 cdef class Comparison:
-    cdef readonly int64_t position
-    cdef readonly int64_t number
-    cdef readonly int reason
+    """Where a comparison of log and index entries ended, and why."""
+
+    cdef readonly int64_t position  # Where it ended.
+    cdef readonly int64_t number  # Number of an entry; all entries before it have offsets before that position.
+    cdef readonly int reason  # AT_LIMIT, AT_BLANK, AT_DAMAGE, or AT_RECORD if a record was found.
 
 
 cdef int order_of_hashes(const void *left, const void *right) noexcept nogil:
@@ -614,17 +671,19 @@ cdef bint has_all_entries(
 
 
 def find_record_by_entries(
-    Region region not None,
-    int64_t position,
-    int64_t stop,
-    int64_t readable,
-    int64_t base,
-    int64_t boundary,
-    entries,
-    int64_t number,
-    bint has_tags,
-    bint complete,
-):
+    Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t boundary,
+    entries: ReadableBuffer, int64_t number, bint has_tags, bint complete,
+) -> Comparison:
+    """Find the first record in [position, stop) of a segment that lacks an entry, or, if `complete`, that lacks none.
+
+    An index may be sound in itself and yet lack records: those written again after a crash had cut the log to before
+    the last entry (a broker indexes nothing below that), those written while the index was off, and those after a
+    damaged record. The physical offsets of entries never decrease, so one pass over both finds every record that lacks
+    an entry.
+
+    `entries` are those of an index file from entry 0 on; all entries before entry `number` have offsets before
+    `position`. An entry for the tag is required only if `has_tags`.
+    """
     cdef Region entry_region = region_of(entries)
     cdef const uint8_t *first = entry_region.data
     cdef int64_t count = entry_region.size // ENTRY_BYTES
@@ -687,14 +746,18 @@ cdef struct SeenQueues:
 
 @cython.final
 cdef class Appended:
-    cdef readonly int64_t position
-    cdef readonly int64_t records
-    cdef readonly int64_t last
+    """Where a walk over what a running broker appends ended, and why."""
+
+    cdef readonly int64_t position  # Where it ended.
+    cdef readonly int64_t records  # Records that it stepped over.
+    cdef readonly int64_t last  # Position of the last one; −1 for none.
+    # Where the walk stood before that record: its position, or that of the DLedger head in front; −1 for none.
     cdef readonly int64_t last_step
-    cdef readonly int64_t before_last
-    cdef readonly int reason
-    cdef readonly int code
-    cdef readonly list queues
+    cdef readonly int64_t before_last  # Position of the record before the last one; −1 for none.
+    cdef readonly int reason  # AT_LIMIT, AT_BLANK, AT_NOTHING, AT_DAMAGE or QUEUES_FULL.
+    cdef readonly int code  # The `BAD_` code that says why the bytes there are no intact record, or none yet; else 0.
+    cdef readonly list[int] queues  # Position of the first record of each queue, in ascending order.
+    # How often the table of queues held another queue at the place where one was looked up.
     cdef readonly int64_t collisions
 
 
@@ -804,8 +867,9 @@ cdef int64_t walk_to_end(
 
 
 def walk_appended(
-    Region region not None, int64_t position, int64_t limit, int64_t readable, int64_t base, int64_t boundary
-):
+    Region region not None, int64_t position, int64_t limit, int64_t readable, int64_t base, int64_t boundary,
+) -> Appended:
+    """Step over the intact records that start in [position, limit) of a segment that may just be written to."""
     cdef Appended walk = Appended()
     cdef SeenQueues *seen
     require(region, position, readable)

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t
 cdef class Region:
     cdef Py_buffer _export
     cdef const uint8_t *data
-    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t size  # How many bytes.
 
 
 @cython.final

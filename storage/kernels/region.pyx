@@ -24,9 +24,10 @@ cdef extern from "held_memory.h" nogil:
 
 @cython.final
 cdef class Region:
-    """Contiguous bytes that kernels read; ``size`` of them."""
+    """Contiguous bytes that kernels read."""
 
-    def __cinit__(self, buffer):
+    def __cinit__(self, buffer: ReadableBuffer) -> None:
+        """Hold a buffer; raises BufferError or TypeError for what has none that is contiguous."""
         PyObject_GetBuffer(buffer, &self._export, PyBUF_SIMPLE)
         self.data = <const uint8_t *>hold_memory(self._export.buf, self._export.len)
         self.size = self._export.len
@@ -35,10 +36,11 @@ cdef class Region:
         release_memory(<void *>self.data, self._export.buf, self._export.len)
         PyBuffer_Release(&self._export)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.size
 
-    def __bytes__(self):
+    def __bytes__(self) -> bytes:
+        """A copy of all of them."""
         return self.data[:self.size]
 
 
@@ -56,9 +58,10 @@ cdef Py_ssize_t hold_integers(Py_buffer *export, array, int flags, Py_ssize_t it
 
 @cython.final
 cdef class Column:
-    """An array of whole numbers that a kernel reads."""
+    """An array of whole numbers that a kernel reads; kernels make it themselves of the arrays that they are given."""
 
-    def __cinit__(self, array, Py_ssize_t item_bytes):
+    def __cinit__(self, array: npt.NDArray[np.integer], Py_ssize_t item_bytes) -> None:
+        """Hold an array of one dimension; raises ValueError for items that are no integers of so many bytes."""
         flags = getattr(array, "flags", None)
         if flags is not None and not flags.aligned:  # a piece of a block that lies anywhere
             array = array.copy()
@@ -74,7 +77,8 @@ cdef class Column:
 cdef class Room:
     """An array of whole numbers that a kernel writes."""
 
-    def __cinit__(self, array, Py_ssize_t item_bytes):
+    def __cinit__(self, array: npt.NDArray[np.integer] | WriteableBuffer, Py_ssize_t item_bytes) -> None:
+        """Hold an array of one dimension; raises ValueError for items that are no integers of so many bytes."""
         self.count = hold_integers(&self._export, array, PyBUF_WRITABLE, item_bytes)
         self.items = hold_memory(self._export.buf, self._export.len)
 

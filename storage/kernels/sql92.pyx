@@ -41,7 +41,7 @@ from storage.kernels.region cimport Column, Region, Room, region_of
 from storage.kernels.text_sets cimport place_in
 
 # Java's String.trim cuts every character up to the blank, not what Unicode calls white space.
-TRIMMED = "".join(map(chr, range(0x21)))
+TRIMMED: Final[str] = "".join(map(chr, range(0x21)))
 
 
 # --- Values of properties ---
@@ -330,8 +330,8 @@ cdef bint is_decoded(str text):
     return "\ufffd" in text
 
 
-def in_order(text):
-    """The key by which texts are looked up: shorter ones first."""
+def in_order(text: str) -> tuple[int, bytes]:
+    """The key by which texts are ordered where they are looked up: shorter ones first."""
     cdef bytes data = encoded(text)
     return len(data), data
 
@@ -349,7 +349,10 @@ cdef void *grown(void *items, int64_t count, int64_t *room, size_t size) except 
 
 @cython.final
 cdef class Program:
-    def __cinit__(self, names):
+    """A compiled expression; shared by threads once it is finished."""
+
+    def __cinit__(self, names: Iterable[str]) -> None:
+        """Begin a program over properties of these names, which are ASCII."""
         self.collected = bytearray()
         self.numbers = {}
         for name in sorted(names, key=in_order):
@@ -363,17 +366,23 @@ cdef class Program:
         free(self.spans)
         free(self.texts)
 
-    def constant(self, int outcome):
+    def constant(self, int outcome) -> None:
+        """Lay an outcome on the stack."""
         if not FALSE <= outcome <= UNKNOWN:
             raise ValueError(f"{outcome} is no outcome of a condition")
         self.append(CONSTANT, 0).outcome = outcome
 
-    def truth(self, str name):
+    def truth(self, str name not None) -> None:
+        """Lay there whether a property is a truth value: UNKNOWN where it is missing, else FALSE."""
         cdef Operand operand
         self.read_operand(&operand, PROPERTY, name)
         self.append(TRUTH, 0).left = operand
 
-    def compare(self, int stands, int left_kind, left, int right_kind, right):
+    def compare(self, int stands, int left_kind, left: Any, int right_kind, right: Any) -> None:
+        """Compare two sides: TRUE where the left one stands to the right one as said.
+
+        Those of kind OUTCOME are taken from the stack, where the right one lies above the left one.
+        """
         cdef Operand left_operand, right_operand
         cdef Step *step
         self.read_operand(&left_operand, left_kind, left)
@@ -386,7 +395,8 @@ cdef class Program:
         )
         self.expression.decodes |= step.decodes
 
-    def search(self, int where, int kind, subject, str wanted, bint is_negated):
+    def search(self, int where, int kind, subject: str, str wanted not None, bint is_negated) -> None:
+        """Look for a text in another, or in a property; FALSE where that is missing."""
         cdef Operand left, right
         cdef Step *step
         self.read_operand(&left, kind, subject)
@@ -398,7 +408,8 @@ cdef class Program:
         step.decodes = is_decoded(wanted)
         self.expression.decodes |= step.decodes
 
-    def look_up(self, str name, texts, bint is_negated):
+    def look_up(self, str name not None, texts: Iterable[str], bint is_negated) -> None:
+        """Whether a property is one of some texts; UNKNOWN where it is missing."""
         cdef Operand operand
         cdef int64_t first = self.text_count
         cdef Step *step
@@ -411,22 +422,27 @@ cdef class Program:
         step.decodes = any(is_decoded(text) for text in different)
         self.expression.decodes |= step.decodes
 
-    def negate(self):
+    def negate(self) -> None:
+        """Turn the uppermost outcome round."""
         self.append(NEGATE, 1)
 
-    def forget(self):
+    def forget(self) -> None:
+        """Make the uppermost outcome UNKNOWN."""
         self.append(FORGET, 1)
 
-    def ask_unknown(self, bint is_negated):
+    def ask_unknown(self, bint is_negated) -> None:
+        """Lay whether the uppermost outcome is UNKNOWN in its place."""
         self.append(ASK_UNKNOWN, 1).is_negated = is_negated
 
-    def join(self, bint is_any):
+    def join(self, bint is_any) -> int:
+        """Join the two uppermost outcomes by AND, or by OR; the number of the step, for :meth:`land`."""
         cdef Step *step = self.append(JOIN_ANY if is_any else JOIN_ALL, 2)
         step.following = self.expression.count
         step.depth = self.depth
         return self.expression.count - 1
 
-    def land(self, int64_t join):
+    def land(self, int64_t join) -> None:
+        """Let the step that follows be the next one where the outcome of a join is decided."""
         cdef Step *step
         if not 0 <= join < self.expression.count:
             raise ValueError(f"there is no step {join}")
@@ -435,7 +451,8 @@ cdef class Program:
             raise ValueError(f"step {join} does not lead to here")
         step.following = self.expression.count
 
-    def finish(self):
+    def finish(self) -> None:
+        """Add no more steps; raises ValueError unless one outcome lies on the stack."""
         cdef int64_t number
         if self.depth != 1 or self.is_done:
             raise ValueError(f"{self.depth} outcomes, expected one")
@@ -452,7 +469,8 @@ cdef class Program:
                 self.steps[number].texts.texts = self.texts + self.steps[number].first
         self.is_done = True
 
-    def evaluate(self, properties):
+    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
+        """What the expression says of a message: None for UNKNOWN. Raises FilterEvaluationError where it fails."""
         cdef Evaluation evaluation
         cdef dict values = {}
         cdef bytes data
@@ -474,7 +492,8 @@ cdef class Program:
             close_evaluation(&evaluation)
         return None if outcome == UNKNOWN else outcome == TRUE
 
-    def decide(self, properties):
+    def decide(self, properties: ReadableBuffer) -> int:
+        """What it says of a message with this block of properties: FALSE, TRUE, UNKNOWN or FAILED."""
         cdef Region region = region_of(properties)
         cdef Evaluation evaluation
         cdef Text text
@@ -595,7 +614,14 @@ cdef object failure_of(int failure, str text):
     return FilterEvaluationError(f"{quote(text)} {verb} {kind}")
 
 
-def decide_records(Program program not None, Region region not None, positions, lengths, outcomes):
+def decide_records(
+    Program program not None, Region region not None, positions: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64],
+    outcomes: npt.NDArray[np.uint8],
+) -> None:
+    """What an expression says of each of some messages, whose blocks of properties lie in a region.
+
+    Around a block a record must lie: ValueError is raised for one that does not lie in the region, or at its start.
+    """
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room room = Room(outcomes, sizeof(uint8_t))
     cdef const int64_t *starts = <const int64_t *>position_column.items
@@ -627,7 +653,8 @@ def decide_records(Program program not None, Region region not None, positions, 
 # --- Numbers alone ---
 
 
-def integer_of(str text, int bits):
+def integer_of(str text not None, int bits) -> int:
+    """The number that `Integer.parseInt` reads, or for 64 bits `Long.parseLong`. Raises FilterEvaluationError."""
     cdef bytes data = text.encode("utf-8", "surrogatepass")
     cdef Text each = text_of(data)
     cdef int64_t number
@@ -639,7 +666,8 @@ def integer_of(str text, int bits):
     raise failure_of(BEYOND_INT64 if read == BEYOND_RANGE else NO_INT64, text)
 
 
-def double_of(str text):
+def double_of(str text not None) -> float:
+    """The number that `Double.parseDouble` reads. Raises FilterEvaluationError."""
     cdef bytes data = text.encode("utf-8", "surrogatepass")
     cdef Text each = text_of(data)
     cdef double number

@@ -82,9 +82,9 @@ cdef struct ColdBytes:  # What has to be read first, on a thread that may wait.
 
 cdef class FileView:
     cdef File file
-    cdef readonly Region region
-    cdef readonly object view
-    cdef readonly object heat
+    cdef readonly Region region  # What kernels read.
+    cdef readonly memoryview view  # The map.
+    cdef readonly object heat  # `Any`: For each 64 KiB the tick at which they were last found in memory.
     cdef Room _heat
 
 
@@ -119,7 +119,7 @@ cdef class RunsView:
 @cython.final
 cdef class StoreView:
     cdef Store store
-    cdef readonly LogView log
+    cdef readonly LogView log  # The segments.
     cdef IndexFilesView _index
     cdef RunsView _tail
     cdef Column _damage

@@ -59,7 +59,14 @@ cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t 
 
 
 cdef class FileView:
-    def __init__(self, view, heat, int descriptor):
+    """A file in memory, and how hot its pages are."""
+
+    def __init__(self, view: memoryview, heat: Buffer, int descriptor) -> None:
+        """See a map; `heat` has a zero for each 64 KiB and one more: the tick at which they were last found in memory.
+
+        `descriptor` is asked whether pages are in memory; with −1, where the file system does not support that, all
+        count as hot.
+        """
         cdef Region region = Region(view)
         cdef Room room = Room(heat, sizeof(int32_t))
         if self.region is not None:
@@ -78,10 +85,15 @@ cdef class FileView:
         free(self.file.asked)
 
     @property
-    def descriptor(self):
+    def descriptor(self) -> int:
+        """What is asked whether pages are in memory, or −1."""
         return self.file.descriptor
 
-    def is_hot(self, int64_t position, int64_t length, int64_t tick):
+    def is_hot(self, int64_t position, int64_t length, int64_t tick) -> bool:
+        """Whether bytes of the file, at least one, are in memory, as far as is known.
+
+        Asked is by reads with RWF_NOWAIT, which come back short rather than wait; an answer holds for a second.
+        """
         if position < 0 or length < 1 or length > self.file.size - position:
             raise ValueError(f"{length} bytes at {position} of a file of {self.file.size}")
         return is_hot(&self.file, position, length, tick)
@@ -104,7 +116,13 @@ cdef bint is_as_before(const Watched *place) noexcept nogil:
     return length == place.content_length and memcmp(found, place.content, length) == 0
 
 
-def stay_alike(places not None, double pause_seconds, int looks):
+def stay_alike(places: Iterable[tuple[HasFileno, int, int, bytes]], double pause_seconds, int looks) -> bool:
+    """Wait as long as places of files say what they said: a pause, then a look, up to so many times; whether they do.
+
+    Of each place, four at most, its file, its position, how many bytes are read there, 64 at most, and which
+    came: fewer at the end of the file. They are read and not mapped, and meanwhile nothing of Python runs: a thread
+    that waits so does not keep the event loop from running.
+    """
     cdef Watched[MOST_WATCHED] watched
     cdef timespec pause
     cdef bytes content
@@ -180,7 +198,13 @@ cdef int64_t check_record(
 
 @cython.final
 cdef class LogView:
-    def __cinit__(self, segments=()):
+    """The segments of a log."""
+
+    def __cinit__(self, segments: Iterable[tuple[int, FileView, int]] = ()) -> None:
+        """Of each segment its base offset, its file, and how many bytes may hold records; ascending.
+
+        Raises ValueError for segments in another order, or longer than their files.
+        """
         cdef Segment *segment
         cdef int64_t following = 0, size = 0, number
         segments = tuple(segments)
@@ -205,10 +229,11 @@ cdef class LogView:
     def __dealloc__(self):
         free(self._segments)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.log.count
 
-    def grown(self, int64_t valid_length):
+    def grown(self, int64_t valid_length) -> LogView:
+        """Return the log with so many valid bytes in its last segment."""
         cdef LogView grown = LogView.__new__(LogView)
         cdef int64_t count = self.log.count
         if count == 0:
@@ -224,11 +249,16 @@ cdef class LogView:
         require_segment(grown._segments + count - 1, grown._segments[count - 1].base_offset)
         return grown
 
-    def find_segment(self, int64_t physical_offset):
+    def find_segment(self, int64_t physical_offset) -> int:
+        """The number of the segment whose valid part holds a physical offset, or −1."""
         cdef const Segment *segment = find_segment(&self.log, physical_offset)
         return -1 if segment == NULL else segment - self.log.segments
 
-    def record_at(self, int64_t physical_offset, int64_t tick):
+    def record_at(self, int64_t physical_offset, int64_t tick) -> memoryview | int:
+        """The intact record that starts at a physical offset, a slice of its segment's map; else why there is none.
+
+        That is a code of :mod:`storage.kernels.records`; COLD where its pages are not known to be in memory.
+        """
         cdef Record record
         cdef ColdBytes cold
         cdef int64_t size
@@ -239,7 +269,8 @@ cdef class LogView:
             size = check_record(&self.log, physical_offset, tick, &record, &cold)
         return slice_of(&cold, size) if size > 0 else size
 
-    def unchecked_record_at(self, int64_t physical_offset, int64_t tick):
+    def unchecked_record_at(self, int64_t physical_offset, int64_t tick) -> memoryview | int:
+        """As :meth:`record_at`, without a look at the checksums."""
         cdef Record record
         cdef ColdBytes cold
         cdef int64_t size = locate_record(&self.log, physical_offset, 0, tick, &record, &cold)
@@ -265,14 +296,29 @@ cdef int require_segment(const Segment *segment, int64_t following) except -1:
 
 @cython.final
 cdef class Shortcuts:
-    def __len__(self):
+    """Where look-ups may leave out many entries of one hash in a chain; they note it themselves.
+
+    For one index file with one number of slots, for as long as it only grows: entries that are put into it lead down
+    to those known, and what those lead to stays.
+    """
+
+    def __len__(self) -> int:
+        """How many are noted."""
         cdef int number
         return sum([self.cells[number] != 0 for number in range(SHORTCUTS)])
 
 
 @cython.final
 cdef class IndexFilesView:
-    def __cinit__(self, files=()):
+    """The index files of a store."""
+
+    def __cinit__(self, files: Iterable[tuple[FileView, int, int, int, bool, bool, Shortcuts]] = ()) -> None:
+        """Of each file how many slots it has and how many entries fit it (a broker may put some behind those known).
+
+        Then the largest physical offset of an entry, whether physical offsets never fall from one entry to the next,
+        whether there is an entry for each tagged record, and the file's shortcuts. Raises ValueError where that does
+        not lie in the file.
+        """
         cdef IndexFileView *file
         cdef Shortcuts known
         cdef int64_t number
@@ -296,13 +342,16 @@ cdef class IndexFilesView:
     def __dealloc__(self):
         free(self.files)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
 
 @cython.final
 cdef class RunsView:
-    def __cinit__(self, runs=()):
+    """Entries found by scanning the log."""
+
+    def __cinit__(self, runs: Iterable[tuple[ReadableBuffer, ReadableBuffer]] = ()) -> None:
+        """Of each scan the hashes and the physical offsets, sorted by both; the latest is the last."""
         cdef Column hash_column, offset_column
         cdef int64_t number
         runs = tuple(runs)
@@ -323,15 +372,19 @@ cdef class RunsView:
     def __dealloc__(self):
         free(self.runs)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
 
 @cython.final
 cdef class StoreView:
+    """Log, index files and scanned entries together."""
+
     def __cinit__(
-        self, LogView log not None, IndexFilesView index not None, RunsView runs not None, damage=None
-    ):
+        self, LogView log not None, IndexFilesView index not None, RunsView runs not None,
+        damage: ReadableBuffer | None = None,
+    ) -> None:
+        """`damage` are places where no record starts although the index rightly points there, ascending."""
         self.log, self._index, self._tail = log, index, runs
         self.store.log = log.log
         self.store.index_files, self.store.index_count = index.files, index.count
@@ -340,7 +393,8 @@ cdef class StoreView:
             self._damage = Column(damage, sizeof(int64_t))
             self.store.damage, self.store.damage_count = <const int64_t *>self._damage.items, self._damage.count
 
-    def with_runs(self, RunsView runs not None):
+    def with_runs(self, RunsView runs not None) -> StoreView:
+        """Return the store with other entries found by scanning."""
         cdef StoreView other = StoreView(self.log, self._index, runs)
         other._damage = self._damage
         other.store.damage, other.store.damage_count = self.store.damage, self.store.damage_count

@@ -63,14 +63,19 @@ cdef int make_words(Words *words, int64_t room, uint64_t multiplier) except -1:
 # --- Texts gathered ---
 
 
-def bytes_at(Region region not None, int64_t position, int64_t length):
+def bytes_at(Region region not None, int64_t position, int64_t length) -> bytes:
+    """Some bytes, copied; none for a negative length."""
     if length <= 0:
         return b""
     require_bytes(region, position, length)
     return PyBytes_FromStringAndSize(<const char *>region.data + position, length)
 
 
-def copy_texts(Region region not None, Region others not None, positions, lengths, offsets, data):
+def copy_texts(
+    Region region not None, Region others not None, positions: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8],
+) -> None:
+    """Copy each text to its offset in `data`."""
     cdef Column offset_column = Column(offsets, sizeof(int32_t))
     cdef Room data_room = Room(data, 1)
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
@@ -115,7 +120,11 @@ cdef inline bint holds(const Text *text, const uint8_t *needle, int64_t size) no
     return text.length >= size and memmem(text.start, text.length, needle, size) != NULL
 
 
-def find_holding(Region region not None, Region others not None, positions, lengths, bytes needle, found):
+def find_holding(
+    Region region not None, Region others not None, positions: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64],
+    bytes needle, found: npt.NDArray[np.int64],
+) -> int:
+    """Note which texts hold some bytes, or, where these are None, one byte of 0x80 or above; how many do."""
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room found_room = Room(found, sizeof(int64_t))
     cdef int64_t *rows = <int64_t *>found_room.items
@@ -145,8 +154,10 @@ cdef inline int64_t find_blank(const Text *text, int64_t position) noexcept nogi
 
 
 def split_keys(
-    Region region not None, Region others not None, positions, lengths, counts, key_positions, key_lengths
-):
+    Region region not None, Region others not None, positions: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64], key_positions: npt.NDArray[np.int64], key_lengths: npt.NDArray[np.int64],
+) -> int:
+    """Split each text at blanks, forgetting empty pieces: how many pieces each has, where they lie; how many in all."""
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room count_room = Room(counts, sizeof(int64_t))
     cdef Room start_room = Room(key_positions, sizeof(int64_t)), size_room = Room(key_lengths, sizeof(int64_t))
@@ -175,7 +186,11 @@ def split_keys(
     return total
 
 
-def write_hosts(Region region not None, positions, texts, lengths):
+def write_hosts(
+    Region region not None, positions: npt.NDArray[np.int64], texts: npt.NDArray[np.uint8],
+    lengths: npt.NDArray[np.int64],
+) -> None:
+    """Write IPv4 addresses and ports, eight bytes at each position, as texts: HOST_ROOM bytes for each."""
     cdef Column position_column = Column(positions, sizeof(int64_t))
     cdef Room text_room = Room(texts, 1), length_room = Room(lengths, sizeof(int64_t))
     cdef const int64_t *places = <const int64_t *>position_column.items
@@ -201,7 +216,8 @@ def write_hosts(Region region not None, positions, texts, lengths):
 # --- Texts numbered ---
 
 
-def hash_text(Region region not None, uint64_t multiplier):
+def hash_text(Region region not None, uint64_t multiplier) -> int:
+    """The hash of a region's bytes: up to 24 bits."""
     cdef Text text
     text.start, text.length = region.data, region.size
     return hash_of(&text, multiplier)
@@ -231,15 +247,14 @@ cdef int64_t number_texts(
 
 
 def code_texts(
-    Region region not None,
-    Region others not None,
-    positions,
-    lengths,
-    uint64_t multiplier,
-    codes,
-    word_positions,
-    word_lengths,
-):
+    Region region not None, Region others not None, positions: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64],
+    uint64_t multiplier, codes: npt.NDArray[np.int32], word_positions: npt.NDArray[np.int64],
+    word_lengths: npt.NDArray[np.int64],
+) -> int:
+    """Write the code of each text, −1 for one of negative length; return the number of words, TOO_MANY if too many.
+
+    A word's position and length are those of the first text that is equal to it.
+    """
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room code_room = Room(codes, sizeof(int32_t))
     cdef Room place_room = Room(word_positions, sizeof(int64_t)), size_room = Room(word_lengths, sizeof(int64_t))
@@ -265,8 +280,10 @@ def code_texts(
 
 @cython.final
 cdef class SplitProperties:
-    cdef readonly int64_t pairs
-    cdef readonly int64_t words
+    """The names and values in some property blocks."""
+
+    cdef readonly int64_t pairs  # The number of all names and values; TOO_MANY where there were too many names.
+    cdef readonly int64_t words  # The number of different names.
 
 
 cdef struct Pairs:  # Names, by their codes, and values: room for them, and how many there are.
@@ -307,17 +324,16 @@ cdef int64_t split_block(
 
 
 def split_properties(
-    Region region not None,
-    positions,
-    lengths,
-    uint64_t multiplier,
-    counts,
-    codes,
-    value_positions,
-    value_lengths,
-    word_positions,
-    word_lengths,
-):
+    Region region not None, positions: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], uint64_t multiplier,
+    counts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32], value_positions: npt.NDArray[np.int64],
+    value_lengths: npt.NDArray[np.int64], word_positions: npt.NDArray[np.int64], word_lengths: npt.NDArray[np.int64],
+) -> SplitProperties:
+    """Split property blocks into names, which become words, and values; `counts` gets how many each block has.
+
+    By the broker's rules: a name ends at the first 0x01 and a value at 0x02, both have a byte at least; of several of
+    one name the last one's value counts, in the place of the first. Records lie around the blocks: a block ends 64
+    bytes behind the region's start or later.
+    """
     cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room count_room = Room(counts, sizeof(int64_t)), code_room = Room(codes, sizeof(int32_t))
     cdef Room start_room = Room(value_positions, sizeof(int64_t)), size_room = Room(value_lengths, sizeof(int64_t))
@@ -369,7 +385,12 @@ def split_properties(
     return split
 
 
-def places_of_name(counts, codes, value_positions, value_lengths, int32_t code, positions, lengths):
+def places_of_name(
+    counts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32], value_positions: npt.NDArray[np.int64],
+    value_lengths: npt.NDArray[np.int64], int32_t code, positions: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+) -> None:
+    """Where each block has the value of one name, by the tables of :func:`split_properties`; length −1 for none."""
     cdef Column count_column = Column(counts, sizeof(int64_t)), code_column = Column(codes, sizeof(int32_t))
     cdef Column start_column = Column(value_positions, sizeof(int64_t))
     cdef Column size_column = Column(value_lengths, sizeof(int64_t))
