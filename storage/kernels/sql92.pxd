@@ -132,6 +132,9 @@ cdef class Program:
     cdef dict numbers  # Of the names.
     cdef bint is_done
 
+    cdef str described(self, const Step *step)
+    cdef str side(self, const Operand *operand)
+    cdef str kept(self, const Span *span)
     cdef Step *append(self, int operation, int64_t taken) except NULL
     cdef Span keep(self, bytes text)
     cdef int add_text(self, bytes text) except -1

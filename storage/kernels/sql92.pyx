@@ -40,6 +40,10 @@ from storage.kernels.records cimport (
 from storage.kernels.region cimport Column, Region, Room, region_of
 from storage.kernels.text_sets cimport place_in
 
+OUTCOMES = ("FALSE", "TRUE", "UNKNOWN")
+STANDS = {BELOW: "<", SAME: "=", ABOVE: ">", BELOW | SAME: "<=", SAME | ABOVE: ">=", BELOW | ABOVE: "<>"}
+PLACES = ("CONTAINS", "STARTSWITH", "ENDSWITH")
+
 # Java's String.trim cuts every character up to the blank, not what Unicode calls white space.
 TRIMMED: Final[str] = "".join(map(chr, range(0x21)))
 
@@ -511,6 +515,41 @@ cdef class Program:
         finally:
             free(room)
         return outcome
+
+    # --- For people ---
+
+    def listing(self) -> list[str]:
+        """Return the steps as people read them, a line each; `^` is what lies on the stack."""
+        return [f"{number} {self.described(&self.steps[number])}" for number in range(self.expression.count)]
+
+    cdef str described(self, const Step *step):
+        cdef str left = self.side(&step.left), right = self.side(&step.right), negated = "NOT " * step.is_negated
+        if step.operation == CONSTANT:
+            return f"CONSTANT {OUTCOMES[step.outcome]}"
+        if step.operation == TRUTH:
+            return f"TRUTH {left}"
+        if step.operation == COMPARE:
+            return f"COMPARE {left} {STANDS[step.stands]} {right}"
+        if step.operation == SEARCH:
+            return f"SEARCH {left} {negated}{PLACES[step.where]} {right}"
+        if step.operation == LOOK_UP:
+            spans = [self.kept(&self.spans[step.first + number]) for number in range(step.texts.count)]
+            return f"LOOK_UP {left} {negated}IN ({', '.join(spans)})"
+        if step.operation == JOIN_ALL or step.operation == JOIN_ANY:
+            return f"{'JOIN_ALL' if step.operation == JOIN_ALL else 'JOIN_ANY'} ^ ^, to {step.following} once decided"
+        return "NEGATE ^" if step.operation == NEGATE else "FORGET ^" if step.operation == FORGET else f"{negated}ASK_UNKNOWN ^"
+
+    cdef str side(self, const Operand *operand):
+        if operand.kind == PROPERTY:
+            return list(self.numbers)[operand.name]
+        if operand.kind == TEXT:
+            return self.kept(&operand.text)
+        if operand.kind == OUTCOME:
+            return "^"
+        return repr(operand.real) if operand.kind == DOUBLE else f"{operand.integer}{'L' * (operand.kind == INT64)}"
+
+    cdef str kept(self, const Span *span):
+        return repr(self.collected[span.position : span.position + span.length].decode(errors="replace"))
 
     # --- Growing ---
 
