@@ -103,6 +103,7 @@ cdef class Lane:
     cdef ResponseTemplate _cut
     cdef bint _takes_queries
     cdef bint _takes_tags
+    cdef int64_t _cuts  # Before the snapshot that is followed was opened.
     cdef int64_t _frame_limit
     cdef int64_t _query_bytes
     cdef int64_t _body_limit

@@ -34,6 +34,7 @@ from storage.kernels.lookups cimport (
     hash_query,
     limit_hits,
 )
+from storage.kernels.file_map cimport cuts
 from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newest_in, read_entry, slot_of
 from storage.kernels.plain_units cimport UNIT_BYTES
 from storage.kernels.pulls cimport Choice, Pull, pull_units, view_units
@@ -303,18 +304,19 @@ cdef class Lane:
 
     def follow(
         self, ResponseTemplate view not None, ResponseTemplate query not None, ResponseTemplate cut not None,
-        bint takes_queries, bint takes_tags,
+        bint takes_queries, bint takes_tags, int64_t cuts,
     ) -> None:
         """Answer views and key queries with these headers from now on.
 
         The number in the first two is the opaque; those of an answer that leaves out older matches are the cursor, the
         opaque and the cursor again. Key queries are taken where nothing is to be said of what answers may lack, those
-        for tags where the index alone answers them.
+        for tags where the index alone answers them. `cuts` is how often files were cut before the snapshot was opened:
+        once it was more often nothing is taken.
         """
         if (view.numbers, query.numbers, cut.numbers) != (1, 1, 3):
             raise ValueError("headers with other numbers than the lane has")
         self._view, self._query, self._cut = view, query, cut
-        self._takes_queries, self._takes_tags = takes_queries, takes_tags
+        self._takes_queries, self._takes_tags, self._cuts = takes_queries, takes_tags, cuts
 
     @property
     def commit_count(self) -> int:
@@ -364,6 +366,9 @@ cdef class Lane:
         self._steps, self._commit_count = STEPS_A_CALL, 0
         try:
             reason = answer_frames(self, &store.store, &output, tick)
+            if self._at != read.start + start and cuts() != self._cuts:  # what was copied may be zeros, no record
+                self._commit_count = 0
+                return b"", start, NOT_TAKEN
             return finish(&output), self._at - read.start, reason
         finally:
             Py_XDECREF(output.answers)

@@ -98,5 +98,6 @@ class FastLane:
             ResponseTemplate(SerializeType.JSON, found(fields, disclose(0, None)), (CURSOR, OPAQUE, CURSOR_IN_REMARK)),
             snapshot.incomplete is None and snapshot.queues.tier is None,
             not snapshot.index.untagged,
+            snapshot.cuts,
         )
         self._followed = weakref.ref(snapshot)

@@ -9,6 +9,7 @@ from broker.service.dispatcher import Answer
 from broker.service.pending_reply import PENDING_REPLY_BYTES, PendingReply
 from protocol.command import Command, Response, sent_fields_of
 from storage.files.waiting import Unfinished
+from storage.kernels.file_map import count_cuts
 
 FIELD_COST = 200
 """Bytes that a field of a request holds besides those of its texts."""
@@ -36,12 +37,14 @@ class PendingRequest:
     """One request that waits for an answer of its own.
 
     `work` becomes its answer: an awaitable, or a look-up that is to go on on a thread. `visit` watches over it.
+    `cuts` is how often files had been cut under their maps before.
     """
 
-    __slots__ = ("_is_given_up", "_running", "command", "cost", "visit", "work")
+    __slots__ = ("_is_given_up", "_running", "command", "cost", "cuts", "visit", "work")
 
     def __init__(self, command: Command, visit: Visit, work: Awaitable[Response] | Unfinished[Answer]) -> None:
         self.command, self.visit, self.work = command, visit, work
+        self.cuts = count_cuts()
         fields = sent_fields_of(command)
         count = 0 if isinstance(fields, bytes) else len(fields)
         self.cost = PENDING_REQUEST_BYTES + FIELD_COST * count + text_bytes(command) + len(command.body)

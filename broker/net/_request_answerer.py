@@ -29,6 +29,7 @@ from protocol.command import (
 from protocol.errors import BadCommand, ProtocolError, RocketLensError
 from protocol.frame import Frame
 from storage.files.waiting import Unfinished
+from storage.kernels.file_map import count_cuts
 
 SHORTEST_FIELD: Final = 6
 """Bytes of a header that one field of a request takes at least, in either form."""
@@ -205,6 +206,8 @@ class RequestAnswerer:
 
     def _append(self, command: Command, response: Response) -> int:
         """Encode an answer into the output, unless its request is to get none; returns its bytes."""
+        if (cut := self._settings.cut()) is not None:
+            response = self._dispatcher.failure(command, cut)
         if self._checks:
             response = self._checked(command, response)
         if command.flag & ONEWAY_FLAG or (response.code and is_better_unanswered(command.code, response.code)):
@@ -277,6 +280,8 @@ class RequestAnswerer:
     def _answer_later(self, request: PendingRequest, outcome: "Answer | BaseException") -> None:
         command = request.command
         answer = self._dispatcher.failure(command, outcome) if isinstance(outcome, BaseException) else outcome
+        if request.cuts != count_cuts():  # it may be made of zeros, though the store has been read anew since
+            answer = Response(ResponseCode.SYSTEM_BUSY, remark="a file of the store was cut meanwhile; ask again")
         if isinstance(answer, PendingReply):
             self._add_reply(command, answer)
         elif not isinstance(answer, Response):

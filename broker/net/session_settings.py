@@ -10,6 +10,7 @@ from broker.net.budget import BudgetedConnection, ConnectionBudget
 from broker.net.scheduler import Scheduler
 from broker.service.dispatcher import ClientConnection, Dispatcher
 from protocol.command import Command, Response
+from protocol.errors import StoreError
 
 AnswerCheck: TypeAlias = "Callable[[Command, ClientConnection, Response], Response]"
 """Takes the answer to a client's request and returns the answer that the client gets."""
@@ -45,6 +46,7 @@ class SessionSettings:
     answer to our own requests. `budget` is that of all connections together, and `scheduler` decides whose burst goes
     on next. `meter` counts what the sessions do; with None nothing is counted. Each of `checks` in turn sees an answer
     before it leaves, and may replace it; a server with checks has no lane. `http_port` is the one that speaks HTTP.
+    `cut` says what is answered instead of anything after a file of the store was cut under its map, or None.
     """
 
     dispatcher: Dispatcher
@@ -56,3 +58,4 @@ class SessionSettings:
     meter: Meter | None = None
     checks: tuple[AnswerCheck, ...] = ()
     http_port: int | None = None
+    cut: Callable[[], StoreError | None] = lambda: None

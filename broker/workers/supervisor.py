@@ -1,9 +1,8 @@
 """Watches the processes that serve, and replaces one that died or whose event loop stands still.
 
-A file that is cut under its map ends the process that reads it (SIGBUS), and no bounds check can prevent that: between
-check and use a file may always change. So the store is mapped by workers alone. The supervisor holds the listening
-sockets, which live on when a worker dies: a client that connects meanwhile waits for the next one. A worker is
-forked from a process that has loaded all code and all kernels, which takes milliseconds.
+The store is mapped, and clients are read, by workers alone. The supervisor holds the listening sockets, which live on
+when a worker dies: a client that connects meanwhile waits for the next one. A worker is forked from a process that has
+loaded all code and all kernels, which takes milliseconds.
 
 It has no event loop and no thread, and reads neither store nor port; it sleeps in `select` until a signal comes, or
 it is time to look whether the workers' event loops turn. One that stands still cannot be asked to stop: it is killed.

@@ -168,6 +168,9 @@ def _work(all_options: AllOptions, shared: ServerResources, number: int, announc
 def _serve_here(
     all_options: AllOptions, shared: ServerResources, announce: Callable[[], None], number: int = 0
 ) -> None:
+    from storage.files.mapped_file import guard_maps  # only where files are mapped
+
+    guard_maps()
     with _answering(all_options[0], shared.http):
         stores = [_open(options, number) for options in all_options]
     _require_descriptors()

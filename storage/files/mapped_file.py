@@ -5,6 +5,7 @@ alive, and it goes with the last slice. How hot its pages are is remembered per 
 (:mod:`storage.files.waiting`).
 """
 
+import contextlib
 import errno
 import hashlib
 import mmap
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.waiting import Lookup, Wait, current_tick
+from storage.kernels.file_map import FileMap
 from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
 
 if TYPE_CHECKING:  # there is no such module when code runs
@@ -30,6 +32,24 @@ TIER_PREFIX_DIGITS = 8
 """Digits in front of them in the names of a tier's files."""
 
 LARGEST_OFFSET = 2**63 - 1
+
+_guards = False
+
+
+def guard_maps() -> None:
+    """From now on map files so that a look at bytes that somebody cut away finds zeros, and ends no process.
+
+    For who asks :func:`storage.kernels.file_map.count_cuts` before what was found is used.
+    """
+    global _guards
+    _guards = True
+
+
+def _map(descriptor: int, size: int) -> memoryview:
+    if _guards:
+        with contextlib.suppress(OSError):  # more maps than can be guarded
+            return memoryview(FileMap(descriptor, size, is_walked=False))
+    return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
 
 
 class FileIdentity(NamedTuple):
@@ -125,7 +145,7 @@ class MappedFile(FileView):
         view = memoryview(b"")
         if self.size:
             try:
-                view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
+                view = _map(descriptor, self.size)
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
         heat = _no_heat((self.size >> PROBE_SHIFT) + 1)

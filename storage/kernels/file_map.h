@@ -20,7 +20,7 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14; older ones say EINVAL. */
 #endif
 
-#define GUARDED_MAPS 256
+#define GUARDED_MAPS 32768
 
 typedef struct {
     uintptr_t start;
@@ -29,6 +29,9 @@ typedef struct {
 } GuardedMap;
 
 static GuardedMap guarded_maps[GUARDED_MAPS];
+static int guarded_behind; /* All that were ever guarded have lower numbers. */
+static int guarded_free;   /* No lower number is free. */
+static int64_t cut_count;  /* How often zeros were put in the place of a file. */
 static struct sigaction sigbus_before;
 static int sigbus_was_passed_on;
 static char last_words[1024];
@@ -39,7 +42,7 @@ static int last_code;
  * start of this and the stop of that are no map, so the stop must be the same behind the start as before it. */
 static GuardedMap *guarded_map_at(uintptr_t address, uintptr_t *stop)
 {
-    for (int n = 0; n < GUARDED_MAPS; n++) {
+    for (int n = 0; n < __atomic_load_n(&guarded_behind, __ATOMIC_ACQUIRE); n++) {
         GuardedMap *map = &guarded_maps[n];
         *stop = __atomic_load_n(&map->stop, __ATOMIC_ACQUIRE);
         if (address < *stop && address >= __atomic_load_n(&map->start, __ATOMIC_ACQUIRE)
@@ -54,6 +57,7 @@ static int show_zeros(GuardedMap *map, uintptr_t address, uintptr_t stop)
     uintptr_t page = address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
     int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     __atomic_store_n(&map->is_cut, 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&cut_count, 1, __ATOMIC_RELEASE);
     return mmap((void *)page, stop - page, PROT_READ, flags, -1, 0) != MAP_FAILED;
 }
 
@@ -152,12 +156,15 @@ static int guard_map(const void *start, size_t length)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if ((errno = handle_sigbus()) != 0)
         return -1;
-    for (int n = 0; n < GUARDED_MAPS; n++) {
+    for (int n = guarded_free; n < GUARDED_MAPS; n++) {
         GuardedMap *map = &guarded_maps[n];
         if (map->stop == 0) {
             map->is_cut = 0;
             __atomic_store_n(&map->start, (uintptr_t)start, __ATOMIC_RELEASE);
             __atomic_store_n(&map->stop, (uintptr_t)start + (length + page - 1) / page * page, __ATOMIC_RELEASE);
+            guarded_free = n + 1;
+            if (n >= guarded_behind)
+                __atomic_store_n(&guarded_behind, n + 1, __ATOMIC_RELEASE);
             return n;
         }
     }
@@ -165,7 +172,14 @@ static int guard_map(const void *start, size_t length)
     return -1;
 }
 
-static void release_map(int number) { __atomic_store_n(&guarded_maps[number].stop, 0, __ATOMIC_RELEASE); }
+static void release_map(int number)
+{
+    __atomic_store_n(&guarded_maps[number].stop, 0, __ATOMIC_RELEASE);
+    if (number < guarded_free)
+        guarded_free = number;
+}
+
+static int64_t count_cut_maps(void) { return __atomic_load_n(&cut_count, __ATOMIC_ACQUIRE); }
 
 static int map_is_cut(int number) { return __atomic_load_n(&guarded_maps[number].is_cut, __ATOMIC_ACQUIRE); }
 

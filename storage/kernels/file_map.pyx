@@ -7,7 +7,7 @@ is true afterwards. No signal ends the process.
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from posix.mman cimport MADV_SEQUENTIAL, MAP_FAILED, MAP_SHARED, PROT_READ, madvise, mmap, munmap
 
 
@@ -15,6 +15,7 @@ cdef extern from "file_map.h" nogil:
     int guard_map(const void *start, size_t length)
     void release_map(int number)
     int map_is_cut(int number)
+    int64_t count_cut_maps()
     int populate_pages(const uint8_t *start, size_t length)
     void drop_pages(const uint8_t *start, size_t length)
     int end_with_words(const char *words, size_t length, int code)
@@ -37,6 +38,15 @@ def end_at_cut(bytes words not None, int code) -> None:
         raise OSError(error, "no last words")
 
 
+cdef int64_t cuts() noexcept nogil:
+    return count_cut_maps()
+
+
+def count_cuts() -> int:
+    """How often this process looked at bytes of a :class:`FileMap` that were not there any more, and saw zeros."""
+    return count_cut_maps()
+
+
 @cython.final
 cdef class FileMap:
     """The bytes of a file, as long as anybody holds them; a buffer that is read only."""
@@ -46,11 +56,11 @@ cdef class FileMap:
     cdef Py_ssize_t page
     cdef int number
 
-    def __cinit__(self, int descriptor, Py_ssize_t size) -> None:
-        """Map `size` bytes of an open file, which may be closed then.
+    def __cinit__(self, int descriptor, Py_ssize_t size, *, bint is_walked=True) -> None:
+        """Map `size` bytes of an open file, which may be closed then; `is_walked`: read from its begin to its end.
 
-        Raises OSError where that cannot be done, where too many files are mapped so, and where the kernel cannot
-        populate maps (before Linux 5.14).
+        Raises OSError where that cannot be done, where too many files are mapped so, and for one that is walked where
+        the kernel cannot populate maps (before Linux 5.14).
         """
         cdef void *start = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
         self.number = -1
@@ -60,8 +70,9 @@ cdef class FileMap:
         self.number = guard_map(start, size)
         if self.number < 0:
             raise OSError(errno, "cannot be guarded: as many files as can be are read through maps at this moment")
-        madvise(start, size, MADV_SEQUENTIAL)  # so that letting pages go does not make them look as if in demand
-        self.populate(0, 1)
+        if is_walked:
+            madvise(start, size, MADV_SEQUENTIAL)  # so that letting pages go does not make them look as if in demand
+            self.populate(0, 1)
 
     def __dealloc__(self):
         if self.number >= 0:

@@ -51,6 +51,9 @@ class CurrentSnapshot:
             except LogRewritten as rewritten:
                 self.queue_holes.forget()
                 changed = open_snapshot(self._root, self._options, rewritten.cut_at, self.queue_holes)
+            else:
+                if self.snapshot.is_cut:  # it may be made of zeros
+                    return False
             if changed is None or changed is self.snapshot:
                 return False
             self._leave_to_background(changed)

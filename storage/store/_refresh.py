@@ -73,7 +73,7 @@ class StoreFollower:
     def poll(self) -> Arrivals | None:
         """Take in what came to the log; queues that got messages since the last poll, or None. May raise StoreError."""
         watched = self._watched()
-        if watched and stay_alike(watched, 0, 1):
+        if watched and not self._current.snapshot.is_cut and stay_alike(watched, 0, 1):
             return None
         arrivals: list[Arrivals] = []
         self._current.change(lambda snapshot: self._step(snapshot, arrivals))
@@ -119,6 +119,8 @@ class StoreFollower:
         end = self._current.end_follower
         is_known = end.last_offset == self._last_noted
         try:
+            if snapshot.is_cut:
+                raise LogRewritten
             growth = end.look(snapshot.commit_log, snapshot.queues.has_unit_of)
         except LogRewritten:
             self._last_noted = NEVER

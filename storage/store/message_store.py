@@ -141,6 +141,14 @@ class MessageStore:
         return self._current.snapshot
 
     @property
+    def cut(self) -> StoreError | None:
+        """The error instead of any answer, since a file was cut under its map until the store has been read anew."""
+        snapshot = self._current.snapshot
+        if not snapshot.is_cut:
+            return None
+        return StoreError(snapshot.layout.root, what="a file was cut or could not be read; ask again in a second")
+
+    @property
     def queue_holes(self) -> QueueHoles:
         """The holes of all queues: runs of damaged units, and the places of their messages in the log."""
         return self._current.queue_holes

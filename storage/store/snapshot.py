@@ -14,6 +14,7 @@ from storage.index.index_file import end_of_entries
 from storage.index.index_set import IndexSet
 from storage.index.state_cache import StateCache
 from storage.index.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
+from storage.kernels.file_map import count_cuts
 from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import StoreConfig
@@ -78,7 +79,8 @@ class Snapshot:
     ``kept`` is the directory of our own index files, another object whenever the store is opened anew, ``kept_units``
     that of units of queues that were derived from the log; ``damage`` are places of the log to which index entries
     point and where no record starts, because the log is damaged there; ``beyond_index`` are bytes of log behind the
-    last record that an index file knows; ``incomplete`` says what any key query may lack, as one clause, or is None.
+    last record that an index file knows; ``incomplete`` says what any key query may lack, as one clause, or is None;
+    ``cuts`` is how often files had been cut under their maps when the store was opened.
     """
 
     layout: StoreLayout
@@ -94,6 +96,12 @@ class Snapshot:
     view: StoreView
     beyond_index: int
     incomplete: str | None
+    cuts: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a file was cut since under its map, so that zeros may have been read in the place of its bytes."""
+        return count_cuts() != self.cuts
 
 
 def open_snapshot(
@@ -103,6 +111,7 @@ def open_snapshot(
 
     ``holes`` is where holes of queues are remembered.
     """
+    cuts = count_cuts()
     layout = recognise_with_tier(root, options.commit_log_directories, options.tier)
     cache = StateCache.load(options.state_directory)
     is_left_over = partial(has_another, layout.root)
@@ -145,6 +154,7 @@ def open_snapshot(
         view=StoreView(LogView(), IndexFilesView(), RunsView()),
         beyond_index=0,
         incomplete=None,
+        cuts=cuts,
     )
     if snapshot.queues.derived is not None:
         snapshot.kept_units.load(snapshot.queues.derived, commit_log)

@@ -285,6 +285,8 @@ def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker:
     asked = {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}
     try:
         answer = endpoint.work(context, question)
+        if (cut := context.store.cut) is not None:
+            raise cut
     except PatternsStopped:
         raise ClientGone from None
     except RocketLensError as error:

@@ -7,14 +7,14 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from process import Serving, serving_process
 from protocol.codes import RequestCode
-from protocol.command import decode_command, encode_request
+from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
 
 SEGMENT = f"{0:020}"
@@ -73,6 +73,7 @@ def test_a_worker_that_dies_is_replaced_and_nobody_is_refused(g1_store: Path, tm
 def test_a_segment_cut_under_load_is_served_as_far_as_it_goes(g1_store: Path, tmp_path: Path) -> None:
     with served_copy(g1_store, tmp_path) as (server, copy):
         offsets = record_offsets(copy)
+        before = worker_of(server)
         whole = {offset: view(server, offset) for offset in offsets}
         assert all(code == 0 for code, _ in whole.values())
         cut = offsets[len(offsets) // 2] // 4096 * 4096
@@ -88,6 +89,39 @@ def test_a_segment_cut_under_load_is_served_as_far_as_it_goes(g1_store: Path, tm
         while said not in (tmp_path / "stderr").read_text():
             assert time.monotonic() < deadline, (tmp_path / "stderr").read_text()
             time.sleep(0.05)
+        assert worker_of(server) == before, "nobody died of it"
+        assert server.stop() == 0
+
+
+def call(connection: socket.socket, code: RequestCode, **fields: str) -> Command:
+    """One answer on a connection that stays open."""
+    connection.sendall(encode_request(code, fields, opaque=1))
+    decoder = FrameDecoder()
+    while True:
+        data = connection.recv(65536)
+        assert data, "the connection was closed"
+        for frame in decoder.feed(data):
+            return decode_command(frame)
+
+
+def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store: Path, tmp_path: Path) -> None:
+    by_key = {"topic": "TopicTest", "key": "hotkey", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+    with served_copy(g1_store, tmp_path) as (server, copy), ExitStack() as stack:
+        before = worker_of(server)
+        clients = [stack.enter_context(socket.create_connection(server.endpoints[0], DEADLINE_SECONDS)) for _ in "ab"]
+        whole = call(clients[0], RequestCode.QUERY_MESSAGE, **by_key)
+        assert (whole.code, bool(whole.body)) == (0, True)
+        assert call(clients[1], RequestCode.VIEW_MESSAGE_BY_ID, offset=str(START)).code == 0
+        for index in (copy / "index").iterdir():
+            os.truncate(index, 0)
+        met = call(clients[0], RequestCode.QUERY_MESSAGE, **by_key)
+        assert (met.code, "a file was cut or could not be read" in str(met.remark)) == (1, True)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while (found := call(clients[0], RequestCode.QUERY_MESSAGE, **by_key)).code:
+            assert time.monotonic() < deadline
+        assert found.body == whole.body, "the log is scanned for what the index had"
+        assert call(clients[1], RequestCode.VIEW_MESSAGE_BY_ID, offset=str(START)).code == 0
+        assert worker_of(server) == before
         assert server.stop() == 0
 
 

@@ -22,7 +22,7 @@ from storage.kernels.region import Region
 PAGE = mmap.PAGESIZE
 SIZE = 64 * PAGE + 100
 DATA = bytes(n * n % 251 for n in range(SIZE))
-GUARDED = 256
+GUARDED = 32768
 
 
 @pytest.fixture
