@@ -80,7 +80,7 @@ def stub(source: Path) -> str:
         text = line.strip()
         if not line.startswith(" "):
             within = ""
-            if line == "cpdef enum:":
+            if line.startswith("cpdef enum:"):
                 within = "enum"
             elif match := re.match(r"cdef class ([A-Za-z]\w*):", line):
                 within = match[1]
@@ -160,7 +160,7 @@ def _imports(source: Path, lines: list[str]) -> Iterator[str]:
     """The imports of the names in a stub."""
     code = "\n".join(lines)
     named = set(re.findall(r"(?<![\w.\"])[A-Za-z_]\w*", code))
-    named |= {"TypeVar"} if "T" in named else set()
+    named |= {"TypeVar"} if "_T" in named else set()
     for form, names in IMPORTS.items():
         if found := sorted(named & set(names.split())):
             yield form.format(", ".join(found))
@@ -172,5 +172,5 @@ def _imports(source: Path, lines: list[str]) -> Iterator[str]:
     for module, names in dict.fromkeys(cimports):
         if found := sorted(named & set(re.findall(r"\b[A-Z]+[a-z]\w*", names)) - own):
             yield f"from {module} import {', '.join(found)}"
-    if "T" in named:
-        yield 'T = TypeVar("T")'
+    if "_T" in named:
+        yield '_T = TypeVar("_T")'

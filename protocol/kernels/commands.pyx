@@ -272,8 +272,8 @@ cdef object read_whole(object header, const uint8_t *at, const uint8_t *stop, bi
 
 def read_header(
     header: ReadableBuffer, bint is_binary, body: bytes,
-    make: Callable[[int, int, int, int, str | int | None, str | None, Fields | dict[str, str] | bytes, int, bytes], T],
-) -> T:
+    make: Callable[[int, int, int, int, str | int | None, str | None, Fields | dict[str, str] | bytes, int, bytes], _T],
+) -> _T:
     """Make a command of what a header says: code, flag, opaque, version, language, remark and fields.
 
     `make` is called with them in this order, then the serialize type and the body. JSON in the place of the fields that

@@ -480,7 +480,7 @@ cdef class KeyQuery:
     cdef Query query
     cdef readonly bytes needle  # The text that an index hashes: ``topic#key`` or ``topic#T#tag``.
 
-    def __cinit__(self, question: protocol.question.Question, *, bint tags_only=False) -> None:
+    def __cinit__(self, question: Any, *, bint tags_only=False) -> None:
         """Find at most MAXIMUM_HITS messages, and one at least; `tags_only` leaves index files without tags out.
 
         Raises ValueError for a needle that does not have its topic before its key, and for another kind.

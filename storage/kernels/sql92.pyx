@@ -40,9 +40,9 @@ from storage.kernels.records cimport (
 from storage.kernels.region cimport Column, Region, Room, region_of
 from storage.kernels.text_sets cimport place_in
 
-OUTCOMES = ("FALSE", "TRUE", "UNKNOWN")
-STANDS = {BELOW: "<", SAME: "=", ABOVE: ">", BELOW | SAME: "<=", SAME | ABOVE: ">=", BELOW | ABOVE: "<>"}
-PLACES = ("CONTAINS", "STARTSWITH", "ENDSWITH")
+_OUTCOMES = ("FALSE", "TRUE", "UNKNOWN")
+_STANDS = {BELOW: "<", SAME: "=", ABOVE: ">", BELOW | SAME: "<=", SAME | ABOVE: ">=", BELOW | ABOVE: "<>"}
+_PLACES = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 
 # Java's String.trim cuts every character up to the blank, not what Unicode calls white space.
 TRIMMED: Final[str] = "".join(map(chr, range(0x21)))
@@ -525,13 +525,13 @@ cdef class Program:
     cdef str described(self, const Step *step):
         cdef str left = self.side(&step.left), right = self.side(&step.right), negated = "NOT " * step.is_negated
         if step.operation == CONSTANT:
-            return f"CONSTANT {OUTCOMES[step.outcome]}"
+            return f"CONSTANT {_OUTCOMES[step.outcome]}"
         if step.operation == TRUTH:
             return f"TRUTH {left}"
         if step.operation == COMPARE:
-            return f"COMPARE {left} {STANDS[step.stands]} {right}"
+            return f"COMPARE {left} {_STANDS[step.stands]} {right}"
         if step.operation == SEARCH:
-            return f"SEARCH {left} {negated}{PLACES[step.where]} {right}"
+            return f"SEARCH {left} {negated}{_PLACES[step.where]} {right}"
         if step.operation == LOOK_UP:
             spans = [self.kept(&self.spans[step.first + number]) for number in range(step.texts.count)]
             return f"LOOK_UP {left} {negated}IN ({', '.join(spans)})"
