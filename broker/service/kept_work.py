@@ -63,16 +63,18 @@ class KeptWorks(Generic[Outcome]):
             for each in self._by_key.values():
                 each.is_closed = True
 
-    def ask(self, key: str, work: Work[Outcome], maximum_age: float) -> WorkState[Outcome]:
+    def ask(
+        self, key: str, work: Work[Outcome], maximum_age: float, waited_seconds: float = WAITED_SECONDS
+    ) -> WorkState[Outcome]:
         """How far the work of a key is; it is begun if what is known is older than `maximum_age` seconds.
 
-        Raises RocketLensError where `MOST_KEPT` others are running.
+        Waits up to `waited_seconds` for its end. Raises RocketLensError where `MOST_KEPT` others are running.
         """
         with self._lock:
             if key not in self._by_key and len(self._by_key) >= MOST_KEPT:
                 self._give_up_one()
             kept = self._by_key.setdefault(key, _KeptWork(self._thread_name, self._subject))
-        return kept.ask(work, maximum_age)
+        return kept.ask(work, maximum_age, waited_seconds)
 
     def _give_up_one(self) -> None:
         """Forget the outcome that was asked for longest ago."""
@@ -101,7 +103,7 @@ class _KeptWork(Generic[Outcome]):
         """Whether it is under way."""
         return self._thread is not None
 
-    def ask(self, work: Work[Outcome], maximum_age: float) -> WorkState[Outcome]:
+    def ask(self, work: Work[Outcome], maximum_age: float, waited_seconds: float) -> WorkState[Outcome]:
         """How far it is, or what came of it."""
         with self._lock:
             self.asked_at = time.monotonic()
@@ -112,7 +114,7 @@ class _KeptWork(Generic[Outcome]):
                 self._thread, self._started, self._progress = thread, time.monotonic(), 0
                 thread.start()
         if thread is not None:
-            thread.join(WAITED_SECONDS)
+            thread.join(waited_seconds)
         with self._lock:
             is_running = thread is not None and self._thread is thread
             seconds = time.monotonic() - self._started

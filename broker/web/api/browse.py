@@ -27,7 +27,7 @@ from broker.web.api.endpoint import (
     Topic,
 )
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
-from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.queue_spans import Span, SpanPart, offset_behind, parts_of, queues_of, span_between
 from broker.web.api.request_context import RequestContext
 from protocol.errors import StoreError

@@ -13,7 +13,7 @@ from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Time, TimedParameters, Topic
 from broker.web.api.errors import ApiError, bad_parameter
-from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
 from protocol.message import Message

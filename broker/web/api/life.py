@@ -9,7 +9,7 @@ from msgspec import Meta
 from broker.service.served_life import served_life
 from broker.web.api.endpoint import Parameters, Topic
 from broker.web.api.errors import bad_parameter
-from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
 from protocol.trace import Trace

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.bodies import Body, Charset, body_of, checked_charset, preview_of
+from broker.web.api.bodies import Body, Charset, body_of, checked_charset
 from broker.web.api.endpoint import Parameters, PhysicalOffset, QueueOffset, Topic
 from broker.web.api.errors import not_found
 from broker.web.api.request_context import RequestContext
@@ -27,38 +27,8 @@ INNER_SHOWN: Final = 4 * 1024
 MOST_INNER: Final = 64
 """Messages of a batch in one record that are shown."""
 
-LONGEST: Final = 1000
-"""Characters of keys and tag in a list."""
-
 BodyLimit: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Number of bytes of the body to return.")]
 OneQueueId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Id of the queue of the topic.")]
-
-
-class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A message in a list; times in ms. `stage` is where in its life it was stored, `preview` its body's beginning.
-
-    All fields are those of docs/message.schema.json.
-    """
-
-    message_id: str
-    physical_offset: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    store_timestamp: int
-    born_timestamp: int
-    total_size: int
-    reconsume_times: int
-    stage: str
-    unique_key: str | None
-    offset_message_id: str
-    tags: str | None
-    keys: list[str]
-    preview: str | None
-    found_by: str | None = None
-    damage: str | None = None
-    outcome: str | None = None
-    match: list[str] | None = None
 
 
 class WrittenBody(msgspec.Struct, rename="camel", kw_only=True):
@@ -217,48 +187,6 @@ def read_message(context: RequestContext, physical_offset: int) -> tuple[Message
         raise not_found(f"no message there: {damage}", "offset")
     context.require_message(found)
     return found, damage
-
-
-def line_of(
-    message: Message,
-    found_by: str | None = None,
-    damage: str | None = None,
-    charset: str | None = None,
-    *,
-    outcome: str | None = None,
-) -> MessageLine:
-    """A message in a list; `outcome` is how the transaction of a half message ended."""
-    tags = message.tags
-    return MessageLine(
-        message_id=message.message_id,
-        physical_offset=message.physical_offset,
-        topic=message.topic,
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        store_timestamp=message.store_timestamp,
-        born_timestamp=message.born_timestamp,
-        total_size=message.total_size,
-        reconsume_times=message.reconsume_times,
-        stage=stage_of(message.topic).value,
-        unique_key=message.unique_key,
-        offset_message_id=message.offset_message_id,
-        tags=tags if tags is None else tags[:LONGEST],
-        keys=list(_first(message.keys)),
-        preview=preview_of(message, charset),
-        found_by=found_by,
-        damage=damage,
-        outcome=outcome,
-    )
-
-
-def _first(keys: list[str]) -> Iterator[str]:
-    """Return the first keys, which have at most `LONGEST` characters together."""
-    room = LONGEST
-    for key in keys:
-        if room <= 0:
-            return
-        yield key[:room]
-        room -= len(key) + 1
 
 
 def _answer(

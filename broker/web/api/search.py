@@ -17,7 +17,7 @@ from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameter
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.match import matches_in
-from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message

@@ -17,7 +17,7 @@ from msgspec import Meta
 from broker.security.topic_rights import StoredOrigin, denied_resource
 from broker.service.kept_work import KeptWorks, Report
 from broker.web.api.endpoint import Limit, Parameters
-from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.mask import Mask
 from protocol.system_topics import holds_its_own_alone

@@ -19,7 +19,7 @@ from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Awaited, Cursor, Limit, Milliseconds, Parameters, QueueId, Topic
 from broker.web.api.errors import ApiError
 from broker.web.api.filters import Sql, Tag, choice_of
-from broker.web.api.messages import MessageLine
+from broker.web.api.message_lines import MessageLine
 from broker.web.api.queue_spans import Span, SpanPart, parts_of, queues_of
 from broker.web.api.request_context import RequestContext
 from protocol.codes import ResponseCode
