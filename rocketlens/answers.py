@@ -52,7 +52,7 @@ def found_messages(
         for message, _, damage in found
         if damage is not None
     ]
-    more = [_more_than(question.maximum)] if is_cut else []
+    more = [more_than(question.maximum)] if is_cut else []
     return Answer(
         tuple(message.detached() for message, _, _ in found),
         notes=tuple(dict.fromkeys((*damaged, *notes, *more))),
@@ -65,7 +65,8 @@ def found_messages(
     )
 
 
-def _more_than(maximum: int) -> str:
+def more_than(maximum: int) -> str:
+    """A sentence that more messages are named than were asked for."""
     return f"there are more than {maximum} messages: ask for more with `maximum`"
 
 
@@ -125,7 +126,7 @@ def joined(found: Mapping[str, Answer], question: Question | None = None) -> Ans
     ]
     listed, more, is_cut = [row for row, _ in rows.values()], "", False
     if question is not None:
-        more = _more_than(question.maximum)
+        more = more_than(question.maximum)
         ends = [each.readings[-1].kind for each in found.values() if more in each.notes]
         numbers = {id(message): number for number, each in enumerate(found.values()) for message in each}
         # As a name server's brokers are asked: in one topic by time, and of one moment those of the last one first.

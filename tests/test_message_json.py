@@ -12,6 +12,8 @@ import msgpack
 import pytest
 from jsonschema import Draft202012Validator
 
+from assistant import answers as asked_in_words
+from assistant import call
 from command_line import rocketlens
 from made_parts import made
 from storage.columns.names import JSON_NAMES, KINDS
@@ -220,6 +222,7 @@ def test_no_field_is_described_that_nothing_writes(shop: OrderStore, api: ApiOf,
     rows = rocketlens("find", shop.root, "-f", tmp_path / "asked").messages
     rows += [line for name in COMMANDS if COMMANDS[name][0] == "message" for line in written(shop, name)]
     rows += [message for name, message in answers(shop, api) if name in ("message", "line")]
+    rows += [answer["message"] for answer in asked_in_words(shop.root, says=[call(1, "message", id="0")])]
     assert FIELDS.keys() - {field for row in rows for field in row} == set()
 
 

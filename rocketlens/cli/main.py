@@ -29,6 +29,7 @@ COMMANDS = {
     "info": Later("rocketlens.cli.info:info", "Show which store or broker this is, and how far it reaches."),
     "life": Later("rocketlens.cli.life:life", "Show everything that happened to one message."),
     "lookup": Later("rocketlens.cli.find_earlier:lookup", "As `find -f FILE`.", now="find SOURCE -f FILE"),
+    "mcp": Later("rocketlens.cli.mcp:mcp", "Answer an assistant (MCP) over stdin and stdout."),
     "pending": Later("rocketlens.cli.pending:pending", "List the messages that wait for a time, by topic."),
     "query": Later(
         "rocketlens.cli.find_earlier:query",
