@@ -49,7 +49,10 @@ from storage.store.state_place import UnusableDirectory, default_state_directory
 
 if TYPE_CHECKING:
     # The HTTP port loads much that a server without one does not need; the fast lane may be missing.
+    from starlette.routing import Route
+
     from broker.lane.fast_lane import FastLane
+    from broker.web.api.application import Api
     from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
@@ -98,8 +101,11 @@ def build_servers(
     bound: Sequence[Sequence[Listener]],
     http: Sequence[Listener],
     rows: MetricsRows,
+    more: "Callable[[Api], Sequence[Route]] | None" = None,
 ) -> list[Server]:
     """The servers of all stores of one process, on their `bound` sockets; the first has the HTTP port, if there is one.
+
+    The HTTP port answers `more` besides what it answers by itself.
 
     To be called on the event loop. Raises `ConfigError` for files of the options that cannot be used.
     """
@@ -111,7 +117,9 @@ def build_servers(
     brokers = ServedBrokers([service for service, _ in served], ports)
     securities = [Security.of(options) for options in all_options]
     servers: list[Server] = []
-    web = build_web(brokers.services, rows, http, securities[0], lambda: publish_all(servers)) if http else None
+    web = None
+    if http:
+        web = build_web(brokers.services, rows, http, securities[0], lambda: publish_all(servers), more)
     for (service, member), listeners, security, share in zip(served, bound, securities, shares, strict=True):
         colleagues = build_colleagues(service, member, share, brokers)
         servers.append(
@@ -312,6 +320,7 @@ def build_web(
     listeners: Sequence[Listener],
     security: Security,
     before_render: Callable[[], None],
+    more: "Callable[[Api], Sequence[Route]] | None" = None,
 ) -> "WebPort":
     """The HTTP port for some stores; its modules are imported here so that a server without it starts faster."""
     # As above: only where there is an HTTP port.
@@ -334,4 +343,5 @@ def build_web(
     )
     api = Api(services, access, security.audit_log)
     context = watched_http_context(options.tls) if options.http_auth.needs_tls else None
-    return WebPort(Site(rows, exposition.render, api, before_render), listeners, context)
+    routes = () if more is None else more(api)
+    return WebPort(Site(rows, exposition.render, api, before_render, routes), listeners, context)

@@ -6,6 +6,7 @@ Nothing here is read from the store. Every error is a `ConfigError` of one clear
 import contextlib
 import ipaddress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeAlias
 
@@ -46,6 +47,14 @@ TLS_CLIENT_AUTH = ("none", "optional", "required")
 HTTP_AUTH = ("page", "basic", "basic-metrics")
 
 Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]"
+
+
+def installed_version() -> str:
+    """The version of this package, `unknown` where it is not installed."""
+    try:
+        return version("rocketlens")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 class CannotListen(ConfigError):
@@ -208,7 +217,7 @@ class ServeOptions:
     `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks, and
-    `http_auth` says who has to log in there.
+    `http_auth` says who has to log in there; with `mcp` assistants are answered there too.
     `masked` are rules of what the page and its API hide of messages (docs/security.md).
     Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.
     """
@@ -244,6 +253,7 @@ class ServeOptions:
     http_proxies: Networks = ()
     masked: tuple[str, ...] = ()
     http_auth: HttpAuth = ASK_ON_THE_PAGE
+    mcp: bool = False
     slow_query_milliseconds: float = DEFAULT_MILLISECONDS
     stop_timeout_seconds: float = 4.0
 
@@ -251,6 +261,8 @@ class ServeOptions:
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
         self.tls.check(is_for_http=self.http_auth.needs_tls)
         self.http_auth.check(self.http, self.acl, self.http_proxies)
+        if self.mcp and self.http is None:
+            raise ConfigError("--mcp has no effect: also give --http")
         if self.acl_admin_has_all and self.acl is None:
             raise ConfigError("--acl-admin-has-all: give --acl, the file of accounts")
         self.register.check(self.listen, self.advertise, self.broker_name)

@@ -162,33 +162,10 @@ class Store(Source):
         tag: str | None = None,
         sql: str | None = None,
     ) -> Answer:
-        from storage.query.get_message import TRANSFER_BYTES, get_message
-
         check_place(queue_id, offset)
         wanted = self._subscription(tag, sql)
-        queues = self._opened(with_keys=False).snapshot.queues
-        maximum = min(check_maximum(maximum), MOST_PULLED)
-        result = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES, filter_of(wanted))
-        messages, notes = pulled(map(decode_message, result.records), topic, offset, wanted)
-        if result.lost is not None:
-            notes = (*notes, str(result.lost))
-        reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
-        if sql is not None and reason:
-            from storage.filter.absent_properties import note_of_some
-
-            first = get_message(queues, topic, queue_id, offset, maximum, TRANSFER_BYTES)
-            reason = "; ".join(filter(None, (reason, note_of_some(map(decode_message, first.records), sql))))
-        hiding = self._hiding()
-        shown = tuple(map(hiding.mask.message, messages))
-        hiding.warn()
-        return Answer(
-            shown,
-            notes=notes,
-            reason=reason,
-            next_offset=result.next_begin_offset,
-            min_offset=result.min_offset,
-            max_offset=result.max_offset,
-        )
+        store = self._opened(with_keys=False)
+        return self._shown(pull_store(store, topic, queue_id, offset, check_maximum(maximum), wanted, sql))
 
     def follow(
         self, topic: str, offsets: Mapping[int, int], *, tag: str | None = None, sql: str | None = None
@@ -431,6 +408,37 @@ def _count(names: Callable[[], Sized]) -> int | None:
 def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
     """Whether a search uses the index, so that it must be checked and completed first."""
     return bool(criteria.topic and criteria.key and not exhaustive)
+
+
+def pull_store(
+    store: "MessageStore", topic: str, queue_id: int, offset: int, maximum: int, wanted: Subscription, sql: str | None
+) -> Answer:
+    """The messages of a queue of a store from a queue offset on, as they are, that a subscription wants.
+
+    `sql` is its expression where it is SQL92.
+    """
+    from storage.query.get_message import TRANSFER_BYTES, get_message
+
+    queues = store.snapshot.queues
+    most = min(maximum, MOST_PULLED)
+    result = get_message(queues, topic, queue_id, offset, most, TRANSFER_BYTES, filter_of(wanted))
+    messages, notes = pulled(map(decode_message, result.records), topic, offset, wanted)
+    if result.lost is not None:
+        notes = (*notes, str(result.lost))
+    reason = "" if messages else _why_nothing_pulled(result, topic, queue_id, offset)
+    if sql is not None and reason:
+        from storage.filter.absent_properties import note_of_some
+
+        first = get_message(queues, topic, queue_id, offset, most, TRANSFER_BYTES)
+        reason = "; ".join(filter(None, (reason, note_of_some(map(decode_message, first.records), sql))))
+    return Answer(
+        messages,
+        notes=notes,
+        reason=reason,
+        next_offset=result.next_begin_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+    )
 
 
 def query_store(store: "MessageStore", question: Question, mask: Mask = NO_MASK) -> Answer:

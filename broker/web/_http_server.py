@@ -18,7 +18,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -57,17 +57,17 @@ _PLACES = itertools.count(1)
 class HttpExchange:
     """One request and its answer, as an ASGI application sees them."""
 
-    def __init__(self, connection: "HttpConnection", scope: "Scope") -> None:
-        self.scope = scope
+    def __init__(self, connection: "HttpConnection", scope: "Scope", body: bytes) -> None:
+        self.scope, self._body = scope, body
         self.is_over = asyncio.Event()
         self._connection = connection
         self._has_given_body = False
 
     async def receive(self) -> "Message":
-        """Return the next event for the application: the body, which is always empty, then the disconnection."""
+        """Return the next event for the application: the body, which is mostly empty, then the disconnection."""
         if not self._has_given_body:
             self._has_given_body = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": self._body, "more_body": False}
         await self.is_over.wait()
         return {"type": "http.disconnect"}
 
@@ -92,7 +92,9 @@ class HttpConnection(asyncio.Protocol):
         self.place = 0
         """Its number among the connections that wait for their clients."""
         self._server = server
-        self._http = StrictRequests()
+        self._http = StrictRequests(server.body_paths)
+        self._request: h11.Request | None = None
+        self._body = b""
         self._loop = asyncio.get_running_loop()
         self._exchange: HttpExchange | None = None
         self._unsent: list[bytes | memoryview] = []
@@ -158,16 +160,27 @@ class HttpConnection(asyncio.Protocol):
         """Take the next request; while one is being answered, bytes behind it wait and no more are read."""
         if self._exchange is None:
             try:
-                event = self._http.next_event()
+                request = self._next_request()
             except h11.RemoteProtocolError:
                 self._answer_plainly(HTTPStatus.BAD_REQUEST, b"Invalid HTTP request received.")
                 return
-            if isinstance(event, h11.Request):
-                self._http.next_event()  # its end: it has no body
-                self._exchange = HttpExchange(self, self._scope_of(event))
+            if request is not None:
+                self._exchange = HttpExchange(self, self._scope_of(request), self._body)
+                self._request, self._body = None, b""
                 self._server.answer(self._exchange)
         if self._exchange is not None and self._http.trailing_data[0]:
             self.transport.pause_reading()
+
+    def _next_request(self) -> h11.Request | None:
+        """Return the next request, with its body; None while bytes are missing. Raises `h11.RemoteProtocolError`."""
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                self._request = event
+            elif isinstance(event, h11.Data):
+                self._body += event.data
+            else:
+                return self._request if isinstance(event, h11.EndOfMessage) else None
 
     def _scope_of(self, request: h11.Request) -> "Scope":
         path, _, query = request.target.partition(b"?")
@@ -261,7 +274,14 @@ class HttpConnection(asyncio.Protocol):
 class HttpServer:
     """Answers by an `application`, with a `context` by TLS too; all methods are the event loop's."""
 
-    def __init__(self, application: "ASGIApp", context: Watched[ssl.SSLContext] | None = None) -> None:
+    def __init__(
+        self,
+        application: "ASGIApp",
+        context: Watched[ssl.SSLContext] | None = None,
+        body_paths: Collection[bytes] = (),
+    ) -> None:
+        self.body_paths = body_paths
+        """Where a POST may have a body."""
         self.connections: set[HttpConnection] = set()
         self.reception = _reception(context)
         self._application = application

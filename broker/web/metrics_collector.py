@@ -3,7 +3,6 @@
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from broker.config import installed_version
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
 from broker.web._metrics_families import Samples
@@ -134,11 +134,3 @@ def _resident_bytes(process: int) -> int | None:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return None
-
-
-def installed_version() -> str:
-    """The version of this package, `unknown` where it is not installed."""
-    try:
-        return version("rocketlens")
-    except PackageNotFoundError:
-        return "unknown"

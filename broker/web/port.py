@@ -17,7 +17,7 @@ class WebPort:
     ) -> None:
         self.site = site
         self.context = context
-        self.server = HttpServer(site.application(), context)
+        self.server = HttpServer(site.application(), context, site.body_paths)
         self._listeners = listeners
 
     def start(self) -> None:

@@ -1,12 +1,13 @@
 """The site of the HTTP port: `/metrics`, `/healthz`, `/readyz`, and, if there are any, the API and the page.
 
-GET and HEAD alone, never a traceback, and no redirect. A request has to name a host that is ours, and to come from who
-may ask, before it gets even the answer that nothing is at its path, so that foreign pages can read nothing. Health is
-answered under any name and by any way, since probes use any, and says nothing of what is served.
+GET and HEAD alone, but for what assistants POST (`serve --mcp`), never a traceback, and no redirect. A request has to
+name a host that is ours, and to come from who may ask, before it gets even the answer that nothing is at its path, so
+that foreign pages can read nothing. Health is answered under any name and by any way, since probes use any, and says
+nothing of what is served.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from starlette.applications import Starlette
@@ -41,8 +42,9 @@ class Site:
         render: Render,
         api: Api | None = None,
         before_render: Callable[[], None] | None = None,
+        more: Sequence[Route] = (),
     ) -> None:
-        """`before_render` is called on the event loop before figures are read."""
+        """`before_render` is called on the event loop before figures are read; `more` is answered besides."""
         self._rows, self._render = rows, render
         self.api = api
         self._access = Access() if api is None else api.access
@@ -50,6 +52,12 @@ class Site:
         self._rendering: dict[str, asyncio.Future[tuple[bytes, str]]] = {}
         self._is_stopping = False
         self._before_render = before_render
+        self._more = more
+
+    @property
+    def body_paths(self) -> frozenset[bytes]:
+        """The paths at which a request may have a body."""
+        return frozenset(each.path.encode() for each in self._more if "POST" in (each.methods or ()))
 
     @property
     def is_idle(self) -> bool:
@@ -60,6 +68,7 @@ class Site:
         """The routes, for an ASGI server."""
         answers = (("/metrics", self.metrics), ("/healthz", self.healthz), ("/readyz", self.readyz))
         routes: list[BaseRoute] = [Route(path, answer, methods=["GET"]) for path, answer in answers]
+        routes += self._more
         if self.api is not None:
             routes += [Mount("/api/v1", self.api.application()), *page_routes(self.api.access)]
         application = Starlette(routes=routes, exception_handlers={HTTPException: self._refuse})

@@ -3,13 +3,13 @@
 import logging
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from broker.config import installed_version
 from rocketlens.cli.errors import FOUND, plain_errors
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.opening import EXPECTED, SourceArguments, source_options
@@ -38,7 +38,7 @@ def mcp(source: SourceArguments) -> None:
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="rocketlens: %(message)s")
     sources = OpenedSources(opened, named)
-    StdioServer(McpServer(_version()), sources, sys.stdin.buffer, sys.stdout.buffer).run()
+    StdioServer(McpServer(installed_version()), sources, sys.stdin.buffer, sys.stdout.buffer).run()
     sys.exit(FOUND)
 
 
@@ -57,10 +57,3 @@ def _opened(source: SourceArguments) -> "tuple[Source, dict[str, Source]]":
         return opened, dict(opened.stores)
     place = words[0] if words else str(next(iter(source.directories), source.server or ""))
     return opened, {place: opened}
-
-
-def _version() -> str:
-    try:
-        return version("rocketlens")
-    except PackageNotFoundError:
-        return "unknown"

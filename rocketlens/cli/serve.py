@@ -186,6 +186,7 @@ def serve(
         http_hosts=watch.http_hosts,
         http_proxies=watch.http_proxies,
         http_auth=watch.auth,
+        mcp=watch.mcp,
         slow_query_milliseconds=watch.slow_query_milliseconds,
     )
     all_options = options_of_stores(stores, serving.broker_names, options)

@@ -189,8 +189,14 @@ def _serve_here(
         for store, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
     ]
 
+    more = None
+    if all_options[0].mcp and shared.http:
+        from rocketlens.mcp.http import assistants  # only where they are answered
+
+        more = assistants
+
     async def serve() -> bool:
-        servers = build_servers(all_options, stores, shares, shared.bound[0], shared.http, shared.rows)
+        servers = build_servers(all_options, stores, shares, shared.bound[0], shared.http, shared.rows, more)
         await serve_until_stopped(servers, announce, partial(shared.rows.beat, number))
         return all(server.is_idle for server in servers)
 

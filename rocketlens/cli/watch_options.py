@@ -20,6 +20,7 @@ class WatchArguments(msgspec.Struct, frozen=True):
     http_proxies: tuple[Network, ...]
     http_auth: str
     http_tls: bool
+    mcp: bool
     slow_query_milliseconds: float
     log_format: str
 
@@ -66,6 +67,11 @@ _WATCH_OPTIONS = (
         "--http-tls",
         is_flag=True,
         help="Serve --http by TLS with the certificate of --tls-cert; without TLS only health is answered.",
+    ),
+    click.option(
+        "--mcp",
+        is_flag=True,
+        help="Answer assistants (Model Context Protocol) at /mcp of --http, with the accounts and masks of the page.",
     ),
     click.option(
         "--slow-query",

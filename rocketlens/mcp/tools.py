@@ -401,7 +401,7 @@ def search(context: ToolContext, asked: SearchTool) -> Bounded:
 
 
 @dataclass(slots=True)
-class Searched:
+class FoundInTime:
     """What a search brought by the end of its time, and where another goes on."""
 
     messages: list[Message]
@@ -417,7 +417,7 @@ def _searched(
     options: SearchOptions,
     *,
     exhaustive: bool = False,
-) -> Searched:
+) -> FoundInTime:
     """Search until there are enough messages, or the time is over."""
     source = context.source(asked.store)
     options = {**options, "limit": asked.limit, "cursor": asked.cursor}
@@ -426,7 +426,7 @@ def _searched(
     for piece in run.pieces():
         found += piece
         context.report(run.progress.searched_bytes, run.progress.total_bytes, run.progress.sentence())
-    return Searched(found, run.progress, run.cursor, run.notes)
+    return FoundInTime(found, run.progress, run.cursor, run.notes)
 
 
 def messages(context: ToolContext, asked: MessagesTool) -> Bounded:

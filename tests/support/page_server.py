@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+
+from starlette.routing import Route
 
 from broker.config import ASK_ON_THE_PAGE, HttpAuth
 from broker.metrics.metrics_rows import MetricsRows
@@ -19,11 +21,16 @@ from broker_harness import LOOPBACK, in_a_thread
 
 @contextlib.asynccontextmanager
 async def _page(
-    services: Sequence[BrokerService], accounts: Path | None, port: int, auth: HttpAuth
+    services: Sequence[BrokerService],
+    accounts: Path | None,
+    port: int,
+    auth: HttpAuth,
+    more: Callable[[Api], Sequence[Route]],
 ) -> AsyncIterator[str]:
     (listener,) = bind_listeners([LOOPBACK._replace(port=port)])
     api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts), auth=auth))
-    web = WebPort(Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api), [listener])
+    site = Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api, more=more(api))
+    web = WebPort(site, [listener])
     loop = asyncio.get_running_loop()
     try:
         for service in services:
@@ -43,7 +50,8 @@ def serving_page(
     accounts: Path | None = None,
     port: int = 0,
     auth: HttpAuth = ASK_ON_THE_PAGE,
+    more: Callable[[Api], Sequence[Route]] = lambda _api: (),
 ) -> Iterator[str]:
     """The origin of a page over stores, served on a thread; on a free port, or on one that was free before."""
-    with in_a_thread(lambda: _page(services, accounts, port, auth)) as origin:
+    with in_a_thread(lambda: _page(services, accounts, port, auth, more)) as origin:
         yield origin

@@ -116,6 +116,12 @@ class Access:
         if not may_open or sought != OPENED:
             raise ApiError(403, "foreign_site", "the page of another site asked for this: open it from here")
 
+    def check_origin(self, request: Request) -> None:
+        """Raise `ApiError` for what a page of another origin sends; browsers say it of every POST."""
+        origin = request.headers.get("origin")
+        if origin is not None and origin != f"{request.url.scheme}://{request.headers.get('host', '')}":
+            raise ApiError(403, "foreign_site", "the page of another site sent this")
+
     def admit_icon(self, request: Request) -> None:
         """Admit a request for the page's icon, with a login or without. Raises `ApiError`."""
         self.check_host(request.headers.get("host", ""))
@@ -173,16 +179,16 @@ class Access:
         text = "the access key or the secret key is wrong"
         if is_guess:
             client = address or (request.client.host if request.client is not None else "")
-            self._note(path, client, access_key if account is not None else None, text)
+            self._note(f"{request.method} {path}", client, access_key if account is not None else None, text)
             if self._failed.wait_seconds(address, access_key):
                 logger.warning("HTTP: too many failed logins from %s; further ones are refused for a while", client)
         raise FailedLogin(text, is_noted=is_guess)
 
-    def _note(self, path: str, client: str, access_key: str | None, remark: str) -> None:
+    def _note(self, asked_for: str, client: str, access_key: str | None, remark: str) -> None:
         """Log a failed login. A name that no account has is left out: it may be a secret in the wrong field."""
         if self._audit_log is not None:
             asked = {} if access_key is None else {"accessKey": access_key}
-            look = Look(now(), self._broker, None, client, f"GET {path}", "UNAUTHORIZED", asked, 0, (), remark)
+            look = Look(now(), self._broker, None, client, asked_for, "UNAUTHORIZED", asked, 0, (), remark)
             self._audit_log.write(look)
 
     def _is_near(self, peer: str) -> bool:

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker.config import installed_version
 from broker.security.accounts import Account
 from broker.security.audit_log import AuditLog
 from broker.service.broker_service import BrokerService
@@ -27,7 +28,7 @@ from broker.service.long_polling import HeldPull
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, FailedLogin, advice
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
-from broker.web.api.endpoint import ApiEndpoint, Awaited, Parameters
+from broker.web.api.endpoint import ApiEndpoint, Awaited
 from broker.web.api.errors import ApiError, ClientGone, not_found, refusal_of
 from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.groups import (
@@ -44,6 +45,7 @@ from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
 from broker.web.api.light import LightAnswer, LightQuestion, light_topics
 from broker.web.api.looks import (
     AuditedClient,
+    Looked,
     shown_body,
     shown_events,
     shown_largest,
@@ -70,7 +72,6 @@ from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
 from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
-from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
 from storage.patterns.processes import PatternsStopped
 
@@ -117,8 +118,8 @@ class Api:
         self._first = services[0]
         self.access = access or Access()
         self._pool = LookupPool(THREADS)
-        self._examinations = Examinations()
-        self._waiting_messages = WaitingMessages()
+        self.examinations = Examinations()
+        self.waiting_messages = WaitingMessages()
         self._space_counts = SpaceCounts()
         self._working: set[RequestContext] = set()
         self._held = 0
@@ -140,9 +141,9 @@ class Api:
             ApiEndpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
             ApiEndpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
             ApiEndpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
-            ApiEndpoint("/pending", PendingQuestion, PendingAnswer, self._waiting_messages.pending, shown_waiting),
+            ApiEndpoint("/pending", PendingQuestion, PendingAnswer, self.waiting_messages.pending, shown_waiting),
             ApiEndpoint("/space", SpaceQuestion, SpaceAnswer, self._space_counts.space, shown_largest),
-            ApiEndpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
+            ApiEndpoint("/health", HealthQuestion, HealthAnswer, self.examinations.health),
         )
         self._description = b""
 
@@ -155,8 +156,8 @@ class Api:
         """Answer no more; what is under way ends at its next look at the clock."""
         for context in self._working:
             context.gone.set()
-        self._examinations.close()
-        self._waiting_messages.close()
+        self.examinations.close()
+        self.waiting_messages.close()
         self._space_counts.close()
         self._pool.close()
 
@@ -190,51 +191,56 @@ class Api:
 
     async def _answer(self, endpoint: ApiEndpoint, request: Request) -> Response:
         """Answer one request of an endpoint. Raises `ApiError`."""
-        peer = "" if request.client is None else request.client.host
-        looker = AuditedClient(self.access.client_address(request) or peer, self._audit_log)
-        account = self._admit(endpoint, request, looker)
+        looker = self.looker(request)
+        account = self.admit(endpoint, request, looker)
         question = endpoint.read(request.query_params.multi_items())
-        context = RequestContext(
-            self._service_of(question),
-            account,
-            needs_keys=self.access.accounts is not None,
-            brokers=tuple(self._services),
-        )
-        if len(self._pool) >= MOST_WAITING:
-            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        context = self.context(question.broker, account)
         if endpoint.awaits is not None:
             # A context of its own: the one of the request ends with its work.
             before = replace(context, gone=threading.Event())
             await self._wait_for(request, before, partial(endpoint.awaits, before, question))
             # Meanwhile the accounts may have changed.
-            context = replace(context, account=self._admit(endpoint, request, looker))
-        content = await self._run(request, context, partial(_work, endpoint, context, question, looker))
+            context = replace(context, account=self.admit(endpoint, request, looker))
+        content = await self.run(request, context, partial(_work, endpoint, context, question, looker))
         if endpoint.answer is not bytes:
             return Response(content, 200, PLAIN, "application/json")
         name = f"message-{getattr(question, 'offset', 0)}.bin"
         headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, 200, headers, "application/octet-stream")
 
-    def _admit(self, endpoint: ApiEndpoint, request: Request, looker: AuditedClient) -> Account | None:
+    def looker(self, request: Request) -> AuditedClient:
+        """Return the client of a request, as the audit log names it."""
+        peer = "" if request.client is None else request.client.host
+        return AuditedClient(self.access.client_address(request) or peer, self._audit_log)
+
+    def admit(self, endpoint: Looked, request: Request, looker: AuditedClient) -> Account | None:
         """Return the account of a request, None for a client that needs no account. Raises `ApiError`."""
         try:
-            return self.access.admit(request, f"/api/v1{endpoint.path}")
+            return self.access.admit(request, endpoint.request.partition(" ")[2])
         except ApiError as error:
             if not (isinstance(error, FailedLogin) and error.is_noted):
                 looker.note_refused(endpoint, self._first.broker_name, error)
             raise
 
-    def _service_of(self, question: Parameters) -> BrokerService:
-        if question.broker is None:
+    def context(self, broker: str | None, account: Account | None) -> RequestContext:
+        """Make the context of a request. Raises `ApiError` where too many wait, and for an unknown broker."""
+        if len(self._pool) >= MOST_WAITING:
+            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        brokers, needs_keys = tuple(self._services), self.access.accounts is not None
+        return RequestContext(self.service_of(broker), account, needs_keys=needs_keys, brokers=brokers)
+
+    def service_of(self, broker: str | None) -> BrokerService:
+        """Return the service of a broker, by default the first. Raises `ApiError` for an unknown one."""
+        if broker is None:
             return self._first
-        service = self._services.get(question.broker)
+        service = self._services.get(broker)
         if service is None:
-            raise not_found(f"no store of a broker {question.broker} is served here", "broker")
+            raise not_found(f"no store of a broker {broker} is served here", "broker")
         return service
 
     async def _wait_for(self, request: Request, context: RequestContext, find: Callable[[], Awaited]) -> None:
         """Wait until one of the questions that `find` gives on a thread has an answer, or the client is gone."""
-        awaited = await self._run(request, context, find)
+        awaited = await self.run(request, context, find)
         if not awaited.questions:
             return
         if self._held >= MOST_HELD:
@@ -257,7 +263,7 @@ class Api:
         if gone.done() and not gone.cancelled():
             raise ClientGone
 
-    async def _run(self, request: Request, context: RequestContext, work: Callable[[], Result]) -> Result:
+    async def run(self, request: Request, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         owner = self.access.client_address(request)
         future: asyncio.Future[Any] = self._pool.run(owner, work)
@@ -297,10 +303,10 @@ def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker:
             raise ApiError(refusal.status, refusal.detail.code, said) from None
         raise
     looker.note(endpoint, context, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
-    return answer if isinstance(answer, bytes) else msgspec.json.encode(_readable(context, answer, asked))
+    return answer if isinstance(answer, bytes) else msgspec.json.encode(with_readable(context, answer, asked))
 
 
-def _readable(context: RequestContext, answer: Any, asked: Collection[str]) -> Any:
+def with_readable(context: RequestContext, answer: Any, asked: Collection[str]) -> Any:
     """An answer whose sentences about the store name no topic that the client may not read."""
     for name in SENTENCES.intersection(answer.__struct_fields__):
         said = getattr(answer, name)

@@ -100,6 +100,11 @@ class ApiEndpoint:
     awaits: Callable[[RequestContext, Any], Awaited] | None = None
 
     @property
+    def request(self) -> str:
+        """What an audit log says was asked."""
+        return f"GET /api/v1{self.path}"
+
+    @property
     def name(self) -> str:
         """Its name in the OpenAPI description."""
         return self.work.__name__

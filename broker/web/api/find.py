@@ -88,7 +88,7 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         asked,
         names,
         is_time_up=lambda: context.is_time_up,
-        refusal=lambda message: _refusal(context, message),
+        refusal=lambda message: refusal_to(context, message),
         mask=context.mask,
     )
     if question.cursor is None:
@@ -119,7 +119,7 @@ def _incomplete(context: RequestContext, finder: Finder, names: Sequence[str]) -
     return "; ".join(filter(None, (finder.incomplete, *context.store.config.notes_of_topics(names)))) or None
 
 
-def _refusal(context: RequestContext, message: Message) -> str | None:
+def refusal_to(context: RequestContext, message: Message) -> str | None:
     """Say why a message may not be shown; None if it may."""
     try:
         context.require_message(message)

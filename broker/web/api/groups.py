@@ -114,18 +114,24 @@ def groups(context: RequestContext, question: GroupsQuestion) -> GroupsAnswer:
 
 def _pairs(context: RequestContext, question: GroupsQuestion) -> list[tuple[str, str]]:
     """The groups and topics that may be seen, sorted. Raises RocketLensError where they are not known."""
-    part, service = question.contains.lower(), context.service
+    part = question.contains.lower()
+    return [
+        (group, topic)
+        for group, topic in seen_pairs(context)
+        if part in group.lower() and question.topic in (None, topic)
+    ]
+
+
+def seen_pairs(context: RequestContext) -> list[tuple[str, str]]:
+    """The groups and topics that may be seen, sorted; those without an offset in `NO_TOPIC`. Raises RocketLensError."""
+    service = context.service
     pairs = service.offsets.pairs()
-    if question.topic is None:
-        idle = {*context.store.config.subscription_groups, *service.clients.consumer_groups()}
-        pairs += [(group, NO_TOPIC) for group in idle.difference(group for group, _ in pairs)]
+    idle = {*context.store.config.subscription_groups, *service.clients.consumer_groups()}
+    pairs += [(group, NO_TOPIC) for group in idle.difference(group for group, _ in pairs)]
     return sorted(
         (group, topic)
         for group, topic in pairs
-        if part in group.lower()
-        and question.topic in (None, topic)
-        and context.may_see_group(group)
-        and (topic == NO_TOPIC or context.may_read(topic))
+        if context.may_see_group(group) and (topic == NO_TOPIC or context.may_read(topic))
     )
 
 

@@ -7,11 +7,11 @@ by itself when no client has asked for a while: closing the page stops it.
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from broker.service.kept_work import KEPT_SECONDS, KeptWorks
+from broker.service.kept_work import KEPT_SECONDS, KeptWorks, WorkState
 from broker.web.api.endpoint import MaximumAge, Parameters
 from broker.web.api.request_context import RequestContext
 from storage.doctor.examine import STEPS, Diagnosis, examine
@@ -82,42 +82,56 @@ class HealthAnswer(msgspec.Struct, rename="camel", kw_only=True):
     problem: str | None = None
 
 
+class KeptDiagnosis(NamedTuple):
+    """What an examination found, and when it was done, in ms."""
+
+    diagnosis: Diagnosis
+    timestamp: int
+
+
 class Examinations:
     """The examinations of all stores; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._works: KeptWorks[Outcome] = KeptWorks("doctor", "the examination")
+        self._works: KeptWorks[KeptDiagnosis] = KeptWorks("doctor", "the examination")
 
     def close(self) -> None:
         """Give up what is under way."""
         self._works.close()
 
+    def examined(self, context: RequestContext, maximum_age: float) -> WorkState[KeptDiagnosis]:
+        """What was found not longer than some seconds ago, or how far the examination is; for administrators."""
+        context.require_admin()
+        return self._works.ask(context.service.broker_name, partial(_examine, context), maximum_age)
+
     def health(self, context: RequestContext, question: HealthQuestion) -> HealthAnswer:
         """Findings about the store, with a picture of what log, queues and index cover."""
-        context.require_admin()
-        state = self._works.ask(context.service.broker_name, partial(_examine, context), question.maximum_age)
+        state = self.examined(context, question.maximum_age)
+        outcome = None if state.outcome is None else _outcome(state.outcome)
         if state.is_running:
             return HealthAnswer(
                 state="running",
                 step=STEPS[state.progress],
                 steps_done=state.progress,
                 seconds=state.seconds,
-                outcome=state.outcome,
+                outcome=outcome,
             )
         if state.problem is not None:
             return HealthAnswer(state="failed", problem=state.problem)
-        return HealthAnswer(state="done", steps_done=len(STEPS), outcome=state.outcome)
+        return HealthAnswer(state="done", steps_done=len(STEPS), outcome=outcome)
 
 
-def _examine(context: RequestContext, report: Callable[[int], None]) -> Outcome:
+def _examine(context: RequestContext, report: Callable[[int], None]) -> KeptDiagnosis:
     options = context.service.options
     vouched = None
     if options.index_slots is not None and options.index_entries is not None:
         vouched = options.index_slots, options.index_entries
-    return _outcome(examine(context.store.layout.root, options.commit_log_directories, vouched, report))
+    found = examine(context.store.layout.root, options.commit_log_directories, vouched, report)
+    return KeptDiagnosis(found, time.time_ns() // 1_000_000)
 
 
-def _outcome(diagnosis: Diagnosis) -> Outcome:
+def _outcome(examined: KeptDiagnosis) -> Outcome:
+    diagnosis = examined.diagnosis
     coverage = diagnosis.coverage
     whole = [(coverage.minimum, coverage.end)] if coverage.end > coverage.minimum else []
     return Outcome(
@@ -149,6 +163,6 @@ def _outcome(diagnosis: Diagnosis) -> Outcome:
             )
             for finding in diagnosis.findings
         ],
-        examined_timestamp=time.time_ns() // 1_000_000,
+        examined_timestamp=examined.timestamp,
         seconds=diagnosis.seconds,
     )

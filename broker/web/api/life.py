@@ -1,6 +1,8 @@
 """Everything that happened to one message, in order of time, as `rocketlens life` shows it."""
 
 from collections.abc import Container
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -13,7 +15,8 @@ from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
 from protocol.trace import Trace
-from storage.life.message_life import Event
+from storage.life.message_life import Event, MessageLife, Story
+from storage.life.verdicts import GroupVerdict
 
 
 class LifeQuestion(Parameters):
@@ -96,26 +99,57 @@ class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
     similar_topics: list[str]
 
 
-def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
-    """Where a message waited, was delivered, retried and given up, who has passed it, and what clients reported."""
-    if question.topic is not None:
-        context.require_right(question.topic)
+@dataclass(frozen=True)
+class SeenLife(MessageLife):
+    """What of a life an account may see: the verdicts are those of all of it, for groups that may be seen."""
+
+    seen_stories: tuple[Story, ...] = ()
+    seen_verdicts: tuple[GroupVerdict, ...] = ()
+    left_out: int = 0
+    """Events that may not be seen."""
+
+    @cached_property
+    def stories(self) -> tuple[Story, ...]:
+        """The messages of which some record may be seen."""
+        return self.seen_stories
+
+    @property
+    def verdicts(self) -> tuple[GroupVerdict, ...]:
+        """The verdicts that may be seen."""
+        return self.seen_verdicts
+
+
+def seen_life(context: RequestContext, unique_key: str, topic: str | None) -> SeenLife:
+    """What of the life of the messages with a unique key may be seen. Raises `ApiError`."""
+    if topic is not None:
+        context.require_right(topic)
     context.refuse_tier("life")
     try:
-        found = served_life(
-            context.service,
-            question.unique_key,
-            question.topic,
-            may_see_group=context.may_see_group,
-            mask=context.mask,
-        )
+        found = served_life(context.service, unique_key, topic, may_see_group=context.may_see_group, mask=context.mask)
     except ConfigError as error:
         raise bad_parameter("uniqueKey", str(error)) from None
     context.check()
     read = {event.number for event in found.events if event.message and context.may_read_message(event.message)}
-    seen = [event for event in found.events if _may_see(context, event, read)]
+    seen = tuple(event for event in found.events if _may_see(context, event, read))
+    return SeenLife(
+        seen,
+        found.incomplete,
+        found.transactions,
+        found.notes,
+        seen_stories=tuple(each for each in found.stories if each.number in read),
+        seen_verdicts=tuple(
+            each for each in found.verdicts if each.number in read and context.may_see_group(each.group)
+        ),
+        left_out=len(found.events) - len(seen),
+    )
+
+
+def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
+    """Where a message waited, was delivered, retried and given up, who has passed it, and what clients reported."""
+    found = seen_life(context, question.unique_key, question.topic)
+    is_empty = not found.events and not found.left_out
     return LifeAnswer(
-        events=[_event(event) for event in seen],
+        events=[_event(event) for event in found.events],
         verdicts=[
             VerdictLine(
                 group=each.group,
@@ -127,7 +161,6 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
                 message_number=each.number,
             )
             for each in found.verdicts
-            if each.number in read and context.may_see_group(each.group)
         ],
         messages=[
             NamedMessage(
@@ -137,12 +170,11 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
                 transaction=story.transaction,
             )
             for story in found.stories
-            if story.number in read
         ],
         incomplete=found.incomplete,
         notes=list(found.notes),
-        left_out=len(found.events) - len(seen),
-        similar_topics=[] if found.events or question.topic is None else context.similar_topics(question.topic),
+        left_out=found.left_out,
+        similar_topics=[] if not is_empty or question.topic is None else context.similar_topics(question.topic),
     )
 
 

@@ -1,12 +1,11 @@
 """Which messages an answer of the API shows, and the line about it in the audit log."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from broker.security.audit_log import AuditLog, Look, cut, now
-from broker.web.api.endpoint import ApiEndpoint
 from broker.web.api.errors import ApiError
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
@@ -49,6 +48,18 @@ def shown_nothing(_question: Any, _answer: Any) -> list[int]:
     return []
 
 
+class Looked(Protocol):
+    """What was asked: as an audit log has it, and whether it is about messages (None: it is not written down)."""
+
+    @property
+    def request(self) -> str:
+        """The request."""
+
+    @property
+    def shows(self) -> object:
+        """None for what shows no message."""
+
+
 def _code_of(error: RocketLensError) -> str:
     return error.detail.code.upper() if isinstance(error, ApiError) else "STORE_ERROR"
 
@@ -60,16 +71,16 @@ class AuditedClient:
     client: str
     audit_log: AuditLog | None
 
-    def note_refused(self, endpoint: ApiEndpoint, broker: str, error: ApiError) -> None:
+    def note_refused(self, endpoint: Looked, broker: str, error: ApiError) -> None:
         """Log that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
         # A request that is refused after too many guesses is no look; the guesses themselves are logged.
         if self.audit_log is not None and endpoint.shows is not None and error.status != TOO_MANY:
-            request, result = f"GET /api/v1{endpoint.path}", error.detail.code.upper()
+            request, result = endpoint.request, error.detail.code.upper()
             self.audit_log.write(Look(now(), broker, None, self.client, request, result, {}, 0, (), cut(str(error))))
 
     def note(
         self,
-        endpoint: ApiEndpoint,
+        endpoint: Looked,
         context: RequestContext,
         question: Any,
         offsets: list[int],
@@ -84,7 +95,7 @@ class AuditedClient:
             context.service.broker_name,
             None if context.account is None else context.account.access_key,
             self.client,
-            f"GET /api/v1{endpoint.path}",
+            endpoint.request,
             "SUCCESS" if error is None else _code_of(error),
             {name: cut(value) if isinstance(value, str) else value for name, value in fields.items()},
             len(offsets),

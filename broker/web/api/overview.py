@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
+from broker.config import installed_version
 from broker.web.api.endpoint import Parameters
 from broker.web.api.request_context import RequestContext
-from broker.web.metrics_collector import installed_version
 from protocol.errors import StoreError
 from storage.layout.store_layout import recognise_with_tier
 from storage.store.extents import log_extent

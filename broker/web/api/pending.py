@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from broker.service.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report
+from broker.service.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report, WorkState
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, MaximumAge, Time, TimedParameters, Topic
 from broker.web.api.message_lines import MessageLine, line_of
@@ -98,7 +98,7 @@ class PendingAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None = None
 
 
-class _Read:
+class ReadPending:
     """The waiting messages of one store, with the time at which they were read."""
 
     def __init__(self, pending: Pending) -> None:
@@ -112,22 +112,21 @@ class WaitingMessages:
     """The waiting messages of all stores; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._works: KeptWorks[_Read] = KeptWorks("pending", "reading what waits")
+        self._works: KeptWorks[ReadPending] = KeptWorks("pending", "reading what waits")
 
     def close(self) -> None:
         """Give up what is under way."""
         self._works.close()
 
+    def read(self, context: RequestContext, maximum_age: float) -> WorkState[ReadPending]:
+        """What waits in a store, read not longer than some seconds ago; or how far the reading is."""
+        return self._works.ask(context.service.broker_name, partial(_read, context), maximum_age)
+
     def pending(self, context: RequestContext, question: PendingQuestion) -> PendingAnswer:
         """Messages that wait for a delay level or a point in time, counted by topic, and listed by due time."""
-        if question.topic is None:
-            context.require_admin()
-        else:
-            context.require_right(question.topic)
-        if context.store.layout.is_tier_alone:
-            context.refuse_tier("pending")
+        require_waiting(context, question.topic)
         cursor = None if question.cursor is None else decode_cursor(question.cursor, PendingCursor)
-        state = self._works.ask(context.service.broker_name, partial(_read, context), question.maximum_age)
+        state = self.read(context, question.maximum_age)
         read = state.outcome
         if state.problem is not None:
             return PendingAnswer(state="failed", problem=state.problem)
@@ -142,12 +141,22 @@ class WaitingMessages:
             read.lock.release()
 
 
-def _read(context: RequestContext, report: Report) -> _Read:
-    return _Read(Pending(context.store, report))
+def require_waiting(context: RequestContext, topic: str | None) -> None:
+    """Raise `ApiError` where what waits for a topic, or for all, may not be seen, or is not in such a store."""
+    if topic is None:
+        context.require_admin()
+    else:
+        context.require_right(topic)
+    if context.store.layout.is_tier_alone:
+        context.refuse_tier("pending")
+
+
+def _read(context: RequestContext, report: Report) -> ReadPending:
+    return ReadPending(Pending(context.store, report))
 
 
 def _answer(
-    context: RequestContext, question: PendingQuestion, read: _Read, cursor: PendingCursor | None
+    context: RequestContext, question: PendingQuestion, read: ReadPending, cursor: PendingCursor | None
 ) -> PendingAnswer:
     window = PendingWindow(question.topic, question.due_after, question.due_before)
     behind = BEGINNING if cursor is None else (cursor.due_timestamp, cursor.physical_offset, cursor.number)

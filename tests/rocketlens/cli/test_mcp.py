@@ -53,6 +53,11 @@ def test_a_server_with_tls_and_accounts_is_asked(g1_store: Path, tmp_path: Path)
             assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY]
 
 
+def test_a_server_answers_assistants_where_it_has_an_http_port_alone(g1_store: Path) -> None:
+    refused = rocketlens("serve", g1_store, "--mcp")
+    assert (refused.code, refused.errors) == (2, "rocketlens: --mcp has no effect: also give --http\n")
+
+
 @pytest.mark.parametrize("place", ["nowhere", "127.0.0.1:1"])
 def test_what_is_no_source_ends_at_once_and_a_server_that_is_gone_is_said_by_each_answer(
     place: str, tmp_path: Path
