@@ -1,0 +1,156 @@
+"""Assistants that are not ours: clients of Python and TypeScript do the on-call journey over every kind of source.
+
+Each is installed once into the cache that holds the jars. The official conformance runner asks both revisions.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop.jars import cached
+from interop.other_clients import BUILD_SECONDS, _run, _tool
+from interop.stages import official_stage
+from interop.stored import Stored, stored
+from object_store import object_store
+
+pytestmark = [pytest.mark.interop, pytest.mark.soak]
+
+HERE = Path(__file__).parent / "mcp"
+COMMAND = [sys.executable, "-m", "rocketlens"]
+OF_NODE = ("sdk", "client")
+FILES = {False: ("requirements.txt",), True: ("package.json", "package-lock.json", "journey.mjs")}
+"""What is installed of each language depends on these."""
+CLIENTS = (("mcp", "auto"), ("mcp", "legacy"), ("fastmcp", ""), ("sdk", ""), ("client", ""))
+JOURNEY: list[tuple[str, dict[str, Any]]] = [
+    ("find", {"text": "batch-0", "seconds": 10}),
+    ("message", {"id": "4461", "seconds": 10}),
+    ("story", {"id": "batch-0", "seconds": 10}),
+    ("groups", {"contains": "CG_FAIL", "seconds": 10}),
+    ("messages", {"topic": "%RETRY%CG_FAIL", "seconds": 10}),
+    ("pending", {"seconds": 10}),
+]
+"""From an order's number to the message, who consumed it, how far they are behind, and what is retried."""
+
+STAGES = ["delivered", "scheduled", "retry"]
+OF_URL = ("find", "message")
+"""What a store behind a URL answers of it."""
+
+CONFORMANT = {
+    "2026-07-28": ("tools-list", "resources-list", "prompts-list", "sep-2164-resource-not-found", "caching",
+                   "dns-rebinding-protection", "server-sse-multiple-streams", "http-header-validation"),
+    "2025-11-25": ("server-initialize", "ping", "tools-list", "resources-list", "prompts-list",
+                   "dns-rebinding-protection"),
+}  # fmt: skip
+"""The scenarios of each revision that ask for nothing but what every server has; others call tools of their own."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored("g1", tmp_path_factory.mktemp("asked-g1"))
+
+
+@contextlib.contextmanager
+def serving(store: Path, work: Path) -> Iterator[tuple[str, str]]:
+    """The address of a server, and the URL at which it answers assistants."""
+    listen = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mcp", "--state-dir", str(work / "state"))
+    process = subprocess.Popen([*COMMAND, "serve", str(store), *listen], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        found = re.search(r" on (\S+); HTTP at (\S+)", process.stdout.readline())
+        assert found is not None
+        yield found[1], f"http://{found[2]}/mcp"
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module", params=["store", "url", "live", "server", "http"])
+def target(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """What an assistant starts or connects to, over each kind of source; the name of the kind before it."""
+    work, kind = tmp_path_factory.mktemp("asked"), request.param
+    start = [*COMMAND, "mcp"]
+    if kind == "store":
+        yield kind, [*start, str(store.root)]
+    elif kind == "url":
+        with object_store() as objects:
+            yield kind, [*start, objects.put(store.root, "backup"), "--storage-options", objects.options]
+    elif kind == "live":
+        with official_stage(store.root, work):
+            yield kind, [*start, str(work / "store")]
+    else:
+        with serving(store.root, work) as (address, url):
+            yield kind, [*start, address] if kind == "server" else url
+
+
+def program(client: str) -> list[str]:
+    """The command that runs a client, without its argument."""
+    contents = b"".join((HERE / name).read_bytes() for name in FILES[client in OF_NODE])
+    checksum = hashlib.sha256(contents).hexdigest()[:16]
+    if client in OF_NODE:
+        modules = cached(f"assistants-node-{checksum}", _install_node)
+        return [str(modules / "node_modules" / ".bin" / "node"), str(modules / "journey.mjs")]
+    return [str(cached(f"assistants-python-{checksum}", _install_python) / "bin" / "python"), str(HERE / "journey.py")]
+
+
+def _install_python(folder: Path) -> None:
+    _run([sys.executable, "-m", "venv", str(folder)], folder.parent)
+    _run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")], folder)
+
+
+def _install_node(folder: Path) -> None:
+    folder.mkdir()
+    for name in FILES[True]:
+        shutil.copy(HERE / name, folder / name)
+    _run([_tool("npm", "Node.js 18 or later with npm"), "ci", "--no-audit", "--no-fund"], folder)
+
+
+@pytest.mark.parametrize(("client", "mode"), CLIENTS, ids=[f"{client}{mode}" for client, mode in CLIENTS])
+def test_assistants_follow_an_order_from_its_number_to_its_retry(client: str, mode: str, target: Any) -> None:
+    kind, place = target
+    calls = [each for each in JOURNEY if kind != "url" or each[0] in OF_URL]
+    asked = {"client": client, "mode": mode, "target": place, "calls": calls}
+    done = subprocess.run(
+        [*program(client), json.dumps(asked)], capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    tools, *answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert tools["tools"][:3] == ["find", "message", "story"]
+    assert [each["isError"] for each in answers] == [False] * len(calls), answers
+    assert all(json.loads(each["text"]) == each["content"] for each in answers)
+    found = dict(zip((name for name, _ in calls), (each["content"] for each in answers), strict=True))
+    (key,) = {each["uniqueKey"] for each in found["find"]["messages"]}
+    assert found["message"]["message"]["body"] == "batch body 0"
+    if kind != "url":
+        assert [each["stage"] for each in found["story"]["events"]][:3] == STAGES
+        assert {each["group"] for each in found["groups"]["groups"]} == {"CG_FAIL"}
+        assert key in [each["uniqueKey"] for each in found["messages"]["messages"]]
+        assert found["pending"]["messages"] == []
+
+
+@pytest.mark.parametrize("revision", CONFORMANT)
+def test_the_official_runner_finds_what_every_server_has_conformant(
+    revision: str, store: Stored, tmp_path: Path
+) -> None:
+    node, script = program("sdk")
+    runner = Path(script).parent / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    with serving(store.root, tmp_path) as (_, url):
+        done = subprocess.run(
+            [node, str(runner), "server", "--url", url, "--requirements", revision],
+            capture_output=True, text=True, timeout=BUILD_SECONDS, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    outcomes = dict(re.findall(r"^[✓✗] ([\w-]+): (.*)$", done.stdout, re.M))
+    assert {name: outcomes[name].rpartition(" passed, ")[2] for name in CONFORMANT[revision]} == dict.fromkeys(
+        CONFORMANT[revision], "0 failed"
+    )
+    # Every scenario asks as well whether each message is as the schema has it: that never fails.
+    assert len(outcomes) > 20
+    assert [name for name, said in outcomes.items() if said.startswith("0 passed") and said[-8:] != "0 failed"] == []
