@@ -125,14 +125,26 @@ class SoughtMessages:
 
     __slots__ = ("name", "search", "units")
 
-    def __init__(self, name: QueueName, first: int, count: int, known: npt.NDArray[np.void] | None = None) -> None:
-        """Search for ``count`` queue offsets from ``first`` on; ``known`` are units that were found before."""
+    def __init__(
+        self,
+        name: QueueName,
+        first: int,
+        count: int,
+        known: npt.NDArray[np.void] | None = None,
+        *,
+        grows: bool = False,
+    ) -> None:
+        """Search for ``count`` queue offsets from ``first`` on; ``known`` are units that were found before.
+
+        With ``grows`` later ones count too, for which :attr:`is_full` asks for room.
+        """
         self.name = name
         self.units = np.zeros(count, UNIT_DTYPE)
         self.units["physical_offset"] = NOT_FOUND
         if known is not None:
             self.units[: known.size] = known
-        self.search = MessageSearch(name.topic_bytes, name.queue_id, first, self.units.view(np.uint8), MOST_BEYOND)
+        units = self.units.view(np.uint8)
+        self.search = MessageSearch(name.topic_bytes, name.queue_id, first, units, MOST_BEYOND, grows=grows)
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
@@ -143,6 +155,11 @@ class SoughtMessages:
     def is_found(self) -> bool:
         """Whether all messages were found."""
         return self.search.left == 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for the unit of the message that comes next."""
+        return self.search.is_full
 
     def place(self, number: int) -> int | None:
         """The physical offset of one of the messages by its number, or None."""

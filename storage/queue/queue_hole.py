@@ -14,7 +14,6 @@ of a queue whose first units are damaged or lost.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Final, Protocol
@@ -42,8 +41,8 @@ HOLE_WEIGHT: Final = 1024
 COVERED: Final = -2
 """The place of a message in a batch that is not the first one, whose queue offset has the place of the record."""
 
-FIRST_ROOM: Final = 512
-"""Number of messages of a tail that are searched at first, 10 KiB of memory; it grows with those that are found."""
+FIRST_ROOM: Final = 64
+"""Number of messages of a tail for which there is room at first; it grows with those that are found."""
 
 UNKNOWN: Final = -1
 """A first queue offset that is not known; it is that of the first message in the log."""
@@ -93,7 +92,7 @@ def key_of(queue: HoledQueue) -> Key:
 class QueueHole:
     """Queue offsets from ``first`` up to ``stop`` whose units lead to no message, and their messages in the log.
 
-    Its results may be used only when ``is_done``. ``is_handed_on`` says that the background search has taken it over,
+    Its results may be used only when ``is_done``. ``is_handed_on`` says that it is left to the background search,
     ``is_reported`` that its result was reported.
     """
 
@@ -109,7 +108,6 @@ class QueueHole:
         self.is_done = self.is_handed_on = self.is_reported = False
         self.lost = 0
         """The number of messages that this part of the log lacks; set when the search is done."""
-        self.lock = threading.Lock()
         self._log: CommitLog | None = queue.log
         self._last_log = weakref.ref(queue.log)
         self._segments = self._segments_of(queue.log)
@@ -195,23 +193,11 @@ class QueueHole:
 
     def extend(self, log: CommitLog, end: int) -> None:
         """Continue the search in the new part of the log, for a hole without a sound unit after it."""
-        with self.lock:
-            if self.is_done and end > self.end:
-                self.is_done, self.is_handed_on = False, False
-                self.position, self.end, self._log = self.end, end, log
-                self._segments = self._segments_of(log)
-                self._make_room()
-
-    def search(self, most: int, *, hands_on: bool) -> bool:
-        """Search `most` bytes, unless the background search has taken over; return whether it is to take over now."""
-        with self.lock:
-            stop = self.position + most
-            while not self.is_done and not self.is_handed_on and self.position < stop:
-                go_on([self], stop)
-            if self.is_done or self.is_handed_on or not hands_on:
-                return False
-            self.is_handed_on = True
-            return True
+        if self.is_done and end > self.end:
+            self.is_done, self.is_handed_on = False, False
+            self.position, self.end, self._log = self.end, end, log
+            self._segments = self._segments_of(log)
+            self._make_room()
 
     def go_on(self, position: int) -> None:
         """Note that the log has been searched up to a physical offset, and finish the search if it is done."""
@@ -303,8 +289,7 @@ class Tail(Beginning):
         self.asked_first = first
         self._is_begun = first != UNKNOWN  # whether the first queue offset is known
         self.first = self.stop = max(first, 0)
-        if self._is_begun:
-            self.wanted = SoughtMessages(queue.name, first, FIRST_ROOM)
+        self.wanted = SoughtMessages(queue.name, first, FIRST_ROOM, grows=True)
 
     def holds(self, queue: HoledQueue) -> bool:
         """Whether the results are still valid for a queue as it is now, whose log may have grown."""
@@ -332,22 +317,21 @@ class Tail(Beginning):
         why = f"the last file of {self.name.topic}, queue {self.name.queue_id}, is full or lost"
         return self._progress(why, "for later messages")
 
+    def go_on(self, position: int) -> None:
+        """Note that the log has been searched up to a physical offset, and make room for more messages."""
+        if not self._is_begun and self.wanted.search.first != UNKNOWN:
+            self._is_begun, self.first, self.stop = True, self.wanted.search.first, self.wanted.search.first
+        if self.wanted.is_full:
+            self._widen(2 * self.wanted.places.size)
+        super().go_on(position)
+
     def _goes_on(self) -> bool:
-        """Search for more messages after all were found, or later ones were met; return whether to go on."""
+        """Search again with more room after later messages were met, unless they have wrong queue offsets."""
         places = self.wanted.places
-        last = int(places.max())
-        if not self._is_begun:
-            record = self.log().record_at(last)
-            queue_offset = None if record is None else self.name.offset_in(record, last)
-            if queue_offset is None:
-                return False
-            self._is_begun, self.first, self.stop = True, queue_offset, queue_offset
-            self.wanted = SoughtMessages(self.name, queue_offset, FIRST_ROOM)
-        elif places[-1] != -1 or places.size < MOST_AT_ONCE:
-            self._widen(2 * places.size)
-        else:
-            return False  # the messages have wrong queue offsets
-        self.position = max(last, self.start)
+        if places.size >= MOST_AT_ONCE:
+            return False
+        self._widen(2 * places.size)
+        self.position = max(int(places.max()), self.start)
         return True
 
     def _make_room(self) -> None:
@@ -355,7 +339,7 @@ class Tail(Beginning):
             self._widen(self.stop - self.first + FIRST_ROOM)
 
     def _widen(self, count: int) -> None:
-        self.wanted = SoughtMessages(self.name, self.first, count, self.wanted.units)
+        self.wanted = SoughtMessages(self.name, self.first, count, self.wanted.units, grows=True)
 
     def _finish(self) -> None:
         places = self.wanted.places if self._is_begun else self.wanted.places[:0]
@@ -372,10 +356,13 @@ class Tail(Beginning):
         self.lost = int(np.count_nonzero(self.wanted.places == -1)) if count else 0
 
 
-def go_on(holes: list[QueueHole], stop: int) -> None:
-    """Continue the search for all holes from the first one's position, in one segment and up to ``stop`` at most."""
-    position = holes[0].position
-    stop = min(stop, *(hole.end for hole in holes))
-    position = search_piece(holes[0].log(), [hole.wanted for hole in holes], position, stop)
+def search_together(holes: list[QueueHole], stop: int) -> None:
+    """Continue the search for all holes from the first one's position, in one segment and up to ``stop`` at most.
+
+    The others have come as far as the first one, or further.
+    """
+    for hole in holes:
+        hole.wanted.search.limit(hole.position, hole.end)
+    position = search_piece(holes[0].log(), [hole.wanted for hole in holes], holes[0].position, stop)
     for hole in holes:
         hole.go_on(max(position, hole.position))

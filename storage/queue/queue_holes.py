@@ -2,8 +2,9 @@
 
 A page of zeros destroys 205 units, and a lost file all of its units, but the messages are still in the log. A short
 pass over it is made at once by the thread that needs it. A long one is left to a background search, if there is one: a
-server makes it in pieces, between other look-ups, for all holes that need the same part of the log, and
-:class:`BeingSearched` is raised until it ends. Otherwise the thread waits for it.
+server makes it in pieces, between other look-ups, and :class:`BeingSearched` is raised until it ends. Otherwise the
+thread waits for it. Either way it is made for all holes that need the same part of the log
+(:mod:`storage.queue._shared_pass`).
 
 A run of more than :data:`MOST_AT_ONCE` queue offsets is searched and kept in several pieces, each of which starts where
 the one before ended.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
@@ -21,8 +22,8 @@ from typing import Final, TypeVar
 from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
-from storage.queue.queue_hole import MOST_AT_ONCE, Beginning, HoledQueue, Key, QueueHole, Tail, go_on, key_of
-from storage.ranges import merge, total_length
+from storage.queue._shared_pass import SharedPass
+from storage.queue.queue_hole import MOST_AT_ONCE, Beginning, HoledQueue, Key, QueueHole, Tail, key_of
 
 REMEMBERED: Final = 64 * 1024 * 1024
 """Most bytes of all holes that are kept; the least recently used ones are dropped."""
@@ -30,18 +31,8 @@ REMEMBERED: Final = 64 * 1024 * 1024
 SEARCHED_AT_ONCE: Final = 64 * 1024 * 1024
 """Bytes of log that a thread searches before it leaves a pass to the background search: some 30 ms."""
 
-PIECE: Final = 16 * 1024 * 1024
-"""Bytes of log that one step of the background search reads."""
-
-NEAR: Final = 64 * PIECE
-"""Bytes by which a pass may be ahead of another one and still wait for it, so that both continue together."""
-
 MOST_TAILS: Final = 8192
 """Most queues for which the messages after their last unit are kept; mostly there are none."""
-
-TOGETHER: Final = 64
-"""Most holes that are searched for in one pass, since each of them costs time for every record."""
-
 
 AnyHole = TypeVar("AnyHole", bound=QueueHole)
 
@@ -56,7 +47,7 @@ class QueueHoles:
         self._holes: OrderedDict[tuple[Key, int], QueueHole] = OrderedDict()
         self._firsts: dict[Key, list[int]] = {}
         self._tails: OrderedDict[Key, Tail] = OrderedDict()
-        self._waiting: deque[QueueHole] = deque()
+        self._pass = SharedPass()
         self._weight = 0
 
     def connect(
@@ -72,14 +63,11 @@ class QueueHoles:
     @property
     def searching(self) -> int:
         """The number of background searches that are not done."""
-        return len(self._waiting)
+        return len(self._pass)
 
     def searches(self) -> tuple[list[str], int]:
         """Return a sentence about each of them for people, and the bytes of log that are still to be read for them."""
-        with self._lock:
-            waiting = list(self._waiting)
-        left = merge((hole.position, hole.end) for hole in waiting)
-        return [hole.sentence() for hole in waiting], total_length(left)
+        return self._pass.progress()
 
     def forget(self) -> None:
         """Drop all results, because the log was written anew."""
@@ -87,7 +75,7 @@ class QueueHoles:
             self._holes.clear()
             self._firsts.clear()
             self._tails.clear()
-            self._waiting.clear()
+            self._pass.clear()
             self._weight = 0
 
     def known(self, queue: HoledQueue, queue_offset: int) -> QueueHole | None:
@@ -124,7 +112,7 @@ class QueueHoles:
         if tail is not None and tail.is_done and log.end > tail.end:
             yield Wait(f"messages that came behind the last unit of {queue.name.topic} {queue.name.queue_id}")
             self._extend(tail, log, log.end)
-        tail = yield from self._searched(queue, tail, lambda: self._remember_tail(key, Tail(queue, first, start)))
+        tail = yield from self._searched(queue, tail, lambda: self._remember_tail(Tail(queue, first, start)))
         return tail.first_in(log), tail.stop_in(log)
 
     def first_message(self, queue: HoledQueue, start: int, stop: int) -> Lookup[int | None]:
@@ -148,24 +136,14 @@ class QueueHoles:
 
     def step(self) -> None:
         """Search one piece of the log for all background searches that need it."""
-        with self._lock:
-            together = self._together()
-        if not together:
-            return
-        go_on(together, together[0].position + PIECE)
-        done = [hole for hole in together if hole.is_done]
-        with self._lock:
-            for hole in done:
-                if hole in self._waiting:  # otherwise it was dropped meanwhile
-                    self._waiting.remove(hole)
-        self._report_all(done)
+        self._report_all(self._pass.step())
 
     def _extend(self, hole: QueueHole, log: CommitLog, end: int) -> None:
         """Continue a search in the new part of the log, unless a step of it is not over yet."""
         with self._lock:
-            is_waiting = hole in self._waiting
-        if not is_waiting:
-            hole.extend(log, end)
+            if hole not in self._pass:
+                hole.extend(log, end)
+                self._pass.add([hole])
 
     def _searched(self, queue: HoledQueue, hole: AnyHole | None, make: Callable[[], AnyHole]) -> Lookup[AnyHole]:
         """Return a hole that is searched to its end; ``make`` makes the hole if it is None.
@@ -183,18 +161,14 @@ class QueueHoles:
         """Search as much as one look-up may; the background search, if there is one, does the rest."""
         hand_on = self._hand_on
         everything = max(hole.end, 1)  # in an empty log, too, one step has to find that it is at the end
-        if hole.search(everything if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
-            with self._lock:
-                self._waiting.append(hole)
-            if hand_on is not None:
-                hand_on()
-        if hole.is_done:
-            self._report_all([hole])
+        self._report_all(self._pass.read_for(hole, everything if hand_on is None else SEARCHED_AT_ONCE))
+        if hand_on is not None and len(self._pass):
+            hole.is_handed_on = True
+            hand_on()
 
     def _report_all(self, done: list[QueueHole]) -> None:
         for hole in done:
-            with hole.lock:
-                is_reported, hole.is_reported = hole.is_reported, hole.stop > hole.first
+            is_reported, hole.is_reported = hole.is_reported, hole.stop > hole.first
             if not is_reported and hole.is_reported and self._report is not None:
                 self._report(hole)
         with self._lock:
@@ -248,18 +222,15 @@ class QueueHoles:
         self._weight -= hole.weight
         if not firsts:
             del self._firsts[hole.key]
-        if hole in self._waiting:
-            self._waiting.remove(hole)
+        self._pass.drop(hole)
 
-    def _remember_tail(self, key: Key, tail: Tail) -> Tail:
+    def _remember_tail(self, tail: Tail) -> Tail:
         """Keep the messages after a queue's last unit, unless another thread has done so; return those kept."""
         with self._lock:
-            return self._tails.setdefault(key, tail)
+            return self._tails.setdefault(tail.key, tail)
 
     def _drop_tail(self, key: Key) -> None:
-        tail = self._tails.pop(key)
-        if tail in self._waiting:
-            self._waiting.remove(tail)
+        self._pass.drop(self._tails.pop(key))
 
     def _forget_oldest(self) -> None:
         """Drop the oldest holes until the rest is within the limits; those whose search is not done are kept."""
@@ -271,27 +242,3 @@ class QueueHoles:
                 self._drop(hole)
                 if self._weight <= REMEMBERED:
                     break
-
-    def _together(self) -> list[QueueHole]:
-        """Return the holes that are searched for next, all in the same piece of the log; pieces take turns."""
-        if not self._waiting:
-            return []
-        self._waiting.rotate(-1)
-        lead = self._waiting[-1]
-        low = min(hole.position for hole in self._waiting if lead.position - NEAR <= hole.position <= lead.position)
-        behind = next(hole for hole in self._waiting if hole.position == low)
-        return [behind, *(hole for hole in self._waiting if hole is not behind and _is_with(hole, behind))][:TOGETHER]
-
-
-def _is_with(hole: QueueHole, lead: QueueHole) -> bool:
-    """Whether a hole can be searched for together with another one: the next piece of both is in the same file.
-
-    False if the piece starts before the hole's own part of the log: there may be other messages with its queue offsets,
-    of a topic that was deleted and made anew.
-    """
-    if not lead.position <= hole.position < lead.position + PIECE or hole.end <= lead.position:
-        return False
-    if hole.start > lead.position:
-        return False
-    ours, theirs = hole.log().segment_of(hole.position), lead.log().segment_of(lead.position)
-    return ours is not None and theirs is not None and ours.file is theirs.file

@@ -20,6 +20,7 @@ from draining import BUSY, FOUND, SUBSCRIPTION, Drained, pull_of, take
 from oracles import java_hash
 from protocol.codes import RequestCode
 from queue_stores import unit_bytes
+from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes as module
 from storage.queue.queue_holes import QueueHoles
 from storage.store.message_store import MessageStore
@@ -82,7 +83,7 @@ class Gate:
         monkeypatch.setattr(QueueHoles, "step", wait)
         # So that a hole is never done before it is handed on, and takes several pieces.
         monkeypatch.setattr(module, "SEARCHED_AT_ONCE", 1)
-        monkeypatch.setattr(module, "PIECE", 5000)
+        monkeypatch.setattr(shared_pass, "PIECE", 5000)
 
 
 @pytest.fixture

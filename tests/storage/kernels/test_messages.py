@@ -53,11 +53,12 @@ class Search:
     topic: bytes = b"TopicTest"
     queue_id: int = 1
     beyond: int = 64
+    grows: bool = False
 
     def __post_init__(self) -> None:
         self.units = bytearray(packed(NOT_FOUND, 8) + bytes(12)) * self.count
         found = np.frombuffer(self.units, np.uint8)
-        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, found, self.beyond)
+        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, found, self.beyond, grows=self.grows)
 
     def found(self) -> list[int]:
         return [place for place, _, _ in UNIT.iter_unpack(self.units)]
@@ -132,6 +133,44 @@ def test_a_search_ends_once_enough_later_messages_were_met(log: Log) -> None:
         one = Search(9, beyond=beyond)
         assert search(data, [one]) == (end, [0])
         assert one.found() == [NOT_FOUND]
+
+
+def test_a_search_that_grows_begins_with_the_first_message_and_stops_where_it_has_no_room(log: Log) -> None:
+    data, other = log.memory(), Search(12)
+    one = Search(ANY_OFFSET, 2, grows=True)
+    assert search(data, [one, other]) == (log.starts[2], [1, 1])
+    assert (one.kernel.first, one.kernel.is_full, one.found()) == (7, True, log.starts[:2])
+    four = Search(7, 4, grows=True)
+    assert search(data, [four, other]) == (log.starts[4], [1, 1])
+    eight = Search(7, 8, grows=True)
+    end, left = search(data, [eight, other])
+    assert (end >= len(log.data), left, eight.kernel.is_full) == (True, [3, 0], False)
+    assert (eight.found(), other.found()) == ([*log.starts, NOT_FOUND, NOT_FOUND], log.starts[5:])
+
+
+def test_a_search_that_grows_makes_no_room_for_offsets_far_beyond(log: Log) -> None:
+    one = Search(3, 2, grows=True, beyond=6)
+    assert search(log.memory(), [one]) == (len(log.data), [0])
+    assert not one.kernel.is_full
+
+
+def test_records_outside_of_the_limits_of_a_search_do_not_count(log: Log) -> None:
+    one, other = Search(7, 6), Search(7, 6)
+    one.kernel.limit(log.starts[1], log.starts[4])
+    search(log.memory(), [one, other])
+    assert one.found() == [NOT_FOUND, *log.starts[1:4], NOT_FOUND, NOT_FOUND]
+    assert other.found() == log.starts
+
+
+def test_any_number_of_searches_and_the_same_one_twice_are_made_together() -> None:
+    log = Log()
+    for number in range(300):
+        log.add(topic_bytes=b"T%03d" % (number % 100), queue_id=number % 3, queue_offset=number)
+    made = [Search(number, topic=b"T%03d" % (number % 100), queue_id=number % 3) for number in range(300)]
+    missing = Search(0, topic=b"T000", queue_id=1 << 20)
+    _, left = search(log.memory(), [*made, made[7], missing])
+    assert (left, missing.found()) == ([0] * 301 + [1], [NOT_FOUND])
+    assert [place for each in made for place in each.found()] == log.starts
 
 
 def test_the_first_of_two_messages_with_one_offset_counts(log: Log) -> None:

@@ -9,6 +9,7 @@ from protocol.errors import BeingSearched, QueueBeingSearched, StoreError
 from queue_stores import open_queues
 from storage.files.waiting import WaitKind
 from storage.query.get_message import GetMessageStatus, get_message
+from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes
 from storage.queue.queue import Queue
 from store_writer import StoreWriter
@@ -54,7 +55,7 @@ def begun(topic: str, tmp_path: Path) -> tuple[Path, int]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search is long when it reads more than 100 bytes, and goes on by 1,000."""
     monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 100)
-    monkeypatch.setattr(queue_holes, "PIECE", 1000)
+    monkeypatch.setattr(shared_pass, "PIECE", 1000)
 
 
 def queue_of(root: Path, topic: str) -> Queue:

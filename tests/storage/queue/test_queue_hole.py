@@ -10,9 +10,11 @@ from doctoring import make_store, put
 from lookups import wait_of
 from protocol.errors import QueueBeingSearched
 from storage.log.commit_log import CommitLog
+from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_hole, queue_holes
+from storage.queue._shared_pass import SharedPass
 from storage.queue.queue import Queue
-from storage.queue.queue_hole import QueueHole
+from storage.queue.queue_hole import QueueHole, Tail
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter, Written
@@ -171,6 +173,23 @@ def test_searches_that_share_a_pass_find_nothing_before_their_start(tmp_path: Pa
     assert [queue.message_in_log(number) for number in range(100)] == [each.physical_offset for each in renewed]
 
 
+def test_a_search_that_has_come_far_waits_where_that_makes_less_to_read(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    log = CommitLog.open([tmp_path / "commitlog"])
+    queues = [QueueStore(tmp_path, log).queue("T", queue_id) for queue_id in (0, 1)]
+    for far, begins_anew in ((log.end // 3, True), (2 * log.end // 3, False)):
+        ahead, behind = (Tail(queue, 0, start) for queue, start in zip(queues, (0, 0), strict=True))  # type: ignore[arg-type]
+        shared = SharedPass()
+        shared.add([ahead])
+        ahead.position = far
+        shared.add([behind])
+        assert shared._next() is (behind if begins_anew else ahead)
+        while shared.step() or len(shared):
+            pass
+        assert (ahead.is_done, behind.is_done, behind.stop) == (True, True, 195)
+
+
 def test_a_queue_whose_directory_is_empty_and_that_the_log_does_not_know_is_empty(tmp_path: Path) -> None:
     writer, _ = make_store(tmp_path, 20)
     writer.flush()
@@ -195,7 +214,7 @@ def test_a_message_that_lies_about_its_offset_ends_the_search(tmp_path: Path, mo
 
 def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
-    monkeypatch.setattr(queue_holes, "PIECE", 1500)
+    monkeypatch.setattr(shared_pass, "PIECE", 1500)
     writer, _ = make_store(tmp_path, 390)
     writer.flush()
     put(directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}", 0, bytes(UNITS_A_FILE * 20))

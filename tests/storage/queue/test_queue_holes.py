@@ -10,6 +10,7 @@ from lookups import wait_of
 from protocol.errors import BeingSearched
 from protocol.question import KeyKind, Question
 from storage.log.commit_log import CommitLog
+from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_hole
 from storage.queue import queue_holes as module
 from storage.queue.queue import Queue
@@ -144,7 +145,7 @@ def test_a_long_search_is_handed_on_and_made_in_pieces(
 ) -> None:
     writer, written = made
     monkeypatch.setattr(module, "SEARCHED_AT_ONCE", 1)
-    monkeypatch.setattr(module, "PIECE", 1500)
+    monkeypatch.setattr(shared_pass, "PIECE", 1500)
     holes = QueueHoles()
     handed: list[int] = []
     holes.connect(hand_on=lambda: handed.append(1))

@@ -103,7 +103,7 @@ def test_messages_of_lost_files_are_found(lost: tuple[int, ...], topic: str, tmp
 def test_while_the_log_is_searched_a_query_is_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never without the messages that are being looked for; afterwards with them."""
     monkeypatch.setattr("storage.queue.queue_holes.SEARCHED_AT_ONCE", 1)
-    monkeypatch.setattr("storage.queue.queue_holes.PIECE", 64)
+    monkeypatch.setattr("storage.queue._shared_pass.PIECE", 64)
     writer = make_store(tmp_path)
     put(tmp_path, PLAIN, 10, bytes(20 * 5))
     queues, _ = open_queues(tmp_path)
