@@ -106,6 +106,13 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
         return self.attributes.get(CLEANUP_POLICY) == COMPACTED
 
 
+class UsedQueues(NamedTuple):
+    """Queues of one topic that groups have consumed from: ids, and whether they hold batches."""
+
+    has_batches: bool
+    queue_ids: set[int]
+
+
 class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
     """How long a message that failed waits; the details of the other policies are not kept."""
 
@@ -259,6 +266,15 @@ class StoreConfig(msgspec.Struct, frozen=True):
     sources: dict[str, ConfigSource[Any]] = {}
     unread: tuple[UnreadPart, ...] = ()
     lacks_reader: bool = False
+
+    @property
+    def used_queues(self) -> dict[str, UsedQueues]:
+        """The queues that groups have consumed from, by topic; of topics that there are alone."""
+        used: dict[str, UsedQueues] = {}
+        for (_, topic), offsets in self.consumer_offsets.items():
+            if topic in self.topics and (ids := {queue_id for queue_id, offset in offsets.items() if offset > 0}):
+                used.setdefault(topic, UsedQueues(self.topics[topic].has_batches, set())).queue_ids.update(ids)
+        return used
 
     def notes_of_topics(self, topics: Iterable[str] | None = None) -> list[str]:
         """Sentences about unread parts of topics, by default of all; they name no other ones."""

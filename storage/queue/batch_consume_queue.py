@@ -40,7 +40,7 @@ from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary
 from storage.queue.queue_files import QueueFiles, UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
-from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
 from storage.queue.unit_reader import LOST, UnitReader
 from storage.queue.unit_struct import Unit
@@ -73,8 +73,8 @@ class BatchConsumeQueue(NamedQueue):
     """
 
     __slots__ = (
-        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "holes",
-        "name",
+        "_beside", "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known",
+        "holes", "name",
     )  # fmt: skip
     unit_size = UNIT.size
     has_batches = True
@@ -87,7 +87,10 @@ class BatchConsumeQueue(NamedQueue):
         open_files: OpenFiles,
         memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
+        beside: LostQueues | None = None,
     ) -> None:
+        """List the files of `directory`; with `beside` the queue is lost, not empty, if there is none."""
+        self._beside = beside
         self.name = name
         self._commit_log = commit_log
         self._generation, known, self._keep = memory or QueueMemory()
@@ -458,7 +461,8 @@ class BatchConsumeQueue(NamedQueue):
         """Return min, max and the number of valid units in the listed files; and the number of written units."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return ((yield from self._bounds_of(0, 0)) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
+            is_lost = files.is_emptied or self._beside is not None
+            return ((yield from self._bounds_of(0, 0)) if is_lost else (NO_OFFSET, 0, 0)), 0
         if known is not None and not isinstance(known.note, CheckedUnits):
             known = None
         if known is not None and known.last != (yield from self._last_of(known.end)):
@@ -525,7 +529,7 @@ class BatchConsumeQueue(NamedQueue):
 
     def _bounds_of(self, count: int, written: int) -> Lookup[tuple[int, int, int]]:
         if not count:
-            first, end = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum)
+            first, end = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum, self._beside)
             return first if end else NO_OFFSET, end, 0
         last = yield from self._raw(count - 1)
         end = max(last[4] + last[5], 0)

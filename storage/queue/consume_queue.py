@@ -39,7 +39,7 @@ from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, Co
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
-from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
 
@@ -55,8 +55,8 @@ class ConsumeQueue(NamedQueue):
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep", "_known",
-        "_open_files", "holes", "name",
+        "_beside", "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep",
+        "_known", "_open_files", "holes", "name",
     )  # fmt: skip
     unit_size = UNIT.size
     has_batches = False
@@ -71,8 +71,13 @@ class ConsumeQueue(NamedQueue):
         memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
         bounds: tuple[int, int] | None = None,
+        beside: LostQueues | None = None,
     ) -> None:
-        """Open the files of `directory`, or of a listing of it; `bounds` are minimum and end if they are known."""
+        """Open the files of `directory`, or of a listing of it; `bounds` are minimum and end if they are known.
+
+        With `beside` the queue is lost, not empty, if it has no directory.
+        """
+        self._beside = beside
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
@@ -398,7 +403,8 @@ class ConsumeQueue(NamedQueue):
         """Return min and max by the listed files, and the end of the units that are written in them."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return (yield from self.holes.tail(self, UNKNOWN, log.minimum)) if files.is_emptied else (0, 0), 0
+            is_lost = files.is_emptied or self._beside is not None
+            return (yield from self.holes.tail(self, UNKNOWN, log.minimum, self._beside)) if is_lost else (0, 0), 0
         if known is not None and known.last != (yield from self.unit_lookup(known.end - 1)):
             known = None
         first = files.files[0].start // UNIT.size

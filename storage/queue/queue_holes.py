@@ -15,15 +15,16 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Final, TypeVar
 
 from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue._shared_pass import SharedPass
-from storage.queue.queue_hole import MOST_AT_ONCE, Beginning, HoledQueue, Key, QueueHole, Tail, key_of
+from storage.queue.queue_hole import MOST_AT_ONCE, UNKNOWN, Beginning, HoledQueue, Key, QueueHole, Tail, key_of
 
 REMEMBERED: Final = 64 * 1024 * 1024
 """Most bytes of all holes that are kept; the least recently used ones are dropped."""
@@ -33,6 +34,9 @@ SEARCHED_AT_ONCE: Final = 64 * 1024 * 1024
 
 MOST_TAILS: Final = 8192
 """Most queues for which the messages after their last unit are kept; mostly there are none."""
+
+LostQueues = Callable[[], Iterable[HoledQueue]]
+"""The queues of a store that lost their directories, as far as the log was not searched for them before."""
 
 AnyHole = TypeVar("AnyHole", bound=QueueHole)
 
@@ -93,12 +97,14 @@ class QueueHoles:
             self._extend(hole, queue.log, queue.log.end)
         return (yield from self._searched(queue, hole, lambda: self._add(queue, queue_offset)))
 
-    def tail(self, queue: HoledQueue, first: int, last_place: int) -> Lookup[tuple[int, int]]:
+    def tail(
+        self, queue: HoledQueue, first: int, last_place: int, beside: LostQueues | None = None
+    ) -> Lookup[tuple[int, int]]:
         """Return the range of queue offsets, from and to, that the log has after ``first``, where a queue's files end.
 
         Both are equal if it has none; ``first`` is UNKNOWN for a queue without units. ``last_place`` is the physical
-        offset in the last unit; the log is searched from there, or from its beginning if that has left the log. Raises
-        QueueBeingSearched while the background search is at work on it.
+        offset in the last unit; the log is searched from there, or from its beginning if that has left the log, in one
+        pass with the queues `beside` this one. Raises QueueBeingSearched while the background search is at work on it.
         """
         key, log = key_of(queue), queue.log
         start = last_place if log.minimum <= last_place < log.end else log.minimum
@@ -112,7 +118,7 @@ class QueueHoles:
         if tail is not None and tail.is_done and log.end > tail.end:
             yield Wait(f"messages that came behind the last unit of {queue.name.topic} {queue.name.queue_id}")
             self._extend(tail, log, log.end)
-        tail = yield from self._searched(queue, tail, lambda: self._remember_tail(Tail(queue, first, start)))
+        tail = yield from self._searched(queue, tail, lambda: self._remember_tail(Tail(queue, first, start), beside))
         return tail.first_in(log), tail.stop_in(log)
 
     def first_message(self, queue: HoledQueue, start: int, stop: int) -> Lookup[int | None]:
@@ -224,10 +230,18 @@ class QueueHoles:
             del self._firsts[hole.key]
         self._pass.drop(hole)
 
-    def _remember_tail(self, tail: Tail) -> Tail:
+    def _remember_tail(self, tail: Tail, beside: LostQueues | None) -> Tail:
         """Keep the messages after a queue's last unit, unless another thread has done so; return those kept."""
+        others = [
+            Tail(each, UNKNOWN, each.log.minimum) for each in islice(() if beside is None else beside(), MOST_TAILS)
+        ]
         with self._lock:
-            return self._tails.setdefault(tail.key, tail)
+            kept = self._tails.setdefault(tail.key, tail)
+            others = [each for each in others if self._tails.setdefault(each.key, each) is each]
+        for each in others:
+            each.is_handed_on = self._hand_on is not None
+        self._pass.add(others)
+        return kept
 
     def _drop_tail(self, key: Key) -> None:
         self._pass.drop(self._tails.pop(key))

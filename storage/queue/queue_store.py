@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -24,6 +24,7 @@ from storage.files.mapped_file import cannot_be_seen, is_directory, list_directo
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
 from storage.files.waiting import Lookup, all_of, finish, plainly
+from storage.layout.store_config import UsedQueues
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.log.commit_log import CommitLog
 from storage.queue._derived_units import derived_queue
@@ -66,9 +67,14 @@ class QueueStore:
         holes: QueueHoles | None = None,
         tier: Tier | None = None,
         derived: DerivedQueues | None = None,
+        used: Mapping[str, UsedQueues] | None = None,
     ) -> None:
-        """`derived` are the queues that the log alone has; all snapshots of a store share them, too."""
+        """`derived` are the queues that the log alone has; all snapshots of a store share them, too.
+
+        `used` are those that groups have consumed from, by topic: they are lost where they have no directory.
+        """
         self._root = root
+        self.used = used or {}
         self.tier = tier
         """Where older messages of the queues are; None without such a place."""
         self._refused_tiers: dict[tuple[str, int], str] = {}
@@ -96,18 +102,28 @@ class QueueStore:
         self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
         self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
         self._tiered = frozenset() if self.tier is None else self.tier.topics
-        self._topics = tuple(sorted(self._plain | self._batch | self._tiered))
+        # Where all directories are gone, it is not known which queues there were: nothing is answered then.
+        is_known = has_files and not self.problems and bool(self._plain)
+        self._used = {topic: each for topic, each in self.used.items() if is_known and _is_topic(topic)}
+        self._are_lost_expected = False
+        self._topics = tuple(sorted({*self._plain, *self._batch, *self._tiered, *self._used}))
         self._limit = QUEUE_LIMIT if self.tier is None else TIER_QUEUES
         self._ids: dict[str, tuple[int, ...]] = {}
         self._queues: RecentlyUsed[AnyQueue] = RecentlyUsed(self._limit)
 
-    def refresh(self, commit_log: CommitLog | None = None, tier: Tier | None = None) -> QueueStore:
-        """Return the queues as they are now, with another snapshot of the log, or of the tier, if one is given.
+    def refresh(
+        self,
+        commit_log: CommitLog | None = None,
+        tier: Tier | None = None,
+        used: Mapping[str, UsedQueues] | None = None,
+    ) -> QueueStore:
+        """Return the queues as they are now, with another log, tier, or other queues in use, if they are given.
 
         Topics and queues are listed anew; results for queues that still exist are kept and used.
         """
         refreshed = copy(self)
         refreshed.tier = tier or self.tier
+        refreshed.used = self.used if used is None else used
         refreshed._list(commit_log or self._commit_log)
         self._open_files.forget_changed()
         return refreshed
@@ -358,7 +374,7 @@ class QueueStore:
 
     def _is_found(self, topic: str) -> bool:
         is_derived = self.derived is not None and self.derived.has_topic(topic)
-        return is_derived or topic in self._plain or topic in self._batch or topic in self._tiered
+        return is_derived or any(topic in found for found in (self._plain, self._batch, self._tiered, self._used))
 
     def _list_topics(self, tree: Path, before: frozenset[str]) -> frozenset[str]:
         """Return the topics in a directory, those of before if it cannot be listed now."""
@@ -400,7 +416,7 @@ class QueueStore:
                 raise StoreError(path, what="is no directory, so that it is not known which queues the topic has")
 
     def _list_ids(self, topic: str) -> set[int]:
-        ids: set[int] = set()
+        ids = {queue_id for queue_id in self._used_ids(topic) if 0 <= queue_id <= LARGEST_QUEUE_ID}
         for tree, topics in ((CONSUME_QUEUE, self._plain), (BATCH_CONSUME_QUEUE, self._batch)):
             if topic in topics:  # what has the name of a directory and is none is a directory that is lost
                 names = (entry.name for entry in list_directory(self._root / tree / topic))
@@ -442,19 +458,34 @@ class QueueStore:
         plain = self._root / CONSUME_QUEUE / topic / str(queue_id)
         batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
         queues: list[ConsumeQueue | BatchConsumeQueue] = []
-        if topic in self._batch and (topic not in self._plain or batch.is_dir()):
+        beside = self._lost_queues if queue_id in self._used_ids(topic) else None
+        is_of_batches = beside is not None and self._used[topic].has_batches
+        if (topic in self._batch or is_of_batches) and (topic not in self._plain or batch.is_dir()):
             memory, log, files = self._memory_of(1, topic, queue_id), self._commit_log, self._open_files
-            queues.append(BatchConsumeQueue(name, batch, log, files, memory, self.holes))
+            queues.append(BatchConsumeQueue(name, batch, log, files, memory, self.holes, beside))
+        is_plain = topic in self._plain or (beside is not None and not queues)
         # Where a tier has the queue, the store need not.
-        if topic in self._plain and ((not queues and topic not in self._tiered) or plain.is_dir()):
+        if is_plain and ((not queues and topic not in self._tiered) or plain.is_dir()):
             extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
             memory = self._memory_of(0, topic, queue_id)
             log, files = self._commit_log, self._open_files
-            queues.append(ConsumeQueue(name, plain, extension, log, files, memory, self.holes))
+            queues.append(ConsumeQueue(name, plain, extension, log, files, memory, self.holes, beside=beside))
         if not queues and self.derived is not None and queue_id in self.derived.queue_ids(topic):
             finish(self.derived.read_lookup(self._commit_log))
             queues.append(derived_queue(self.derived, name, self._commit_log, self.holes))
         return queues
+
+    def _used_ids(self, topic: str) -> set[int]:
+        """The ids of queues of a topic that groups have consumed from."""
+        return self._used[topic].queue_ids if topic in self._used else set()
+
+    def _lost_queues(self) -> Iterator[ConsumeQueue | BatchConsumeQueue]:
+        """Yield the queues that lost their directories; none where that was done before. Waits for the disk."""
+        is_first, self._are_lost_expected = not self._are_lost_expected, True
+        for topic in self._used if is_first else ():
+            for queue_id in self.queue_ids(topic):
+                if queue_id in self._used_ids(topic) and not self.has_directory(topic, queue_id):
+                    yield from self._both(topic, queue_id)
 
     def _memory_of(self, kind: int, topic: str, queue_id: int) -> QueueMemory:
         """Return what is known of a plain queue (0) or one of batches (1), and the function that keeps new results."""

@@ -106,7 +106,9 @@ class StoreWatch:
                 log = log if log is current.commit_log else without_stale_tail(log, layout, state)
             if same and index.is_as(current.index) and not queues_changed and log is current.commit_log:
                 return None
-            is_other = queues_changed or log is not current.commit_log
+            # A topic that is deleted while a group's offset in it stays is not lost.
+            is_deleted = not current.queues.used.keys() <= config.topics.keys()
+            is_other = queues_changed or log is not current.commit_log or is_deleted
             tail = current.tail.forgetting(_came(current.commit_log, log))
             # Files that cover the log a little less leave no answer in doubt.
             tail = tail.covering(scope_of(log, index, tail.batches))
@@ -117,7 +119,7 @@ class StoreWatch:
                 state=state,
                 index=index,
                 commit_log=log,
-                queues=_queues_of(current, layout, (log, tier), options) if is_other else current.queues,
+                queues=_queues_of(current, layout, config, (log, tier), options) if is_other else current.queues,
                 tail=extend_tail(tail, log, SCANNED_AT_ONCE),
             )
             return derived(changed)
@@ -139,6 +141,7 @@ class StoreWatch:
 def _queues_of(
     current: Snapshot,
     layout: StoreLayout,
+    config: StoreConfig,
     read: tuple[CommitLog, Tier | None],
     options: StoreOptions,
 ) -> QueueStore:
@@ -148,13 +151,14 @@ def _queues_of(
     """
     log, tier = read
     if layout.rocksdb_queues == current.layout.rocksdb_queues:
-        return current.queues.refresh(log, tier)
+        return current.queues.refresh(log, tier, config.used_queues)
     return QueueStore(
         layout.root,
         log,
         holes=current.queues.holes,
         tier=tier or current.queues.tier,
         derived=derived_queues(layout, log, options),
+        used=config.used_queues,
     )
 
 

@@ -131,6 +131,7 @@ def open_snapshot(
         holes=holes,
         tier=tier,
         derived=derived_queues(layout, commit_log, options),
+        used=config.used_queues,
     )
     batches = queues.batch_ranges()
     tail = empty_tail(scope_of(commit_log, index, batches), batches)

@@ -9,6 +9,7 @@ import pytest
 from doctoring import make_store, put
 from lookups import wait_of
 from protocol.errors import QueueBeingSearched
+from storage.layout.store_config import UsedQueues
 from storage.log.commit_log import CommitLog
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_hole, queue_holes
@@ -171,6 +172,41 @@ def test_searches_that_share_a_pass_find_nothing_before_their_start(tmp_path: Pa
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (0, 100)
     assert [queue.message_in_log(number) for number in range(100)] == [each.physical_offset for each in renewed]
+
+
+def test_all_queues_whose_directories_are_lost_are_searched_in_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = StoreWriter(tmp_path, segment_size=1 << 14)
+    for number in range(900):
+        writer.append(f"T{number % 45}", b"%d" % number, queue_id=number // 45 % 2)
+    batches = [writer.append_inner_batch("B", [(b"", {})] * 3) for _ in range(5)]
+    writer.append("Whole", b"")
+    writer.close()
+    used = {f"T{number}": UsedQueues(False, {0, 1}) for number in range(45)}
+    used |= {"B": UsedQueues(True, {0}), "Expired": UsedQueues(False, {0, 3}), "../T": UsedQueues(False, {0, -1})}
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    for number in range(45):
+        shutil.rmtree(tmp_path / "consumequeue" / f"T{number}" / str(number % 2))
+    for number in range(20):
+        shutil.rmtree(tmp_path / "consumequeue" / f"T{number}")
+    log, pieces = CommitLog.open([tmp_path / "commitlog"]), count_pieces(monkeypatch)
+    queues = QueueStore(tmp_path, log, used=used)
+    for number in range(45):
+        for queue_id in (0, 1):
+            queue = queues.queue(f"T{number}", queue_id)
+            assert queue is not None
+            check(queue, [each for each in writer.written if (each.topic, each.queue_id) == (f"T{number}", queue_id)])
+    queue = queues.queue("B", 0)
+    assert queue is not None
+    assert (queue.has_batches, queue.min_offset, queue.max_offset) == (True, 0, 15)
+    assert [queue.message_in_log(number) for number in (0, 2, 14)] == [
+        batches[number].physical_offset for number in (0, 0, 4)
+    ]
+    assert [queues.queue_ids(topic) for topic in ("Expired", "../T")] == [(0, 3), ()]
+    assert [queue.max_offset for queue in queues.queues_of("Expired")] == [0, 0]
+    assert pieces == sorted(pieces), "no part of the log is read twice"
+    assert len(pieces) == len(set(pieces))
 
 
 def test_a_search_that_has_come_far_waits_where_that_makes_less_to_read(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ refusals are simulated.
 
 import contextlib
 import errno
+import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -190,16 +192,26 @@ def test_topics_of_queues_that_cannot_be_listed_are_not_answered_as_unknown(
     assert route(UNCONFIGURED)[0] == ResponseCode.SUCCESS
 
 
-def test_a_queue_whose_directory_is_something_else_has_the_messages_of_the_log(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+def gone(root: Path, _: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[str]:
+    """The directory of the topic is gone, though a group has consumed from its queue."""
+    shutil.rmtree(root / "consumequeue" / TOPIC)
+    offsets = {f"{TOPIC}@G": {0: 2}, "Deleted@G": {0: 2}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    return contextlib.nullcontext("")
+
+
+@pytest.mark.parametrize("lose", [no_directory("0"), gone], ids=["something else has its name", "gone"])
+def test_a_queue_whose_directory_is_lost_has_the_messages_of_the_log(
+    lose: Hiding, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with no_directory("0")(root, monkeypatch):
+    with lose(root, monkeypatch):
         asker = Asker(root)
         answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": "0"})
         assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (0, str(MESSAGES))
         bounds = [asker.ask(code, fields(TOPIC)).ext_fields for code in (OFFSETS[1], OFFSETS[0])]
         assert bounds == [{"offset": "0"}, {"offset": str(MESSAGES)}]
         assert TOPIC in asker.store.queues.topics()
+        assert "Deleted" not in asker.store.queues.topics()
 
 
 def test_topics_that_were_found_before_are_served_while_the_tree_cannot_be_listed_again(
