@@ -55,6 +55,7 @@ TESTS = {
         "tests/broker/kernels",
         "tests/broker/lane/test_fast_lane.py",
         "tests/broker/lane/test_known_pulls.py",
+        "tests/rocketlens/replay/test_plain_records.py",
     ),
     COVERAGE: (
         "tests/protocol/kernels",
@@ -64,6 +65,7 @@ TESTS = {
         "tests/storage/log/test_dispatch_scan.py",
         "tests/broker/lane/test_fast_lane.py",
         "tests/broker/lane/test_known_pulls.py",
+        "tests/rocketlens/replay/test_plain_records.py",
     ),
 }
 """What drives kernels, and neither a JVM nor a browser."""

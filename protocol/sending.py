@@ -45,35 +45,50 @@ class OutgoingMessage:
     reconsume_times: int = 0
 
 
+def packed(message: OutgoingMessage) -> bytes:
+    """A message as one of a batch: its head, body and properties."""
+    size = INNER_HEAD.size + len(message.body) + PROPERTIES_LENGTH.size + len(message.properties)
+    head = INNER_HEAD.pack(size, 0, 0, message.flag, len(message.body))
+    return b"".join((head, message.body, PROPERTIES_LENGTH.pack(len(message.properties)), message.properties))
+
+
+def properties_of_packed(message: bytes) -> bytes:
+    """The properties of a message that is packed."""
+    *_, length = INNER_HEAD.unpack_from(message)
+    return message[INNER_HEAD.size + length + PROPERTIES_LENGTH.size :]
+
+
 def send_request(
-    group: str, messages: Sequence[OutgoingMessage], queue_id: int, born_timestamp: int, broker_name: str
+    group: str,
+    topic: str,
+    sys_flag: int,
+    messages: Sequence[bytes],
+    queue_id: int,
+    born_timestamp: int,
+    broker_name: str,
+    reconsume_times: int = 0,
 ) -> tuple[RequestCode, dict[str, str], bytes]:
-    """The code, header fields and body of the request that sends messages of one topic and sysFlag to a queue.
+    """The code, header fields and body of the request that sends packed messages of one topic and sysFlag to a queue.
 
     `born_timestamp` in ms. Properties that are no UTF-8 are sent as Java would read them.
     """
     first, is_batch = messages[0], len(messages) > 1
+    *_, flag, length = INNER_HEAD.unpack_from(first)
     fields = {
         "a": group,
-        "b": first.topic,
+        "b": topic,
         "c": DEFAULT_TOPIC,
         "d": _DEFAULT_QUEUES,
         "e": str(queue_id),
-        "f": str(first.sys_flag),
+        "f": str(sys_flag),
         "g": str(born_timestamp),
-        "h": "0" if is_batch else str(first.flag),
-        "i": "" if is_batch else first.properties.decode("utf-8", "replace"),
-        "j": str(first.reconsume_times),
+        "h": "0" if is_batch else str(flag),
+        "i": "" if is_batch else properties_of_packed(first).decode("utf-8", "replace"),
+        "j": str(reconsume_times),
         "k": "false",
         "m": "true" if is_batch else "false",
         "n": broker_name,
     }
     if is_batch:
-        return RequestCode.SEND_BATCH_MESSAGE, fields, b"".join(map(_inner, messages))
-    return RequestCode.SEND_MESSAGE_V2, fields, first.body
-
-
-def _inner(message: OutgoingMessage) -> bytes:
-    size = INNER_HEAD.size + len(message.body) + PROPERTIES_LENGTH.size + len(message.properties)
-    head = INNER_HEAD.pack(size, 0, 0, message.flag, len(message.body))
-    return b"".join((head, message.body, PROPERTIES_LENGTH.pack(len(message.properties)), message.properties))
+        return RequestCode.SEND_BATCH_MESSAGE, fields, b"".join(messages)
+    return RequestCode.SEND_MESSAGE_V2, fields, first[INNER_HEAD.size : INNER_HEAD.size + length]

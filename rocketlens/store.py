@@ -14,7 +14,7 @@ from protocol.errors import RocketLensError, StoreError
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.question import PAGE, Answer, KeyKind, Question, Reading, newest_of, parts_of
-from protocol.system_topics import Stage, stage_of
+from protocol.system_topics import LIGHT_PREFIX, Stage, stage_of
 from rocketlens.answers import POPPED_NOT_KNOWN, Group, Info, Listed, Topic, found_messages
 from rocketlens.arguments import (
     MOST_PULLED,
@@ -221,6 +221,26 @@ class Store(Source):
             mask=mask,
         )
         return of_a_topic(store, criteria.topic, steps)
+
+    def search_records(
+        self, topic: str | None, options: SearchOptions, should_stop: Callable[[], bool]
+    ) -> "Iterator[Step] | None":
+        """The records that a search finds, as they lie; None where that takes a look at their messages."""
+        from storage.search.engine import search_records
+
+        criteria = criteria_of(topic, options)
+        times = (criteria.begin_timestamp, criteria.end_timestamp)
+        if self._mask or criteria != replace(criteria_of(topic, {}), begin_timestamp=times[0], end_timestamp=times[1]):
+            return None
+        if (
+            (topic or "").startswith(LIGHT_PREFIX)
+            or options.get("limit") is not None
+            or options.get("cursor") is not None
+        ):
+            return None
+        store = self._opened(with_keys=False)
+        is_tiered = store.queues.tier is not None
+        return None if is_tiered else search_records(store, topic, times, should_stop=should_stop)
 
     def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
         from rocketlens.named_life import keys_named, with_reason

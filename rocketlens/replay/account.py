@@ -1,8 +1,9 @@
 """The account of a run: one SQLite file with the state of each message, from which a run that was stopped goes on.
 
-`message` has a row for each message that was chosen. A row is `SENDING` on disk before the message leaves, so that
-one of which the answer is not known can be asked for later; what a process that was killed had not noted is asked for
-in the same way.
+The view `message` has a row for each message that was chosen, joined of what was `planned`, its `outcome`, and what was
+`verified`: what is written once is written in order, and nothing in it grows. Numbers stand in `leaving` on disk before
+their messages leave, so that one of which the answer is not known can be asked for later; what a process that was
+killed had not noted is asked for in the same way.
 """
 
 import sqlite3
@@ -11,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from protocol.errors import ConfigError, RocketLensError
 
-FORM: Final = 2
+FORM: Final = 3
 """The version of the tables."""
 
 
@@ -72,13 +73,11 @@ class AccountRow(NamedTuple):
     reason: str
 
 
-class PlannedRow(NamedTuple):
-    """A message that is to be sent, as it was when the plan was made."""
+PlannedTuple: TypeAlias = tuple[str, int, int, str, str, int]
+"""A message as it was when the plan was made, and what is known of it now.
 
-    number: int
-    topic: str
-    unique_key: str
-    body_crc: int
+Place, number, state, topic, unique key, CRC of the body: no named one, as there is one for each message that is sent.
+"""
 
 
 class SentName(NamedTuple):
@@ -120,13 +119,31 @@ _TABLES: Final = """
 CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE missing (text TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE closed (topic TEXT PRIMARY KEY, reason TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE message (
-    number INTEGER PRIMARY KEY, place TEXT NOT NULL UNIQUE, source_key TEXT NOT NULL, unique_key TEXT NOT NULL,
+CREATE TABLE planned (
+    number INTEGER PRIMARY KEY, place TEXT NOT NULL, source_key TEXT, unique_key TEXT NOT NULL,
     topic TEXT NOT NULL, origin TEXT NOT NULL, stored_at INTEGER NOT NULL, size INTEGER NOT NULL,
     body_crc INTEGER NOT NULL, is_copy INTEGER NOT NULL, can_batch INTEGER NOT NULL, state INTEGER NOT NULL,
-    reason TEXT NOT NULL, sent_id TEXT NOT NULL DEFAULT '', outcome INTEGER, copies TEXT NOT NULL DEFAULT '');
+    reason TEXT NOT NULL, sent_id TEXT NOT NULL DEFAULT '');
+CREATE TABLE outcome (
+    number INTEGER PRIMARY KEY, state INTEGER NOT NULL, sent_id TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE leaving (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+CREATE TABLE verified (number INTEGER PRIMARY KEY, outcome INTEGER NOT NULL, copies TEXT NOT NULL);
+CREATE VIEW message AS SELECT
+    number, place, IFNULL(source_key, unique_key) AS source_key, unique_key, topic, origin, stored_at, size, body_crc,
+    is_copy, can_batch, CASE
+        WHEN outcome.state NOTNULL THEN outcome.state
+        WHEN planned.state = 0 AND IFNULL(
+            (SELECT last FROM leaving WHERE first <= number ORDER BY first DESC LIMIT 1), 0) >= number THEN 1
+        ELSE planned.state END AS state,
+    IFNULL(outcome.reason, planned.reason) AS reason, IFNULL(outcome.sent_id, planned.sent_id) AS sent_id,
+    verified.outcome AS outcome, IFNULL(verified.copies, '') AS copies
+    FROM planned LEFT JOIN outcome USING (number) LEFT JOIN verified USING (number);
 """
 
+_PLANNED: Final = (
+    "place, source_key, unique_key, topic, origin, stored_at, size, body_crc, is_copy, can_batch, state, reason"
+)
+_ROWS: Final = "SELECT place, number, state, topic, unique_key, body_crc FROM message"
 _SENT: Final = "number, unique_key, topic, origin, size, body_crc, sent_id"
 
 
@@ -203,20 +220,30 @@ class ReplayAccount:
     def forget(self, *, keeps_run: bool = False) -> None:
         """Forget all messages, and what is said of the run unless it `keeps_run`, as where a plan was not finished."""
         with self._changing() as base:
-            base.execute("DELETE FROM message")
-            base.execute("DELETE FROM missing")
-            base.execute("DELETE FROM closed")
+            for table in ("planned", "outcome", "leaving", "verified", "missing", "closed"):
+                base.execute(f"DELETE FROM {table}")
+            base.execute("DROP INDEX IF EXISTS planned_place")
             if not keeps_run:
                 base.execute("DELETE FROM run WHERE name != 'form'")
 
     def plan(self, rows: Iterable[AccountRow]) -> None:
-        """Note messages that were chosen; one whose place is noted already is chosen once."""
+        """Note messages that were chosen."""
+        with self._changing() as base:
+            base.executemany(f"INSERT OR IGNORE INTO planned ({_PLANNED}) VALUES ({', '.join('?' * 12)})", rows)
+
+    def plan_plain(self, rows: Iterable[tuple[str, str, str, str, int, int, int]]) -> None:
+        """Note messages that are only copied: place, unique key, topic, origin, store time, bytes and CRC of bodies."""
         with self._changing() as base:
             base.executemany(
-                "INSERT OR IGNORE INTO message (place, source_key, unique_key, topic, origin, stored_at, size,"
-                " body_crc, is_copy, can_batch, state, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT OR IGNORE INTO planned ({_PLANNED}) VALUES (?1, NULL, ?2, ?3, ?4, ?5, ?6, ?7, 0, 1, 0, '')",
                 rows,
             )
+
+    def find_by_place(self, *, is_unique: bool = False) -> None:
+        """Have messages found by their place; with `is_unique` one whose place is noted already is not noted again."""
+        with self._changing() as base:
+            kind = "UNIQUE INDEX" if is_unique else "INDEX"
+            base.execute(f"CREATE {kind} IF NOT EXISTS planned_place ON planned (place)")
 
     def name_nothing(self, texts: Iterable[str]) -> None:
         """Note texts that name no message."""
@@ -226,14 +253,15 @@ class ReplayAccount:
     def refuse_second_copies(self) -> None:
         """Send each message once: its copies are refused where it is chosen itself, else all but the newest of them."""
         with self._changing() as base:
-            if not base.execute("SELECT 1 FROM message WHERE is_copy LIMIT 1").fetchone():
+            if not base.execute("SELECT 1 FROM planned WHERE is_copy LIMIT 1").fetchone():
                 return
-            base.execute("CREATE INDEX IF NOT EXISTS message_key ON message (source_key, topic)")
+            base.execute("UPDATE planned SET source_key = unique_key WHERE source_key ISNULL")
+            base.execute("CREATE INDEX IF NOT EXISTS planned_key ON planned (source_key, topic)")
             base.execute(
-                "UPDATE message SET state = ?, reason = 'the same message is chosen in another state of it' "
-                "WHERE is_copy AND state = ? AND EXISTS (SELECT 1 FROM message AS other WHERE "
-                "other.source_key = message.source_key AND other.topic = message.topic AND other.state = ? "
-                "AND (NOT other.is_copy OR other.number > message.number))",
+                "UPDATE planned SET state = ?, reason = 'the same message is chosen in another state of it' "
+                "WHERE is_copy AND state = ? AND EXISTS (SELECT 1 FROM planned AS other WHERE "
+                "other.source_key = planned.source_key AND other.topic = planned.topic AND other.state = ? "
+                "AND (NOT other.is_copy OR other.number > planned.number))",
                 (SendState.REFUSED, SendState.PLANNED, SendState.PLANNED),
             )
 
@@ -241,7 +269,7 @@ class ReplayAccount:
         """Refuse messages that the target has already: numbers, each with the id there."""
         with self._changing() as base:
             base.executemany(
-                "UPDATE message SET state = ?, reason = ?, sent_id = ? WHERE number = ?",
+                "UPDATE planned SET state = ?, reason = ?, sent_id = ? WHERE number = ?",
                 ((SendState.REFUSED, reason, known, number) for number, known in sent),
             )
 
@@ -249,7 +277,7 @@ class ReplayAccount:
         """Refuse the messages for a topic, or those with larger bodies."""
         with self._changing() as base:
             base.execute(
-                "UPDATE message SET state = ?, reason = ? WHERE state = ? AND topic = ? AND size > ?",
+                "UPDATE planned SET state = ?, reason = ? WHERE state = ? AND topic = ? AND size > ?",
                 (SendState.REFUSED, reason, SendState.PLANNED, topic, larger_than),
             )
 
@@ -270,7 +298,7 @@ class ReplayAccount:
         """
         with self._changing() as base:
             base.execute(
-                "UPDATE message SET state = ?1, reason = '' WHERE topic = ?2 AND state = ?3 "
+                "UPDATE planned SET state = ?1, reason = '' WHERE topic = ?2 AND state = ?3 "
                 "AND reason = (SELECT reason FROM closed WHERE topic = ?2)",
                 (SendState.PLANNED, topic, SendState.REFUSED),
             )
@@ -282,33 +310,39 @@ class ReplayAccount:
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    def of_places(self, places: Sequence[str]) -> dict[str, PlannedRow]:
-        """Read the messages at some places that are to be sent, by their places."""
-        marks = ",".join("?" * len(places))
-        found = self._base.execute(
-            "SELECT place, number, topic, unique_key, body_crc FROM message "
-            f"WHERE place IN ({marks}) AND state = {SendState.PLANNED:d}",
-            places,
-        )
-        return {place: PlannedRow(*row) for place, *row in found}
+    def in_order(self, behind: int, most: int) -> list[PlannedTuple]:
+        """Read the messages behind a number, as they were planned."""
+        return self._base.execute(f"{_ROWS} WHERE number > ? ORDER BY number LIMIT ?", (behind, most)).fetchall()
 
-    def begin(self, numbers: Iterable[int]) -> None:
-        """Note that messages are about to leave."""
+    def of_places(self, places: Sequence[str]) -> list[PlannedTuple]:
+        """The messages at some places, as they were planned."""
+        self.find_by_place()
+        marks = ",".join("?" * len(places))
+        return self._base.execute(f"{_ROWS} WHERE place IN ({marks})", places).fetchall()
+
+    def begin(self, first: int, last: int) -> None:
+        """Note that those of the messages from one number to another that are planned are about to leave."""
         with self._changing() as base:
-            base.executemany(
-                "UPDATE message SET state = ? WHERE number = ?", ((SendState.SENDING, number) for number in numbers)
+            base.execute("INSERT OR REPLACE INTO leaving VALUES (?, ?)", (first, last))
+            base.execute(
+                "DELETE FROM outcome WHERE number BETWEEN ? AND ? AND state = ?", (first, last, SendState.PLANNED)
             )
+
+    def end_all(self) -> None:
+        """Note that nothing is under way any more: what has no outcome has not left."""
+        with self._changing() as base:
+            base.execute("DELETE FROM leaving")
 
     def note(self, outcomes: Iterable[tuple[int, SendState, str, str]]) -> None:
         """Note what became of messages: number, state, the id at the target, and what is to be said of it."""
         with self._changing() as base:
-            base.executemany("UPDATE message SET state = ?2, sent_id = ?3, reason = ?4 WHERE number = ?1", outcomes)
+            base.executemany("INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?)", outcomes)
 
     def give_up_planned(self, reason: str) -> None:
         """Refuse what is still to be sent."""
         with self._changing() as base:
             base.execute(
-                "UPDATE message SET state = ?, reason = ? WHERE state = ?",
+                "INSERT OR REPLACE INTO outcome SELECT number, ?, '', ? FROM message WHERE state = ?",
                 (SendState.REFUSED, reason, SendState.PLANNED),
             )
 
@@ -317,7 +351,7 @@ class ReplayAccount:
     def verify(self, outcomes: Iterable[tuple[int, Verification, str]]) -> None:
         """Note what the target says of messages: number, outcome, and the ids of all copies of it."""
         with self._changing() as base:
-            base.executemany("UPDATE message SET outcome = ?2, copies = ?3 WHERE number = ?1", outcomes)
+            base.executemany("INSERT OR REPLACE INTO verified VALUES (?, ?, ?)", outcomes)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -350,17 +384,33 @@ class ReplayAccount:
     @property
     def has_sent_nothing(self) -> bool:
         """Whether no message was sent, or may have been."""
-        states = (SendState.SENDING, SendState.SENT, SendState.UNKNOWN)
-        return not self.sent(*states, most=1)
+        found = self._base.execute(
+            "SELECT EXISTS (SELECT 1 FROM leaving) OR EXISTS (SELECT 1 FROM outcome WHERE state IN (?, ?))",
+            (SendState.SENT, SendState.UNKNOWN),
+        )
+        return not found.fetchone()[0]
+
+    @property
+    def has_planned(self) -> bool:
+        """Whether something is to be sent."""
+        return self._base.execute("SELECT 1 FROM message WHERE state = 0 LIMIT 1").fetchone() is not None
 
     def states(self) -> dict[SendState, int]:
         """How many messages are in each state."""
-        found = dict(self._base.execute("SELECT state, COUNT(*) FROM message GROUP BY state"))
-        return {state: found.get(state, 0) for state in SendState}
+        if self._base.execute("SELECT 1 FROM leaving LIMIT 1").fetchone():
+            found = dict(self._base.execute("SELECT state, COUNT(*) FROM message GROUP BY state"))
+            return {state: found.get(state, 0) for state in SendState}
+        # Not by the join, nor sorted: every run counts all.
+        sums = ", ".join(f"IFNULL(SUM(state = {state:d}), 0)" for state in SendState)
+        planned = self._base.execute(f"SELECT {sums} FROM planned").fetchone()
+        noted = self._base.execute(f"SELECT {sums} FROM outcome").fetchone()
+        counts = {state: planned[state] + noted[state] for state in SendState}
+        counts[SendState.PLANNED] -= sum(noted)
+        return counts
 
     def outcomes(self) -> dict[Verification, int]:
         """How many messages have each outcome."""
-        found = dict(self._base.execute("SELECT outcome, COUNT(*) FROM message WHERE outcome NOTNULL GROUP BY outcome"))
+        found = dict(self._base.execute("SELECT outcome, COUNT(*) FROM verified GROUP BY outcome"))
         return {outcome: found.get(outcome, 0) for outcome in Verification}
 
     def reasons(self, *states: SendState) -> list[tuple[str, int, str]]:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -12,15 +13,19 @@ import msgspec
 
 from broker.endpoint import Endpoint
 from protocol.checksum import body_crc
-from protocol.errors import ConfigError, RocketLensError
+from protocol.errors import ConfigError, RocketLensError, StoreError
 from protocol.host_address import HIDDEN_HOST, HostAddress
-from protocol.message import Message
+from protocol.message import Message, decode_message
 from protocol.message_layout import V2_MAGIC
 from protocol.properties import KEYS, MASKED, TAGS, UNIQ_KEY, encode_properties, split_keys
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag
 from protocol.system_topics import is_known_by
 from rocketlens.arguments import SearchOptions, never
 from rocketlens.source import Source
+from rocketlens.store import Store
+from storage.kernels.region import Region
+from storage.kernels.resending import ResendRules, resend_parcels, resend_rows
+from storage.search.step import RecordsFound, Step
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line that is read of a file: a body of 16 MiB in base64, and what stands beside it."""
@@ -36,6 +41,12 @@ LINES_AT_ONCE: Final = 1000
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
 MASKED_PART: Final = "a part of it is masked"
+
+Row: TypeAlias = tuple[str, str, str, str, int, int, int]
+"""Place, unique key, topic, origin, store time (ms), bytes and CRC of the body of a message that is only copied."""
+
+Parcel: TypeAlias = tuple[str, str, str, int, str, int, int, bytes]
+"""Place, unique key, topic, CRC of the body, store host, queue id, sysFlag and message of one that is only copied."""
 
 _SEPARATORS: Final = ("\x01", "\x02")
 _COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
@@ -53,15 +64,71 @@ class Chosen:
     refusal: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class PlainPiece:
+    """Records of one segment that are chosen, as they lie in the log."""
+
+    records: RecordsFound
+
+    def __len__(self) -> int:
+        return len(self.records.offsets)
+
+    def __iter__(self) -> Iterator[Chosen]:
+        """The messages of the records."""
+        return self._each(None)
+
+    def rows(self, rules: ResendRules | None) -> Sequence[Row | Chosen]:
+        """What an account notes of each message, or the message, where it is not only copied."""
+        return self._with_others(rules and resend_rows(*self._place, rules))
+
+    def parcels(self, rules: ResendRules | None) -> Sequence[Parcel | Chosen]:
+        """Each message as it is sent, or the message, where it is not only copied."""
+        return self._with_others(rules and resend_parcels(*self._place, rules))
+
+    def _with_others(self, made: list[Any] | None) -> Sequence[Any]:
+        return list(self._each(made)) if made is None or None in made else made
+
+    @property
+    def _place(self) -> tuple[Region, Any, int, int]:
+        segment = self.records.segment
+        return (
+            segment.file.region,
+            self.records.offsets - segment.base_offset,
+            segment.valid_length,
+            segment.base_offset,
+        )
+
+    def _each(self, made: Sequence[Any] | None) -> Iterator[Any]:
+        for number, each in enumerate(made if made is not None else [None] * len(self)):
+            if each is not None:
+                yield each
+            else:
+                yield from self._chosen(int(self.records.offsets[number]))
+
+    def _chosen(self, offset: int) -> Iterator[Chosen]:
+        segment = self.records.segment
+        view = segment.file.view[offset - segment.base_offset : segment.valid_length]
+        with suppress(StoreError):  # it was intact when it was chosen, and the store has changed
+            for message in decode_message(view, physical_offset=offset).inner_messages():
+                yield Chosen(message.detached(), place_of(message))
+
+
+Piece: TypeAlias = list[Chosen] | PlainPiece
+"""What a source brings at once."""
+
+
 class ReplayChoice:
     """The messages of a source that are chosen; each time that it is gone over, the same ones in the same order."""
+
+    is_distinct = False
+    """Whether no message can be chosen twice."""
 
     notes: Sequence[str] = ()
     """At the end: what may be missing."""
     missing: Sequence[str] = ()
     """At the end: texts that name nothing."""
 
-    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[Piece]:
         """The messages, piece by piece, in the order of the log."""
         raise NotImplementedError
 
@@ -95,17 +162,21 @@ class RememberedChoice(ReplayChoice):
 
     def __init__(self, choice: ReplayChoice, most: int = MOST_REMEMBERED, most_bytes: int = BYTES_REMEMBERED) -> None:
         self._choice, self._most, self._most_bytes = choice, most, most_bytes
-        self._remembered: list[list[Chosen]] | None = None
+        self._remembered: list[Piece] | None = None
+        self.is_distinct = choice.is_distinct
 
-    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[Piece]:
         """As :meth:`ReplayChoice.pieces`."""
         if self._remembered is not None:
             yield from self._remembered
             return
-        remembered: list[list[Chosen]] | None = []
+        remembered: list[Piece] | None = []
         count = size = 0
         for piece in self._choice.pieces(should_stop):
-            count, size = count + len(piece), size + sum(each.message.total_size for each in piece)
+            if isinstance(piece, PlainPiece):
+                size += piece.records.offsets.nbytes
+            else:
+                count, size = count + len(piece), size + sum(each.message.total_size for each in piece)
             if remembered is not None:
                 remembered.append(piece)
                 remembered = None if count > self._most or size > self._most_bytes else remembered
@@ -130,11 +201,29 @@ class SourceChoice(ReplayChoice):
     copies: bool = False
     is_masked: bool = False
 
-    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[Piece]:
         """As :meth:`ReplayChoice.pieces`."""
         self.notes, self.missing = (), ()
+        steps = self._records(should_stop)
+        if steps is not None:
+            for step in steps:
+                self.notes = step.notes
+                if step.records is not None:
+                    yield PlainPiece(step.records)
+            return
         for piece in self._looked_up(should_stop) if self.texts else self._found(should_stop):
             yield list(map(self._chosen, piece))
+
+    @property
+    def is_distinct(self) -> bool:  # type: ignore[override]
+        """As :attr:`ReplayChoice.is_distinct`: a store has each message once."""
+        return len(self.topics) <= 1 and isinstance(self.source, Store)
+
+    def _records(self, should_stop: Callable[[], bool]) -> Iterator[Step] | None:
+        """The records of the choice, where they are what is chosen; None where their messages are looked at."""
+        if self.texts or self.copies or self.is_masked or len(self.topics) > 1 or type(self.source) is not Store:
+            return None
+        return self.source.search_records(next(iter(self.topics), None), self.conditions, should_stop)
 
     def times(self) -> dict[str, int]:
         """As :meth:`ReplayChoice.times`."""
@@ -226,8 +315,9 @@ class LinesChoice(ReplayChoice):
 
     file: Path
     topics: Sequence[str] = ()
+    is_distinct = True
 
-    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[list[Chosen]]:
+    def pieces(self, should_stop: Callable[[], bool] = never) -> Iterator[Piece]:
         """As :meth:`ReplayChoice.pieces`; raises ConfigError for a line that is no message."""
         self.notes = ()
         seen: dict[str, int] = {}

@@ -4,16 +4,17 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from broker.cluster.client import ClientError, ResponseError, each_of
 from protocol.checksum import body_crc
 from protocol.properties import UNIQ_KEY, property_value
 from protocol.system_topics import RETRY_PREFIX, Stage, stage_of
 from rocketlens.replay.account import AccountRow, ReplayAccount, SendState, SentName, TopicSum
-from rocketlens.replay.choice import Chosen, ReplayChoice
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, resent
+from rocketlens.replay.choice import Chosen, Piece, PlainPiece, ReplayChoice, Row
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, plain_rules, resent
 from rocketlens.replay.target import ASKED_AT_ONCE, ReplayTarget, TargetTopic
+from storage.kernels.resending import ResendRules
 
 Item = TypeVar("Item")
 
@@ -60,6 +61,18 @@ def row_of(chosen: Chosen, manner: ResendManner) -> AccountRow:
     )
 
 
+def _note(account: ReplayAccount, piece: Piece, manner: ResendManner, rules: ResendRules | None) -> None:
+    """Note the messages of a piece in their order."""
+    if not isinstance(piece, PlainPiece):
+        account.plan(row_of(each, manner) for each in piece)
+        return
+    for is_odd, rows in itertools.groupby(piece.rows(rules), lambda row: type(row) is Chosen):
+        if is_odd:
+            account.plan(row_of(cast(Chosen, each), manner) for each in rows)
+        else:
+            account.plan_plain(cast(Iterator[Row], rows))
+
+
 async def make_plan(
     choice: ReplayChoice,
     manner: ResendManner,
@@ -74,8 +87,11 @@ async def make_plan(
     """
     account.forget(keeps_run=True)
     count = 0
+    if not choice.is_distinct:
+        account.find_by_place(is_unique=True)
+    rules = plain_rules(manner)
     async for piece in in_a_thread(choice.pieces(should_stop)):
-        account.plan(row_of(each, manner) for each in piece)
+        _note(account, piece, manner, rules)
         count += len(piece)
         report(count)
         if should_stop():

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from protocol.host_address import HostAddress
+from protocol.java_hash import decode_java
 from protocol.message import Message
 from protocol.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, SHARDING_KEY, UNIQ_KEY, encode_properties
 from protocol.sending import MOST_PROPERTIES, OutgoingMessage
@@ -31,12 +32,16 @@ from protocol.system_topics import (
     stage_of,
     system_topic,
 )
+from storage.kernels.resending import ResendRules
 
 ORIGIN: Final = "ROCKETLENS_ORIGIN"
 """The property that says where a message was first stored: offset message id, born and store time in ms, cluster."""
 
 KNOWN_TOPICS: Final = 1024
 """Topics of which it is remembered what they are for."""
+
+LONGEST_CLUSTER: Final = 255
+"""Characters of a cluster's name with which messages are sent by a kernel."""
 
 _KEPT_FLAGS: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK | int(SysFlag.MULTI_TAGS)
 _ID: Final = struct.Struct(">10sI2s")
@@ -108,6 +113,27 @@ def resent(message: Message, manner: ResendManner) -> OutgoingMessage:
     body = bytes(message.stored_body)
     sys_flag = message.sys_flag & _KEPT_FLAGS
     return OutgoingMessage(topic, message.flag, sys_flag, properties, body, times)
+
+
+def plain_rules(manner: ResendManner) -> ResendRules | None:
+    """The same for records of which nothing but bytes is copied, by a kernel; None where each gets a new key."""
+    if manner.new_ids or not manner.cluster.isascii() or len(manner.cluster) > LONGEST_CLUSTER:
+        return None
+
+    def target_of(name: bytes) -> str | None:
+        topic = decode_java(name)
+        target = manner.topic or topic
+        is_plain = _kind(topic) == (Stage.DELIVERED, False) and not _kind(target)[1] and topic.isascii()
+        return target if is_plain and not target.startswith(RETRY_PREFIX) else None
+
+    return ResendRules(
+        left_behind=[name.encode() for name in LEFT_BEHIND],
+        origin=ORIGIN.encode(),
+        cluster=(manner.cluster or "-").encode(),
+        kept_flags=_KEPT_FLAGS,
+        own_hosts=[host.pack() for host in manner.own_hosts if not host.is_ipv6],
+        target_of=target_of,
+    )
 
 
 def target_topic(message: Message, manner: ResendManner) -> str:

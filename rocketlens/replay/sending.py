@@ -8,7 +8,7 @@ the target for what it sent before it sends that again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,13 +18,13 @@ from protocol.codes import ResponseCode
 from protocol.command import ext_fields_of
 from protocol.java_hash import java_hash
 from protocol.properties import UNIQ_KEY, property_value
-from protocol.sending import BUSY, STORED, OutgoingMessage, send_request
+from protocol.sending import BUSY, STORED, packed, properties_of_packed, send_request
 from protocol.system_topics import RETRY_PREFIX
 from rocketlens.arguments import never
-from rocketlens.replay.account import PlannedRow, ReplayAccount, SendState, SentName
-from rocketlens.replay.choice import Chosen, ReplayChoice
+from rocketlens.replay.account import PlannedTuple, ReplayAccount, SendState, SentName
+from rocketlens.replay.choice import Chosen, Piece, PlainPiece, ReplayChoice
 from rocketlens.replay.plan import in_a_thread, sent_already
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, resent
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, plain_rules, resent
 from rocketlens.replay.target import ReplayTarget, TargetQueue, TargetTopic
 
 GROUP: Final = "ROCKETLENS_REPLAY"
@@ -65,19 +65,28 @@ class SendSpeed:
     most_failures: int = 10
 
 
+@dataclass(slots=True, eq=False)
+class SendWay:
+    """Where messages of one queue of the source go."""
+
+    topic: TargetTopic
+    queue: TargetQueue
+
+
 @dataclass(slots=True)
 class LeavingMessage:
     """A message that is to be sent now."""
 
     number: int
-    outgoing: OutgoingMessage
-    queue: TargetQueue
-    topic: TargetTopic
+    way: "SendWay"
+    sys_flag: int
+    packed: bytes
+    reconsume_times: int = 0
 
     @property
     def name(self) -> SentName:
         """By what it is found at the target."""
-        properties = self.outgoing.properties
+        properties = properties_of_packed(self.packed)
         return SentName(property_value(properties, UNIQ_KEY) or "", property_value(properties, ORIGIN) or "")
 
 
@@ -149,15 +158,24 @@ class SendNotes:
         self._waiting.append((number, state, sent_id, reason))
         if state is not SendState.PLANNED:
             self._tally.done += 1
+        self._write_in_time()
+
+    def add_sent(self, numbers: Sequence[int], ids: Sequence[str], said: str) -> None:
+        """Note soon that messages were sent, with their ids at the target."""
+        self._waiting += [(number, SendState.SENT, each, said) for number, each in zip(numbers, ids, strict=True)]
+        self._tally.done += len(numbers)
+        self._write_in_time()
+
+    def _write_in_time(self) -> None:
         if len(self._waiting) >= NOTED_MOST or time.monotonic() - self._last > NOTED_SECONDS:
             self.write()
 
     def write(self) -> None:
-        """Note all now."""
-        waiting, self._waiting = self._waiting, []
+        """Note all now; what could not be noted, as on a full disk, is kept until it can."""
         self._last = time.monotonic()
-        if waiting:
-            self._account.note(waiting)
+        if self._waiting:
+            self._account.note(self._waiting)
+            self._waiting = []
 
 
 class ReplaySending:
@@ -181,8 +199,13 @@ class ReplaySending:
         self._pace = SendPace(speed.rate)
         # A batch is no longer than what goes in a fifth of a second.
         self._most = speed.batch if speed.rate is None else max(1, min(speed.batch, int(speed.rate / 5)))
-        self._place = 0
-        self._brokers: dict[object, int] = {}
+        # Which messages share a key is in their properties, which a kernel does not look at.
+        self._rules = None if order == "key" else plain_rules(manner)
+        self._place = self._behind = 0
+        self._brokers: dict[str, int] = {}
+        self._ways: dict[tuple[str, str, int], SendWay] = {}
+        self._ways_to: dict[tuple[str, TargetQueue], SendWay] = {}
+        self._is_settled = False
         self._lanes: dict[object, deque[LeavingMessage]] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._flights = asyncio.Semaphore(speed.in_flight)
@@ -198,7 +221,7 @@ class ReplaySending:
         """Send all that is planned, and note what becomes of it; raises `ReplayStopped`, and what the source raises."""
         try:
             await self._settle_doubtful()
-            has_more = self._account.states()[SendState.PLANNED] > 0
+            has_more = self._is_settled and self._account.has_planned
             async for piece in in_a_thread(self._choice.pieces(self._is_over) if has_more else iter(())):
                 await self._send(piece)
                 if self._is_over():
@@ -220,10 +243,9 @@ class ReplaySending:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for lane in self._lanes.values():
-            for leaving in lane:
-                self._notes.add(leaving.number, SendState.PLANNED)
         self._notes.write()
+        if self._is_settled:
+            self._account.end_all()
         self._report(self._tally)
 
     def _stop(self, reason: str) -> None:
@@ -239,66 +261,108 @@ class ReplaySending:
 
     # -- from the source into lanes ---------------------------------------------------------------------------------
 
-    async def _send(self, piece: Sequence[Chosen]) -> None:
+    async def _send(self, piece: Piece) -> None:
         """Give the messages of a piece that are to be sent to their lanes, as soon as there is room."""
-        for start in range(0, len(piece), AHEAD // 2):
-            some = piece[start : start + AHEAD // 2]
-            planned = self._account.of_places([each.place for each in some])
-            leaving = []
-            for chosen in some:
-                # Of all, sent or not: so a broker of the source has one at the target in each run.
-                self._brokers.setdefault(chosen.message.store_host, len(self._brokers))
-                row = planned.pop(chosen.place, None)
-                if row is not None and (each := await self._leaving(row, chosen)) is not None:
-                    leaving.append(each)
+        all_of_it = piece.parcels(self._rules) if isinstance(piece, PlainPiece) else piece
+        for start in range(0, len(all_of_it), AHEAD // 2):
+            some = all_of_it[start : start + AHEAD // 2]
+            rows = self._rows([one.place if isinstance(one, Chosen) else one[0] for one in some])
+            leaving: list[LeavingMessage] = []
+            for one, row in zip(some, rows, strict=True):
+                host = str(one.message.store_host) if isinstance(one, Chosen) else one[4]
+                if host not in self._brokers:
+                    # Of all, sent or not: so a broker of the source has one at the target in each run.
+                    self._brokers[host] = len(self._brokers)
+                if row is None or row[2] != SendState.PLANNED:
+                    continue
+                if isinstance(one, Chosen):
+                    if (made := await self._leaving(row, one)) is not None:
+                        leaving.append(made)
+                    continue
+                _, key, topic, crc, _, queue_id, sys_flag, inner = one
+                _, number, _, planned_topic, planned_key, planned_crc = row
+                if crc != planned_crc or key != planned_key or topic != planned_topic:
+                    self._notes.add(number, SendState.REFUSED, reason=CHANGED)
+                    continue
+                way = self._ways.get((topic, host, queue_id)) or await self._way(topic, host, queue_id, "")
+                if way is not None:
+                    leaving.append(LeavingMessage(number, way, sys_flag, inner))
             await self._moved_until(lambda: self._waiting <= AHEAD and self._waiting_bytes <= AHEAD_BYTES)
             if self._is_over():
                 return
-            self._account.begin(each.number for each in leaving)
+            if leaving:
+                numbers = [each.number for each in leaving]
+                self._account.begin(min(numbers), max(numbers))
             for each in leaving:
                 self._put(each)
             self._report(self._tally)
             await asyncio.sleep(0)
 
-    async def _leaving(self, row: PlannedRow, chosen: Chosen) -> LeavingMessage | None:
-        """Make the message to send; None if it is not the one that was planned, or its topic takes nothing now."""
+    def _rows(self, places: list[str]) -> Sequence[PlannedTuple | None]:
+        """What was planned for messages: they come in the order of the plan, unless the source was changed."""
+        rows = self._account.in_order(self._behind, len(places))
+        if [row[0] for row in rows] == places:
+            self._behind = rows[-1][1]
+            return rows
+        known = {row[0]: row for row in rows}
+        if missing := [place for place in places if place not in known]:
+            known |= {row[0]: row for row in self._account.of_places(missing)}
+        found = [known.pop(place, None) for place in places]
+        self._behind = max((row[1] for row in found if row is not None), default=self._behind)
+        return found
+
+    async def _leaving(self, row: PlannedTuple, chosen: Chosen) -> LeavingMessage | None:
+        """Make the message to send; None where it is not the one that was planned, or its topic takes nothing now."""
         try:
             outgoing = resent(chosen.message, self._manner)
         except NotResent as error:
-            self._notes.add(row.number, SendState.REFUSED, reason=str(error))
+            self._notes.add(row[1], SendState.REFUSED, reason=str(error))
             return None
         key = property_value(outgoing.properties, UNIQ_KEY) or ""
-        if (outgoing.topic, key, body_crc(outgoing.body)) != (row.topic, row.unique_key, row.body_crc):
-            self._notes.add(row.number, SendState.REFUSED, reason=CHANGED)
+        if (outgoing.topic, key, body_crc(outgoing.body)) != row[3:]:
+            self._notes.add(row[1], SendState.REFUSED, reason=CHANGED)
             return None
-        topic = await self._target.topic(outgoing.topic)
+        message = chosen.message
+        shared = order_key(message) if self._order == "key" else ""
+        way = await self._way(outgoing.topic, str(message.store_host), message.queue_id, shared)
+        if way is None:
+            return None
+        return LeavingMessage(row[1], way, outgoing.sys_flag, packed(outgoing), outgoing.reconsume_times)
+
+    async def _way(self, name: str, host: str, queue_id: int, key: str) -> SendWay | None:
+        """The queue of the target for messages of a queue of the source, or those that share a key; None for none."""
+        topic = await self._target.topic(name)
         if topic.problem:
             self._stop(topic.problem)
             return None
-        return LeavingMessage(row.number, outgoing, self._queue_of(topic, chosen), topic)
+        if key:
+            queue = topic.queues[abs(java_hash(key)) % len(topic.queues)]
+        else:
+            # The brokers of the source one after the other to those of the target, each queue to the one of its number.
+            brokers = list(topic.by_broker.values())
+            mine = brokers[self._brokers[host] % len(brokers)]
+            queue = mine[queue_id % len(mine)]
+        way = self._way_to(topic, queue)
+        if not key:
+            self._ways[name, host, queue_id] = way
+        return way
 
-    def _queue_of(self, topic: TargetTopic, chosen: Chosen) -> TargetQueue:
-        """The queue of the target that a message goes to."""
-        message, queues = chosen.message, topic.queues
-        if self._order == "none":
-            return queues[self._place // self._speed.batch % len(queues)]
-        if self._order == "key" and (key := order_key(message)):
-            return queues[abs(java_hash(key)) % len(queues)]
-        # The brokers of the source one after the other to those of the target, each queue to the one of its number.
-        source = self._brokers[message.store_host]
-        brokers = list(topic.by_broker.values())
-        mine = brokers[source % len(brokers)]
-        return mine[message.queue_id % len(mine)]
+    def _way_to(self, topic: TargetTopic, queue: TargetQueue) -> SendWay:
+        return self._ways_to.setdefault((topic.name, queue), SendWay(topic, queue))
 
     def _put(self, leaving: LeavingMessage) -> None:
-        key: object = (leaving.outgoing.topic, leaving.queue)
+        key: object = leaving.way
         if self._order == "none":
-            key = self._place // self._speed.batch % self._speed.in_flight
+            turn = self._place // self._speed.batch
             self._place += 1
-        lane = self._lanes.setdefault(key, deque())
+            key, topic = turn % self._speed.in_flight, leaving.way.topic
+            leaving.way = self._way_to(topic, topic.queues[turn % len(topic.queues)])
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = deque()
         lane.append(leaving)
         self._waiting += 1
-        self._waiting_bytes += len(leaving.outgoing.body)
+        self._waiting_bytes += len(leaving.packed)
         if key not in self._tasks:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._run_lane(key, lane))
 
@@ -327,13 +391,14 @@ class ReplaySending:
                     await self._pace.wait(len(batch), self._is_over)
                     await self._deliver(batch)
                 self._waiting -= len(batch)
-                self._waiting_bytes -= sum(len(each.outgoing.body) for each in batch)
+                self._waiting_bytes -= sum(len(each.packed) for each in batch)
                 self._moved.set()
                 batch = []
         except asyncio.CancelledError:
             self._leave_doubtful(batch, "the run was stopped before it came")
             raise
         except Exception as error:  # of the account, say: the run ends with it
+            self._is_settled = False
             self._stop(str(error) or type(error).__name__)
         finally:
             del self._tasks[key]  # at once: what comes later to this lane needs another
@@ -341,14 +406,13 @@ class ReplaySending:
     def _next_batch(self, lane: deque[LeavingMessage]) -> list[LeavingMessage]:
         """The next messages that one request may hold."""
         batch = [lane.popleft()]
-        first, size = batch[0], len(batch[0].outgoing.body)
-        most = 1 if first.topic.name.startswith(RETRY_PREFIX) else self._most
-        limit = min(MOST_BATCH_BYTES, first.topic.size_limit)
+        first, size = batch[0], len(batch[0].packed)
+        most = 1 if first.way.topic.name.startswith(RETRY_PREFIX) else self._most
+        limit = min(MOST_BATCH_BYTES, first.way.topic.size_limit)
         while lane and len(batch) < most:
             each = lane[0]
-            size += len(each.outgoing.body) + len(each.outgoing.properties) + 32
-            alike = (each.outgoing.topic, each.queue, each.outgoing.sys_flag)
-            if size > limit or alike != (first.outgoing.topic, first.queue, first.outgoing.sys_flag):
+            size += len(each.packed)
+            if size > limit or each.way is not first.way or each.sys_flag != first.sys_flag:
                 break
             batch.append(lane.popleft())
         return batch
@@ -384,8 +448,8 @@ class ReplaySending:
                     return None
             else:
                 self._refusals = 0
-                for each, sent_id, said in answer:
-                    self._notes.add(each.number, SendState.SENT, sent_id, "; ".join(filter(None, (note, said))))
+                ids, said = answer
+                self._notes.add_sent([each.number for each in batch], ids, "; ".join(filter(None, (note, said))))
                 return None
             await patience.pause()
 
@@ -400,16 +464,18 @@ class ReplaySending:
             if self._refusals >= self._speed.most_failures:
                 self._stop(f"{self._refusals} messages in a row were refused, the last: {reason}")
 
-    async def _request(self, batch: Sequence[LeavingMessage]) -> Iterator[tuple[LeavingMessage, str, str]]:
-        """Send messages in one request: each with its id at the target, and what is to be said of it."""
-        queue = batch[0].queue
-        now = int(time.time() * 1000)
-        code, fields, body = send_request(GROUP, [each.outgoing for each in batch], queue.queue_id, now, queue.broker)
+    async def _request(self, batch: Sequence[LeavingMessage]) -> tuple[list[str], str]:
+        """Send messages in one request: their ids at the target, and what is to be said of them."""
+        first = batch[0]
+        topic, queue = first.way.topic, first.way.queue
+        now, messages = int(time.time() * 1000), [each.packed for each in batch]
+        code, fields, body = send_request(
+            GROUP, topic.name, first.sys_flag, messages, queue.queue_id, now, queue.broker, first.reconsume_times
+        )
         answer = await self._client.call(queue.endpoint, code, fields, body, expected=STORED)
         ids = ext_fields_of(answer).get("msgId", "").split(",")
         ids = ids if len(ids) == len(batch) else [ids[0]] * len(batch)
-        said = "" if answer.code == ResponseCode.SUCCESS else f"stored, with {ResponseCode(answer.code).name}"
-        return ((each, sent_id, said) for each, sent_id in zip(batch, ids, strict=True))
+        return ids, "" if answer.code == ResponseCode.SUCCESS else f"stored, with {ResponseCode(answer.code).name}"
 
     def _fails(self, patience: Patience, reason: str) -> bool:
         """Count a failure of a request; whether nothing more is sent."""
@@ -425,7 +491,7 @@ class ReplaySending:
 
         Where it cannot be asked they are noted as unknown, and none is left.
         """
-        ids = await self._asked(batch[0].topic, [each.name for each in batch], patience)
+        ids = await self._asked(batch[0].way.topic, [each.name for each in batch], patience)
         if ids is None:
             self._leave_doubtful(batch, problem)
             return []
@@ -471,3 +537,5 @@ class ReplaySending:
                     else:
                         self._notes.add(each.number, SendState.PLANNED)
             self._notes.write()
+        self._account.end_all()
+        self._is_settled = True

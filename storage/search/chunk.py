@@ -90,6 +90,8 @@ class Searcher:
     query: SearchQuery
     should_stop: Callable[[], bool]
     maximum: int | None = None
+    takes_records: bool = False
+    """Whether what the kernel chooses is taken as it lies, without a look at its messages."""
     deciding: threading.Lock = field(default_factory=threading.Lock)
     """Held by who decodes records: that is work for one thread at a time, and threads that take turns at every record
     wait for each other most of the time."""
@@ -165,6 +167,8 @@ class Searcher:
 
         About the first of them in any case: else one that takes longer than there is time would never be passed.
         """
+        if self.takes_records:
+            return self._take_records(segment, offsets, part)
         is_begun = False
         for group in self._groups(segment, offsets):
             if self._cuts(part, group[0], is_begun=is_begun):
@@ -175,6 +179,15 @@ class Searcher:
                 self._look_at(segment, offset, part)
                 is_begun = True
             is_begun = True
+
+    def _take_records(self, segment: Segment, offsets: Iterable[int], part: Part) -> None:
+        """Note candidates that are intact."""
+        region, base, limit = segment.file.region, segment.base_offset, segment.valid_length
+        for offset in offsets:
+            if check_intact(region, offset - base, limit, offset) < 0:
+                part.refused.append(offset)
+            else:
+                part.found.append((offset, []))
 
     def _cuts(self, part: Part, offset: int, *, is_begun: bool) -> bool:
         """Whether a candidate is left to another time; noted in the part."""

@@ -2,8 +2,20 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from protocol.message import Message
+from storage.log.commit_log import Segment
 from storage.search.progress import ProgressReport
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsFound:
+    """Intact records of a segment, by their physical offsets."""
+
+    segment: Segment
+    offsets: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +23,8 @@ class Step:
     """The result of one piece of the log: ``messages`` ascending by physical offset, behind those of the steps before.
 
     ``cursor`` goes on behind them, None where nothing is left. The last step says in ``notes``, sentences, what was
-    searched how, and what was not. ``store`` is the directory of their store, where several are searched.
+    searched how, and what was not. ``store`` is the directory of their store, where several are searched. Where
+    records are searched as they lie, `records` are instead of messages.
     """
 
     messages: tuple[Message, ...]
@@ -20,3 +33,4 @@ class Step:
     is_last: bool = False
     notes: tuple[str, ...] = ()
     store: str = ""
+    records: RecordsFound | None = None

@@ -15,7 +15,7 @@ from examples import examples
 from protocol.errors import ConfigError
 from rocketlens.arguments import never
 from rocketlens.replay import ORDERS, sending
-from rocketlens.replay.account import ReplayAccount, SendState, Verification
+from rocketlens.replay.account import AccountError, ReplayAccount, SendState, Verification
 from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
 from rocketlens.replay.plan import ReplayPlan
 from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
@@ -191,12 +191,39 @@ def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Pat
         with ReplayAccount(tmp_path / "account") as account:
             run(store, broker, account, topics=["Orders"])
             sent = [each.number for each in account.sent(SendState.SENT)]
-            account.begin(sent)  # as if nothing had been noted of the answers
+            account.begin(min(sent), max(sent))
+            account._base.execute("DELETE FROM outcome")  # as if nothing had been noted of the answers
             del broker.log[3:5]  # and two had not arrived
         with ReplayAccount(tmp_path / "account") as account:
             report = run(store, broker, account, topics=["Orders"], verify=True)
             assert report.is_whole
             assert report.outcomes[Verification.VERIFIED] == len(sent) == len(broker.log)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 20])
+def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(store: Path, tmp_path: Path, after: int) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        with ReplayAccount(tmp_path / "account") as account:
+
+            def fill_up() -> bool:
+                """From a moment on let all that is noted need a page, and have none."""
+                if len(broker.log) >= after:
+                    account._base.execute("PRAGMA max_page_count = 1")
+                    account._base.execute(
+                        "CREATE TEMP TRIGGER IF NOT EXISTS grows AFTER INSERT ON main.outcome "
+                        "BEGIN INSERT INTO missing VALUES (hex(randomblob(9000))); END"
+                    )
+                return False
+
+            watching = ReplayWatcher(should_stop=fill_up)
+            try:
+                reason = run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1)).reason
+            except AccountError as error:
+                reason = str(error)
+            assert "disk is full" in reason
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account).states[SendState.SENT] == COUNT
+    assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
 def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: Path, tmp_path: Path) -> None:
@@ -449,7 +476,7 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatc
         def pieces(self, *arguments: object) -> Iterator[list[Chosen]]:  # type: ignore[override]
             self.reads += 1
             for number, piece in enumerate(super().pieces()):
-                yield piece[5:] if self.reads == 2 and number == 0 else piece
+                yield list(piece)[5:] if self.reads == 2 and number == 0 else piece
 
     with (
         TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker,
