@@ -348,6 +348,11 @@ class ReplayAccount:
 
     # -- verifying --------------------------------------------------------------------------------------------------
 
+    def forget_verified(self) -> None:
+        """Forget what the target said: it is asked anew."""
+        with self._changing() as base:
+            base.execute("DELETE FROM verified")
+
     def verify(self, outcomes: Iterable[tuple[int, Verification, str]]) -> None:
         """Note what the target says of messages: number, outcome, and the ids of all copies of it."""
         with self._changing() as base:

@@ -19,6 +19,7 @@ from rocketlens.replay.resent import ResendManner
 from rocketlens.replay.sending import ReplaySending, ReplayStopped, SendSpeed, SendTally
 from rocketlens.replay.target import ReplayTarget
 from rocketlens.replay.verifying import verify
+from storage.amounts import counted
 
 _PLANNED = "planned"
 _NOTES = "notes"
@@ -156,7 +157,12 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
         except ReplayStopped as stopped:
             reason, ending = str(stopped), ReplayEnding.GAVE_UP if str(stopped) else ReplayEnding.STOPPED
         if request.verify and ending is ReplayEnding.DONE:
-            await verify(account, target, watching.verifying, watching.should_stop)
+            failures = request.speed.most_failures
+            reason = await verify(account, target, failures, watching.verifying, watching.should_stop)
+            if reason:
+                ending = ReplayEnding.GAVE_UP
+                left = account.states()[SendState.SENT] - sum(account.outcomes().values())
+                reason = f"{counted(left, 'message')} could not be asked for: {reason}"
             if watching.should_stop():
                 ending = ReplayEnding.STOPPED
         return _report(ending, plan, account, reason)

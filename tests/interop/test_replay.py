@@ -236,7 +236,7 @@ def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path, times: int
 
 @pytest.mark.soak
 def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> None:
-    keys = big_source(tmp_path / "source", 200_000)
+    keys = big_source(tmp_path / "source", 60_000)
     drawn = random.Random(4)
     properties = PROPERTIES | {"flushDiskType": "SYNC_FLUSH"}
     with official_name_server(tmp_path) as name_server:
@@ -253,25 +253,24 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
             account,
         )
         process = None
-        for number in range(20):
+        for _ in range(20):
             with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
                 port = broker.address[1]
                 target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
                 target.make_topic("Killed")
                 wait_until(lambda: "Killed" in topics_of(target), "the name server has the topic")  # noqa: B023
                 if process is None or process.poll() is not None:
-                    command = [sys.executable, "-m", "rocketlens", *map(str, arguments), "--go", "--rate", "6000"]
+                    command = [sys.executable, "-m", "rocketlens", *map(str, arguments), "--go", "--rate", "1500"]
                     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-                if number == 0:  # the plan is made: one that is made without the broker refuses all
-                    wait_until(lambda: any(each.topic == "Killed" for each in target.messages()), "some are sent")  # noqa: B023
                 time.sleep(drawn.uniform(0.5, 3))
                 broker.kill()
         assert process is not None
-        process.wait()
+        process.wait(120)  # it gives up: nobody answers
         with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
             target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
             outcome = run_rocketlens(*arguments, "--go", "--verify", "--json")
             said = json.loads(outcome.stdout.splitlines()[-1])
+            print(said)  # for who runs this by hand
             judge(target, keys, account, said["double"])
             assert said["missing"] == said["unknown"] == said["planned"] == 0
 

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import rocketlens
 from examples import examples
+from protocol.codes import RequestCode
 from protocol.errors import ConfigError
 from rocketlens.arguments import never
 from rocketlens.replay import ORDERS, sending
@@ -358,6 +360,29 @@ def test_what_is_double_different_or_missing_is_named(store: Path, tmp_path: Pat
         named = {key: outcome for key, _, outcome in account.named(*Verification)}
         assert named[first.properties["UNIQ_KEY"]] is Verification.DOUBLE
         assert named[third.properties["UNIQ_KEY"]] is Verification.MISSING
+
+
+def test_a_target_that_dies_while_it_is_asked_leaves_what_it_said(store: Path, tmp_path: Path) -> None:
+    class Dying(TakingBroker):
+        """One that answers so many questions for messages."""
+
+        asked, most = 0, 60
+
+        def _answer(self, code: int, *rest: Any) -> Any:
+            self.asked += code == RequestCode.QUERY_MESSAGE
+            return None if self.asked > self.most else super()._answer(code, *rest)
+
+    with Dying({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(tmp_path / "account") as account:
+        report = run(store, broker, account)
+        assert report.is_whole
+        assert isinstance(broker, Dying)
+        broker.asked = 0
+        broker.most = COUNT // 2
+        report = run(store, broker, account, verify=True)
+        assert (report.ending, report.states[SendState.SENT]) == (ReplayEnding.GAVE_UP, COUNT)
+        assert f"{COUNT} messages could not be asked for: " in report.reason
+        broker.most = 1000
+        assert run(store, broker, account, verify=True).is_whole
 
 
 def _text(taken: Taken) -> str:
