@@ -15,7 +15,7 @@ from protocol.host_address import HostAddress
 from rocketlens.replay.account import ReplayAccount, SendState, Verification, now_text
 from rocketlens.replay.choice import RememberedChoice, ReplayChoice
 from rocketlens.replay.plan import ReplayPlan, make_plan, plan_closed, plan_of
-from rocketlens.replay.resent import ResendManner
+from rocketlens.replay.resent import ResendManner, RetriedGoal
 from rocketlens.replay.sending import ReplaySending, ReplayStopped, SendSpeed, SendTally
 from rocketlens.replay.target import ReplayTarget
 from rocketlens.replay.verifying import verify
@@ -26,6 +26,7 @@ _NOTES = "notes"
 _TIMES = "times"
 _NEW_IDS = "new_ids"
 """What is noted of keys: "yes" where all messages get new ones, else the addresses of brokers whose messages do."""
+_RETRY_TOPICS = "retry_topics"
 _STARTED = "started"
 
 
@@ -178,9 +179,13 @@ async def _manner(request: ReplayRequest, target: ReplayTarget, account: ReplayA
             there = await target.addresses()
             known = "yes" if there & request.source_hosts() else " ".join(sorted(there))
         account.say(**{_NEW_IDS: known})
+    retries = account.said(_RETRY_TOPICS)
+    if retries is None:
+        retries = "\n".join(await target.retry_topics()) if request.manner.goal is RetriedGoal.RETRY else ""
+        account.say(**{_RETRY_TOPICS: retries})
     own = () if known == "yes" else known.split()
     hosts = frozenset(HostAddress(*Endpoint.parse(each)) for each in own)
-    return replace(request.manner, new_ids=known == "yes", own_hosts=hosts)
+    return replace(request.manner, new_ids=known == "yes", own_hosts=hosts, retry_topics=frozenset(retries.split("\n")))
 
 
 def _report(ending: ReplayEnding, plan: ReplayPlan | None, account: ReplayAccount, reason: str = "") -> ReplayReport:

@@ -18,7 +18,15 @@ from typing import Final
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
 from protocol.message import Message
-from protocol.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, SHARDING_KEY, UNIQ_KEY, encode_properties
+from protocol.properties import (
+    ORIGIN_MESSAGE_ID,
+    REAL_QID,
+    RETRY_TOPIC,
+    SHARDING_KEY,
+    UNIQ_KEY,
+    encode_properties,
+    integer_in,
+)
 from protocol.sending import MOST_PROPERTIES, OutgoingMessage
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag, has_inner_messages
 from protocol.system_properties import LEFT_BEHIND
@@ -73,6 +81,8 @@ class ResendManner:
     cluster: str = ""
     copies: bool = False
     own_hosts: frozenset[HostAddress] = frozenset()
+    retry_topics: frozenset[str] = frozenset()
+    """Those that the target has, where messages go to them."""
 
 
 class NotResent(Exception):
@@ -173,7 +183,10 @@ def _retried_topic(message: Message, manner: ResendManner) -> str:
     if manner.goal is RetriedGoal.RETRY:
         if origin.group is None:
             raise NotResent("the group that failed to consume it is not known")
-        return RETRY_PREFIX + origin.group
+        name = f"{RETRY_PREFIX}{origin.group}"
+        # A group that only pops has one for each topic, named so since 5.2 and before.
+        of_topic = () if name in manner.retry_topics else (f"{name}+{origin.topic}", f"{name}_{origin.topic}")
+        return next((each for each in of_topic if each in manner.retry_topics), name)
     kind = "dead letters" if message.topic.startswith(DEAD_LETTER_PREFIX) else "messages that are retried"
     raise NotResent(f"{kind} need one of {', '.join(goal.value for goal in RetriedGoal)}: there is no default")
 
@@ -183,6 +196,14 @@ def new_id(message: Message, origin: str) -> str:
     seed = b"\0".join((origin.encode(), str(message.queue_offset).encode(), bytes(message.stored_body)))
     digest = hashlib.blake2b(seed, digest_size=12).digest()
     return _ID.pack(digest[:10], max(message.store_timestamp, 0) % _ID_SPAN, digest[10:]).hex().upper()
+
+
+def source_queue(message: Message) -> int:
+    """The queue that a message was sent to: one that waits for something says it in a property."""
+    if _kind(message.topic)[0] is Stage.DELIVERED:
+        return message.queue_id
+    real = integer_in(message.properties.get(REAL_QID), 32)
+    return message.queue_id if real is None else real
 
 
 def order_key(message: Message) -> str:

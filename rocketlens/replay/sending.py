@@ -24,7 +24,7 @@ from rocketlens.arguments import never
 from rocketlens.replay.account import PlannedTuple, ReplayAccount, SendState, SentName
 from rocketlens.replay.choice import Chosen, Piece, PlainPiece, ReplayChoice
 from rocketlens.replay.plan import in_a_thread, sent_already
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, plain_rules, resent
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, plain_rules, resent, source_queue
 from rocketlens.replay.target import ReplayTarget, TargetQueue, TargetTopic
 
 GROUP: Final = "ROCKETLENS_REPLAY"
@@ -324,7 +324,7 @@ class ReplaySending:
             return None
         message = chosen.message
         shared = order_key(message) if self._order == "key" else ""
-        way = await self._way(outgoing.topic, str(message.store_host), message.queue_id, shared)
+        way = await self._way(outgoing.topic, str(message.store_host), source_queue(message), shared)
         if way is None:
             return None
         return LeavingMessage(row[1], way, outgoing.sys_flag, packed(outgoing), outgoing.reconsume_times)

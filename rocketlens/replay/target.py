@@ -174,6 +174,14 @@ class ReplayTarget:
         found = await self._first_answer(self.client.brokers)
         return set() if found is None else {str(each) for each in found.values()}
 
+    async def retry_topics(self) -> list[str]:
+        """The retry topics that the name server knows; none where it does not list its topics."""
+        try:
+            topics = await self._first_answer(self.client.topics)
+        except ResponseError:
+            return []
+        return [topic for topic in topics if topic.startswith(RETRY_PREFIX)]
+
     async def copies(self, topic: TargetTopic, name: SentName) -> list[Message]:
         """The messages of a topic with the unique key and the origin of one that was sent, by their place."""
         question = Question(topic.name, name.unique_key, KeyKind.UNIQUE, MOST_OF_A_UNIQUE_KEY)

@@ -12,7 +12,7 @@ from protocol.message import Message, decode_message
 from protocol.properties import parse_properties
 from protocol.sys_flag import SysFlag
 from protocol.system_properties import LEFT_BEHIND, LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, RetriedGoal, new_id, resent
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, RetriedGoal, new_id, resent, source_queue
 
 HOST = HostAddress("10.0.0.1", 10911)
 
@@ -131,3 +131,34 @@ def test_properties_for_which_there_is_no_room_are_not_sent() -> None:
     long = message(properties={"a": "x" * 32_700})
     with pytest.raises(NotResent, match="32,767 are allowed"):
         resent(long, ResendManner())
+
+
+@pytest.mark.parametrize(
+    ("topic", "said", "queue"),
+    [
+        ("SCHEDULE_TOPIC_XXXX", "2", 2),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "x", 7),
+        ("rmq_sys_wheel_timer", None, 7),
+        ("T", "2", 7),
+    ],
+)
+def test_what_waits_goes_to_the_queue_that_it_was_sent_to(topic: str, said: str | None, queue: int) -> None:
+    properties = {"REAL_TOPIC": "Orders"} | ({} if said is None else {"REAL_QID": said})
+    assert source_queue(message(topic, properties, queue_id=7)) == queue
+
+
+@pytest.mark.parametrize(
+    ("there", "topic"),
+    [
+        ((), "%RETRY%g"),
+        (("%RETRY%g+Orders", "%RETRY%other"), "%RETRY%g+Orders"),
+        (("%RETRY%g_Orders", "%RETRY%g+Other"), "%RETRY%g_Orders"),
+        (("%RETRY%g", "%RETRY%g+Orders"), "%RETRY%g"),
+    ],
+)
+def test_a_group_that_only_pops_gets_its_dead_letters_by_the_retry_topic_of_their_topic(
+    there: tuple[str, ...], topic: str
+) -> None:
+    dead = message("%DLQ%g", {"UNIQ_KEY": "A", "DLQ_ORIGIN_TOPIC": "Orders", "RETRY_TOPIC": "Orders"})
+    sent = resent(dead, ResendManner(RetriedGoal.RETRY, retry_topics=frozenset(there)))
+    assert (sent.topic, parse_properties(sent.properties)["RETRY_TOPIC"]) == (topic, "Orders")
