@@ -8,7 +8,7 @@ killed had not noted is asked for in the same way.
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -140,11 +140,29 @@ CREATE VIEW message AS SELECT
     FROM planned LEFT JOIN outcome USING (number) LEFT JOIN verified USING (number);
 """
 
+_ADDED: Final = """
+CREATE TABLE IF NOT EXISTS queue_end (
+    topic TEXT, broker TEXT, queue_id INTEGER, queue_offset INTEGER NOT NULL,
+    PRIMARY KEY (topic, broker, queue_id)) WITHOUT ROWID
+"""
+"""What an account of an earlier version lacks: where each queue of the target ended before it was sent to."""
+
 _PLANNED: Final = (
     "place, source_key, unique_key, topic, origin, stored_at, size, body_crc, is_copy, can_batch, state, reason"
 )
 _ROWS: Final = "SELECT place, number, state, topic, unique_key, body_crc FROM message"
 _SENT: Final = "number, unique_key, topic, origin, size, body_crc, sent_id"
+
+_SEE: Final = f"""
+INSERT INTO verified
+    SELECT number, CASE WHEN size = ?4 AND body_crc = ?5 THEN {Verification.VERIFIED:d}
+        ELSE {Verification.DIFFERENT:d} END, ?6
+    FROM planned JOIN outcome USING (number)
+    WHERE unique_key = ?2 AND origin = ?3 AND topic = ?1 AND outcome.state = {SendState.SENT:d}
+ON CONFLICT DO UPDATE SET copies = copies || ' ' || excluded.copies,
+    outcome = CASE WHEN {Verification.DIFFERENT:d} IN (outcome, excluded.outcome) THEN {Verification.DIFFERENT:d}
+        ELSE {Verification.DOUBLE:d} END
+"""
 
 
 class ReplayAccount:
@@ -171,6 +189,7 @@ class ReplayAccount:
                 self._base.execute("INSERT INTO run VALUES ('form', ?)", (str(FORM),))
             elif "run" not in names or self.said("form") != str(FORM):
                 raise ConfigError(f"{path} is no account of a replay, or one of another version")
+            self._base.execute(_ADDED)
             self._base.execute("COMMIT")
         except sqlite3.OperationalError as error:
             locked = "another replay uses it" if "locked" in str(error) else str(error)
@@ -220,9 +239,10 @@ class ReplayAccount:
     def forget(self, *, keeps_run: bool = False) -> None:
         """Forget all messages, and what is said of the run unless it `keeps_run`, as where a plan was not finished."""
         with self._changing() as base:
-            for table in ("planned", "outcome", "leaving", "verified", "missing", "closed"):
+            for table in ("planned", "outcome", "leaving", "verified", "missing", "closed", "queue_end"):
                 base.execute(f"DELETE FROM {table}")
-            base.execute("DROP INDEX IF EXISTS planned_place")
+            for index in ("planned_place", "planned_name"):
+                base.execute(f"DROP INDEX IF EXISTS {index}")
             if not keeps_run:
                 base.execute("DELETE FROM run WHERE name != 'form'")
 
@@ -320,6 +340,26 @@ class ReplayAccount:
         marks = ",".join("?" * len(places))
         return self._base.execute(f"{_ROWS} WHERE place IN ({marks})", places).fetchall()
 
+    def end_of_queues(self, topic: str) -> dict[tuple[str, int], int]:
+        """Where the queues of a topic ended before they were sent to, by broker and queue; empty where it is unknown.
+
+        A queue that is not among those of a topic was empty, or not there.
+        """
+        found = self._base.execute("SELECT broker, queue_id, queue_offset FROM queue_end WHERE topic = ?", (topic,))
+        return {(broker, queue_id): queue_offset for broker, queue_id, queue_offset in found}
+
+    def end_queues(self, topic: str, ends: Mapping[tuple[str, int], int]) -> None:
+        """Note where the queues of a topic end; what is noted of one already stays, unless it lost its last messages.
+
+        As where its broker crashed: what is sent from then on is before the end that was noted.
+        """
+        known = self.end_of_queues(topic)
+        with self._changing() as base:
+            base.executemany(
+                "INSERT OR REPLACE INTO queue_end VALUES (?, ?, ?, ?)",
+                ((topic, *queue, end) for queue, end in ends.items() if not known or end < known.get(queue, 0)),
+            )
+
     def begin(self, first: int, last: int) -> None:
         """Note that those of the messages from one number to another that are planned are about to leave."""
         with self._changing() as base:
@@ -358,21 +398,42 @@ class ReplayAccount:
         with self._changing() as base:
             base.executemany("INSERT OR REPLACE INTO verified VALUES (?, ?, ?)", outcomes)
 
+    def find_by_name(self) -> None:
+        """Have messages found by their unique key at the target."""
+        with self._changing() as base:
+            base.execute("CREATE INDEX IF NOT EXISTS planned_name ON planned (unique_key)")
+
+    def see(self, topic: str, seen: Iterable[tuple[str, str, int, int, str]]) -> int:
+        """Note messages of a topic that the target has: unique key, origin, bytes and CRC of the body, id there.
+
+        Each is seen once; one with the name of another is its double. How many of them were sent by this run.
+        """
+        with self._changing() as base:
+            before = base.total_changes
+            base.executemany(_SEE, ((topic, *each) for each in seen))
+            return base.total_changes - before
+
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def sent(self, *states: SendState, behind: int = 0, most: int = AT_ONCE) -> list[SentMessage]:
-        """The messages in some states, by number behind one."""
+    def sent(
+        self, *states: SendState, behind: int = 0, most: int = AT_ONCE, is_unverified: bool = False
+    ) -> list[SentMessage]:
+        """The messages in some states, by number behind one; with `is_unverified` those of which the target said
+        nothing."""
         marks = ",".join("?" * len(states))
+        condition = " AND outcome ISNULL" if is_unverified else ""
         found = self._base.execute(
-            f"SELECT {_SENT} FROM message WHERE number > ? AND state IN ({marks}) ORDER BY number LIMIT ?",
+            f"SELECT {_SENT} FROM message WHERE number > ? AND state IN ({marks}){condition} ORDER BY number LIMIT ?",
             (behind, *states, most),
         )
         return [SentMessage(*row) for row in found]
 
-    def each_sent(self, *states: SendState, most: int = AT_ONCE) -> Iterator[list[SentMessage]]:
-        """All messages in some states, in pieces of so many."""
+    def each_sent(
+        self, *states: SendState, most: int = AT_ONCE, is_unverified: bool = False
+    ) -> Iterator[list[SentMessage]]:
+        """All messages in some states, in pieces of so many; `is_unverified` as `sent`."""
         behind = 0
-        while piece := self.sent(*states, behind=behind, most=most):
+        while piece := self.sent(*states, behind=behind, most=most, is_unverified=is_unverified):
             yield piece
             behind = piece[-1].number
 

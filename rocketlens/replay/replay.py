@@ -18,7 +18,7 @@ from rocketlens.replay.plan import ReplayPlan, make_plan, plan_closed, plan_of
 from rocketlens.replay.resent import ResendManner, RetriedGoal
 from rocketlens.replay.sending import ReplaySending, ReplayStopped, SendSpeed, SendTally
 from rocketlens.replay.target import ReplayTarget
-from rocketlens.replay.verifying import verify
+from rocketlens.replay.verifying import ReplayVerifying
 from storage.amounts import counted
 
 _PLANNED = "planned"
@@ -159,7 +159,7 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
             reason, ending = str(stopped), ReplayEnding.GAVE_UP if str(stopped) else ReplayEnding.STOPPED
         if request.verify and ending is ReplayEnding.DONE:
             failures = request.speed.most_failures
-            reason = await verify(account, target, failures, watching.verifying, watching.should_stop)
+            reason = await ReplayVerifying(account, target, failures, watching.verifying, watching.should_stop).run()
             if reason:
                 ending = ReplayEnding.GAVE_UP
                 left = account.states()[SendState.SENT] - sum(account.outcomes().values())

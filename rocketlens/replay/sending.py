@@ -222,6 +222,8 @@ class ReplaySending:
         try:
             await self._settle_doubtful()
             has_more = self._is_settled and self._account.has_planned
+            if has_more:
+                await self._note_ends()
             async for piece in in_a_thread(self._choice.pieces(self._is_over) if has_more else iter(())):
                 await self._send(piece)
                 if self._is_over():
@@ -258,6 +260,31 @@ class ReplaySending:
         if self._stop_reason is None and self._should_stop():
             self._stop_reason = ""
         return self._stop_reason is not None
+
+    async def _note_ends(self) -> None:
+        """Note where the queues end that are sent to from now on: `verify` reads them from there.
+
+        Not of topics that were sent to before and not noted, as by an earlier version, or where it may not be asked.
+        """
+        doubtful = (SendState.SENT, SendState.UNKNOWN)
+        begun = set() if self._account.has_sent_nothing else {each.topic for each in self._account.by_topic(*doubtful)}
+        for planned in self._account.by_topic(SendState.PLANNED):
+            if planned.topic in begun and not self._account.end_of_queues(planned.topic):
+                continue
+            patience = Patience()
+            while not self._is_over():
+                try:
+                    topic = await self._target.topic(planned.topic)
+                    self._account.end_queues(topic.name, await self._target.ends(topic))
+                except ResponseError as error:
+                    if error.code not in BUSY or self._fails(patience, str(error)):
+                        break
+                except ClientError as error:
+                    if self._fails(patience, str(error)):
+                        break
+                else:
+                    break
+                await patience.pause()
 
     # -- from the source into lanes ---------------------------------------------------------------------------------
 

@@ -182,6 +182,14 @@ class ReplayTarget:
             return []
         return [topic for topic in topics if topic.startswith(RETRY_PREFIX)]
 
+    async def ends(self, topic: TargetTopic) -> dict[tuple[str, int], int]:
+        """Where the queues of a topic end, by broker and queue."""
+        found: dict[tuple[str, int], int] = {}
+        for broker, endpoint in topic.brokers.items():
+            offsets = await self.client.topic_offsets(endpoint, topic.name)
+            found |= {(broker, queue_id): each.max_offset for queue_id, each in offsets.items()}
+        return found
+
     async def copies(self, topic: TargetTopic, name: SentName) -> list[Message]:
         """The messages of a topic with the unique key and the origin of one that was sent, by their place."""
         question = Question(topic.name, name.unique_key, KeyKind.UNIQUE, MOST_OF_A_UNIQUE_KEY)

@@ -63,6 +63,10 @@ class TakingBroker:
     groups: tuple[str, ...] = ()
     max_message_size: int = 4 * 1024 * 1024
     cluster: str = "DefaultCluster"
+    most_pulled: int = 8
+    first_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Queues of which retention has taken the messages before an offset."""
+    unreadable: tuple[str, int] = ("", 0)
     requests: int = 0
     refused: list[Mapping[str, str]] = field(default_factory=list)
     heard: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
@@ -129,6 +133,8 @@ class TakingBroker:
             found = [each.record for each in self.log if each.properties.get("UNIQ_KEY") == fields["key"]]
             found = [each for each in found if each]
             return (0, None, {}, b"".join(found)) if found else (22, "none", {}, b"")
+        if code == 11:
+            return self._pull(fields)
         if code == 33:
             at = [each.record for each in self.log if _offset(each.record) == int(fields["offset"])]
             return (0, None, {}, at[0]) if at else (1, "none there", {}, b"")
@@ -163,7 +169,24 @@ class TakingBroker:
         return b'{"offsetTable":{' + ",".join(rows).encode() + b"}}"
 
     def _length(self, topic: str, queue_id: int) -> int:
-        return sum(each.topic == topic and each.queue_id == queue_id for each in self.log)
+        return max(
+            (each.queue_offset + 1 for each in self.log if (each.topic, each.queue_id) == (topic, queue_id)), default=0
+        )
+
+    def _pull(self, fields: Mapping[str, str]) -> tuple[int, str | None, dict[str, str], bytes]:
+        """As many messages as a broker gives from its disk, from an offset on."""
+        topic, queue_id, first = fields["topic"], int(fields["queueId"]), int(fields["queueOffset"])
+        if (topic, queue_id) == self.unreadable:
+            return 16, "not for you", {}, b""
+        least = self.first_offsets.get((topic, queue_id), 0)
+        if first < least:
+            ends = {"nextBeginOffset": str(least), "minOffset": str(least), "maxOffset": "1000"}
+            return 21, None, ends, b""
+        mine = {each.queue_offset: each for each in self.log if (each.topic, each.queue_id) == (topic, queue_id)}
+        offsets = sorted(offset for offset in mine if offset >= first)[: self.most_pulled]
+        after = offsets[-1] + 1 if offsets else self._length(topic, queue_id)
+        said = {"nextBeginOffset": str(after), "minOffset": "0", "maxOffset": str(self._length(topic, queue_id))}
+        return (0 if offsets else 19), None, said, b"".join(mine[offset].record for offset in offsets)
 
     def _take(
         self, code: int, fields: Mapping[str, str], body: bytes

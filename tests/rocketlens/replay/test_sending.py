@@ -362,27 +362,83 @@ def test_what_is_double_different_or_missing_is_named(store: Path, tmp_path: Pat
         assert named[third.properties["UNIQ_KEY"]] is Verification.MISSING
 
 
-def test_a_target_that_dies_while_it_is_asked_leaves_what_it_said(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.QUERY_MESSAGE])
+def test_a_target_that_dies_while_it_is_asked_leaves_what_it_said(store: Path, tmp_path: Path, code: int) -> None:
     class Dying(TakingBroker):
-        """One that answers so many questions for messages."""
+        """One that answers so many questions for messages, and forgot where its queues ended where it is asked by
+        key."""
 
-        asked, most = 0, 60
+        asked, most = 0, 1000
 
-        def _answer(self, code: int, *rest: Any) -> Any:
-            self.asked += code == RequestCode.QUERY_MESSAGE
-            return None if self.asked > self.most else super()._answer(code, *rest)
+        def _answer(self, asked: int, *rest: Any) -> Any:
+            self.asked += asked == code
+            return None if self.asked > self.most else super()._answer(asked, *rest)
 
     with Dying({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(tmp_path / "account") as account:
-        report = run(store, broker, account)
-        assert report.is_whole
+        assert run(store, broker, account).is_whole
         assert isinstance(broker, Dying)
-        broker.asked = 0
-        broker.most = COUNT // 2
+        if code == RequestCode.QUERY_MESSAGE:
+            account._base.execute("DELETE FROM queue_end")  # as an earlier version leaves it
+        broker.asked, broker.most = 0, 2
         report = run(store, broker, account, verify=True)
         assert (report.ending, report.states[SendState.SENT]) == (ReplayEnding.GAVE_UP, COUNT)
-        assert f"{COUNT} messages could not be asked for: " in report.reason
+        left = COUNT - report.outcomes[Verification.VERIFIED]
+        assert left > COUNT // 2
+        assert f"{left} messages could not be asked for: " in report.reason
         broker.most = 1000
         assert run(store, broker, account, verify=True).is_whole
+
+
+def asked_for(broker: TakingBroker, code: int) -> list[str]:
+    """Where, or by which key, a broker was asked for messages since it was last asked what this says."""
+    heard, broker.heard[:] = list(broker.heard), []
+    return [fields.get("queueOffset") or fields["key"] for each, fields in heard if each == code]
+
+
+def test_queues_are_read_from_where_they_ended_and_what_is_not_there_is_asked_for_by_key(
+    store: Path, tmp_path: Path
+) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(None) as account:
+
+        def others(count: int) -> None:
+            for number in range(count * 3):
+                of_another = {"b": "Orders", "e": f"{number % 3}", "f": "0", "g": "0", "j": "0"}
+                text = f"UNIQ_KEY\x01O{number}\x02KEYS\x01{ORIGIN}\x02"
+                broker._store(of_another, 0, b"x", text)
+
+        others(20)
+        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 70)
+        run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+        others(10)
+        asked_for(broker, 0)
+        assert run(store, broker, account, verify=True).is_whole
+        offsets = set(asked_for(broker, RequestCode.PULL_MESSAGE))
+        assert {"0", "20"} <= offsets, "queues of Payments, and of Orders"
+        assert min(int(offset) for offset in offsets - {"0"}) == 20
+        assert len(keys_of(broker.log)) == COUNT + 60
+        assert run(store, broker, account, verify=True).outcomes[Verification.VERIFIED] == COUNT
+        assert asked_for(broker, RequestCode.QUERY_MESSAGE) == []
+        # A queue of which the first messages are gone, and one that may not be read.
+        broker.first_offsets["Orders", 1] = 25
+        broker.unreadable = ("Payments", 0)
+        report = run(store, broker, account, verify=True)
+        ours = [each for each in broker.log if ORIGIN in each.properties]
+        gone = [each for each in ours if (each.topic, each.queue_id) == ("Orders", 1) and each.queue_offset < 25]
+        unread = [each for each in ours if (each.topic, each.queue_id) == ("Payments", 0)]
+        assert gone
+        assert unread
+        assert (report.is_whole, report.outcomes[Verification.VERIFIED]) == (True, COUNT)
+        unseen = [each.properties["UNIQ_KEY"] for each in (*gone, *unread)]
+        assert sorted(asked_for(broker, RequestCode.QUERY_MESSAGE)) == sorted(unseen)
+
+
+def test_queues_that_lost_their_end_are_read_from_where_the_rest_was_sent_to(store: Path, tmp_path: Path) -> None:
+    with TakingBroker({"Orders": 1}).serving() as broker, ReplayAccount(None) as account:
+        account.end_queues("Orders", {("b", 0): 12, ("b", 1): 4})
+        account.end_queues("Orders", {("b", 0): 7, ("b", 1): 9, ("b", 2): 3})
+        # A queue that was not there had nothing when sending began.
+        assert account.end_of_queues("Orders") == {("b", 0): 7, ("b", 1): 4}
+        assert run(store, broker, account, topics=["Orders"], verify=True).is_whole
 
 
 def _text(taken: Taken) -> str:
