@@ -25,7 +25,7 @@ class RocketLensDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options name, else all."""
-        table = module("catalog_table")
+        table = module("_catalog_table")
         options = module("source_options").read_options(table.given_options(self.options))
         columns: StructType = table.keep_options(module("data_source").schema_of(options), self.options)
         return columns
@@ -37,20 +37,20 @@ class RocketLensDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 — pyspark's name
         """A reader that follows a store."""
-        return module("stream_reader").stream_reader_of(self._read_options(schema), schema)
+        return module("_stream_reader").stream_reader_of(self._read_options(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Refuse to write, with a sentence."""
-        module("catalog_table").refuse_writing()
+        module("_catalog_table").refuse_writing()
         raise AssertionError
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 — as above
         """Refuse to write, with a sentence."""
-        module("catalog_table").refuse_writing()
+        module("_catalog_table").refuse_writing()
         raise AssertionError
 
     def _read_options(self, schema: StructType) -> Any:
-        return module("source_options").read_options(module("catalog_table").kept_options(schema, self.options))
+        return module("source_options").read_options(module("_catalog_table").kept_options(schema, self.options))
 
 
 @by_value

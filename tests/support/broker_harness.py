@@ -47,6 +47,7 @@ class FakeStore:
     problems: tuple[str, ...] = ()
     queue_holes: QueueHoles = field(default_factory=QueueHoles)
     refreshed: int = 0
+    cut: str | None = None
 
     def queue_searches(self) -> tuple[list[str], int]:
         """Nothing is searched for."""

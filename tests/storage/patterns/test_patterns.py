@@ -72,7 +72,7 @@ def test_what_reads_stores_applies_masks_that_are_bounded() -> None:
 
 
 def test_what_runs_patterns_is_imported_by_the_process_alone() -> None:
-    inner = {f"storage.patterns.{name}" for name in ("json_path", "literal")}
+    inner = {f"storage.patterns.{name}" for name in ("_json_path", "_literal")}
     importing = {
         name
         for name, tree in sources()
