@@ -65,7 +65,8 @@ def _refusal_of(request: h11.Request, head: bytes, *, takes_body: bool) -> str |
     # By the bytes: h11 makes one length of several that are alike.
     fields = [line.partition(b":") for line in lines[1:]]
     lengths = [value.strip() for name, _, value in fields if name.lower() == b"content-length"]
-    is_short = takes_body and len(lengths) == 1 and lengths[0].isdigit() and int(lengths[0][:9]) <= BODY_BYTES
+    is_number = len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) < 10  # zeros before it count too
+    is_short = takes_body and is_number and int(lengths[0]) <= BODY_BYTES
     if not (lengths in ([], [b"0"]) or is_short) or any(name == b"transfer-encoding" for name, _ in request.headers):
         return "a body where none is taken, too long a one, or more than one length"
     return None

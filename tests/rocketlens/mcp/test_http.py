@@ -203,6 +203,7 @@ def test_masks_of_the_page_hide_for_assistants(g1_store: Path) -> None:
         (b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\n\r\n{}", False),
         (b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES + 1), False),
         (b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999\r\n\r\n", False),
+        (b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 0000000009999999999\r\n\r\n", False),
         (b"POST /mcp HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", False),
     ],
 )
