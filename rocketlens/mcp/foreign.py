@@ -5,6 +5,7 @@ by texts must be able to see that these are no such texts: so nothing in them is
 turned writing directions and tags of Unicode stand escaped), and every answer says what it holds.
 """
 
+from collections.abc import Set
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -31,6 +32,9 @@ CAPS: Final = (4096, 1024, 256, 64, 16)
 WHOLE: Final = frozenset({"notice", "cursor", "remedy", "body", "notes"})
 """Fields that are not cut so: what is not foreign, and what has its own measure."""
 
+GIVEN_NAMES: Final = "properties"
+"""The field whose names come out of a store: a property that is named like one of ours is cut even so."""
+
 MOST_NOTES: Final = 12
 LONGEST_NOTE: Final = 400
 
@@ -52,8 +56,8 @@ def size_of(fields: Fields) -> int:
     return len(text) + len(msgspec.json.encode(text.decode()))
 
 
-def capped(value: Any, most: int) -> Any:
-    """A value of JSON with no text longer than `most` bytes; one that was cut ends with an ellipsis."""
+def capped(value: Any, most: int, whole: Set[str] = WHOLE) -> Any:
+    """A value of JSON with no text longer than `most` bytes but those of `whole`; one cut ends with an ellipsis."""
     if isinstance(value, str):
         return cut(value, most)
     if isinstance(value, list):
@@ -64,10 +68,13 @@ def capped(value: Any, most: int) -> Any:
                     break
                 each = cut(each, room)
                 room -= len(each.encode()) + 4
-            shown.append(capped(each, most))
+            shown.append(capped(each, most, whole))
         return shown
     if isinstance(value, dict):
-        return {name: each if name in WHOLE else capped(each, most) for name, each in value.items()}
+        return {
+            name: each if name in whole else capped(each, most, frozenset() if name == GIVEN_NAMES else whole)
+            for name, each in value.items()
+        }
     return value
 
 

@@ -75,6 +75,9 @@ MOST_NAMED: Final = 20
 
 MOST_PROPERTIES: Final = 60
 LONGEST_NAME: Final = 128
+LONGEST_CHARACTER: Final = 8
+"""Bytes of the longest character of any charset, with a mark before it; no piece of a body is shorter."""
+
 MOST_QUEUES: Final = 64
 
 
@@ -172,8 +175,16 @@ def tool_line(message: Message, charset: str | None = None, **more: Any) -> Tool
 
 
 def _properties(message: Message) -> dict[str, str]:
-    """The first properties of a message, their names cut."""
-    return {cut(name, LONGEST_NAME): value for name, value in islice(message.properties.items(), MOST_PROPERTIES)}
+    """The first properties of a message whose names have room, each cut as it is shown."""
+    shown: dict[str, str] = {}
+    room = ROOM // 8
+    for name, value in islice(message.properties.items(), MOST_PROPERTIES):
+        seen = cut(visible(name), LONGEST_NAME)
+        room -= size_of({seen: ""})
+        if room < 0:
+            break
+        shown.setdefault(seen, value)
+    return shown
 
 
 def _charset(name: str | None) -> str | None:
@@ -183,7 +194,7 @@ def _charset(name: str | None) -> str | None:
 def tool_message(message: Message, begin: int, most: int, charset: str | None) -> ToolMessage:
     """A message with the bytes of its body from `begin` on, about `most`; text ends between characters."""
     data, packings, error, note = message.content()
-    size = len(data)
+    size, most = len(data), max(most, LONGEST_CHARACTER)
     head = bytes(data[:MOST_INDENTED])
     kind: BodyKind
     text = None if error is not None else text_in(head, charset, is_cut=size > len(head))
@@ -272,8 +283,6 @@ def message(context: ToolContext, asked: MessageTool) -> Bounded:
 
     found = context.kept(_key("message", asked), work, goes_on=asked.cursor is not None)
     notes = list(found.notes)
-    if found and len(found[0].properties) > MOST_PROPERTIES:
-        notes.append(f"the first {MOST_PROPERTIES} of {len(found[0].properties)} properties are shown")
     if not found:
         return Bounded(ToolMessageAnswer(reason=found.reason, notes=notes))
     others = _lines(found, charset)[1:]
@@ -281,6 +290,8 @@ def message(context: ToolContext, asked: MessageTool) -> Bounded:
     while True:
         shown = tool_message(found[0], begin, most, charset)
         shown.store = next(iter(found.stores), None)
+        if len(shown.properties) < len(found[0].properties) and most == asked.body_limit:
+            notes.append(f"{len(shown.properties)} of {len(found[0].properties)} properties are shown")
         end = begin + shown.body_shown
         has_more = end < shown.body_size and shown.body_shown > 0
         answer = ToolMessageAnswer(

@@ -14,6 +14,7 @@ from assistant import Json, answers, call, request, talk
 from broker.endpoint import Endpoint
 from golden_store import G1
 from loop_engine import run_jobs_here
+from rocketlens.mcp.foreign import WHOLE
 from rocketlens.mcp.tools import TOOL_OF_NAME, TOOLS
 from store_writer import StoreWriter
 
@@ -116,6 +117,41 @@ def test_a_body_comes_in_pieces_that_end_between_characters_and_bytes_as_hex(tmp
     assert [pieces[0]["bodyKind"] for pieces in found] == ["text", "binary", "text", "empty"]
     assert [pieces[0]["bodyEncoding"] for pieces in found] == ["text", "hex", "text", "text"]
     assert all(len(pieces) > 1 for pieces in found[:3])
+
+
+def test_no_piece_of_a_body_is_too_short_for_its_next_character(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", "订😀 ".encode() * 4)
+    writer.close()
+    pieces, cursor = [], None
+    while not pieces or cursor is not None:
+        more: Json = {"cursor": cursor} if cursor else {}
+        (answer,) = answers(writer.root, says=[call(1, "message", id="0", bodyLimit=1, **more)])
+        pieces.append(answer["message"]["body"])
+        cursor = answer["cursor"]
+    assert "".join(pieces) == "订😀 " * 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_drawn_properties_of_whatever_name_leave_a_message_within_its_bound(seed: int, tmp_path: Path) -> None:
+    drawn = random.Random(seed)
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for _ in range(8):
+        hostile = drawn.choice(['"', "\\", "\x07", "\U000e0041", "订"])
+        room, properties = 32_000, {}
+        for name in drawn.sample(sorted(WHOLE), 2) + [f"{hostile * drawn.randint(1, 130)}{n}" for n in range(70)]:
+            properties[name] = hostile * drawn.choice([1, 100, 9000])
+            room -= len(name.encode()) + len(properties[name].encode()) + 2
+            if room < 0:
+                del properties[name]
+                break
+        writer.append("orders", hostile.encode() * 20_000, properties=properties)
+    writer.close()
+    stored = list(rocketlens.open(writer.root).pull("orders", 0, 0))
+    calls = [call(n, "message", id=str(each.physical_offset), bodyLimit=16384) for n, each in enumerate(stored)]
+    for each, answer in zip(stored, answers(writer.root, says=calls), strict=True):
+        shown = answer["message"]["properties"]
+        assert len(shown) == len(each.properties) or f"{len(shown)} of {len(each.properties)} pro" in answer["notes"][0]
 
 
 def planted_store(root: Path) -> Path:
