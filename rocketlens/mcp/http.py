@@ -23,7 +23,7 @@ from broker.config import installed_version
 from broker.security.accounts import Account
 from broker.web.api.access import advice
 from broker.web.api.application import PLAIN, Api
-from broker.web.api.errors import ApiError, ClientGone, refusal_of
+from broker.web.api.errors import ClientGone, refusal_of
 from broker.web.api.looks import AuditedClient
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
@@ -41,7 +41,7 @@ from rocketlens.mcp.rpc import (
     result_of,
 )
 from rocketlens.mcp.served import ServedSource, sentences_read
-from rocketlens.mcp.server import LEGACY, META, MODERN, McpServer, ToolCall, is_modern
+from rocketlens.mcp.server import LEGACY, META, MODERN, McpServer, ToolCall, is_modern, said
 from rocketlens.mcp.tool_context import ToolContext
 from storage.patterns.processes import PatternsStopped
 
@@ -210,26 +210,28 @@ class Assistants:
         looked = AssistantRequest(call.name, True if TOOL_OF_NAME[call.name].shows else None)
         asked = {name: value for name, value in call.arguments.items() if isinstance(value, str | int | float)}
         try:
-            result = call.run(context)
+            fields = call.work(context)
+            if (cut := context.request.store.cut) is not None:
+                raise cut
         except PatternsStopped:
             raise ClientGone from None
-        except RpcError as error:
+        except RocketLensError as error:
             looker.note(looked, context.request, asked, [], error)
-            return error.answer(message.id)
+            return self._made(message, call.refused, error, context.request.readable(said(error), _texts(asked)))
         except Exception:
             logger.exception("%s failed", call.name)
             return RpcError(INTERNAL_ERROR, "this failed; the server's log has the reason").answer(message.id)
-        if result.get("isError"):
-            said = context.request.readable(result["content"][0]["text"], _texts(asked))
-            result["content"][0]["text"] = said
-            looker.note(looked, context.request, asked, [], ApiError(400, "refused", said))
-        else:
-            fields = result.get("structuredContent")
-            if fields is not None and context.request.account is not None:
-                sentences_read(context.request, fields, _texts(asked))
-                result["content"][0]["text"] = msgspec.json.encode(fields).decode()
-            looker.note(looked, context.request, asked, sorted(set(_offsets_in(result))))
-        return result_of(message.id, self._server.complete(message, result))
+        if context.request.account is not None:
+            sentences_read(context.request, fields, _texts(asked))
+        looker.note(looked, context.request, asked, sorted(set(_offsets_in(fields))))
+        return self._made(message, call.result, fields)
+
+    def _made(self, message: RpcMessage, make: Callable[..., JsonObject], *of: object) -> JsonObject:
+        """The answer to a message: its result, or the error in place of it."""
+        try:
+            return result_of(message.id, self._server.complete(message, make(*of)))
+        except RpcError as error:
+            return error.answer(message.id)
 
 
 def assistants(api: Api) -> list[Route]:
@@ -253,16 +255,16 @@ def _offsets_in(value: object) -> list[int]:
 
 def _check_headers(request: Request, message: RpcMessage) -> None:
     """Check that the headers say what the body says. Raises :class:`RpcError`."""
-    said = request.headers.get(VERSION)
+    version = request.headers.get(VERSION)
     if not is_modern(message):
-        if said is None or said in LEGACY or message.method == "initialize":
+        if version is None or version in LEGACY or message.method == "initialize":
             return
-        if said == MODERN:
+        if version == MODERN:
             raise RpcError(INVALID_PARAMS, f"_meta: {META}protocolVersion is missing", status=400)
-        data = {"supported": [MODERN], "requested": said}
+        data = {"supported": [MODERN], "requested": version}
         raise RpcError(UNSUPPORTED_VERSION, "unsupported protocol version", data=data, status=400)
-    if said != message.meta[f"{META}protocolVersion"]:
-        raise RpcError(HEADER_MISMATCH, f"MCP-Protocol-Version {said!r} is not what the body says", status=400)
+    if version != message.meta[f"{META}protocolVersion"]:
+        raise RpcError(HEADER_MISMATCH, f"MCP-Protocol-Version {version!r} is not what the body says", status=400)
     if request.headers.get("mcp-method") != message.method:
         raise RpcError(HEADER_MISMATCH, "Mcp-Method is missing, or not the method of the body", status=400)
     if message.method in NAMED:

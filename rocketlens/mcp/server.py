@@ -41,11 +41,24 @@ CACHED: Final[JsonObject] = {"ttlMs": KEPT_MILLISECONDS, "cacheScope": "public"}
 
 
 class ToolCall(NamedTuple):
-    """Work that a request asks for: the tool, what it shows in an audit log, and what is to be done on a thread."""
+    """Work that a request asks for: the tool, what it shows in an audit log, and what is to be done on a thread.
+
+    `work` brings the fields of an answer; `result` and `refused` make of them, or of the error, what is sent.
+    """
 
     name: str
     arguments: JsonObject
-    run: Callable[[ToolContext], JsonObject]
+    work: Callable[[ToolContext], JsonObject]
+    result: Callable[[JsonObject], JsonObject]
+    refused: Callable[[RocketLensError, str], JsonObject]
+
+    def run(self, context: ToolContext) -> JsonObject:
+        """The result of the call. Raises :class:`RpcError`."""
+        try:
+            fields = self.work(context)
+        except RocketLensError as error:
+            return self.refused(error, said(error))
+        return self.result(fields)
 
 
 def is_modern(message: RpcMessage) -> bool:
@@ -67,7 +80,8 @@ class McpServer:
         method = message.method
         found = _METHODS.get(method)
         if found is None or (method in _MODERN_ONLY and not modern) or (method in _LEGACY_ONLY and modern):
-            raise RpcError(METHOD_NOT_FOUND, f"there is no method {method[:100]!r}", status=404)
+            # To clients of the older revision 404 says that a session is over.
+            raise RpcError(METHOD_NOT_FOUND, f"there is no method {method[:100]!r}", status=404 if modern else 200)
         result = found(self, message)
         return result if isinstance(result, ToolCall) else self.complete(message, result)
 
@@ -130,14 +144,13 @@ class McpServer:
         if not isinstance(arguments, dict):
             raise RpcError(INVALID_PARAMS, "arguments: expected an object")
 
-        def run(context: ToolContext) -> JsonObject:
-            try:
-                fields = tool.call(context, tool.read(arguments))
-            except RocketLensError as error:
-                return {"content": [_text(_said(error))], "isError": True}
-            return {"content": [_text(_json(fields))], "structuredContent": fields, "isError": False}
-
-        return ToolCall(tool.name, arguments, run)
+        return ToolCall(
+            tool.name,
+            arguments,
+            lambda context: tool.call(context, tool.read(arguments)),
+            lambda fields: {"content": [_text(_json(fields))], "structuredContent": fields, "isError": False},
+            lambda _error, words: {"content": [_text(words)], "isError": True},
+        )
 
     def _resources(self, message: RpcMessage) -> JsonObject:
         _refuse_cursor(message)
@@ -159,20 +172,19 @@ class McpServer:
         name, arguments = asked
         tool = TOOL_OF_NAME[name]
 
-        def run(context: ToolContext) -> JsonObject:
-            try:
-                fields = tool.call(context, tool.read(arguments))
-            except ConfigError as error:
-                raise RpcError(INVALID_PARAMS, _said(error)) from None
-            except RocketLensError as error:
-                raise RpcError(missing, _said(error), data={"uri": uri}) from None
+        def refused(error: RocketLensError, words: str) -> JsonObject:
+            if isinstance(error, ConfigError):
+                raise RpcError(INVALID_PARAMS, words) from None
+            raise RpcError(missing, words, data={"uri": uri}) from None
+
+        def result(fields: JsonObject) -> JsonObject:
             if not (fields.get("message") or fields.get("queues") or fields["truncated"]):
-                said = fields.get("reason") or "; ".join(fields["notes"]) or "nothing is there"
-                raise RpcError(missing, said, data={"uri": uri})
+                words = fields.get("reason") or "; ".join(fields["notes"]) or "nothing is there"
+                raise RpcError(missing, words, data={"uri": uri})
             text = {"uri": uri, "mimeType": "application/json", "text": _json(fields)}
             return {"contents": [text], "ttlMs": 0, "cacheScope": "private"}
 
-        return ToolCall(name, arguments, run)
+        return ToolCall(name, arguments, lambda context: tool.call(context, tool.read(arguments)), result, refused)
 
     def _prompts(self, message: RpcMessage) -> JsonObject:
         _refuse_cursor(message)
@@ -217,6 +229,6 @@ def _json(fields: JsonObject) -> str:
     return msgspec.json.encode(fields).decode()
 
 
-def _said(error: RocketLensError) -> str:
+def said(error: RocketLensError) -> str:
     """An error as an assistant reads it: on one line, cut; it may quote what was asked, or a name out of a store."""
     return cut(one_line(str(error)), 2000)

@@ -19,6 +19,7 @@ from broker.web._strict_requests import BODY_BYTES, StrictRequests
 from broker.web.site import Site
 from broker_harness import service_of
 from page_server import serving_page
+from protocol.errors import StoreError
 from rocketlens.mcp.http import assistants
 from storage.store.message_store import MessageStore
 from web_questions import ApiOf
@@ -102,6 +103,7 @@ def test_what_the_headers_say_is_held_against_the_body(port: AssistantsOf) -> No
         (legacy, {"MCP_Protocol_Version": "2025-11-25"}, 200, None),
         (legacy, {}, 200, None),
         (request(1, "subscriptions/listen"), {}, 404, -32601),
+        (request(1, "logging/setLevel", modern=False), {}, 200, -32601),
         ({"jsonrpc": "2.0", "method": "notifications/initialized"}, {}, 202, None),
         (b"{", {}, 400, -32700),
         (asked, {"Content_Type": "text/plain"}, 415, -32600),
@@ -184,6 +186,29 @@ def test_accounts_see_what_is_theirs_and_every_look_is_written_down(g1_store: Pa
     assert any(result == "UNAUTHORIZED" for _, result in looks)
     (shown,) = [each for each in lines if each["request"] == "POST /mcp find" and each["account"] == ADMIN]
     assert shown["messages"] == len(shown["offsets"]) == 20
+    assert ("POST /mcp message", "FORBIDDEN") in looks or ("POST /mcp search", "BAD_PARAMETER") in looks
+
+
+def test_a_resource_is_a_look_and_its_sentences_name_no_topic_of_others(g1_store: Path, tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.log")
+    port = AssistantsOf(g1_store, accounts=write_accounts(tmp_path / "plain_acl.yml"), audit_log=log)
+    reader, admin = f"{READER}:{READER_SECRET}", f"{ADMIN}:{ADMIN_SECRET}"
+    read = [request(n, "resources/read", {"uri": f"rocketlens://message/{at}"}) for n, at in enumerate((6581, 4461))]
+    assert "result" in port.ask(read[0], admin).json()
+    refused = port.ask(read[1], reader).json()["error"]["message"]
+    assert "TopicBatch" not in refused
+    first, last = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    assert (first["request"], first["result"], first["offsets"]) == ("POST /mcp message", "SUCCESS", [6581])
+    assert (last["account"], last["offsets"]) == (READER, [])
+
+
+def test_no_answer_is_made_of_a_file_that_was_cut(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = StoreError(g1_store, what="a file was cut")
+    monkeypatch.setattr(MessageStore, "cut", property(lambda _store: lost))
+    port = AssistantsOf(g1_store)
+    assert "a file was cut" in port.content(call(1, "find", text="hotkey"))["error"]
+    read = port.ask(request(2, "resources/read", {"uri": "rocketlens://message/6581"}))
+    assert "a file was cut" in read.json()["error"]["message"]
 
 
 def test_masks_of_the_page_hide_for_assistants(g1_store: Path) -> None:
