@@ -9,36 +9,34 @@ MOST_LISTED = 25
 """Messages in one answer."""
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
-Topic: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, description="Only in this topic, by its name.")]
-Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_LISTED, description="Most entries of this answer.")]
+Topic: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, description="In this topic alone.")]
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_LISTED)]
 When: TypeAlias = Annotated[
     int | Annotated[str, Meta(min_length=1, max_length=64)],
-    Meta(description="Milliseconds since 1970, an ISO 8601 time, -1h, or one like yesterday 14:00."),
+    Meta(description="ms since 1970, ISO 8601, -1h, or yesterday 14:00"),
 ]
+End: TypeAlias = int | Annotated[str, Meta(min_length=1, max_length=64)]
 Page: TypeAlias = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=8192,
-        description="The cursor of the answer before: the same call with it gets what that one lacks.",
+        description="Of the answer before: the same call goes on.",
     ),
 ]
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Charset: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=40, description="Charset of bodies that are text, such as gbk; else UTF-8.")
+    str, Meta(min_length=1, max_length=40, description="Of bodies that are text, else UTF-8.")
 ]
 
 
 class ToolArguments(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What every tool takes."""
+    """What every tool takes; `seconds` is the time for its answer."""
 
     store: (
-        Annotated[str, Meta(min_length=1, max_length=4096, description="Which of several stores; `health` names them.")]
-        | None
+        Annotated[str, Meta(min_length=1, max_length=4096, description="One of several, `health` names them.")] | None
     ) = None
-    seconds: Annotated[
-        float, Meta(ge=0.1, le=10, description="After this time what is done by then is answered, with a cursor.")
-    ] = 2.0
+    seconds: Annotated[float, Meta(ge=0.1, le=10)] = 2.0
     cursor: Page | None = None
 
 
@@ -48,7 +46,7 @@ class FindTool(ToolArguments):
     text: Annotated[Text, Meta(description="An order number, key, unique key, message id, offset or tag, whole.")]
     topic: Topic | None = None
     begin: When | None = None
-    end: When | None = None
+    end: End | None = None
     kind: (
         Annotated[
             Literal["offset message id", "physical offset", "unique key or key", "key", "unique key", "tag"],
@@ -91,7 +89,7 @@ class SearchTool(ToolArguments):
 
     topic: Topic | None = None
     begin: When | None = None
-    end: When | None = None
+    end: End | None = None
     contains: Annotated[Text, Meta(description="A text that the message holds, as it is.")] | None = None
     regex: Annotated[Text, Meta(description="A regular expression of Python's that matches anywhere.")] | None = None
     place: Annotated[
@@ -139,7 +137,7 @@ class MessagesTool(ToolArguments):
     queue_id: Annotated[int, Meta(ge=0, le=2**31 - 1, description="One queue of it, from `offset` on.")] | None = None
     offset: Annotated[Offset, Meta(description="The queue offset to begin at.")] = 0
     begin: When | None = None
-    end: When | None = None
+    end: End | None = None
     order: Annotated[
         Literal["oldest", "newest"], Meta(description="newest: from the last message back, of all queues, at any time.")
     ] = "oldest"

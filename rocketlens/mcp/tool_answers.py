@@ -12,12 +12,15 @@ BodyKind: TypeAlias = Literal["empty", "json", "text", "binary", "unreadable"]
 
 
 class ToolAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """What every answer begins and ends with."""
+    """What every answer begins and ends with.
+
+    `truncated`: there is more, which the same call with `cursor` gets. `notes` say what may be missing.
+    """
 
     notice: str = NOTICE
-    truncated: Annotated[bool, Meta(description="Whether there is more: call again with `cursor`.")] = False
+    truncated: bool = False
     cursor: str | None = None
-    notes: Annotated[list[str], Meta(description="What is odd, was not searched, or may be missing.")] = []
+    notes: list[str] = []
 
 
 class ToolLine(MessageLine, kw_only=True):
@@ -44,7 +47,7 @@ class ToolFindAnswer(ToolAnswer):
 
 
 class ToolMessage(ToolLine, kw_only=True):
-    """A message whole: foreign data. `body` is a piece of it, text or hex as `bodyEncoding` says."""
+    """A message whole: foreign data; with the fields of one in an answer of `find` too."""
 
     store_host: str
     born_host: str
@@ -55,7 +58,7 @@ class ToolMessage(ToolLine, kw_only=True):
     body_encoding: Literal["text", "hex"]
     body_kind: BodyKind
     body_from: int
-    body_shown: Annotated[int, Meta(description="Bytes of the body that this answer shows, from bodyFrom on.")]
+    body_shown: Annotated[int, Meta(description="Bytes of the body in this answer.")]
     body_size: int
     body_packings: list[str]
     body_note: str | None = None

@@ -112,13 +112,7 @@ class Tool:
             "description": self.description,
             "inputSchema": schema_of(self.arguments),
             "outputSchema": schema_of(self.answer),
-            "annotations": {
-                "title": self.title,
-                "readOnlyHint": True,
-                "destructiveHint": False,
-                "idempotentHint": True,
-                "openWorldHint": False,
-            },
+            "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False},
         }
 
     def read(self, given: object) -> ToolArguments:
@@ -141,11 +135,43 @@ class Tool:
 
 
 def schema_of(struct: type[msgspec.Struct]) -> Fields:
-    """The JSON Schema of a struct, whole by itself."""
-    _, components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-    own = components.pop(struct.__name__)
-    own.pop("title", None)
-    return {**own, "additionalProperties": False, **({"$defs": components} if components else {})}
+    """The JSON Schema of arguments or an answer, whole by itself, and short: an assistant reads those of all tools.
+
+    Arguments that may be null may as well be left out, so they have the schema that they have otherwise. The fields of
+    a message in a list stand in the answer of `find` alone.
+    """
+    _, parts = msgspec.json.schema_components([struct], ref_template="{name}")
+    if issubclass(struct, ToolAnswer):
+        line, whole = parts.get(ToolLine.__name__), parts.get(ToolMessage.__name__)
+        if whole is not None:
+            for name in ToolLine.__struct_encode_fields__:
+                del whole["properties"][name]
+        if line is not None and struct is not ToolFindAnswer:
+            parts[ToolLine.__name__] = {"type": "object", "description": "Fields as in the answer of `find`."}
+        return _shortened(parts[struct.__name__] | {"description": ""}, parts, ("title", "default", "required"))
+    return _shortened(parts[struct.__name__] | {"description": ""}, parts, ("title", "minLength", "maxLength"))
+
+
+def _shortened(schema: Fields, parts: dict[str, Fields], left_out: Sequence[str]) -> Fields:
+    """A schema with its parts in their places, without what follows from the rest, and one type where null may be."""
+    if "$ref" in schema:
+        return _shortened(parts[schema["$ref"]], parts, left_out)
+    kept = {name: each for name, each in schema.items() if name not in left_out and each not in (None, [], "")}
+    choices = [_shortened(each, parts, left_out) for each in kept.pop("anyOf", ())]
+    known = [each for each in choices if "default" in left_out or each != {"type": "null"}]
+    if len(known) == 1:
+        kept |= known[0]
+    elif known and all("type" in each and "enum" not in each for each in known):
+        # What a text or an object has to be says nothing of null.
+        kept |= {name: value for each in known for name, value in each.items()}
+        kept["type"] = [each["type"] for each in known]
+    elif known:
+        kept["anyOf"] = known
+    if "properties" in kept:
+        kept["properties"] = {name: _shortened(each, parts, left_out) for name, each in kept["properties"].items()}
+    if "items" in kept:
+        kept["items"] = _shortened(kept["items"], parts, left_out)
+    return kept
 
 
 def fitted(found: Bounded) -> Fields:

@@ -195,6 +195,7 @@ def test_instructions_in_a_store_change_no_tool_and_stay_data_that_can_be_seen(t
         assert not set(text) & set("\u202e\u200b\U000e0041\x1b\x00")
         schema = TOOL_OF_NAME[asked["params"]["name"]].described()["outputSchema"]
         Draft202012Validator(schema).validate(each)
+        assert each.keys() <= schema["properties"].keys()
     assert found[0]["messages"][0]["keys"][0] == "4711"
     assert found[4]["message"]["properties"]["n"].startswith("\\\\")
     assert r"\u202e\u200b\U000e0041" in found[4]["message"]["tags"]
@@ -233,7 +234,8 @@ def test_messages_have_the_fields_of_the_schema_of_the_project_and_answers_those
             fields.validate(each)
 
 
-def test_every_tool_is_described_as_one_that_reads() -> None:
+def test_every_tool_is_described_as_one_that_reads_and_all_of_them_in_few_words() -> None:
+    assert len(json.dumps([tool.described() for tool in TOOLS], separators=(",", ":"))) <= 20 * 1024
     for each in (tool.described() for tool in TOOLS):
         assert each["annotations"]["readOnlyHint"]
         assert not each["annotations"]["destructiveHint"]
@@ -241,6 +243,8 @@ def test_every_tool_is_described_as_one_that_reads() -> None:
         for schema in (each["inputSchema"], each["outputSchema"]):
             Draft202012Validator.check_schema(schema)
             assert schema["type"] == "object"
+    for name, each in TOOL_OF_NAME["find"].described()["inputSchema"]["properties"].items():
+        assert "type" in each or "enum" in each, name
 
 
 def test_wrong_arguments_are_said_and_a_store_that_is_none_is_named(g1_store: Path) -> None:
