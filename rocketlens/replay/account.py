@@ -360,12 +360,21 @@ class ReplayAccount:
                 ((topic, *queue, end) for queue, end in ends.items() if not known or end < known.get(queue, 0)),
             )
 
-    def begin(self, first: int, last: int) -> None:
-        """Note that those of the messages from one number to another that are planned are about to leave."""
+    def begin(self, numbers: Iterable[int]) -> None:
+        """Note that the planned messages with these numbers are about to leave; each is noted once.
+
+        Numbers that follow one another are one range, so that no range holds a message that is not among them.
+        """
+        ranges: list[list[int]] = []
+        for number in sorted(numbers):
+            if ranges and number == ranges[-1][1] + 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
         with self._changing() as base:
-            base.execute("INSERT OR REPLACE INTO leaving VALUES (?, ?)", (first, last))
-            base.execute(
-                "DELETE FROM outcome WHERE number BETWEEN ? AND ? AND state = ?", (first, last, SendState.PLANNED)
+            base.executemany("INSERT OR REPLACE INTO leaving VALUES (?, ?)", ranges)
+            base.executemany(
+                f"DELETE FROM outcome WHERE number BETWEEN ? AND ? AND state = {SendState.PLANNED:d}", ranges
             )
 
     def end_all(self) -> None:

@@ -318,8 +318,7 @@ class ReplaySending:
             if self._is_over():
                 return
             if leaving:
-                numbers = [each.number for each in leaving]
-                self._account.begin(min(numbers), max(numbers))
+                self._account.begin(each.number for each in leaving)
             for each in leaving:
                 self._put(each)
             self._report(self._tally)

@@ -193,7 +193,7 @@ def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Pat
         with ReplayAccount(tmp_path / "account") as account:
             run(store, broker, account, topics=["Orders"])
             sent = [each.number for each in account.sent(SendState.SENT)]
-            account.begin(min(sent), max(sent))
+            account.begin(sent)
             account._base.execute("DELETE FROM outcome")  # as if nothing had been noted of the answers
             del broker.log[3:5]  # and two had not arrived
         with ReplayAccount(tmp_path / "account") as account:
@@ -309,6 +309,45 @@ def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: i
         assert set(keys_of(broker.log).values()) == {1}
         assert all(taken.body.decode() == taken.properties["UNIQ_KEY"][1:] for taken in broker.log)
         assert report.states[SendState.SENT] + report.states[SendState.REFUSED] == COUNT
+
+
+def test_lines_in_another_order_than_they_were_planned_in_are_all_sent_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "AHEAD", 8)  # so that some leave before others are looked at
+    lines = [
+        json.dumps(
+            {
+                "topic": "Orders",
+                "body": f"{index}",
+                "properties": {"UNIQ_KEY": f"K{index}"},
+                "storeHost": "10.0.0.1:10911",
+                "physicalOffset": 100 * index,
+            }
+        )
+        for index in range(COUNT)
+    ]
+    file = tmp_path / "lines.jsonl"
+    with TakingBroker({"Orders": 3}).serving() as broker:
+
+        def sent(should_stop: Callable[[], bool] = never) -> ReplayReport:
+            with ReplayAccount(tmp_path / "account") as account:
+                request = ReplayRequest(
+                    LinesChoice(file),
+                    name_servers_of(broker.address),
+                    ResendManner(),
+                    "test",
+                    go=True,
+                    speed=SendSpeed(batch=1, in_flight=1),
+                )
+                return replay(request, account, ReplayWatcher(should_stop=should_stop))
+
+        file.write_text("\n".join(lines))
+        assert sent(lambda: len(broker.log) >= 1).ending is ReplayEnding.STOPPED
+        half = COUNT // 2
+        file.write_text("\n".join(line for pair in zip(lines[:half], lines[half:], strict=True) for line in pair))
+        assert sent().states[SendState.SENT] == COUNT
+        assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
 def test_a_time_that_passes_between_two_runs_is_the_one_of_the_first(store: Path, tmp_path: Path) -> None:
