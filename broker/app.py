@@ -267,7 +267,7 @@ def build_server(
                 meter=service.meter,
                 checks=checks,
                 http_port=None if options.http is None else options.http.port,
-                cut=lambda: service.store.cut,
+                cut=lambda since: service.store.cut(since),
             ),
             connections,
             reception,

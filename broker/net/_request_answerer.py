@@ -50,6 +50,7 @@ class RequestAnswerer:
         "_budget",
         "_checks",
         "_client",
+        "_cuts",
         "_dispatcher",
         "_due",
         "_frame_limit",
@@ -87,6 +88,8 @@ class RequestAnswerer:
         self._due: list[QueuedReplies] = []
         self._awaited_commands: dict[PendingReply, Command] = {}
         """The requests of replies that wait; kept only where answers are checked before they leave."""
+        self._cuts = 0
+        """How often files had been cut under their maps before the answer was begun that comes next."""
         self._is_lost = False
         self._takes_replies = True
         """Whether a request may wait for an event that may never come."""
@@ -125,6 +128,7 @@ class RequestAnswerer:
 
     def answer(self, frame: Frame) -> int:
         """Answer one frame, at once if possible; returns the bytes appended to the output."""
+        self._cuts = count_cuts()
         try:
             command = decode_command(frame)
         except BadCommand as error:
@@ -206,7 +210,7 @@ class RequestAnswerer:
 
     def _append(self, command: Command, response: Response) -> int:
         """Encode an answer into the output, unless its request is to get none; returns its bytes."""
-        if (cut := self._settings.cut()) is not None:
+        if (cut := self._settings.cut(self._cuts)) is not None:
             response = self._dispatcher.failure(command, cut)
         if self._checks:
             response = self._checked(command, response)
@@ -256,6 +260,7 @@ class RequestAnswerer:
         if self._is_lost:
             return
         code = replies[0].code
+        outcome = self._settings.cut(None) or outcome
         response = outcome if isinstance(outcome, Response) else self._dispatcher.failure(Command(code=code), outcome)
         if not self._checks:
             self._note_due(replies, response)
@@ -280,8 +285,9 @@ class RequestAnswerer:
     def _answer_later(self, request: PendingRequest, outcome: "Answer | BaseException") -> None:
         command = request.command
         answer = self._dispatcher.failure(command, outcome) if isinstance(outcome, BaseException) else outcome
-        if request.cuts != count_cuts():  # it may be made of zeros, though the store has been read anew since
-            answer = Response(ResponseCode.SYSTEM_BUSY, remark="a file of the store was cut meanwhile; ask again")
+        self._cuts = request.cuts
+        if (cut := self._settings.cut(request.cuts)) is not None:
+            answer = self._dispatcher.failure(command, cut)
         if isinstance(answer, PendingReply):
             self._add_reply(command, answer)
         elif not isinstance(answer, Response):

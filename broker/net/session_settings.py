@@ -46,7 +46,8 @@ class SessionSettings:
     answer to our own requests. `budget` is that of all connections together, and `scheduler` decides whose burst goes
     on next. `meter` counts what the sessions do; with None nothing is counted. Each of `checks` in turn sees an answer
     before it leaves, and may replace it; a server with checks has no lane. `http_port` is the one that speaks HTTP.
-    `cut` says what is answered instead of anything after a file of the store was cut under its map, or None.
+    `cut` says what is answered instead of anything after a file of the store was cut under its map, or None; it gets
+    how often files had been cut when the answer was begun, or None.
     """
 
     dispatcher: Dispatcher
@@ -58,4 +59,4 @@ class SessionSettings:
     meter: Meter | None = None
     checks: tuple[AnswerCheck, ...] = ()
     http_port: int | None = None
-    cut: Callable[[], StoreError | None] = lambda: None
+    cut: Callable[[int | None], StoreError | None] = lambda _since: None

@@ -30,6 +30,7 @@ from storage.index.state_cache import StateCache
 from storage.index.tail_index import lies_in_record, merge_candidates
 from storage.kernels import lookups as kernel
 from storage.kernels import records as codes
+from storage.kernels.file_map import count_cuts
 from storage.kernels.lookups import Found
 from storage.kernels.store_view import FileView, StoreView
 from storage.layout.dledger import uncommitted_problem
@@ -140,11 +141,14 @@ class MessageStore:
         """The files as they were at the last refresh."""
         return self._current.snapshot
 
-    @property
-    def cut(self) -> StoreError | None:
-        """The error instead of any answer, since a file was cut under its map until the store has been read anew."""
+    def cut(self, since: int | None = None) -> StoreError | None:
+        """Return the error instead of an answer if a file was cut under its map, and the store was not read anew yet.
+
+        Also if the store has been read anew, but files had been cut only `since` times when the answer was begun: it
+        may be made of what was read before.
+        """
         snapshot = self._current.snapshot
-        if not snapshot.is_cut:
+        if not snapshot.is_cut and (since is None or since == count_cuts()):
             return None
         return StoreError(snapshot.layout.root, what="a file was cut or could not be read; ask again in a second")
 

@@ -47,11 +47,13 @@ class FakeStore:
     problems: tuple[str, ...] = ()
     queue_holes: QueueHoles = field(default_factory=QueueHoles)
     refreshed: int = 0
-    cut: str | None = None
 
     def queue_searches(self) -> tuple[list[str], int]:
         """Nothing is searched for."""
         return self.queue_holes.searches()
+
+    def cut(self, since: int | None) -> None:
+        """No file is ever cut."""
 
     def after_refresh(self, callback: Callable[[], None]) -> None:
         """Nothing in it is ever held."""

@@ -73,6 +73,7 @@ from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
 from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from protocol.errors import RocketLensError
+from storage.kernels.file_map import count_cuts
 from storage.patterns.processes import PatternsStopped
 
 logger = logging.getLogger(__name__)
@@ -266,7 +267,7 @@ class Api:
     async def run(self, request: Request, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         owner = self.access.client_address(request)
-        future: asyncio.Future[Any] = self._pool.run(owner, work)
+        future: asyncio.Future[Any] = self._pool.run(owner, partial(_unless_cut, context, work))
         gone: asyncio.Future[Any] = asyncio.ensure_future(_wait_until_gone(request))
         self._working.add(context)
         try:
@@ -285,14 +286,21 @@ class Api:
             future.cancel()
 
 
+def _unless_cut(context: RequestContext, work: Callable[[], Result]) -> Result:
+    """Return what a work finds, unless a file of the store was cut meanwhile: it may be made of zeros."""
+    before = count_cuts()
+    found = work()
+    if (cut := context.store.cut(before)) is not None:
+        raise cut
+    return found
+
+
 def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: AuditedClient) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     context.check()
     asked = {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}
     try:
         answer = endpoint.work(context, question)
-        if (cut := context.store.cut) is not None:
-            raise cut
     except PatternsStopped:
         raise ClientGone from None
     except RocketLensError as error:

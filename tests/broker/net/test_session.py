@@ -17,6 +17,7 @@ from broker.service.dispatcher import ClientConnection, Dispatcher, handles
 from broker.service.pending_reply import PendingReply
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request, encode_response, ext_fields_of
+from protocol.errors import StoreError
 from protocol.frame import PREFIX, FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from still_clock import StillClock
@@ -152,13 +153,20 @@ class EvenLane:
 class Peer:
     """A session and the one who moves its bytes, without a socket: what was sent, and what was begun."""
 
-    def __init__(self, *, lane: EvenLane | None = None, **limits: int) -> None:
+    def __init__(
+        self,
+        *,
+        lane: EvenLane | None = None,
+        families: Families | None = None,
+        cut: Callable[[int | None], StoreError | None] = lambda _since: None,
+        **limits: int,
+    ) -> None:
         self.clock = StillClock()
         self.budget = ConnectionBudget(Limits(**limits), self.clock)
-        self.families, self.client = Families(), Client()
+        self.families, self.client = families or Families(), Client()
         self.due: list[Callable[[], None]] = []
         self.scheduler = Scheduler(self.due.append)
-        settings = SessionSettings(Dispatcher([self.families]), self.budget, self.scheduler, lane=lane)
+        settings = SessionSettings(Dispatcher([self.families]), self.budget, self.scheduler, lane=lane, cut=cut)
         self.session = Session(settings, self.client)
         self.sent = bytearray()
         self.started: list[tuple[int, object]] = []
@@ -708,3 +716,45 @@ def test_a_silent_client_is_idle_after_some_sweeps_and_one_that_waits_or_reads_i
     assert not any(peer.session.is_idle(unsent) for unsent in range(1, 10))
     peer.receive(request(COLD, 1))
     assert not any(peer.session.is_idle(0) for _ in range(10))
+
+
+def test_what_a_file_that_was_cut_meanwhile_may_have_spoiled_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts, is_served_still = 0, False
+
+    def count() -> int:
+        return cuts
+
+    def cut(since: int | None) -> StoreError | None:
+        """As of a store that was read anew at once, unless what was cut is served still."""
+        return StoreError("log", what="cut") if is_served_still or since not in (None, cuts) else None
+
+    class Cutting(Families):
+        @handles(VIEW, ViewMessageRequestHeader)
+        def view(self, header: ViewMessageRequestHeader) -> Response:
+            nonlocal cuts
+            cuts += header.offset == 5
+            return Response(body=b"found")
+
+    monkeypatch.setattr("broker.net._request_answerer.count_cuts", count)
+    monkeypatch.setattr("broker.net._pending_requests.count_cuts", count)
+    peer = Peer(families=Cutting(), cut=cut).receive(view(3, 1), view(5, 2), view(3, 3))
+    peer.receive(request(LATER, 4), request(LATER, 5), view(5, 6))
+    peer.resolve(Response(body=b"zeros"))
+    peer.receive(request(LATER, 7), request(WITH_OTHERS, 8), request(WITH_OTHERS, 9))
+    del peer.started[0]
+    peer.resolve(Response(body=b"whole"))
+    peer.families.replies[0].answer(Response(body=b"whole"))
+    is_served_still = True
+    peer.families.replies[1].answer(Response(body=b"zeros"))
+    codes = {answer.opaque: (ResponseCode(answer.code), bytes(answer.body)) for answer in peer.answers()}
+    good, failed = ResponseCode.SUCCESS, (ResponseCode.SYSTEM_ERROR, b"")
+    assert codes == {
+        1: (good, b"found"),
+        2: failed,
+        3: (good, b"found"),
+        4: failed,
+        6: failed,
+        7: (good, b"whole"),
+        8: (good, b"whole"),
+        9: failed,
+    }

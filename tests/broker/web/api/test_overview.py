@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from broker.service.denials import Want
 from store_writer import StoreWriter
 from web_questions import ApiOf
@@ -40,3 +42,11 @@ def test_a_store_that_was_taken_away_is_told(tmp_path: Path) -> None:
     assert "found nothing there" in problem
     for condition in ({"contains": "body"}, {"regex": "b.dy"}):
         assert len(api.get("/search", **condition)["messages"]) == 1
+
+
+def test_what_is_read_while_a_file_is_cut_is_not_shown(api: ApiOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api.ask("/store").status == 200
+    monkeypatch.setattr("broker.web.api.application.count_cuts", lambda: -1)  # one less than there were at the end
+    answer = api.ask("/store")
+    assert answer.status >= 500
+    assert "a file was cut or could not be read" in answer.error["message"]
