@@ -148,10 +148,10 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Targ
     writer.close()
     arguments = ("replay", tmp_path / "store", "--dlq", "fails", *target.arguments, "--account", tmp_path / "account")
     outcome = run_rocketlens(*arguments, "--go")
-    assert (outcome.returncode, b"there is no default" in outcome.stderr) == (1, True)
+    assert (outcome.returncode, b"there is no default" in outcome.stderr) == (1, True), outcome.stderr
     arguments = (*arguments, "--to-retry", "--fresh")
     outcome = run_rocketlens(*arguments, "--go")
-    assert (outcome.returncode, b"the group fails does not exist there" in outcome.stderr) == (1, True)
+    assert (outcome.returncode, b"the group fails does not exist there" in outcome.stderr) == (1, True), outcome.stderr
     target.make_topic("Failing")
     client, name_server = java(SERVER_VERSION, "JSON"), target.name_server.text_address
     client.consume(
@@ -202,11 +202,15 @@ def big_source(root: Path, count: int) -> list[str]:
     return keys
 
 
-def judge(target: Target, keys: list[str], account: Path, double: int) -> None:
-    """Each message is in the target's log, and whatever is there twice was named."""
+def judge(target: Target, keys: list[str], outcome: "subprocess.CompletedProcess[bytes]") -> None:
+    """Each message is in the target's log, whatever is there twice was named, and all was seen."""
+    said = json.loads(outcome.stdout.splitlines()[-1])
+    print(said)  # for who runs this by hand
     counts = Counter(record.properties.get("UNIQ_KEY", "") for record in target.messages() if record.topic == "Killed")
     assert [key for key in keys if not counts[key]] == []
-    assert sum(count > 1 for count in counts.values()) == double
+    assert sum(count > 1 for count in counts.values()) == said["double"]
+    assert said["sent"] == said["verified"] + said["double"] == len(keys)
+    assert said["missing"] == said["different"] == said["unknown"] == said["planned"] == said["refused"] == 0
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.soak)])
@@ -231,7 +235,7 @@ def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path, times: int
         process.wait()
     outcome = run_rocketlens(*arguments, "--verify", "--json")
     assert outcome.returncode == 0, outcome.stderr
-    judge(target, keys, account, 0)
+    judge(target, keys, outcome)
 
 
 @pytest.mark.soak
@@ -269,10 +273,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
         with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
             target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
             outcome = run_rocketlens(*arguments, "--go", "--verify", "--json")
-            said = json.loads(outcome.stdout.splitlines()[-1])
-            print(said)  # for who runs this by hand
-            judge(target, keys, account, said["double"])
-            assert said["missing"] == said["unknown"] == said["planned"] == 0
+            judge(target, keys, outcome)
 
 
 @pytest.mark.soak
