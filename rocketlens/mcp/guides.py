@@ -130,5 +130,8 @@ def asked_by(uri: object) -> tuple[str, JsonObject] | None:
     found = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if found is None:
         return None
-    name = unquote(found[2], errors="surrogateescape")
+    try:
+        name = unquote(found[2], errors="strict")
+    except UnicodeDecodeError:
+        return None
     return ("topics", {"topic": name}) if found[1] == "topic" else ("message", {"id": name})

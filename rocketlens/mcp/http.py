@@ -211,8 +211,6 @@ class Assistants:
         asked = {name: value for name, value in call.arguments.items() if isinstance(value, str | int | float)}
         try:
             fields = call.work(context)
-            if (cut := context.request.store.cut) is not None:
-                raise cut
         except PatternsStopped:
             raise ClientGone from None
         except RocketLensError as error:

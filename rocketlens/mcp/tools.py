@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
+from broker.web.api.errors import bad_parameter
 from broker.web.api.message_lines import line_of
 from protocol.body_content import MOST_INDENTED, charset_of, indented_json, text_in
 from protocol.errors import ConfigError, RocketLensError
@@ -79,6 +80,12 @@ LONGEST_CHARACTER: Final = 8
 """Bytes of the longest character of any charset, with a mark before it; no piece of a body is shorter."""
 
 MOST_QUEUES: Final = 64
+
+MOST_FOUND: Final = 10_000
+"""Messages before those of a page of `find`, which collects them anew; `search` has no such end."""
+
+MOST_PASSED: Final = 2**31
+"""Entries, or bytes of a body, before those that a cursor asks for."""
 
 
 @dataclass(slots=True)
@@ -272,7 +279,7 @@ def _lines(found: Answer, charset: str | None) -> list[ToolLine]:
 
 def find(context: ToolContext, asked: FindTool) -> Bounded:
     """What a text names."""
-    charset, begin = _charset(asked.charset), _number(asked.cursor)
+    charset, begin = _charset(asked.charset), _number(asked.cursor, MOST_FOUND)
     maximum = begin + asked.limit + 1
     source = context.source(asked.store)
     times = times_of(asked.begin, asked.end)
@@ -493,7 +500,7 @@ def _of_queue(context: ToolContext, asked: MessagesTool, queue_id: int, charset:
     """Messages of one queue from an offset on; those of another time are passed over."""
     source = context.source(asked.store)
     first, last = times_of(asked.begin, asked.end)
-    offset = asked.offset if asked.cursor is None else decode_cursor(asked.cursor, int)
+    offset = asked.offset if asked.cursor is None else _within(decode_cursor(asked.cursor, int))
     found: list[Message] = []
     notes: list[str] = []
     while True:
@@ -520,7 +527,8 @@ def _newest(context: ToolContext, asked: MessagesTool, charset: str | None) -> B
     if asked.tag is not None or asked.where is not None or asked.begin is not None or asked.end is not None:
         raise ConfigError("order newest takes no tag, where, begin and end: use `search`, or the order oldest")
     source = context.source(asked.store)
-    ends = {} if asked.cursor is None else decode_cursor(asked.cursor, dict[int, int])
+    cursors = {} if asked.cursor is None else decode_cursor(asked.cursor, dict[int, int])
+    ends = {queue_id: _within(end) for queue_id, end in cursors.items()}
     queues = [each for each in source.queues(asked.topic) if asked.queue_id in (None, each.queue_id)]
     places = {each.queue_id: (each.min_offset, ends.get(each.queue_id, each.max_offset)) for each in queues}
     late = sorted(queues, key=lambda each: each.last_timestamp or 0, reverse=True)
@@ -711,6 +719,8 @@ def pending(context: ToolContext, asked: PendingTool) -> Bounded:
     """What waits for a delay level, a time, or to be retried."""
     charset, source = _charset(asked.charset), context.source(asked.store)
     behind = BEGINNING if asked.cursor is None else decode_cursor(asked.cursor, tuple[int, int, int])
+    for number, least in zip(behind, BEGINNING, strict=True):
+        _within(number, least=least)
     first, last = times_of(asked.due_after, asked.due_before, EARLIEST)
     window = PendingWindow(asked.topic, first, last)
 
@@ -890,9 +900,16 @@ def _key(name: str, asked: ToolArguments, *more: object) -> str:
     return msgspec.json.encode([name, fields, more]).decode()
 
 
-def _number(cursor: str | None) -> int:
-    """How many entries come before those of a cursor."""
-    return 0 if cursor is None else max(decode_cursor(cursor, int), 0)
+def _number(cursor: str | None, most: int = MOST_PASSED) -> int:
+    """Return how many entries or bytes come before those of a cursor. Raises ApiError beyond `most`."""
+    return 0 if cursor is None else _within(decode_cursor(cursor, int), most)
+
+
+def _within(number: int, most: int = LARGEST, least: int = 0) -> int:
+    """Return a number out of a cursor, which anybody may have written. Raises ApiError where it is none of ours."""
+    if not least <= number <= most:
+        raise bad_parameter("cursor", f"this is no cursor of an answer: a number is not between {least} and {most}")
+    return number
 
 
 def _time(value: Time | None) -> int | None:

@@ -170,7 +170,7 @@ class HeldServer(McpServer):
                 pass
             return {"content": [], "isError": False}
 
-        return ToolCall("held", {}, run)
+        return ToolCall("held", {}, run, lambda fields: fields, lambda _error, words: {"error": words})
 
 
 def test_a_call_that_is_cancelled_ends_and_is_not_answered_and_others_are_meanwhile() -> None:

@@ -12,9 +12,11 @@ from jsonschema import Draft202012Validator
 import rocketlens
 from assistant import Json, answers, call, request, talk
 from broker.endpoint import Endpoint
+from broker.web.api.cursors import encode_cursor
 from golden_store import G1
 from loop_engine import run_jobs_here
 from rocketlens.mcp.foreign import WHOLE
+from rocketlens.mcp.guides import asked_by
 from rocketlens.mcp.tools import TOOL_OF_NAME, TOOLS
 from store_writer import StoreWriter
 
@@ -263,6 +265,28 @@ def test_wrong_arguments_are_said_and_a_store_that_is_none_is_named(g1_store: Pa
     found = answers(g1_store, says=[each for each, _ in said])
     for (asked, words), answer in zip(said, found, strict=True):
         assert words in answer["error"], asked
+
+
+NUMBERS = (-(2**63) - 1, -1, 2**31 + 1, 2**63, 2**70)
+
+
+def test_cursors_that_somebody_edited_are_refused(g1_store: Path) -> None:
+    says = [
+        *(call(1, "find", text="hotkey", cursor=encode_cursor(number)) for number in (10_001, *NUMBERS)),
+        *(call(2, "story", id="batch-0", cursor=encode_cursor(number)) for number in NUMBERS),
+        *(call(3, "pending", cursor=encode_cursor((number, 0, 0))) for number in (NUMBERS[0], 2**63, 2**70)),
+        *(call(4, "pending", cursor=encode_cursor((0, 0, number))) for number in (-1, 2**63)),
+        *(call(5, "messages", topic="TopicTest", queueId=0, cursor=encode_cursor(at)) for at in (-1, 2**63)),
+        *(call(6, "messages", topic="TopicTest", order="newest", cursor=encode_cursor({0: at})) for at in (-1, 2**63)),
+    ]
+    for asked, answer in zip(says, answers(g1_store, says=says), strict=True):
+        assert "this is no cursor" in answer["error"], asked
+
+
+@pytest.mark.parametrize("uri", ["rocketlens://message/%FF%FE", "rocketlens://topic/%ED%A0%80"])
+def test_an_address_that_is_no_utf8_is_none_of_ours(uri: str) -> None:
+    assert asked_by(uri) is None
+    assert asked_by("rocketlens://topic/%E6%B6%88") == ("topics", {"topic": "消"})
 
 
 def test_several_stores_are_asked_together_or_one_by_its_name(g1_store: Path, tmp_path: Path) -> None:
