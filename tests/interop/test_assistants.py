@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from interop.jars import cached
-from interop.other_clients import BUILD_SECONDS, _run, _tool
+from interop.other_clients import BUILD_SECONDS, _run
 from interop.stages import official_stage
 from interop.stored import Stored, stored
+from needed_tools import tool
 from object_store import object_store
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak]
@@ -110,7 +111,7 @@ def _install_node(folder: Path) -> None:
     folder.mkdir()
     for name in FILES[True]:
         shutil.copy(HERE / name, folder / name)
-    _run([_tool("npm", "Node.js 18 or later with npm"), "ci", "--no-audit", "--no-fund"], folder)
+    _run([tool("npm"), "ci", "--no-audit", "--no-fund"], folder)
 
 
 @pytest.mark.parametrize(("client", "mode"), CLIENTS, ids=[f"{client}{mode}" for client, mode in CLIENTS])
