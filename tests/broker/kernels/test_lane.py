@@ -60,8 +60,8 @@ def test_a_lane_that_follows_nothing_or_is_given_places_outside_of_what_was_read
         lane.answer(store.view, b"", 0, 0, 0)
     one, three = template_with(1), template_with(3)
     with pytest.raises(ValueError, match="other numbers than the lane has"):
-        lane.follow(one, one, one, True, True)
-    lane.follow(one, one, three, True, True)
+        lane.follow(one, one, one, True, True, 0)
+    lane.follow(one, one, three, True, True, 0)
     for data in (b"abc", bytearray(b"abc")):
         for start, stop in ((-1, 2), (2, 1), (0, 4)):
             with pytest.raises(ValueError, match=f"bytes {start} to {stop} of 3"):

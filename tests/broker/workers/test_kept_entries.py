@@ -22,7 +22,7 @@ WORKERS = 2
 
 SMALL = """
 from rocketlens.cli import serving
-from storage.store import upkeep
+from storage.store import _upkeep as upkeep
 serving.SCAN_BUDGET = 1000
 upkeep.SLOTS, upkeep.ENTRIES, upkeep.SCAN_STEP = 31, 101, 2000
 upkeep.MOST_IN_MEMORY, upkeep.MOST_WAITING = 12 * 200, 12 * 700

@@ -72,7 +72,7 @@ def test_a_message_that_few_files_tell_of_is_shown_all_the_same(store: Path, tmp
 def test_a_store_that_leaves_no_files_to_serve_it_with_is_not_served(store: Path, tmp_path: Path) -> None:
     """Between the two: its files can be opened, and then uvloop would end in a trace."""
     segments = len(list((store / "commitlog").iterdir()))
-    outcome = run(SERVE, store, tmp_path, files=2 * segments + 24)
+    outcome = run(SERVE, store, tmp_path, files=segments + 24)
     assert (outcome.returncode, outcome.stdout) == (2, "")
     (line,) = outcome.stderr.splitlines()
     assert "and serving it at least 32 more (ulimit -n)" in line

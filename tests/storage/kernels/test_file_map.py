@@ -19,6 +19,8 @@ from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 from storage.kernels.region import Region
 
+pytestmark = pytest.mark.apart
+
 PAGE = mmap.PAGESIZE
 SIZE = 64 * PAGE + 100
 DATA = bytes(n * n % 251 for n in range(SIZE))
