@@ -25,13 +25,14 @@
 typedef struct {
     uintptr_t start;
     uintptr_t stop; /* 0: free. */
+    int is_counted;
     int is_cut;
 } GuardedMap;
 
 static GuardedMap guarded_maps[GUARDED_MAPS];
 static int guarded_behind; /* All that were ever guarded have lower numbers. */
 static int guarded_free;   /* No lower number is free. */
-static int64_t cut_count;  /* How often zeros were put in the place of a file. */
+static int64_t cut_count;  /* How often zeros were put in the place of a file, in maps that are counted. */
 static struct sigaction sigbus_before;
 static int sigbus_was_passed_on;
 static char last_words[1024];
@@ -57,7 +58,8 @@ static int show_zeros(GuardedMap *map, uintptr_t address, uintptr_t stop)
     uintptr_t page = address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
     int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     __atomic_store_n(&map->is_cut, 1, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&cut_count, 1, __ATOMIC_RELEASE);
+    if (map->is_counted)
+        __atomic_add_fetch(&cut_count, 1, __ATOMIC_RELEASE);
     return mmap((void *)page, stop - page, PROT_READ, flags, -1, 0) != MAP_FAILED;
 }
 
@@ -150,8 +152,9 @@ static int end_with_words(const char *words, size_t length, int code)
     return handle_sigbus();
 }
 
-/* Guard a map from here on; its place among the guarded ones, or −1 and errno. One thread at a time. */
-static int guard_map(const void *start, size_t length)
+/* Guard a map from here on; its place among the guarded ones, or −1 and errno. One thread at a time. Of a map that is
+ * not counted who reads it asks for its own mark. */
+static int guard_map(const void *start, size_t length, int is_counted)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if ((errno = handle_sigbus()) != 0)
@@ -159,6 +162,7 @@ static int guard_map(const void *start, size_t length)
     for (int n = guarded_free; n < GUARDED_MAPS; n++) {
         GuardedMap *map = &guarded_maps[n];
         if (map->stop == 0) {
+            map->is_counted = is_counted;
             map->is_cut = 0;
             __atomic_store_n(&map->start, (uintptr_t)start, __ATOMIC_RELEASE);
             __atomic_store_n(&map->stop, (uintptr_t)start + (length + page - 1) / page * page, __ATOMIC_RELEASE);

@@ -12,7 +12,7 @@ from posix.mman cimport MADV_SEQUENTIAL, MAP_FAILED, MAP_SHARED, PROT_READ, madv
 
 
 cdef extern from "file_map.h" nogil:
-    int guard_map(const void *start, size_t length)
+    int guard_map(const void *start, size_t length, int is_counted)
     void release_map(int number)
     int map_is_cut(int number)
     int64_t count_cut_maps()
@@ -43,7 +43,10 @@ cdef int64_t cuts() noexcept nogil:
 
 
 def count_cuts() -> int:
-    """How often this process looked at bytes of a :class:`FileMap` that were not there any more, and saw zeros."""
+    """How often this process looked at bytes that were not there any more, and saw zeros, in maps that are not walked.
+
+    Who walks through a map asks for :attr:`FileMap.is_cut` of that one.
+    """
     return count_cut_maps()
 
 
@@ -67,7 +70,7 @@ cdef class FileMap:
         if start == MAP_FAILED:
             raise OSError(errno, "cannot be mapped")
         self.start, self.size, self.page = <const uint8_t *>start, size, sysconf(_SC_PAGESIZE)
-        self.number = guard_map(start, size)
+        self.number = guard_map(start, size, not is_walked)
         if self.number < 0:
             raise OSError(errno, "cannot be guarded: as many files as can be are read through maps at this moment")
         if is_walked:

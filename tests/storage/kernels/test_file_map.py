@@ -19,8 +19,6 @@ from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 from storage.kernels.region import Region
 
-pytestmark = pytest.mark.apart
-
 PAGE = mmap.PAGESIZE
 SIZE = 64 * PAGE + 100
 DATA = bytes(n * n % 251 for n in range(SIZE))
@@ -98,6 +96,27 @@ def test_a_map_in_the_place_of_one_that_was_cut_is_whole(path: Path, descriptor:
     assert (crc32(pages), pages.is_cut) == (zlib.crc32(DATA), False)
 
 
+COUNTING = """
+import os, sys
+from storage.kernels.file_map import FileMap, count_cuts
+from storage.kernels.records import crc32
+for is_walked in (True, False, True):
+    with open(sys.argv[1], "r+b") as file:
+        pages = FileMap(file.fileno(), os.path.getsize(sys.argv[1]), is_walked=is_walked)
+        os.truncate(file.fileno(), 4096)
+        crc32(pages)
+        print(pages.is_cut, count_cuts())
+        os.truncate(file.fileno(), pages.size)
+"""
+
+
+def test_only_cuts_of_maps_that_nobody_walks_through_are_counted(path: Path) -> None:
+    """In a process of its own: what it counts would be taken for a cut of the stores that are open in this one."""
+    command = [sys.executable, "-c", COUNTING, str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.split() == ["True", "0", "True", "1", "True", "1"]
+
+
 def test_pages_behind_the_end_cannot_be_populated(path: Path, descriptor: int) -> None:
     pages = FileMap(descriptor, SIZE)
     os.truncate(path, PAGE)
@@ -140,14 +159,14 @@ static void take_turn(void)
 {
     turn_behind = 0;
     release_map(0);
-    guard_map((void *)0x10000, 4096);
+    guard_map((void *)0x10000, 4096, 0);
 }
 
 int main(void)
 {
     uintptr_t stop;
     for (int behind = 1; behind < 8; behind++) {
-        guard_map((void *)0x70000, 4096);
+        guard_map((void *)0x70000, 4096, 0);
         looks = 0, turn_behind = behind;
         if (guarded_map_at(0x40000, &stop) != NULL)
             return printf("found behind look %d", behind), 1;
