@@ -35,8 +35,8 @@ from rocketlens.mcp.rpc import (
     UNSUPPORTED_VERSION,
     JsonObject,
     RpcError,
+    RpcId,
     RpcMessage,
-    notification,
     parse_message,
     result_of,
 )
@@ -57,9 +57,6 @@ JSON: Final = "application/json"
 NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose requests have a name in a header, and the parameter that it is."""
 
-PROGRESS_SECONDS: Final = 0.25
-"""Between two notifications about one call."""
-
 
 @dataclass(frozen=True, slots=True)
 class AssistantRequest:
@@ -77,8 +74,9 @@ class AssistantRequest:
 class HttpToolContext(ToolContext):
     """A call that came in by HTTP: it works on a thread of the page's."""
 
-    def __init__(self, api: Api, base: RequestContext, report: Callable[[float, float | None, str], None]) -> None:
-        self.request, self._api, self._report = base, api, report
+    def __init__(self, api: Api, base: RequestContext, token: RpcId | None, send: Callable[[JsonObject], None]) -> None:
+        super().__init__(token, send)
+        self.request, self._api = base, api
 
     def allow(self, seconds: float) -> None:
         """Set how long the work may take."""
@@ -104,10 +102,6 @@ class HttpToolContext(ToolContext):
         """Do it here: what takes longer is kept by the server itself."""
         self.request.check()
         return work()
-
-    def report(self, done: float, total: float | None, text: str) -> None:
-        """Say how far it is."""
-        self._report(done, total, text)
 
 
 class Assistants:
@@ -154,9 +148,8 @@ class Assistants:
         self, request: Request, message: RpcMessage, call: ToolCall, account: Account | None, looker: AuditedClient
     ) -> Response:
         base = self._api.context(None, account)
-        token, accepts = message.progress_token, request.headers.get("accept", "")
-        if token is None or EVENTS not in accepts:
-            context = HttpToolContext(self._api, base, lambda *_: None)
+        if message.progress_token is None or EVENTS not in request.headers.get("accept", ""):
+            context = HttpToolContext(self._api, base, None, lambda _message: None)
             work = partial(self._done, message, call, context, looker)
             return _json(await self._api.run(request, base, work))
         return StreamingResponse(
@@ -169,17 +162,12 @@ class Assistants:
         self, request: Request, message: RpcMessage, call: ToolCall, base: RequestContext, looker: AuditedClient
     ) -> AsyncIterator[bytes]:
         """The notifications about a call, as it works, and its answer."""
-        loop, events, last = asyncio.get_running_loop(), asyncio.Queue[JsonObject](), [0.0, -1.0]
+        loop, events = asyncio.get_running_loop(), asyncio.Queue[JsonObject]()
 
-        def report(done: float, total: float | None, text: str) -> None:
-            now = loop.time()
-            if done > last[1] and (now - last[0] >= PROGRESS_SECONDS or done == total):
-                last[:] = now, done
-                known = {} if total is None else {"total": total}
-                params = {"progressToken": message.progress_token, "progress": done, **known, "message": text}
-                loop.call_soon_threadsafe(events.put_nowait, notification("notifications/progress", params))
+        def send(message: JsonObject) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, message)
 
-        context = HttpToolContext(self._api, base, report)
+        context = HttpToolContext(self._api, base, message.progress_token, send)
         running = asyncio.ensure_future(
             self._api.run(request, base, partial(self._done, message, call, context, looker))
         )

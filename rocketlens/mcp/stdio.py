@@ -22,7 +22,6 @@ from rocketlens.mcp.rpc import (
     RpcError,
     RpcId,
     RpcMessage,
-    notification,
     parse_message,
     result_of,
 )
@@ -49,9 +48,6 @@ LOOK_SECONDS: Final = 0.1
 KEPT_SECONDS: Final = 120.0
 """How long after its end a work is there for the call that goes on with it."""
 
-PROGRESS_SECONDS: Final = 0.25
-"""Between two notifications about one call."""
-
 
 class OpenedSources(NamedTuple):
     """What was named on the command line: the whole, and each store of it by name."""
@@ -66,10 +62,9 @@ class StdioContext(ToolContext):
     def __init__(
         self, sources: OpenedSources, works: KeptWorks[object], send: Callable[[JsonObject], None], token: RpcId | None
     ) -> None:
+        super().__init__(token, send)
         self.cancelled = threading.Event()
-        self._sources, self._works, self._send, self._token = sources, works, send, token
-        self._reported_at = 0.0
-        self._last = -1.0
+        self._sources, self._works = sources, works
 
     @property
     def is_cancelled(self) -> bool:
@@ -106,18 +101,6 @@ class StdioContext(ToolContext):
             if self.should_stop():
                 raise StillRunning(f"not done after {state.seconds:.0f} s: it goes on, call again with the cursor")
             self.report(seconds, None, f"working for {seconds:.1f} s")
-
-    def report(self, done: float, total: float | None, text: str) -> None:
-        """Send a notification, if one is wanted, and the last was not just now."""
-        now = time.monotonic()
-        if self._token is None or self.is_cancelled or done <= self._last:
-            return
-        if now - self._reported_at < PROGRESS_SECONDS and done != total:
-            return
-        self._reported_at, self._last = now, done
-        known = {} if total is None else {"total": total}
-        params = {"progressToken": self._token, "progress": done, **known, "message": text}
-        self._send(notification("notifications/progress", params))
 
 
 class StdioServer:

@@ -3,12 +3,16 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from protocol.errors import RocketLensError
+from rocketlens.mcp.rpc import JsonObject, RpcId, notification
 from rocketlens.source import Source
 
 Kept = TypeVar("Kept")
+
+PROGRESS_SECONDS: Final = 0.25
+"""Between two notifications about one call."""
 
 
 class StillRunning(RocketLensError):
@@ -19,6 +23,11 @@ class ToolContext(ABC):
     """What a tool works with; `deadline` is of the monotonic clock."""
 
     deadline = float("inf")
+
+    def __init__(self, token: RpcId | None, send: Callable[[JsonObject], None]) -> None:
+        """Have notifications about progress sent with a token; without one nobody wants them."""
+        self._token, self._send = token, send
+        self._reported_at, self._last = 0.0, -1.0
 
     def allow(self, seconds: float) -> None:
         """Set how long the work may take from now on."""
@@ -48,6 +57,14 @@ class ToolContext(ABC):
         `goes_on`: an earlier call has begun it, so what has come of it meanwhile is taken.
         """
 
-    @abstractmethod
     def report(self, done: float, total: float | None, text: str) -> None:
-        """Say how far it is, to who wants to know."""
+        """Send a notification how far it is, if one is wanted, and the last was not just now."""
+        now = time.monotonic()
+        if self._token is None or self.is_cancelled or done <= self._last:
+            return
+        if now - self._reported_at < PROGRESS_SECONDS and done != total:
+            return
+        self._reported_at, self._last = now, done
+        known = {} if total is None else {"total": total}
+        params = {"progressToken": self._token, "progress": done, **known, "message": text}
+        self._send(notification("notifications/progress", params))

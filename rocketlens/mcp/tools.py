@@ -62,7 +62,7 @@ from rocketlens.mcp.tool_answers import (
     ToolTopicsAnswer,
     ToolVerdict,
 )
-from rocketlens.mcp.tool_context import StillRunning, ToolContext
+from rocketlens.mcp.tool_context import Kept, StillRunning, ToolContext
 from storage.life.message_life import Event, MessageLife
 from storage.life.pending import BEGINNING, EARLIEST, PendingMessage, PendingWindow
 from storage.search.criteria import SearchPlace
@@ -289,20 +289,16 @@ def find(context: ToolContext, asked: FindTool) -> Bounded:
             asked.text, topic=asked.topic, begin=times[0], end=times[1], maximum=maximum, kind=asked.kind
         )
 
-    found = context.kept(_key("find", asked, maximum), work, goes_on=asked.cursor is not None)
+    found = _kept(context, asked, work, maximum)
     lines = _lines(found, charset)
-    shown = lines[begin : begin + asked.limit]
-    has_more = len(lines) > begin + len(shown)
     answer = ToolFindAnswer(
-        messages=shown,
+        messages=lines[begin : begin + asked.limit],
         readings=[ToolReading(each.kind, each.found, each.note) for each in found.readings] if not begin else [],
         topics=list(found.topics[:MOST_NAMED]) if not begin else [],
         reason=found.reason,
-        truncated=has_more,
-        cursor=encode_cursor(begin + len(shown)) if has_more else None,
         notes=[note for note in found.notes if note != more_than(maximum)],
     )
-    return Bounded(answer, "messages", lambda count: encode_cursor(begin + count))
+    return _numbered(answer, "messages", begin, len(lines))
 
 
 def message(context: ToolContext, asked: MessageTool) -> Bounded:
@@ -314,7 +310,7 @@ def message(context: ToolContext, asked: MessageTool) -> Bounded:
         more = {"damaged": True} if asked.damaged else {}
         return source.view(asked.id, topic=asked.topic, **more)
 
-    found = context.kept(_key("message", asked), work, goes_on=asked.cursor is not None)
+    found = _kept(context, asked, work)
     notes = list(found.notes)
     if not found:
         return Bounded(ToolMessageAnswer(reason=found.reason, notes=notes))
@@ -346,12 +342,10 @@ def story(context: ToolContext, asked: StoryTool) -> Bounded:
     def work() -> MessageLife:
         return source.life(asked.id, topic=asked.topic)
 
-    found = context.kept(_key("story", asked), work, goes_on=asked.cursor is not None)
-    shown = [_event(each) for each in islice(found.events, begin, begin + asked.limit)]
-    has_more = len(found.events) > begin + len(shown)
+    found = _kept(context, asked, work)
     verdicts, stories = found.verdicts, found.stories
     answer = ToolStoryAnswer(
-        events=shown,
+        events=[_event(each) for each in found.events[begin : begin + asked.limit]],
         verdicts=[
             ToolVerdict(
                 group=each.group,
@@ -375,11 +369,9 @@ def story(context: ToolContext, asked: StoryTool) -> Bounded:
         ],
         named=list(found.named[:MOST_NAMED]),
         reason=found.reason if not found.events else "",
-        truncated=has_more,
-        cursor=encode_cursor(begin + len(shown)) if has_more else None,
         notes=[*([f"something may be missing: {found.incomplete}"] if found.incomplete else []), *found.notes],
     )
-    return Bounded(answer, "events", lambda count: encode_cursor(begin + count))
+    return _numbered(answer, "events", begin, len(found.events))
 
 
 def _event(event: Event) -> ToolEvent:
@@ -576,10 +568,9 @@ def _newest(context: ToolContext, asked: MessagesTool, charset: str | None) -> B
 def topics(context: ToolContext, asked: TopicsTool) -> Bounded:
     """Topics, or the queues of one."""
     source, begin = context.source(asked.store), _number(asked.cursor)
-    goes_on = asked.cursor is not None
     if asked.topic is not None:
         name = asked.topic
-        queues = context.kept(_key("topics", asked), lambda: source.queues(name), goes_on=goes_on)
+        queues = _kept(context, asked, lambda: source.queues(name))
         of_page = queues[begin : begin + asked.limit]
         answer = ToolTopicsAnswer(
             queues=[
@@ -597,7 +588,7 @@ def topics(context: ToolContext, asked: TopicsTool) -> Bounded:
             notes=list(getattr(queues, "notes", ())) if queues else [f"there is no topic {name}, or it has no queue"],
         )
         return _numbered(answer, "queues", begin, len(queues))
-    found = context.kept(_key("topics", asked), source.topics, goes_on=goes_on)
+    found = _kept(context, asked, source.topics)
     part = asked.contains.lower()
     named = [each for each in found if part in each.name.lower()]
     answer = ToolTopicsAnswer(
@@ -627,7 +618,7 @@ def _numbered(answer: Any, listed: str, begin: int, total: int) -> Bounded:  # a
 def groups(context: ToolContext, asked: GroupsTool) -> Bounded:
     """How far consumer groups have come."""
     source, begin = context.source(asked.store), _number(asked.cursor)
-    found = context.kept(_key("groups", asked), source.groups, goes_on=asked.cursor is not None)
+    found = _kept(context, asked, source.groups)
     part = asked.contains.lower()
     listed = [each for each in found if part in each.name.lower()]
     pairs: list[tuple[Group, str | None]] = [
@@ -744,7 +735,7 @@ def pending(context: ToolContext, asked: PendingTool) -> Bounded:
             state = found.as_of
             return WaitingPage(topics, listed, following, state.log_timestamp, [*state.notes, *lacks])
 
-    found = context.kept(_key("pending", asked, behind, asked.limit), work, goes_on=asked.cursor is not None)
+    found = _kept(context, asked, work, behind, asked.limit)
     answer = ToolPendingAnswer(
         topics=found.topics[:MOST_NAMED],
         topics_left_out=max(len(found.topics) - MOST_NAMED, 0),
@@ -770,7 +761,7 @@ def pending(context: ToolContext, asked: PendingTool) -> Bounded:
 def health(context: ToolContext, asked: HealthTool) -> Bounded:
     """What is wrong with the store."""
     source, begin = context.source(asked.store), _number(asked.cursor)
-    found = context.kept(_key("health", asked), source.doctor, goes_on=asked.cursor is not None)
+    found = _kept(context, asked, source.doctor)
     answer = ToolHealthAnswer(
         state=found.state,
         is_clean=found.is_clean,
@@ -892,12 +883,13 @@ TOOLS: Final = (
 TOOL_OF_NAME: Final = {each.name: each for each in TOOLS}
 
 
-def _key(name: str, asked: ToolArguments, *more: object) -> str:
-    """What two calls have in common that are answered by the same work."""
+def _kept(context: ToolContext, asked: ToolArguments, work: Callable[[], Kept], *more: object) -> Kept:
+    """What some work brings, the same for all calls that differ in how much of it they show, but not in `more`."""
     fields = msgspec.to_builtins(asked)
     for each in ("cursor", "seconds", "limit", "bodyFrom", "bodyLimit", "charset"):
         fields.pop(each, None)
-    return msgspec.json.encode([name, fields, more]).decode()
+    key = msgspec.json.encode([type(asked).__name__, fields, more]).decode()
+    return context.kept(key, work, goes_on=asked.cursor is not None)
 
 
 def _number(cursor: str | None, most: int = MOST_PASSED) -> int:
