@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from broker.cluster.client import Client, ClientError, NotConnected, ResponseError
 from protocol.checksum import body_crc
@@ -26,6 +27,8 @@ from rocketlens.replay.choice import Chosen, Piece, PlainPiece, ReplayChoice
 from rocketlens.replay.plan import in_a_thread, sent_already
 from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, plain_rules, resent, source_queue
 from rocketlens.replay.target import ReplayTarget, TargetQueue, TargetTopic
+
+Answer = TypeVar("Answer")
 
 GROUP: Final = "ROCKETLENS_REPLAY"
 """The producer group that messages are sent in."""
@@ -143,6 +146,17 @@ class Patience:
     async def pause(self) -> None:
         """Wait, longer each time."""
         await asyncio.sleep(min(FIRST_PAUSE_SECONDS * 2 ** (self.failures - 1), LONGEST_PAUSE_SECONDS))
+
+    async def answer(self, ask: Callable[[], Awaitable[Answer]], gives_up: Callable[[ClientError], bool]) -> Answer:
+        """Ask again and again until there is an answer; raises the `ClientError` with which one `gives_up`."""
+        while True:
+            try:
+                return await ask()
+            except ClientError as error:
+                self.failures += 1
+                if gives_up(error):
+                    raise
+            await self.pause()
 
 
 class SendNotes:
@@ -271,20 +285,23 @@ class ReplaySending:
         for planned in self._account.by_topic(SendState.PLANNED):
             if planned.topic in begun and not self._account.end_of_queues(planned.topic):
                 continue
-            patience = Patience()
-            while not self._is_over():
-                try:
-                    topic = await self._target.topic(planned.topic)
-                    self._account.end_queues(topic.name, await self._target.ends(topic))
-                except ResponseError as error:
-                    if error.code not in BUSY or self._fails(patience, str(error)):
-                        break
-                except ClientError as error:
-                    if self._fails(patience, str(error)):
-                        break
-                else:
-                    break
-                await patience.pause()
+            if self._is_over():
+                return
+            with suppress(ClientError):
+                await self._note_ends_of(planned.topic)
+
+    async def _note_ends_of(self, name: str) -> None:
+        patience = Patience()
+
+        async def ends() -> tuple[str, dict[tuple[str, int], int]]:
+            topic = await self._target.topic(name)
+            return topic.name, await self._target.ends(topic)
+
+        def gives_up(error: ClientError) -> bool:
+            is_final = isinstance(error, ResponseError) and error.code not in BUSY
+            return is_final or self._gives_up(patience, error)
+
+        self._account.end_queues(*await patience.answer(ends, gives_up))
 
     # -- from the source into lanes ---------------------------------------------------------------------------------
 
@@ -452,7 +469,7 @@ class ReplaySending:
             try:
                 answer = await self._request(batch)
             except NotConnected as error:
-                if self._fails(patience, str(error)):
+                if self._fails(patience, error):
                     return self._plan_again(batch)
             except ResponseError as error:
                 if error.code in OF_THE_TOPIC:
@@ -462,12 +479,12 @@ class ReplaySending:
                     if error.code == ResponseCode.SYSTEM_ERROR:
                         batch = await self._without_stored(batch, str(error), patience)
                     return await self._refused(batch, note, str(error))
-                if self._fails(patience, str(error)):
+                if self._fails(patience, error):
                     return self._plan_again(batch)
             except ClientError as error:
                 # It may be stored: what the target has is not sent again.
                 note = f"its answer was lost, and the target did not have it: sent again ({error})"
-                if self._fails(patience, str(error)):
+                if self._fails(patience, error):
                     return self._leave_doubtful(batch, str(error))
                 batch = await self._without_stored(batch, str(error), patience)
                 if not batch:
@@ -503,11 +520,15 @@ class ReplaySending:
         ids = ids if len(ids) == len(batch) else [ids[0]] * len(batch)
         return ids, "" if answer.code == ResponseCode.SUCCESS else f"stored, with {ResponseCode(answer.code).name}"
 
-    def _fails(self, patience: Patience, reason: str) -> bool:
+    def _fails(self, patience: Patience, error: ClientError) -> bool:
         """Count a failure of a request; whether nothing more is sent."""
         patience.failures += 1
+        return self._gives_up(patience, error)
+
+    def _gives_up(self, patience: Patience, error: ClientError) -> bool:
+        """Stop after many failures of one request; whether nothing more is sent."""
         if patience.failures >= self._speed.most_failures:
-            self._stop(f"{patience.failures} failures in a row, the last: {reason}")
+            self._stop(f"{patience.failures} failures in a row, the last: {error}")
         return self._is_over()
 
     async def _without_stored(
@@ -528,13 +549,11 @@ class ReplaySending:
 
     async def _asked(self, topic: TargetTopic, sent: Sequence[SentName], patience: Patience) -> list[str] | None:
         """The ids at the target of what may have been sent, empty for what is not there; None where nothing answers."""
-        while True:
-            try:
-                return await sent_already(self._target, topic, sent)
-            except ClientError as error:
-                if self._fails(patience, str(error)):
-                    return None
-            await patience.pause()
+        with suppress(ClientError):
+            return await patience.answer(
+                lambda: sent_already(self._target, topic, sent), lambda error: self._gives_up(patience, error)
+            )
+        return None
 
     def _leave_doubtful(self, batch: Sequence[LeavingMessage], problem: str) -> None:
         for each in batch:

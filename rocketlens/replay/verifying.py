@@ -71,15 +71,12 @@ class ReplayVerifying:
     async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to a question that is asked again while the target is away, or busy; raises `ClientError`."""
         patience = Patience()
-        while True:
-            try:
-                return await ask()
-            except ClientError as error:
-                patience.failures += 1
-                is_final = isinstance(error, ResponseError) and error.code not in BUSY
-                if is_final or patience.failures >= self.most_failures or self.should_stop():
-                    raise
-            await patience.pause()
+
+        def gives_up(error: ClientError) -> bool:
+            is_final = isinstance(error, ResponseError) and error.code not in BUSY
+            return is_final or patience.failures >= self.most_failures or self.should_stop()
+
+        return await patience.answer(ask, gives_up)
 
     # -- by reading queues ------------------------------------------------------------------------------------------
 

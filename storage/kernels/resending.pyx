@@ -301,6 +301,17 @@ cdef bytes inner_of(const Plain *plain, ResendRules rules):
     return made
 
 
+cdef tuple plain_at(
+    Plain *plain, ResendRules rules, Region region, int64_t position, int64_t readable, int64_t base
+):
+    """Read a record that is only copied: the topic that it goes to, and the text of its host; None for another."""
+    require(region, position, readable)
+    if not read_plain(plain, rules, region.data + position, readable - position, base + position):
+        return None
+    topic, host = rules.target(&plain.record.topic), rules.host(plain.record.start + STORE_IP)
+    return None if topic is None or host is None else (topic, host)
+
+
 def resend_rows(
     Region region not None, positions: npt.NDArray[np.int64], int64_t readable, int64_t base, ResendRules rules not None,
 ) -> list[tuple[str, str, str, str, int, int, int] | None]:
@@ -318,22 +329,21 @@ def resend_rows(
     require(region, 0, readable)
     for i in range(places.count):
         row = None
-        require(region, at[i], readable)
-        if read_plain(&plain, rules, region.data + at[i], readable - at[i], base + at[i]):
-            topic, host = rules.target(&plain.record.topic), rules.host(plain.record.start + STORE_IP)
-            if topic is not None and host is not None:
-                place = place_of(&plain, rules, host)
-                length = write_origin(rules.scratch, &plain, rules)
-                if plain.size + rules.origin.length + length + 2 <= MOST_PROPERTIES:
-                    row = (
-                        place,
-                        ascii(plain.unique_key.start, plain.unique_key.length),
-                        topic,
-                        ascii(rules.scratch, length),
-                        load_i64(plain.record.start + STORE_TIMESTAMP),
-                        plain.record.body.length,
-                        crc_of(&plain),
-                    )
+        found = plain_at(&plain, rules, region, at[i], readable, base)
+        if found is not None:
+            topic, host = found
+            place = place_of(&plain, rules, host)
+            length = write_origin(rules.scratch, &plain, rules)
+            if plain.size + rules.origin.length + length + 2 <= MOST_PROPERTIES:
+                row = (
+                    place,
+                    ascii(plain.unique_key.start, plain.unique_key.length),
+                    topic,
+                    ascii(rules.scratch, length),
+                    load_i64(plain.record.start + STORE_TIMESTAMP),
+                    plain.record.body.length,
+                    crc_of(&plain),
+                )
         rows.append(row)
     return rows
 
@@ -353,21 +363,19 @@ def resend_parcels(
     require(region, 0, readable)
     for i in range(places.count):
         parcel = None
-        require(region, at[i], readable)
-        if read_plain(&plain, rules, region.data + at[i], readable - at[i], base + at[i]):
-            topic, host = rules.target(&plain.record.topic), rules.host(plain.record.start + STORE_IP)
-            if topic is not None and host is not None:
-                inner = inner_of(&plain, rules)
-                if inner is not None:
-                    parcel = (
-                        place_of(&plain, rules, host),
-                        ascii(plain.unique_key.start, plain.unique_key.length),
-                        topic,
-                        crc_of(&plain),
-                        host,
-                        load_i32(plain.record.start + QUEUE_ID),
-                        load_i32(plain.record.start + SYS_FLAG) & rules.kept_flags,
-                        inner,
-                    )
+        found = plain_at(&plain, rules, region, at[i], readable, base)
+        inner = None if found is None else inner_of(&plain, rules)
+        if inner is not None:
+            topic, host = found
+            parcel = (
+                place_of(&plain, rules, host),
+                ascii(plain.unique_key.start, plain.unique_key.length),
+                topic,
+                crc_of(&plain),
+                host,
+                load_i32(plain.record.start + QUEUE_ID),
+                load_i32(plain.record.start + SYS_FLAG) & rules.kept_flags,
+                inner,
+            )
         parcels.append(parcel)
     return parcels
