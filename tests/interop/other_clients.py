@@ -99,16 +99,16 @@ def _install_node(folder: Path) -> None:
     for name in FILES["node"]:
         shutil.copy(HERE / "node" / name, folder / name)
     npm = tool("npm")
-    _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+    run_tool([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
 
 def _build_go(folder: Path) -> None:
     folder.mkdir()
     go = tool("go")
-    _run([go, "build", "-mod=readonly", *GO_FLAGS, "-o", str(folder / "consume"), "."], HERE / "go", GO_ENVIRONMENT)
+    run_tool([go, "build", "-mod=readonly", *GO_FLAGS, "-o", str(folder / "consume"), "."], HERE / "go", GO_ENVIRONMENT)
 
 
-def _run(command: list[str], folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+def run_tool(command: list[str], folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> None:
     outcome = subprocess.run(
         command,
         cwd=folder,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from interop.jars import cached
-from interop.other_clients import BUILD_SECONDS, _run
+from interop.other_clients import BUILD_SECONDS, run_tool
 from interop.stages import official_stage
 from interop.stored import Stored, stored
 from needed_tools import tool
@@ -103,15 +103,17 @@ def program(client: str) -> list[str]:
 
 
 def _install_python(folder: Path) -> None:
-    _run([sys.executable, "-m", "venv", str(folder)], folder.parent)
-    _run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")], folder)
+    run_tool([sys.executable, "-m", "venv", str(folder)], folder.parent)
+    run_tool(
+        [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")], folder
+    )
 
 
 def _install_node(folder: Path) -> None:
     folder.mkdir()
     for name in FILES[True]:
         shutil.copy(HERE / name, folder / name)
-    _run([tool("npm"), "ci", "--no-audit", "--no-fund"], folder)
+    run_tool([tool("npm"), "ci", "--no-audit", "--no-fund"], folder)
 
 
 @pytest.mark.parametrize(("client", "mode"), CLIENTS, ids=[f"{client}{mode}" for client, mode in CLIENTS])
