@@ -192,21 +192,23 @@ def test_a_topic_that_is_read_only_gets_nothing(target: Target, tmp_path: Path) 
     assert not any(record.topic == "ReadOnly" for record in target.messages())
 
 
-def big_source(root: Path, count: int) -> list[str]:
-    """Messages in four queues of one topic; their unique keys."""
+def big_source(root: Path, count: int, topic: str = "Killed") -> list[str]:
+    """Messages in four queues of ``topic``; their unique keys."""
     writer = StoreWriter(root, segment_size=1 << 26, index_slots=5_000_000, index_entries=20_000_000)
     keys = [f"B16{number:029X}" for number in range(count)]
     for number, key in enumerate(keys):
-        writer.append("Killed", b"%d" % number * 20, unique_key=key, queue_id=number % 4, keys=f"k{number}")
+        writer.append(topic, b"%d" % number * 20, unique_key=key, queue_id=number % 4, keys=f"k{number}")
     writer.close()
     return keys
 
 
-def judge(target: Target, keys: list[str], outcome: "subprocess.CompletedProcess[bytes]") -> None:
+def judge(
+    target: Target, keys: list[str], outcome: "subprocess.CompletedProcess[bytes]", topic: str = "Killed"
+) -> None:
     """Each message is in the target's log, whatever is there twice was named, and all was seen."""
     said = json.loads(outcome.stdout.splitlines()[-1])
     print(said)  # for who runs this by hand
-    counts = Counter(record.properties.get("UNIQ_KEY", "") for record in target.messages() if record.topic == "Killed")
+    counts = Counter(record.properties.get("UNIQ_KEY", "") for record in target.messages() if record.topic == topic)
     assert [key for key in keys if not counts[key]] == []
     assert sum(count > 1 for count in counts.values()) == said["double"]
     assert said["sent"] == said["verified"] + said["double"] == len(keys)
@@ -215,10 +217,12 @@ def judge(target: Target, keys: list[str], outcome: "subprocess.CompletedProcess
 
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.soak)])
 def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path, times: int) -> None:
-    keys = big_source(tmp_path / "store", 2000 if times == 1 else 60_000)
-    target.make_topic("Killed")
+    # Each length has its topic: the target is shared, and what one has sent would be refused to the other.
+    topic = f"Killed{times}"
+    keys = big_source(tmp_path / "store", 2000 if times == 1 else 60_000, topic)
+    target.make_topic(topic)
     account = tmp_path / "account"
-    arguments = ("replay", tmp_path / "store", "--topic", "Killed", *target.arguments, "--account", account, "--go")
+    arguments = ("replay", tmp_path / "store", "--topic", topic, *target.arguments, "--account", account, "--go")
     drawn = random.Random(times)
     before = len(target.messages())
     for _ in range(times):
@@ -235,7 +239,7 @@ def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path, times: int
         process.wait()
     outcome = run_rocketlens(*arguments, "--verify", "--json")
     assert outcome.returncode == 0, outcome.stderr
-    judge(target, keys, outcome)
+    judge(target, keys, outcome, topic)
 
 
 @pytest.mark.soak
