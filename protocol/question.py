@@ -224,6 +224,8 @@ class Answer(Sequence[Message]):
     """How the transaction of each half message that a text names ended, as `life` says it; empty for other messages."""
     stores: tuple[str, ...] = field(default=(), repr=False)
     """The directory of each message's store, where several stores are asked."""
+    next_page: str | None = field(default=None, repr=False)
+    """Where the list of what a text names goes on, as the `cursor` of `find`; None at its end."""
     next_offset: int = field(default=0, repr=False)
     """The queue offset to pull from next; it moves on also where a filter let nothing through."""
     min_offset: int = field(default=0, repr=False)
@@ -268,9 +270,14 @@ class Listing:
     server, the page and several stores list the same and count the same.
     """
 
-    def __init__(self, question: Question, *, goes_on: bool = False) -> None:
-        """List nothing yet of what the text of `question` names; where an earlier page stopped if it `goes_on`."""
+    def __init__(self, question: Question, *, goes_on: bool = False, passed: int = 0) -> None:
+        """List nothing yet of what the text of `question` names; where an earlier page stopped if it `goes_on`.
+
+        The first `passed` messages are not listed again.
+        """
         self._question, self._goes_on = question, goes_on
+        self.passed = passed
+        """Messages that are still to be passed over."""
         self._read: dict[str, tuple[Sequence[KeyKind], str]] = {}
         self._places: set[tuple[HostAddress, int, int, int]] = set()
         self.found: list[FoundBy] = []
@@ -294,6 +301,10 @@ class Listing:
     def take(self, kind: str, messages: Iterable[Message], damage: str | None = None) -> bool:
         """List the messages of one record; False, and nothing is listed, where the list is full."""
         new = {place: each for each in messages if not self._is_listed(kind, place := place_of(each), each)}
+        if self.passed > 0:
+            self._places.update(new)
+            self.passed -= len(new)
+            return True
         if new and not self.room:
             self.is_cut = True
             return False

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import groupby
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from protocol.message import Message
 from protocol.question import (
@@ -21,6 +22,9 @@ from protocol.question import (
 )
 from storage.names import names_holding
 
+if TYPE_CHECKING:
+    from protocol.find_place import FindPlace
+
 Item = TypeVar("Item")
 
 
@@ -32,13 +36,13 @@ def found_messages(
     outcomes: Iterable[str],
     *,
     notes: Iterable[str] = (),
-    is_cut: bool = False,
+    next_page: "FindPlace | None" = None,
     lost: str = "",
     details: str = "",
 ) -> Answer:
     """Make the answer of a text: the messages that it names in some topics, and notes about them.
 
-    `is_cut`: there are more than were asked for. `lost` says what may have been lost.
+    `next_page` is where the list goes on if it was cut. `lost` says what may have been lost.
     """
     from rocketlens.arguments import nothing_named
     from storage.life.named_messages import with_shared_notes
@@ -52,7 +56,7 @@ def found_messages(
         for message, _, damage in found
         if damage is not None
     ]
-    more = [more_than(question.maximum)] if is_cut else []
+    more = [] if next_page is None else [more_than(question.maximum)]
     return Answer(
         tuple(message.detached() for message, _, _ in found),
         notes=tuple(dict.fromkeys((*damaged, *notes, *more))),
@@ -62,6 +66,7 @@ def found_messages(
         topics=tuple(names_holding(names, text)),
         readings=tuple(noted),
         outcomes=tuple(outcomes),
+        next_page=None if next_page is None else next_page.text,
     )
 
 
@@ -74,7 +79,8 @@ def merged(found: Mapping[str, Answer], maximum: int | None = None) -> Answer:
     """What several brokers or stores found, at most `maximum` messages by store time; `found` names each of them."""
     if len(found) == 1:
         return next(iter(found.values()))
-    messages = sorted((message for each in found.values() for message in each), key=lambda each: each.store_timestamp)
+    newest_first = (each.messages[::-1] for each in reversed(list(found.values())))
+    messages = list(merge(*newest_first, key=lambda each: -each.store_timestamp))[::-1]
     notes = [f"{name}: {note}" for name, each in found.items() for note in each.notes]
     notes += [
         f"{name} has older matches: ask it alone, with `cursor` {each.cursor}"
@@ -129,10 +135,15 @@ def joined(found: Mapping[str, Answer], question: Question | None = None) -> Ans
         more = more_than(question.maximum)
         ends = [each.readings[-1].kind for each in found.values() if more in each.notes]
         numbers = {id(message): number for number, each in enumerate(found.values()) for message in each}
-        # As a name server's brokers are asked: in one topic by time, and of one moment those of the last one first.
-        listed.sort(key=lambda each: (-each.message.store_timestamp, -numbers[id(each.message)]))
-        listed.sort(key=lambda each: (section := section_of(each), 0 if section[0] else numbers[id(each.message)]))
-        listing = _of_several(question, listed, readings, ends)
+
+        def rank(each: FoundBy) -> tuple[tuple[int, str, bool], int, int]:
+            """As a name server's brokers are asked: in one topic by time, and of one moment the last one's first."""
+            section, number = section_of(each), numbers[id(each.message)]
+            return (section, -each.message.store_timestamp, -number) if section[0] else (section, number, 0)
+
+        # Merged, those of each store stay in its order, in which it goes on.
+        of_store = groupby(listed, lambda each: numbers[id(each.message)])
+        listing = _of_several(question, merge(*(list(alike) for _, alike in of_store), key=rank), readings, ends)
         listed, readings, is_cut = listing.found, listing.readings, listing.is_cut or bool(ends)
     return Answer(
         tuple(each.message for each in listed),

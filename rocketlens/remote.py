@@ -31,6 +31,7 @@ from protocol.message import Message, decode_message
 from protocol.message_id import MessageId
 from protocol.offset_keys import split_offset_key
 from protocol.question import (
+    KIND_OF_WORDS,
     LARGEST,
     NOT_FOUND_BY_OFFSET,
     PAGE,
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     import ssl
 
     from broker.service.store_answers import SentNotes
+    from protocol.find_place import FindPlace
     from rocketlens.remote_pending import AsyncPending
     from rocketlens.searching import AsyncSearch
     from storage.doctor.examine import Diagnosis
@@ -257,8 +259,14 @@ class AsyncRemoteStore:
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
+        cursor: str | None = None,
     ) -> Answer:
+        from protocol.find_place import MOST_PASSED, FindPlace
+
         question = text_question(text, topic, begin, end, maximum, kind)
+        start = None if cursor is None else FindPlace.parse(cursor)
+        is_among_ids = start is None or start.kind is KeyKind.ANY
+        place, passed = (FindPlace() if is_among_ids else start) or FindPlace(), start.passed if start else 0
         server = self._named_server()
         parts = parts_of(kind)
         names: list[str] = [question.topic] if question.topic else []
@@ -266,27 +274,32 @@ class AsyncRemoteStore:
         if parts and not names:
             known = await self._known_topics(server)
             names, more = [each.name for each in known], known.notes
-        listing = Listing(question)
-        for place, physical_offset, message_id in places_of(question.text, kind):
+        listing = Listing(question, goes_on=not is_among_ids, passed=passed)
+        for at_id, physical_offset, message_id in places_of(question.text, kind) if is_among_ids else ():
             try:
                 at = await self._found_at(server, physical_offset, question, message_id)
             except ResponseError as error:
                 if not parts or error.code != ResponseCode.NO_PERMISSION:
                     raise
                 at = Answer(reason=error.remark)  # the text may be something else too
-            listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
-            listing.take_all(place, at)
+            listing.read(at_id, "; ".join(filter(None, (at.reason, *at.notes))))
+            listing.take_all(at_id, at)
         brokers = await each_of(names if parts else (), self._brokers_with, AT_ONCE)
         answers: list[tuple[KeyKind, Answer]] = []
         for kinds in parts:
             if listing.is_cut:
                 break
-            # One more than is listed says that there are more.
+            most = question.maximum + passed + 1  # one more than is listed says that there are more
             asked = [
-                (msgspec.structs.replace(question, topic=name, kind=part, maximum=question.maximum + 1), where)
+                (
+                    msgspec.structs.replace(
+                        question, topic=name, kind=part, maximum=most, before_physical_offset=before
+                    ),
+                    where,
+                )
                 for name, where in zip(names, brokers, strict=True)
                 for part in kinds
-                if where
+                if where and (before := place.left_of(kinds, part, name)) is not None
             ]
             listing.read(reading_of(kinds))
             found = await each_of(
@@ -297,7 +310,14 @@ class AsyncRemoteStore:
                 answers.append((each.kind, answer))
         endpoints = () if listing.found else dict.fromkeys(each for where in brokers for each in where.values())
         lost = [await self._lost(each, question.topic) for each in endpoints]
-        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(filter(None, lost))), more)
+        behind = FindPlace.behind(listing.found, start) if listing.is_cut else None
+        if behind is not None and len(where := dict(zip(names, brokers, strict=True)).get(behind.topic, {})) > 1:
+            # Each broker has offsets of its own: those of the topic are collected anew, up to an end.
+            count = sum((KIND_OF_WORDS[kind], each.topic) == behind[:2] for each, kind, _ in listing.found)
+            behind = behind._replace(before=LARGEST, passed=count + (passed if behind[:2] == place[:2] else 0))
+            if behind.passed > MOST_PASSED:
+                behind, more = None, (*more, f"there are more messages: ask one of the brokers, {_named(where)}")
+        return _found(question, names, listing, answers, "; ".join(dict.fromkeys(filter(None, lost))), more, behind)
 
     async def _of_topic(self, brokers: dict[str, Endpoint], question: Question, *, is_named: bool) -> Answer:
         """What the brokers of a topic answer; a note that it is refused, unless the topic `is_named` by who asks."""
@@ -827,10 +847,11 @@ def _found(
     answers: Sequence[tuple[KeyKind, Answer]],
     lost: str,
     more: Sequence[str],
+    behind: "FindPlace | None",
 ) -> Answer:
     """Say what is to be said of a list that brokers' answers came to; `lost`: what may be missing of an empty one.
 
-    `more` are sentences about the topics that were asked about.
+    `more` are sentences about the topics that were asked about, `behind` is where the list goes on.
     """
     from protocol.system_topics import Stage, stage_of
     from storage.life.transactions import outcomes_among
@@ -849,7 +870,7 @@ def _found(
         listing.readings,
         outcomes,
         notes=notes,
-        is_cut=listing.is_cut,
+        next_page=behind,
         lost=lost,
         details="" if found else "; ".join(dict.fromkeys(each.details for _, each in answers[-1:] if each.details)),
     )

@@ -1,13 +1,15 @@
 """Several stores asked as one, as a name server's brokers are: what `rocketlens.open` returns for their directories."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar, Unpack
+from itertools import takewhile
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, Unpack
 
 from protocol.errors import ConfigError, NoSuchTopic
+from protocol.host_address import HostAddress
 from protocol.message import Message
-from protocol.question import LARGEST, Answer, Question
+from protocol.question import LARGEST, Answer, FoundBy, Question, place_of
 from rocketlens.answers import Listed, Topic, joined, merged
 from rocketlens.arguments import (
     MOST_PULLED,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 OF_ONE_STORE = "it is about one store: open it alone"
+
+Places: TypeAlias = dict[int, str | None]
+"""Where the stores of a list go on, by their numbers."""
 
 CURSOR = re.compile(r"([0-9]{1,6})/(.*)", re.ASCII | re.DOTALL)
 """Where a search of several stores goes on: the number of a store, and the cursor in it, if it has begun there."""
@@ -65,8 +70,21 @@ class SeveralStores(Source):
             raise ConfigError(f"a cursor belongs to one store, and topic {topic} is in several, open {_one_of(stores)}")
         return merged(self._answers(lambda store: store._query(question), stores), question.maximum)
 
-    def _find(self, question: Question) -> Answer:
-        return joined(self._answers(lambda store: store._find(question)), question)
+    def _find(self, question: Question, cursor: str | None = None) -> Answer:
+        from protocol.cursors import decode_cursor, encode_cursor
+
+        # Where each store goes on: at its beginning, at a cursor of its own, or nowhere any more.
+        places = dict.fromkeys(range(len(self._stores))) if cursor is None else decode_cursor(cursor, Places)
+        if not all(0 <= number < len(self._stores) for number in places):
+            raise ConfigError("this is no cursor of an answer of these stores")
+        start = {where: places[number] for number, where in enumerate(self._stores) if number in places}
+        asked = {where: self._stores[where] for where in start}
+        found = self._answers(lambda store: store._find(question, start[str(store.path)]), asked)
+        answer = joined(found, question)
+        listed = set(map(place_of, answer))
+        left = zip(sorted(places), (_behind(each, listed, start[where]) for where, each in found.items()), strict=True)
+        rest = {number: place for number, (place, has_more) in left if has_more}
+        return replace(answer, next_page=encode_cursor(rest) if rest else None)
 
     def _looked_up(
         self, texts: list[str], topic: str | None, kind: str | None, should_stop: Callable[[], bool]
@@ -217,6 +235,20 @@ def _one_after_the_other(
     if absences and len(absences) == len(stores):
         raise absences[0]
     yield Step((), done, None, is_last=True, notes=tuple(notes))
+
+
+def _behind(
+    found: Answer, listed: Set[tuple[HostAddress, int, int, int]], cursor: str | None
+) -> tuple[str | None, bool]:
+    """Where a store goes on behind what is listed of its answer, which began at a cursor; and whether it does."""
+    from protocol.find_place import FindPlace
+
+    rows = list(zip(found, found.kinds, strict=True))
+    front = [FoundBy(*row) for row in takewhile(lambda row: place_of(row[0]) in listed, rows)]
+    if len(front) == len(rows):
+        return found.next_page, found.next_page is not None
+    start = None if cursor is None else FindPlace.parse(cursor)
+    return (FindPlace.behind(front, start).text if front else cursor), True
 
 
 def _one_of(stores: Mapping[str, object]) -> str:

@@ -106,22 +106,23 @@ class Source:
         end: Time | None = None,
         maximum: int = MOST_FOUND,
         kind: str | None = None,
+        cursor: str | None = None,
     ) -> Answer:
         """The messages that a text names, whatever it is: an id, an offset, a key or a tag; as the page's box does.
 
         In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind. With
         a `kind` the text is taken for that alone: ``offset message id``, ``physical offset``, ``unique key``, ``key``,
         ``unique key or key`` or ``tag``. A broker is asked about each topic, which takes one with many topics some
-        time.
+        time. The `next_page` of an answer, passed as `cursor`, gets the messages behind it.
 
         >>> found = store.find("BB")
         >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]
         [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
         """
-        return self._find(text_question(text, topic, begin, end, maximum, kind))
+        return self._find(text_question(text, topic, begin, end, maximum, kind), cursor)
 
-    def _find(self, question: Question) -> Answer:
-        """What the text of a question names."""
+    def _find(self, question: Question, cursor: str | None = None) -> Answer:
+        """What the text of a question names, from a cursor on."""
         raise self._refusal("find")
 
     def look_up(

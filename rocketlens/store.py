@@ -108,22 +108,22 @@ class Store(Source):
         found = query_store(self._opened(), question, self._mask.for_one_run())
         return self._shown(replace(found, details=""))
 
-    def _find(self, question: Question) -> Answer:
+    def _find(self, question: Question, cursor: str | None = None) -> Answer:
         kind = question.reading
         is_key = bool(parts_of(kind))
-        if kind is not None and not is_key and self._store is None:
+        if kind is not None and not is_key and cursor is None and self._store is None:
             self._check_open()
             if found := find_surely(self._layout, question.text, question.topic or None, kind):
                 messages = self._shown(found).messages
                 return Answer(messages, kinds=(kind,) * len(messages), readings=(Reading(kind, len(messages)),))
-        from storage.search.find import Finder, FindPlace
+        from protocol.find_place import FindPlace
+        from storage.search.find import Finder
         from storage.store.topic_catalog import known_names
 
         hiding, store = self._hiding(), self._opened(with_keys=is_key)
         names, more = ([question.topic], "") if question.topic else known_names(store) if is_key else ([], "")
         finder = Finder(store, question, names, mask=hiding.mask)
-        finder.look_at_offset()
-        finder.go_on(FindPlace())
+        finder.go_on(None if cursor is None else FindPlace.parse(cursor))
         hiding.warn()
         ends: dict[int, str] = {}
         if halves := [each.message for each in finder.found if stage_of(each.message.topic) is Stage.HALF]:
@@ -137,7 +137,7 @@ class Store(Source):
             finder.readings,
             (ends.get(each.message.physical_offset, "") for each in finder.found),
             notes=filter(None, (f"something may be missing: {finder.incomplete}" if finder.incomplete else "", more)),
-            is_cut=finder.is_cut,
+            next_page=finder.place,
             lost="; ".join(filter(None, (*store.config.notes_of_topics(names), store.why_lost))),
             details=finder.details,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from protocol.errors import ConfigError, RocketLensError
 from protocol.question import (
+    KIND_OF_WORDS,
     PARTS,
     PHYSICAL_OFFSET,
     Answer,
@@ -96,13 +97,17 @@ class UrlStore(Source):
         cursor = kept[0].physical_offset if len(kept) < len(found) else None
         return Answer(tuple(kept), cursor, reason="" if kept else nothing_with(question))
 
-    def _find(self, question: Question) -> Answer:
+    def _find(self, question: Question, cursor: str | None = None) -> Answer:
+        from protocol.find_place import FindPlace
+
         kind, topic = question.reading, question.topic or None
+        start = None if cursor is None else FindPlace.parse(cursor)
+        is_among_ids = start is None or start.kind is KeyKind.ANY
         parts = parts_of(kind)
         if kind == KeyKind.TAG.words:
             raise ConfigError(f"tag: {NOT_BY_TAG}")
-        listing = Listing(question)
-        for place, physical_offset, message_id in places_of(question.text, kind):
+        listing = Listing(question, goes_on=not is_among_ids, passed=start.passed if start else 0)
+        for place, physical_offset, message_id in places_of(question.text, kind) if is_among_ids else ():
             at = at_place(self._at(physical_offset), topic, message_id)
             listing.read(place, "; ".join(filter(None, (at.reason, *at.notes))))
             listing.take_all(place, self._shown(at))
@@ -112,6 +117,11 @@ class UrlStore(Source):
             for each in (self._named(question.text, topic, parts[0]) if parts else ())
             if each.kind == KeyKind.UNIQUE.words or first <= each.message.store_timestamp <= last
         ]
+        if start is not None and not is_among_ids:
+            left = [start.left_of(parts[0], KIND_OF_WORDS[each.kind], each.message.topic) for each in named]
+            named = [
+                each for each, before in zip(named, left, strict=True) if each.message.physical_offset < (before or 0)
+            ]
         if parts:
             listing.read(reading_of(parts[0]))
         named.sort(key=lambda each: (*section_of(each), -each.message.physical_offset, -each.message.queue_offset))
@@ -121,7 +131,8 @@ class UrlStore(Source):
             listing.read(KeyKind.TAG.words, NOT_BY_TAG)
         names = [topic] if topic else [each.name for each in self.topics()] if parts else []
         found = listing.found
-        return found_messages(question, names, found, listing.readings, [""] * len(found), is_cut=listing.is_cut)
+        behind = FindPlace.behind(found, start) if listing.is_cut else None
+        return found_messages(question, names, found, listing.readings, [""] * len(found), next_page=behind)
 
     def search(
         self,

@@ -115,8 +115,7 @@ class FindArguments(msgspec.Struct, frozen=True):
             return _found_by(OFFSET_ID, source.view(text, topic=self.topic))
         kind = None if self.kind is None else AS[self.kind]
         if kind is None or self.topic is None or not self.is_paged:
-            times = {"begin": self.begin, "end": self.end}
-            return source.find(text, topic=self.topic, maximum=self.maximum, kind=kind, **times)
+            return source.find(text, topic=self.topic, begin=self.begin, end=self.end, maximum=self.maximum, kind=kind)
         found = source.query(
             self.topic,
             key=text if self.kind == "key" else None,

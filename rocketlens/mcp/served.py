@@ -18,6 +18,7 @@ from broker.web.api.life import seen_life
 from broker.web.api.pending import ReadPending, require_waiting
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
+from protocol.find_place import FindPlace
 from protocol.message import Message
 from protocol.question import Answer, KeyKind, Question, parts_of, places_of
 from rocketlens.answers import Group, Listed, Topic, found_messages
@@ -44,11 +45,12 @@ from storage.life.pop_log import count_popped
 from storage.life.transactions import outcomes
 from storage.search.engine import Stop
 from storage.search.engine import search as search_store
-from storage.search.find import Finder, FindPlace
+from storage.search.find import Finder
 from storage.search.step import Step
 from storage.store.extents import QueueExtent, queue_extent
 from storage.store.topic_catalog import known_topics, queues_of_topic
 
+NOT_ALL: Final = "not all topics were searched in the time"
 LEFT_OUT: Final = "messages that this account may not read are left out"
 
 
@@ -60,7 +62,7 @@ class ServedSource(Source):
         """Ask for the client of a context."""
         self._api, self._context = api, context
 
-    def _find(self, question: Question) -> Answer:
+    def _find(self, question: Question, cursor: str | None = None) -> Answer:
         context, store = self._context, self._context.store
         if question.topic:
             context.require_right(question.topic)
@@ -73,10 +75,7 @@ class ServedSource(Source):
             refusal=lambda message: refusal_to(context, message),
             mask=context.mask,
         )
-        finder.look_at_offset()
-        finder.go_on(FindPlace())
-        if finder.place is not None and not finder.is_cut and context.is_time_up:
-            raise StillRunning("not all topics were searched in the time: call again, with more seconds or a topic")
+        finder.go_on(None if cursor is None else FindPlace.parse(cursor))
         ends = outcomes(store, (each.message for each in finder.found))
         return found_messages(
             question,
@@ -84,19 +83,29 @@ class ServedSource(Source):
             finder.found,
             finder.readings,
             (ends.get(each.message.physical_offset, "") for each in finder.found),
-            notes=[f"something may be missing: {finder.incomplete}"] if finder.incomplete else [],
-            is_cut=finder.is_cut,
+            notes=[
+                *([f"something may be missing: {finder.incomplete}"] if finder.incomplete else []),
+                *([NOT_ALL] if finder.place is not None and not finder.is_cut else []),
+            ],
+            next_page=finder.place,
             lost="; ".join(store.config.notes_of_topics(names)),
         )
+
+    def _named(self, text: str, topic: str | None, kind: str | None = None) -> Answer:
+        """What a text names, of which not all need be listed, but all topics searched. Raises StillRunning."""
+        found = self.find(text, topic=topic, kind=kind)
+        if NOT_ALL in found.notes:
+            raise StillRunning(f"{NOT_ALL}: call again, with more seconds or a topic")
+        return found
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         text, reasons = id_of(id), []
         for kind, _, _ in places_of(text):
-            found = self.find(text, topic=topic, kind=kind)
+            found = self._named(text, topic, kind)
             if found:
                 return found
             reasons.append(found.reason)
-        named = self.find(text, topic=topic, kind=KeyKind.UNIQUE.words)
+        named = self._named(text, topic, KeyKind.UNIQUE.words)
         return named if named else replace(named, reason="; ".join((*reasons, named.reason)))
 
     def pull(
@@ -164,7 +173,7 @@ class ServedSource(Source):
         found: MessageLife = seen_life(self._context, id_of(text), topic)
         if found.events:
             return found
-        named = self.find(text, topic=topic)
+        named = self._named(text, topic)
         if keys := keys_named(named):
             return replace(seen_life(self._context, keys[0], topic), named=keys)
         return with_reason(found, named)

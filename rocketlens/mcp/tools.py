@@ -8,7 +8,7 @@ import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -81,9 +81,6 @@ LONGEST_CHARACTER: Final = 8
 
 MOST_QUEUES: Final = 64
 
-MOST_FOUND: Final = 10_000
-"""Messages before those of a page of `find`, which collects them anew; `search` has no such end."""
-
 MOST_PASSED: Final = 2**31
 """Entries, or bytes of a body, before those that a cursor asks for."""
 
@@ -94,7 +91,7 @@ class Bounded:
 
     answer: ToolAnswer
     listed: str = ""
-    cursor_behind: Callable[[int], str] | None = None
+    cursor_behind: Callable[[int], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,28 +274,55 @@ def _lines(found: Answer, charset: str | None) -> list[ToolLine]:
 # ---------------------------------------------------------------------- find, message, story
 
 
+class FindCursor(NamedTuple):
+    """A page of a source, None for its first one, and how many of its messages come before those of an answer."""
+
+    page: str | None = None
+    passed: int = 0
+
+
 def find(context: ToolContext, asked: FindTool) -> Bounded:
     """What a text names."""
-    charset, begin = _charset(asked.charset), _number(asked.cursor, MOST_FOUND)
-    maximum = begin + asked.limit + 1
+    charset = _charset(asked.charset)
+    start = FindCursor() if asked.cursor is None else decode_cursor(asked.cursor, FindCursor)
+    _within(start.passed, MOST_PASSED)
     source = context.source(asked.store)
     times = times_of(asked.begin, asked.end)
 
     def work() -> Answer:
         return source.find(
-            asked.text, topic=asked.topic, begin=times[0], end=times[1], maximum=maximum, kind=asked.kind
+            asked.text,
+            topic=asked.topic,
+            begin=times[0],
+            end=times[1],
+            maximum=asked.limit,
+            kind=asked.kind,
+            cursor=start.page,
         )
 
-    found = _kept(context, asked, work, maximum)
+    found = _kept(context, asked, work, start.page, asked.limit)
+    page = found.next_page
     lines = _lines(found, charset)
+    shown = lines[start.passed : start.passed + asked.limit]
+
+    def cursor(count: int) -> str | None:
+        """Behind some messages of this answer: a page may have more, those of a batch, and an answer have less room."""
+        passed = start.passed + count
+        if passed < len(lines):
+            return encode_cursor(FindCursor(start.page, passed))
+        return None if page is None else encode_cursor(FindCursor(page, passed - len(lines)))
+
+    is_first = start == FindCursor()
     answer = ToolFindAnswer(
-        messages=lines[begin : begin + asked.limit],
-        readings=[ToolReading(each.kind, each.found, each.note) for each in found.readings] if not begin else [],
-        topics=list(found.topics[:MOST_NAMED]) if not begin else [],
-        reason=found.reason,
-        notes=[note for note in found.notes if note != more_than(maximum)],
+        messages=shown,
+        readings=[ToolReading(each.kind, each.found, each.note) for each in found.readings if is_first],
+        topics=list(found.topics[:MOST_NAMED]) if is_first else [],
+        reason="" if page else found.reason,
+        notes=[note for note in found.notes if note != more_than(asked.limit)],
+        cursor=cursor(len(shown)),
     )
-    return _numbered(answer, "messages", begin, len(lines))
+    answer.truncated = answer.cursor is not None
+    return Bounded(answer, "messages", cursor)
 
 
 def message(context: ToolContext, asked: MessageTool) -> Bounded:
@@ -798,6 +822,7 @@ TOOLS: Final = (
         FindTool,
         ToolFindAnswer,
         find,
+        beginning=FindCursor(),
     ),
     Tool(
         "message",

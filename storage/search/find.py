@@ -6,16 +6,15 @@ first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from protocol.errors import ConfigError
+from protocol.find_place import FindPlace
 from protocol.mask import NO_MASK, Mask
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId
 from protocol.question import (
-    LARGEST,
     PAGE,
     FoundBy,
     KeyKind,
@@ -35,14 +34,6 @@ from storage.log.commit_log import CommitLog
 from storage.query.search_report import SearchReport, joined_clauses, summed
 from storage.search.origin_copies import copies_of, names_as_origin, say_copies
 from storage.store.message_store import MessageStore
-
-
-class FindPlace(NamedTuple):
-    """The place where a search continues: kind of the text, topic, and physical offset."""
-
-    kind: KeyKind = KeyKind.UNIQUE
-    topic: str = ""
-    before: int = LARGEST
 
 
 class Finder:
@@ -78,7 +69,7 @@ class Finder:
         self._has_looked = self._has_masked = False
         self._search: SearchReport | None = None
 
-    def look_at_offset(self) -> None:
+    def _look_at_offset(self) -> None:
         """Take the text for an offset message id, then for a physical offset, where it may be that."""
         for kind, physical_offset, message_id in self._at_places:
             self._listing.read(kind, self._at(kind, physical_offset, message_id))
@@ -108,25 +99,28 @@ class Finder:
                 shown += [masked] if names_as_origin(masked, message_id) else []
         return shown
 
-    def go_on(self, place: FindPlace) -> None:
-        """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
-        if place != FindPlace():
-            self._listing = Listing(self._question, goes_on=True)
+    def go_on(self, place: FindPlace | None = None) -> None:
+        """Look the text up as an id, a key and a tag, from a place on, until there is no room or no time."""
+        is_among_ids = place is None or place.kind is KeyKind.ANY
+        self._listing = Listing(self._question, goes_on=not is_among_ids, passed=place.passed if place else 0)
+        if place is None or is_among_ids:
+            self._look_at_offset()
+            if self._listing.is_cut:
+                self.place = FindPlace.behind(self.found, place)
+                return
+            place = FindPlace()
         for parts in self._parts:
             reading = reading_of(parts)
             refused = self._refused(parts)
             self._listing.read(reading, refused, is_refused=bool(refused))
-            if refused or (parts[-1] is KeyKind.KEY and place.kind is KeyKind.TAG):
+            if refused:
                 self.searched += len(self._topics)
                 continue
             for topic in self._topics:
-                if place.kind in parts and topic < place.topic:
-                    self.searched += 1
-                    continue
                 for kind in parts:
-                    if (kind, topic) == (KeyKind.UNIQUE, place.topic) and place.kind is KeyKind.KEY:
+                    before = place.left_of(parts, kind, topic)
+                    if before is None:
                         continue
-                    before = place.before if (kind, topic) == place[:2] else LARGEST
                     if kind is not KeyKind.KEY and self._has_looked and self._is_time_up():
                         self.place = FindPlace(kind, topic, before)
                         return
@@ -192,7 +186,7 @@ class Finder:
             for message in reversed(list(decode_messages(answer.records))):  # newest first
                 is_late = self._has_masked and self._is_time_up()
                 if is_late or not self._listing.take(kind.words, self._shown(kind, asked.messages_in(message))):
-                    self.place = FindPlace(kind, topic, before)
+                    self.place = FindPlace(kind, topic, before, self._listing.passed)
                     return False
                 self._has_masked = bool(self._mask)
                 before = message.physical_offset

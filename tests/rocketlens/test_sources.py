@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import random
 import re
 import shutil
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ from broker_harness import FakeStore, service_of, serving_in_a_thread
 from golden_store import GOLDEN, unpack
 from loop_engine import run_jobs_here
 from name_server import NamedBrokers
+from protocol.cursors import encode_cursor
 from rocketlens.several_stores import SeveralStores
 from rocketlens.url_store import UrlStore
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 KINDS = {
@@ -153,6 +155,8 @@ def test_a_url_has_what_the_directory_has(g1_store: Path, url: str) -> None:
             named = [place for place, kind in zip(places(expected), expected.kinds, strict=True) if kind != "tag"]
             assert places(found) == named
             assert [each.kind for each in found.readings] == [each.kind for each in expected.readings]
+        for text, maximum in itertools.product(("hotkey", "0"), (1, 15)):
+            assert paged(there, text, maximum) == places(there.find(text, maximum=1000))
         assert [topic.name for topic in there.topics()] == [topic.name for topic in local.topics()]
         found_there = [message.body for message in there.search(topic="TopicTest", contains="hot 3")]
         assert found_there == [message.body for message in local.search(topic="TopicTest", contains="hot 3")] != []
@@ -162,6 +166,51 @@ def test_a_url_has_what_the_directory_has(g1_store: Path, url: str) -> None:
 
 def places(found: rocketlens.Answer) -> list[int]:
     return [message.physical_offset for message in found]
+
+
+def paged(source: Any, text: str, maximum: int) -> list[int]:
+    """What a text names, page by page: each but the last full, and none that comes again."""
+    found = source.find(text, maximum=maximum)
+    listed = places(found)
+    while found.next_page is not None:
+        assert len(found) >= maximum
+        found = source.find(text, maximum=maximum, cursor=found.next_page)
+        listed += places(found)
+    return listed
+
+
+def test_pages_of_what_a_text_names_come_to_the_whole_of_it(g1_store: Path) -> None:
+    with rocketlens.open(g1_store) as store, serving_in_a_thread(service_of(MessageStore.open(g1_store))) as address:
+        with rocketlens.open(str(address)) as remote:
+            for text, maximum in itertools.product(("hotkey", "0", "BB", "TagA"), (1, 7, 39, 40, 41)):
+                whole = places(store.find(text, maximum=1000))
+                assert paged(store, text, maximum) == paged(remote, text, maximum) == whole != []
+        for cursor in ("", "~", "AAAA", encode_cursor([1, "TopicTest", -1]), encode_cursor([1, "T", 2**63])):
+            with pytest.raises(rocketlens.ConfigError, match="no cursor"):
+                store.find("hotkey", cursor=cursor)
+
+
+def test_pages_of_several_stores_keep_the_order_of_each_whatever_its_clock_said(tmp_path: Path) -> None:
+    drawn, roots = random.Random(4711), [tmp_path / name for name in ("a", "b", "c")]
+    for number, root in enumerate(roots[:2]):
+        writer = StoreWriter(root, broker_name=f"broker-{number}")
+        for _ in range(40):
+            writer.append(
+                drawn.choice(["x", "y"]), b"", keys=drawn.choice(["k", "l"]), tags=drawn.choice(["k", "l"]),
+                store_timestamp=START_TIMESTAMP + drawn.randrange(30),
+                store_host=("127.0.0.1", 10911 + number),
+            )  # fmt: skip
+        writer.close()
+    shutil.copytree(roots[0], roots[2])  # as a slave has it
+    with rocketlens.open(roots[:2]) as two, rocketlens.open(roots) as three, rocketlens.open(roots[0]) as one:
+        for source, maximum in itertools.product((two, three), (1, 3, 10)):
+            whole = source.find("k", maximum=1000)
+            listed = paged(source, "k", maximum)
+            assert listed == places(whole)
+            ours = [each for each, where in zip(places(whole), whole.stores, strict=True) if where == str(roots[0])]
+            assert ours == places(one.find("k", maximum=1000))
+        with pytest.raises(rocketlens.ConfigError, match="no cursor"):
+            two.find("k", cursor=encode_cursor({7: None}))
 
 
 @pytest.fixture
@@ -207,6 +256,12 @@ def test_several_directories_are_asked_as_a_name_server_is(two_stores: list[Path
                     (each.kind, each.found) for each in theirs.readings
                 ]
                 assert places(local.view(text)) == places(remote.view(text))
+            for text, maximum in itertools.product(("hotkey", "0", "TagA"), (3, 17)):
+                assert (
+                    paged(local, text, maximum)
+                    == paged(remote, text, maximum)
+                    == places(local.find(text, maximum=1000))
+                )
             found = local.query("TopicTest", tag="TagA", maximum=5)
             assert places(found) == places(remote.query("TopicTest", tag="TagA", maximum=5)) != []
 

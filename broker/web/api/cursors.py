@@ -1,26 +1,19 @@
-"""Cursors: where a list was cut, as a text that clients hand back unread."""
+"""Cursors of the API, whose errors name the parameter."""
 
-import base64
-import binascii
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from broker.web.api.errors import bad_parameter
+from protocol import cursors
+from protocol.errors import ConfigError
 
 Place = TypeVar("Place")
 
-
-def encode_cursor(place: Any) -> str:
-    """A place as text."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+encode_cursor = cursors.encode_cursor
 
 
 def decode_cursor(text: str, kind: type[Place]) -> Place:
     """The place that a cursor stands for. Raises `ApiError` for a text that is no cursor."""
     try:
-        return msgspec.json.decode(
-            base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True), type=kind
-        )
-    except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise bad_parameter("cursor", "this is no cursor of an answer to this question") from None
+        return cursors.decode_cursor(text, kind)
+    except ConfigError as error:
+        raise bad_parameter("cursor", str(error)) from None

@@ -16,12 +16,13 @@ from broker.web.api.errors import ApiError, bad_parameter
 from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
+from protocol.find_place import FindPlace
 from protocol.message import Message
 from protocol.question import PARTS, Question, Reading
 from storage.life.named_messages import with_shared_notes
 from storage.life.transactions import outcomes
 from storage.names import names_holding
-from storage.search.find import Finder, FindPlace
+from storage.search.find import Finder
 
 MOST_TOPICS: Final = 20
 """Topics whose names contain the text that are listed."""
@@ -91,11 +92,7 @@ def find(context: RequestContext, question: FindQuestion) -> FindAnswer:
         refusal=lambda message: refusal_to(context, message),
         mask=context.mask,
     )
-    if question.cursor is None:
-        finder.look_at_offset()
-        finder.go_on(FindPlace())
-    else:
-        finder.go_on(decode_cursor(question.cursor, FindPlace))
+    finder.go_on(None if question.cursor is None else decode_cursor(question.cursor, FindPlace))
     named = names_holding(names, text) if question.cursor is None else []
     is_vain = question.cursor is None and not (named or finder.found)
     ends = outcomes(context.store, (message for message, _, _ in finder.found))

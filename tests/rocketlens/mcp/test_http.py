@@ -20,8 +20,10 @@ from broker.web.site import Site
 from broker_harness import service_of
 from page_server import serving_page
 from protocol.errors import StoreError
+from protocol.question import Question
 from rocketlens.mcp.http import assistants
-from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore, QueryAnswer
+from store_writer import StoreWriter
 from web_questions import ApiOf
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -209,6 +211,33 @@ def test_no_answer_is_made_of_a_file_that_was_cut(g1_store: Path, monkeypatch: p
     uri = {"uri": "rocketlens://message/6581"}
     for asked in (call(1, "find", text="hotkey"), request(2, "resources/read", uri)):
         assert "a file was cut" in port.ask(asked).json()["error"]["message"]
+
+
+def test_the_last_page_of_find_costs_what_the_first_one_does(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20, index_entries=2000)
+    for number in range(600):
+        writer.append("orders", str(number).encode(), keys="4711")
+    writer.close()
+    asked: list[int] = []
+    query = MessageStore.query
+
+    def counted(store: MessageStore, question: Question) -> QueryAnswer:
+        asked.append(question.maximum)
+        return query(store, question)
+
+    monkeypatch.setattr(MessageStore, "query", counted)
+    port = AssistantsOf(writer.root)
+    bodies, costs, cursor = [], [], None
+    while not bodies or cursor is not None:
+        asked.clear()
+        page = port.content(call(1, "find", text="4711", limit=25, **({"cursor": cursor} if cursor else {})))
+        bodies += [each["preview"] for each in page["messages"]]
+        costs.append(sum(asked))
+        cursor = page["cursor"]
+    assert bodies == [str(number) for number in reversed(range(600))]
+    assert max(costs) == costs[0] < len(bodies)
 
 
 def test_masks_of_the_page_hide_for_assistants(g1_store: Path) -> None:

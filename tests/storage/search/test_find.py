@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 import oracles
+from protocol.find_place import FindPlace
 from protocol.question import Question
-from storage.search.find import Finder, FindPlace, message_at
+from storage.search.find import Finder, message_at
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
 
@@ -21,9 +22,7 @@ def store(g1_store: Path) -> MessageStore:
 def find(store: MessageStore, text: str, place: FindPlace | None = None, **limits: object) -> Finder:
     asked = {name: limits.pop(name) for name in ("topic", "maximum") if name in limits}
     finder = Finder(store, Question(**{"topic": "", "text": text, **asked}), topic_names(store), **limits)  # type: ignore[arg-type]
-    if place is None:
-        finder.look_at_offset()
-    finder.go_on(place or FindPlace())
+    finder.go_on(place)
     return finder
 
 
