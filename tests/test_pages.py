@@ -13,6 +13,7 @@ from broker.web._metrics_families import FAMILIES, PREFIX
 from cli_reference import commands
 from rocketlens.cli.main import main
 from spark_jobs.tables.every import TableMetrics
+from unrecorded_deviations import DAMAGED_STORES, REQUESTS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -123,6 +124,12 @@ def modules_named(page: Path) -> list[str]:
 
 def test_every_module_that_a_page_names_exists() -> None:
     assert [(page, name) for page in PAGES for name in modules_named(page) if not is_there(name)] == []
+
+
+def test_every_module_that_a_difference_names_exists() -> None:
+    named = [name for each in (*REQUESTS, *DAMAGED_STORES) for name in each.modules]
+    assert len(named) > 30
+    assert [name for name in named if not is_there(name)] == []
 
 
 def test_the_architecture_names_the_modules() -> None:

@@ -178,3 +178,87 @@ OLD_RUNS = {
     "consumerProgress": works("-g CG_TAG", r"Diff Total: 44"),
 }
 """Commands that only mqadmin up to 5.2 knows, or that are typed otherwise at 4.9."""
+
+NOTES = {
+    "queryMsgById": (
+        "also for ids of [brokers that are gone](find.md#offset-message-ids-of-brokers-that-are-gone); `-g -d` has "
+        "a connected consumer consume the message; `-s` sends, and is refused"
+    ),
+    "queryMsgByKey": "by key (`-p K`) and by tag (`-p T`), in pages (`-l`)",
+    "queryMsgByUniqueKey": "mqadmin 5.4 and later looks 36 hours back and ahead unless `-s` and `-e` say otherwise",
+    "queryMsgTraceById": "if the store holds a trace topic",
+    "queryMsgByOffset printMsg printMsgByQueue consumeMessage": "they pull, and commit nothing",
+    "queryCq": "with `-g` also how the group's filter decides each unit",
+    "topicList": "also topics that are in the store but in no configuration",
+    "topicRoute topicStatus topicClusterList allocateMQ": (
+        "every queue is readable and none is writable; the cluster has the store's name"
+    ),
+    "statsAll": (
+        "how far a group is behind, and how much it consumes, counted from the offsets that it commits here; InTPS "
+        "and InMsg24Hour are 0"
+    ),
+    "consumerProgress": (
+        "the groups of `consumerOffset.json` and those that consume here. In flight is what a group that consumes "
+        "here has pulled and not committed, for other groups what the store's broker had recorded as pulled. `-s` "
+        "asks the consumers"
+    ),
+    "consumerStatus consumerConnection producerConnection producer": (
+        "ask or list the clients that are connected here, producers too, although they cannot send; "
+        "`consumerStatus -s` shows stacks of threads"
+    ),
+    "getConsumerConfig": ("from `subscriptionGroup.json`; a group that is not in it is shown with a broker's defaults"),
+    "brokerConsumeStats startMonitoring": "every group, topic by topic",
+    "brokerStatus": (
+        "offsets of the log, its first message, the progress of delay levels; figures of threads, writes and rates "
+        "are 0 ([metrics.md](metrics.md) has requests)"
+    ),
+    "getBrokerConfig exportConfigs": (
+        "the properties that are true of RocketLens, those that exporting tools of 4.9 and later need, and the "
+        "sizes of the store's files, which a broker on this store must be configured with"
+    ),
+    "haStatus getColdDataFlowCtrInfo": "a master without slaves, at the end of the log; no flow control",
+    "clusterList": "one broker for each store",
+    "getNamesrvConfig exportMetadata": (
+        "the name server's properties that are true here; topics and groups of the store"
+    ),
+    "exportMetrics": "the number of topics and groups, and the use of the disk; rates are 0",
+    "sendMessage sendMsgStatus checkMsgSendRT clusterRT": "send",
+    (
+        "updateTopic updateTopicList updateTopicPerm deleteTopic updateStaticTopic updateSubGroup "
+        "updateSubGroupList deleteSubGroup setConsumeMode"
+    ): ("write"),
+    "remappingStaticTopic": "if a topic is not static, mqadmin says so itself",
+    "updateOrderConf": "`-m get` is answered that there is no such item",
+    "cloneGroupOffset": "the offsets of a group that consumes here can be set, until its members commit theirs",
+    "resetOffsetByTime skipAccumulatedMessage exportPopRecord": "write offsets, or move records of popped messages",
+    (
+        "updateBrokerConfig resetMasterFlushOffset updateColdDataFlowCtrGroupConfig "
+        "removeColdDataFlowCtrGroupConfig setCommitLogReadAheadMode switchTimerEngine cleanExpiredCQ "
+        "cleanUnusedTopic deleteExpiredCommitLog"
+    ): ("write or delete"),
+    (
+        "updateNamesrvConfig updateKvConfig deleteKvConfig wipeWritePerm addWritePerm addBroker removeBroker "
+        "updateControllerConfig"
+    ): ("write, or start and stop brokers"),
+    "createUser updateUser deleteUser createAcl updateAcl deleteAcl triggerLiteDispatch": (
+        "write; so do `updateAclConfig`, `deleteAclConfig`, `updateGlobalWhiteAddr` of mqadmin 4.9"
+    ),
+    "getUser listUser copyUser getAcl listAcl copyAcl": (
+        "users and policies of ACL 2.0 [are not read](stores.md#what-is-not-read); accounts are those of `--acl`, "
+        "of which no answer reveals anything, nor does `clusterAclConfigVersion` of mqadmin 4.9"
+    ),
+    "getBrokerEpoch": (
+        "no controller: `CODE: 1  DESC: this request only for controllerMode`, as from any broker without one"
+    ),
+    "getControllerMetaData getControllerConfig getSyncStateSet electMaster cleanBrokerMetadata": (
+        "this server is no controller"
+    ),
+    "checkRocksdbCqWriteProgress rocksDBConfigToJson": (
+        "queues and configuration are in files; without `-n` the latter reads a local folder"
+    ),
+    "dumpCompactionLog exportMetadataInRocksDB": "read local files, and ask no server",
+    "getBrokerLiteInfo getParentTopicInfo getLiteTopicInfo getLiteClientInfo getLiteGroupInfo": (
+        "subscriptions to lite topics are only in a broker's memory"
+    ),
+}
+"""What there is to say of commands, by their names: the table of docs/mqadmin.md in the site."""

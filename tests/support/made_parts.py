@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,10 +26,15 @@ from broker.web._metrics_families import FAMILIES
 from broker.web.api.application import Api
 from cli_reference import command_line_reference, commands
 from golden_deviations import DEVIATIONS
+from interop.mqadmin_commands import NOTES, RUNS
 from protocol.codes import RequestCode, ResponseCode
 from protocol.system_properties import LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
+from rocketlens.cli.main import COMMANDS
 from spark_jobs.tables.every import TableMetrics
 from storage.columns.names import JSON_NAMES
+from storage.doctor.finding import Kind
+from unread_answers import UNREAD
+from unrecorded_deviations import DAMAGED_STORES, REQUESTS, Unrecorded
 
 ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"^<!-- made: (.+) -->$", re.MULTILINE)
@@ -122,6 +128,31 @@ def recorded_deviations() -> str:
     )
 
 
+def unrecorded(differences: Iterable[Unrecorded]) -> str:
+    """Differences that no recorded answer shows."""
+    return table(
+        ("what", "RocketLens", "a Java broker", "module"),
+        [(each.what, each.ours, each.theirs, ", ".join(map(code, each.modules))) for each in differences],
+    )
+
+
+def commands_of_mqadmin() -> str:
+    """Every command of mqadmin, what becomes of it here, and what there is to say of it."""
+    rows = [(names.split(), note) for names, note in NOTES.items()]
+    return table(
+        ("command", "here", "note"),
+        [(", ".join(map(code, names)), RUNS[names[0]].outcome.value, note) for names, note in rows],
+    )
+
+
+def parts_that_are_not_read() -> str:
+    """What answers lack without each part of a store that is not read."""
+    return table(
+        ("part of the store", "what it is", "answers without it", "said also by"),
+        [(code(each.name), each.what, each.without, ", ".join(map(code, each.said_by))) for each in UNREAD],
+    )
+
+
 def sample_bodies() -> str:
     """The JSON of each body."""
     return table(("body", "sample"), [(type(value).__name__, code(text)) for value, text in SAMPLES])
@@ -168,6 +199,28 @@ def methods() -> str:
     return table(("method", "answers"), rows)
 
 
+def earlier_names() -> str:
+    """Names of commands, and spellings of options, that go with the next release, and what is typed now."""
+    rows = [(code(f"rocketlens {name}"), code(f"rocketlens {each.now}")) for name, each in COMMANDS.items() if each.now]
+    for name, command in commands().items():
+        for option in command.params:
+            spellings = getattr(option, "earlier", ())
+            rows += [(code(f"rocketlens {name} {each}"), code(max(option.opts, key=len))) for each in spellings]
+    return table(("before", "now"), rows)
+
+
+def kinds_of_findings() -> str:
+    """The kinds of findings of `doctor`, with what the code says of each."""
+    tree = ast.parse((ROOT / "storage" / "doctor" / "finding.py").read_text())
+    (kind,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "Kind")
+    texts = {
+        ast.literal_eval(member.value): ast.literal_eval(text.value)
+        for member, text in pairwise(kind.body)
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr)
+    }
+    return table(("kind", "what it is"), [(code(each), " ".join(texts[each].split())) for each in Kind])
+
+
 def errors() -> str:
     """The errors that `rocketlens` names."""
     named = [getattr(rocketlens, name) for name in rocketlens.__all__]
@@ -192,11 +245,17 @@ PARTS: dict[str, Callable[[], str]] = {
     "the fields of messages": fields_of_messages,
     "the properties of messages that are sent again": properties_that_stay,
     "the recorded deviations": recorded_deviations,
+    "the deviations of requests": lambda: unrecorded(REQUESTS),
+    "the deviations of damaged stores": lambda: unrecorded(DAMAGED_STORES),
+    "the commands of mqadmin": commands_of_mqadmin,
+    "the parts that are not read": parts_that_are_not_read,
     "the bodies": sample_bodies,
     "the kernels": kernels,
     "the folders": folders,
     "the methods": methods,
     "the errors": errors,
+    "the earlier names": earlier_names,
+    "the kinds of findings": kinds_of_findings,
     "the sizes of jobs": lambda: computed_sizes("constants"),
     "the memory of drivers": lambda: computed_sizes("drivers"),
 }

@@ -1,7 +1,6 @@
-"""What is not read: docs/stores.md lists it, and the answers that it names there say so."""
+"""What is not read: `unread_answers` lists it, and the answers that it names there say so."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +19,11 @@ from storage.layout.store_config import StoreConfig
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from trial_client import TrialClient
+from unread_answers import UNREAD
 from web_questions import ApiOf
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "stores.md"
-ROW = re.compile(r"\| `([^`]+)` \| .* \|((?: `\w+`,?)*) \|")
 OF_NOTHING = ["doctor", "info", "serve", "page", "metrics"]
-(TABLE,) = re.findall(r"^\| part of the store .*\n((?:\|.*\n)+)", DOCUMENT.read_text(), re.M)
-LISTED = {name: [*OF_NOTHING, *re.findall(r"\w+", said)] for name, said in ROW.findall(TABLE)}
+LISTED = {each.name: [*OF_NOTHING, *each.said_by] for each in UNREAD}
 
 
 def written(root: Path, name: str, content: object) -> None:
