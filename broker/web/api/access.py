@@ -2,8 +2,7 @@
 
 A foreign page that gives its own host name our address (DNS rebinding) is recognized by the Host header: only IP
 addresses, this machine's names, and those of `--http-host` are accepted. Keys are the access key and the secret key of
-an account; they are compared in the same time whatever is wrong with them, and appear in no log. Guessing is bounded
-(:mod:`broker.security.failed_attempts`), and each guess is a line of the audit log.
+an account (:mod:`broker.security.logins`), and appear in no log.
 
 White lists go by a client's address. That is the socket's peer, or, where the peer is one of `--trusted-proxy`, what
 that proxy wrote into X-Forwarded-For; any other client may write into this header what it likes.
@@ -15,11 +14,7 @@ cost us work. Links from elsewhere open the page, and metrics, all the same.
 
 import base64
 import binascii
-import hashlib
-import hmac
 import ipaddress
-import logging
-import math
 import re
 import socket
 from collections.abc import Iterable
@@ -29,18 +24,13 @@ from starlette.requests import HTTPConnection, Request
 
 from broker.config import ASK_ON_THE_PAGE, HttpAuth, Networks
 from broker.security.accounts import Account, Accounts
-from broker.security.audit_log import AuditLog, Look, now
-from broker.security.failed_attempts import FailedAttempts
+from broker.security.audit_log import AuditLog
+from broker.security.logins import LoginRefused, Logins, TooManyLogins
 from broker.security.watched_files import Watched
 from broker.web.api.errors import ApiError
 
-logger = logging.getLogger(__name__)
-
 FORWARDED: Final = "x-forwarded-for"
 """Header with the addresses that a request came through: each proxy appends the one that asked it."""
-
-NO_SECRET: Final = b"\x00no account has this secret"
-"""Secret that keys are compared with where there is no such account, so that the comparison takes as long."""
 
 OTHER_SITES: Final = ("cross-site", "same-site")
 """Values of Sec-Fetch-Site by which browsers say that a page of another origin made the request."""
@@ -79,9 +69,8 @@ class Access:
         """
         self._proxies = proxies
         self._hosts = {"localhost", socket.gethostname().lower(), *map(_name_of, hosts)}
-        self.accounts = accounts
-        self._auth, self._audit_log, self._broker = auth, audit_log, broker
-        self._failed = FailedAttempts()
+        self.accounts, self._auth = accounts, auth
+        self._logins = None if accounts is None else Logins("HTTP", accounts, audit_log, broker)
 
     def check_host(self, header: str) -> None:
         """Raise `ApiError` for a host that is not ours."""
@@ -155,41 +144,23 @@ class Access:
         return self._account_of(request, path)
 
     def _account_of(self, request: Request, path: str) -> Account | None:
-        if self.accounts is None:
-            return None
-        accounts = self.accounts.current
         address = self.client_address(request)
-        if address is not None and accounts.is_white(address):
+        if self._logins is None or self._logins.is_white(address):
             return None
-        # Of a named account the secret is always asked for, also where signatures are not (whiteRemoteAddress).
         access_key, secret = _keys_of(request.headers.get("authorization", ""))
         if not access_key:
             text = "this server asks for an access key and a secret key (HTTP Basic)"
             raise FailedLogin(text, is_noted=False)
-        wait_seconds = self._failed.wait_seconds(address, access_key)
-        if wait_seconds:
-            raise _too_many(wait_seconds)
-        account = accounts.by_access_key.get(access_key)
-        # Digests, since the time to compare depends on the length of what is compared with.
-        expected = _digest(NO_SECRET if account is None else account.secret_key)
-        if hmac.compare_digest(_digest(secret), expected) and account is not None:
-            self._failed.note_success(address, access_key)
-            return account
-        is_guess = self._failed.note_failed(address, access_key, secret)
-        text = "the access key or the secret key is wrong"
-        if is_guess:
-            client = address or (request.client.host if request.client is not None else "")
-            self._note(f"{request.method} {path}", client, access_key if account is not None else None, text)
-            if self._failed.wait_seconds(address, access_key):
-                logger.warning("HTTP: too many failed logins from %s; further ones are refused for a while", client)
-        raise FailedLogin(text, is_noted=is_guess)
-
-    def _note(self, asked_for: str, client: str, access_key: str | None, remark: str) -> None:
-        """Log a failed login. A name that no account has is left out: it may be a secret in the wrong field."""
-        if self._audit_log is not None:
-            asked = {} if access_key is None else {"accessKey": access_key}
-            look = Look(now(), self._broker, None, client, asked_for, "UNAUTHORIZED", asked, 0, (), remark)
-            self._audit_log.write(look)
+        client = address or (request.client.host if request.client is not None else "")
+        try:
+            asked_for = f"{request.method} {path}"
+            return self._logins.log_in(address, client, asked_for, access_key, secret, lambda expected: expected)
+        except LoginRefused as error:
+            raise FailedLogin(str(error), is_noted=error.is_noted) from None
+        except TooManyLogins as error:
+            refused = ApiError(429, "too_many_attempts", str(error))
+            refused.retry_seconds = error.retry_seconds
+            raise refused from None
 
     def _is_near(self, peer: str) -> bool:
         """Whether what a peer sends crosses no network on its way here, or only that of a trusted proxy."""
@@ -221,17 +192,6 @@ def advice(error: ApiError, request: Request) -> dict[str, str]:
         scheme = 'Basic realm="rocketlens", charset="UTF-8"' if is_opened else 'X-Basic realm="rocketlens"'
         return {"WWW-Authenticate": scheme}
     return {"Retry-After": str(error.retry_seconds)} if error.status in (429, 503) else {}
-
-
-def _too_many(wait_seconds: float) -> ApiError:
-    seconds = math.ceil(wait_seconds)
-    error = ApiError(429, "too_many_attempts", f"too many wrong keys came from this address: try again in {seconds} s")
-    error.retry_seconds = seconds
-    return error
-
-
-def _digest(secret: bytes) -> bytes:
-    return hashlib.sha256(secret).digest()
 
 
 def _keys_of(header: str) -> tuple[str, bytes]:

@@ -1,8 +1,4 @@
-"""The API as an application: reads a request, has it answered on a thread, and writes the answer or the error.
-
-What reads the store never runs on the event loop. Each client has a line of its own to the threads, and there is an end
-to how many may wait. A client that goes away stops the work that was done for it.
-"""
+"""The API as an application: reads a request, has it answered on a thread, and writes the answer or the error."""
 
 import asyncio
 import logging
@@ -11,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,11 +21,11 @@ from broker.security.accounts import Account
 from broker.security.audit_log import AuditLog
 from broker.service.broker_service import BrokerService
 from broker.service.long_polling import HeldPull
-from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, FailedLogin, advice
+from broker.web.api.answer_threads import AnswerThreads
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
 from broker.web.api.endpoint import ApiEndpoint, Awaited
-from broker.web.api.errors import ApiError, ClientGone, not_found, refusal_of
+from broker.web.api.errors import ApiError, ClientGone, refusal_of
 from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.groups import (
     DeadLettersAnswer,
@@ -73,22 +69,14 @@ from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
 from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from protocol.errors import RocketLensError
-from storage.kernels.file_map import count_cuts
 from storage.patterns.processes import PatternsStopped
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-THREADS: Final = 3
-MOST_WAITING: Final = 32
-"""Requests that are answered or wait for a thread; further ones are refused."""
-
 MOST_HELD: Final = 24
 """Requests that wait for messages; they hold a connection each, of which the port has some dozen."""
-
-ANSWER_SECONDS: Final = 18.0
-"""How long an answer may take at most; the port closes connections some seconds later."""
 
 GONE: Final = 499
 """The status of an answer to a client that is gone; it is never read."""
@@ -115,14 +103,11 @@ class Api:
 
         Looks at messages are logged in `audit_log`, if there is one.
         """
-        self._services = {service.broker_name: service for service in services}
-        self._first = services[0]
         self.access = access or Access()
-        self._pool = LookupPool(THREADS)
+        self._threads = AnswerThreads(services, needs_keys=self.access.accounts is not None)
         self.examinations = Examinations()
         self.waiting_messages = WaitingMessages()
         self._space_counts = SpaceCounts()
-        self._working: set[RequestContext] = set()
         self._held = 0
         self._audit_log = audit_log
         self.endpoints = (
@@ -151,16 +136,14 @@ class Api:
     @property
     def is_idle(self) -> bool:
         """Whether its threads have nothing to do."""
-        return len(self._pool) == 0
+        return self._threads.is_idle
 
     def close(self) -> None:
         """Answer no more; what is under way ends at its next look at the clock."""
-        for context in self._working:
-            context.gone.set()
+        self._threads.close()
         self.examinations.close()
         self.waiting_messages.close()
         self._space_counts.close()
-        self._pool.close()
 
     def application(self) -> Starlette:
         """The routes below `/api/v1`, for an ASGI server."""
@@ -220,24 +203,16 @@ class Api:
             return self.access.admit(request, endpoint.request.partition(" ")[2])
         except ApiError as error:
             if not (isinstance(error, FailedLogin) and error.is_noted):
-                looker.note_refused(endpoint, self._first.broker_name, error)
+                looker.note_refused(endpoint, self._threads.first.broker_name, error)
             raise
 
     def context(self, broker: str | None, account: Account | None) -> RequestContext:
         """Make the context of a request. Raises `ApiError` where too many wait, and for an unknown broker."""
-        if len(self._pool) >= MOST_WAITING:
-            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
-        brokers, needs_keys = tuple(self._services), self.access.accounts is not None
-        return RequestContext(self.service_of(broker), account, needs_keys=needs_keys, brokers=brokers)
+        return self._threads.context(broker, account)
 
     def service_of(self, broker: str | None) -> BrokerService:
         """Return the service of a broker, by default the first. Raises `ApiError` for an unknown one."""
-        if broker is None:
-            return self._first
-        service = self._services.get(broker)
-        if service is None:
-            raise not_found(f"no store of a broker {broker} is served here", "broker")
-        return service
+        return self._threads.service_of(broker)
 
     async def _wait_for(self, request: Request, context: RequestContext, find: Callable[[], Awaited]) -> None:
         """Wait until one of the questions that `find` gives on a thread has an answer, or the client is gone."""
@@ -266,33 +241,8 @@ class Api:
 
     async def run(self, request: Request, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
-        owner = self.access.client_address(request)
-        future: asyncio.Future[Any] = self._pool.run(owner, partial(_unless_cut, context, work))
-        gone: asyncio.Future[Any] = asyncio.ensure_future(_wait_until_gone(request))
-        self._working.add(context)
-        try:
-            await asyncio.wait({future, gone}, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if future.done() and not future.cancelled():
-                return cast(Result, future.result())
-            if future.cancelled():
-                raise ApiError(503, "stopping", "the server stops")
-            if gone.done():
-                raise ClientGone
-            raise ApiError(503, "slow", f"there was no answer within {ANSWER_SECONDS:.0f} s: the disk may hang")
-        finally:
-            context.gone.set()
-            self._working.discard(context)
-            gone.cancel()
-            future.cancel()
-
-
-def _unless_cut(context: RequestContext, work: Callable[[], Result]) -> Result:
-    """Return what a work finds, unless a file of the store was cut meanwhile: it may be made of zeros."""
-    before = count_cuts()
-    found = work()
-    if (cut := context.store.cut(before)) is not None:
-        raise cut
-    return found
+        gone = asyncio.ensure_future(_wait_until_gone(request))
+        return await self._threads.run(self.access.client_address(request), context, work, gone)
 
 
 def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: AuditedClient) -> bytes:

@@ -1,7 +1,7 @@
 """How often a secret may be guessed, and that this locks nobody else out."""
 
-from broker.security import failed_attempts
-from broker.security.failed_attempts import MOST_KEYS, MOST_KNOWN, OF_ADDRESS, OF_NAME, FailedAttempts
+from broker.security import _failed_attempts
+from broker.security._failed_attempts import MOST_KEYS, MOST_KNOWN, OF_ADDRESS, OF_NAME, FailedAttempts
 
 HERE, THERE = "198.51.100.7", "203.0.113.9"
 
@@ -121,4 +121,4 @@ def test_nothing_that_is_kept_is_a_secret_or_the_digest_of_one() -> None:
     kept = [debt.last for debt in first._debts.values()]
     assert any(kept)
     assert kept != [debt.last for debt in second._debts.values()]
-    assert failed_attempts.ALL == b""
+    assert _failed_attempts.ALL == b""

@@ -26,8 +26,8 @@ from acl_file import (
 from broker.config import NO_TLS, HttpAuth, ServeOptions, TlsOptions
 from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
+from broker.security._failed_attempts import OF_NAME
 from broker.security.audit_log import AuditLog
-from broker.security.failed_attempts import OF_NAME
 from broker.web._page_files import ICON, VIEWS, read_page
 from broker.web.site import Site
 from broker_harness import until
@@ -243,7 +243,7 @@ def test_guesses_by_way_of_a_proxy_count_for_the_client_behind_it(g1_store: Path
 
 def test_a_failed_login_that_cannot_be_written_down_is_no_answer(g1_store: Path, tmp_path: Path) -> None:
     guarded = guarded_by(HttpAuth("basic-metrics"), g1_store, tmp_path)
-    log = guarded.api.api.access._audit_log
+    log = guarded.api.api._audit_log
     assert log is not None
     with open("/dev/full", "wb") as full:
         log._descriptor = full.fileno()

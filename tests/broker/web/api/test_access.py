@@ -271,7 +271,7 @@ def test_a_wrong_parameter_is_named(api: ApiOf, path: str, parameters: dict[str,
 
 
 def test_too_many_questions_at_once_are_refused(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.web.api.application.MOST_WAITING", 0)
+    monkeypatch.setattr("broker.web.api.answer_threads.MOST_WAITING", 0)
     answer = ApiOf(g1_store).ask("/store")
     assert (answer.status, answer.error["code"], answer.headers["retry-after"]) == (503, "busy", "1")
 
