@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
-.PHONY: help demo test test-no-lane coverage check lint format hooks soak fuzz atheris sanitize mutants coverage-kernels bench record docs lock wheel wheels \
+.PHONY: help demo test test-no-lane coverage check lint format hooks soak fuzz atheris sanitize mutants coverage-kernels bench record docs lock protos wheel wheels \
 	release clean
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo 'make wheels  the wheels to publish, for x86_64 and arm64, any Python from 3.11 on: dist/'
 	@echo 'make release publish nothing, but make all of it: VERSION=0.2.0 (docs/releasing.md)'
 	@echo 'make lock    choose versions anew: requirements*.lock'
+	@echo 'make protos  make the modules of the gRPC messages of their .proto'
 	@echo 'make clean   remove what make made'
 
 demo:
@@ -151,6 +152,10 @@ lock: .dev
 	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -c requirements-install.lock \
 		-o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
+
+# The modules of the gRPC messages; a test holds them against the .proto.
+protos: .dev
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. $(wildcard broker/grpc/messages/*.proto)
 
 wheel: .dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.config import ServeOptions
+from broker.endpoint import Endpoint
 from broker.metrics.metrics_meter import Meter
 from broker.metrics.metrics_rows import MetricsRows
 from broker.metrics.slow_queries import SlowQueries
@@ -30,7 +31,7 @@ from broker.security.answer_rights import AnswerRights
 from broker.security.audit_log import AuditedPort, AuditLog
 from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.watched_files import Watched
-from broker.server import Server, ServerParts, publish_all
+from broker.server import OtherPort, Server, ServerParts, publish_all
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
 from broker.service.consumers.offset_journal import OffsetJournal
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     # The HTTP port loads much that a server without one does not need; the fast lane may be missing.
     from starlette.routing import Route
 
+    from broker.grpc.port import GrpcPort
     from broker.lane.fast_lane import FastLane
     from broker.web.api.application import Api
     from broker.web.port import WebPort
@@ -73,6 +75,14 @@ class StoreShare:
     store: int = 0
     owner_socket: socket.socket | None = None
     journal: OffsetJournal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcAddresses:
+    """The addresses of the gRPC port, and those of each store's broker."""
+
+    own: tuple[Endpoint, ...]
+    brokers: tuple[tuple[Endpoint, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +112,11 @@ def build_servers(
     http: Sequence[Listener],
     rows: MetricsRows,
     more: "Callable[[Api], Sequence[Route]] | None" = None,
+    grpc: "GrpcAddresses | None" = None,
 ) -> list[Server]:
     """The servers of all stores of one process, on their `bound` sockets; the first has the HTTP port, if there is one.
 
-    The HTTP port answers `more` besides what it answers by itself.
+    The HTTP port answers `more` besides what it answers by itself. The process of `grpc` has that port in place of it.
 
     To be called on the event loop. Raises `ConfigError` for files of the options that cannot be used.
     """
@@ -114,22 +125,37 @@ def build_servers(
         for options, store, share in zip(all_options, stores, shares, strict=True)
     ]
     ports = [[each.endpoint.port for each in listeners if not each.port_distance] for listeners in bound]
+    if grpc is not None:
+        ports = [[address.port for address in addresses] for addresses in grpc.brokers]
     brokers = ServedBrokers([service for service, _ in served], ports)
     securities = [Security.of(options) for options in all_options]
     servers: list[Server] = []
-    web = None
+    other_port: OtherPort | None = None
+    watched: Watched[Any] | None = None
+    dispatchers: list[Dispatcher] = []
     if http:
         web = build_web(brokers.services, rows, http, securities[0], lambda: publish_all(servers), more)
-    for (service, member), listeners, security, share in zip(served, bound, securities, shares, strict=True):
+        other_port, watched = web, web.context
+    elif grpc is not None:
+        # Without a guard: calls are signed in another way, and admitted before they become requests.
+        dispatchers = [
+            Dispatcher(build_processors(service, brokers), service.options.lookup_threads) for service, _ in served
+        ]
+        other_port, watched = build_grpc(brokers.services, dispatchers, grpc, rows, securities[0])
+    for number, ((service, member), listeners, security, share) in enumerate(
+        zip(served, bound, securities, shares, strict=True)
+    ):
         colleagues = build_colleagues(service, member, share, brokers)
         servers.append(
             build_server(
                 service,
                 listeners,
+                dispatchers[number] if dispatchers else None,
                 colleagues=colleagues,
-                web=None if servers else web,
+                other_port=other_port if not number else None,
                 brokers=brokers,
                 security=security,
+                watched=watched if not number else None,
             )
         )
     return servers
@@ -207,13 +233,15 @@ def build_server(
     dispatcher: Dispatcher | None = None,
     *,
     colleagues: Owner | WorkerMember | None = None,
-    web: "WebPort | None" = None,
+    other_port: OtherPort | None = None,
     brokers: ServedBrokers | None = None,
     security: Security | None = None,
+    watched: Watched[Any] | None = None,
 ) -> Server:
     """A server for one store on bound `listeners`; `dispatcher` None means one of all request families.
 
     `brokers` are all that this process stands for, None: this one alone. `security` None: as the options say.
+    `watched` is what the other port is made of, looked at with the server's own.
 
     Raises `ConfigError` for files of TLS, accounts or the audit log that cannot be used.
     """
@@ -250,8 +278,7 @@ def build_server(
             proxies=options.proxies,
             count_open=connections.__len__,
         )
-    web_context = None if web is None else web.context
-    watched: list[Watched[Any] | AuditLog | None] = [context, web_context, security.accounts, security.audit_log]
+    all_watched: list[Watched[Any] | AuditLog | None] = [context, watched, security.accounts, security.audit_log]
     return Server(
         ServerParts(
             service,
@@ -272,8 +299,8 @@ def build_server(
             connections,
             reception,
             colleagues,
-            web,
-            [each for each in watched if each is not None],
+            other_port,
+            [each for each in all_watched if each is not None],
             lane,
         )
     )
@@ -345,3 +372,30 @@ def build_web(
     context = watched_http_context(options.tls) if options.http_auth.needs_tls else None
     routes = () if more is None else more(api)
     return WebPort(Site(rows, exposition.render, api, before_render, routes), listeners, context)
+
+
+# ---------------------------------------------------------------------- the gRPC port
+
+
+def build_grpc(
+    services: Sequence[BrokerService],
+    dispatchers: Sequence[Dispatcher],
+    addresses: GrpcAddresses,
+    rows: MetricsRows,
+    security: Security,
+) -> "tuple[GrpcPort, Watched[Any] | None]":
+    """The gRPC port for some stores, and the certificate to be watched; its modules are imported here alone."""
+    # As above: only where there is a gRPC port.
+    from broker.grpc.admin import AdminService
+    from broker.grpc.calls import CallConnection, CallRunner, ServedStores
+    from broker.grpc.port import GrpcPort, credentials_of, watched_certificates
+
+    options = services[0].options
+    connection = CallConnection(addresses.brokers[0][0], addresses.own[0])
+    stores = ServedStores(services, dispatchers, rows, connection)
+    runner = CallRunner(stores, security.accounts, security.audit_log, services[0].meter)
+    certificates = watched_certificates(options.tls) if options.tls.is_on else None
+    credentials = None if certificates is None else credentials_of(certificates, options.tls)
+    all_handlers = {"Admin": AdminService(runner).handlers()}
+    port = GrpcPort(runner, all_handlers, addresses.own, options.limits, options.frame_limit, credentials)
+    return port, certificates

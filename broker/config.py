@@ -215,6 +215,7 @@ class ServeOptions:
     `acl`: the file of accounts by which requests must be signed; with `acl_admin_has_all` an administrator for whom it
     lists nothing has all rights. `audit_log`: the file that lists reads of messages.
     `register`: the name servers to register with.
+    `grpc` is where Apache's gRPC services are served, by a process of its own.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks, and
     `http_auth` says who has to log in there; with `mcp` assistants are answered there too.
@@ -248,6 +249,7 @@ class ServeOptions:
     acl_admin_has_all: bool = False
     audit_log: Path | None = None
     register: RegisterOptions = NOT_REGISTERED
+    grpc: Endpoint | None = None
     http: Endpoint | None = None
     http_hosts: tuple[str, ...] = ()
     http_proxies: Networks = ()
@@ -263,6 +265,8 @@ class ServeOptions:
         self.http_auth.check(self.http, self.acl, self.http_proxies)
         if self.mcp and self.http is None:
             raise ConfigError("--mcp has no effect: also give --http")
+        if self.grpc is not None:
+            self._check_grpc()
         if self.acl_admin_has_all and self.acl is None:
             raise ConfigError("--acl-admin-has-all: give --acl, the file of accounts")
         self.register.check(self.listen, self.advertise, self.broker_name)
@@ -288,3 +292,13 @@ class ServeOptions:
             if 0 < endpoint.port <= VIP_PORT_DISTANCE:
                 raise ConfigError(f"--vip: there is no port {VIP_PORT_DISTANCE} below {endpoint}")
         return self
+
+    def _check_grpc(self) -> None:
+        """Raise `ConfigError` for what the process of the gRPC port cannot do."""
+        if not self.workers:
+            raise ConfigError("--grpc is served by a process of its own: give --workers 1 or more")
+        if self.tls.is_on and self.tls.key_password_file is not None:
+            raise ConfigError(
+                "--grpc takes no key with a password: write it without one (openssl pkey -in KEY -out PLAIN), "
+                "and leave --tls-key-password-file out"
+            )

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from broker.cluster.registration import Registration
 from broker.endpoint import Endpoint
@@ -57,9 +57,6 @@ from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
 from storage.amounts import counted
 from storage.process_memory import trim_heap
-
-if TYPE_CHECKING:  # a server without an HTTP port starts without what that loads
-    from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
 
@@ -118,14 +115,31 @@ def publish_all(servers: "Sequence[Server]") -> None:
         server.publish()
 
 
+class OtherPort(Protocol):
+    """A port of another protocol that is served in the same event loop: HTTP or gRPC."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its threads have nothing to do."""
+
+    async def start(self) -> None:
+        """Accept connections. Raises `CannotListen` when an address went to somebody else since it was bound."""
+
+    def note_stopping(self) -> None:
+        """Know from now on that the server stops."""
+
+    async def stop(self) -> None:
+        """Finish what is being answered, and close."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerParts:
     """What a server is made of; `broker.app` puts it together.
 
     `sessions` is what all sessions share, `connections` those that are open, `reception` who accepts where the first
     bytes decide, None where the loop's own server does. `colleagues` are the other worker processes, as worker 0 or as
-    one of the others sees them. `web` is the port for metrics and health, or None. `watched` is made
-    anew when its files change. `lane` is the fast lane, as far as it counts.
+    one of the others sees them. `other_port` is the one for metrics and health, or that of gRPC, or
+    None. `watched` is made anew when its files change. `lane` is the fast lane, as far as it counts.
     """
 
     service: BrokerService
@@ -135,7 +149,7 @@ class ServerParts:
     connections: OpenConnections
     reception: Reception | None = None
     colleagues: Owner | WorkerMember | None = None
-    web: "WebPort | None" = None
+    other_port: OtherPort | None = None
     watched: "Sequence[Watched[Any] | AuditLog]" = ()
     lane: LaneCounts | None = None
 
@@ -157,7 +171,7 @@ class Server:
         self._sessions = parts.sessions
         self._reception = parts.reception
         self._colleagues = parts.colleagues
-        self._web = parts.web
+        self._other_port = parts.other_port
         self._watched = parts.watched
         self._servers: list[asyncio.Server] = []
         self._refresher: threading.Thread | None = None
@@ -171,12 +185,12 @@ class Server:
     @property
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work."""
-        return self._dispatcher.is_idle and (self._web is None or self._web.site.is_idle)
+        return self._dispatcher.is_idle and (self._other_port is None or self._other_port.is_idle)
 
     @property
     def has_colleagues(self) -> bool:
-        """Whether other worker processes serve the same store."""
-        return self._colleagues is not None
+        """Whether other worker processes serve clients of the same port."""
+        return self._colleagues is not None and self._options.workers > 1
 
     async def start(self) -> None:
         """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
@@ -198,8 +212,8 @@ class Server:
                 self._reception.listen(listener.socket, factory)
             else:
                 self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
-        if self._web is not None:
-            self._web.start()
+        if self._other_port is not None:
+            await self._other_port.start()
         if self._meter is not None:
             self._meter.enter(SERVING)
         self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
@@ -226,8 +240,8 @@ class Server:
         self._scan_must_stop.set()
         if self._meter is not None:
             self._meter.enter(STOPPING)
-        if self._web is not None:
-            self._web.site.note_stopping()
+        if self._other_port is not None:
+            self._other_port.note_stopping()
         if self._following is not None:
             self._following.stop()
         if self._hole_search is not None:
@@ -258,8 +272,8 @@ class Server:
             await self.connections.all_closed.wait()
         if self._colleagues is not None:
             self._colleagues.stop()
-        if self._web is not None:
-            await self._web.stop()
+        if self._other_port is not None:
+            await self._other_port.stop()
         self._dispatcher.close()
         if self._service.keeper is not None:
             await asyncio.to_thread(self._service.keeper.stop)

@@ -17,7 +17,7 @@ PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 # Folders that import-linter protects as a whole, folders of kernels, whose declarations only kernels import, scripts,
 # and the public face.
 NOT_BY_UNDERSCORE = re.compile(
-    r"rocketlens\b|broker\.web\.api\.|(broker|storage)\.kernels\.|\w+$|spark_jobs\.\w+$|broker\.\w+$|storage\.\w+$|protocol\."
+    r"rocketlens\b|broker\.grpc\.|broker\.web\.api\.|(broker|storage)\.kernels\.|\w+$|spark_jobs\.\w+$|broker\.\w+$|storage\.\w+$|protocol\."
 )
 WITHOUT_CIRCLES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 LAYERS = "rocketlens > broker | spark_jobs > storage > protocol"

@@ -39,6 +39,7 @@ from broker.metrics.metrics_rows import (
     WAITED,
     MetricsRows,
     Row,
+    call_places_of,
     places_of,
 )
 from broker.metrics.slow_queries import SlowQueries, Visit
@@ -171,6 +172,13 @@ class Meter:
     def answered_later(self, code: int, result: int, count: int) -> None:
         """Count requests that were held until messages came; their durations mean nothing and are not counted."""
         self.row[places_of(code, result)[0]] += count
+
+    def called(self, method: str, result: str, elapsed: int) -> None:
+        """Count a call by gRPC that took so many ns."""
+        place, durations = call_places_of(method, result)
+        self.row[place] += 1
+        self.row[durations + BUCKET_OF[elapsed.bit_length()]] += 1
+        self.row[durations + BUCKETS] += elapsed
 
     def held(self) -> None:
         """Count a pull that is held until messages come."""

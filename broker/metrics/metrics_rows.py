@@ -3,7 +3,8 @@
 The supervisor makes the memory before it forks, so that a row outlives the worker that writes to it: its successor
 counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for
 HOLE_MESSAGES, which threads write under a lock, and STUCK; readers need none. A row is scalars, then how often which
-request code ended with which result, then how long those of each code took that the fast lane did not answer.
+request code ended with which result, then how long those of each code took that the fast lane did not answer; then the
+same of calls by gRPC. The memory has a descriptor, by which a process that is no fork of the supervisor's finds it.
 
 | from | places | content |
 |---|---|---|
@@ -11,6 +12,8 @@ request code ended with which result, then how long those of each code took that
 | TURNS | DURATION_PLACES | turns of the event loop by duration, then the sum of the durations in ns |
 | REQUESTS | CODES × RESULTS | requests by code and result |
 | DURATIONS | CODES × DURATION_PLACES | of each code: requests by duration, then the sum of the durations in ns |
+| CALLS | METHODS × CALL_RESULTS | calls by gRPC by method and result |
+| CALL_DURATIONS | METHODS × DURATION_PLACES | of each method: calls by duration, then the sum of the durations in ns |
 """
 
 import mmap
@@ -92,6 +95,75 @@ RESULTS: Final = (*(code.name for code in ResponseCode), OTHER)
 _CODE_SLOTS: Final = {0: 0} | {int(code): number for number, code in enumerate(RequestCode, 1)}
 _RESULT_SLOTS: Final = {int(code): number for number, code in enumerate(ResponseCode)}
 
+METHODS: Final = (
+    "Admin/ChangeLogLevel",
+    "Admin/DescribeTopicStatus",
+    "Admin/ListSubscription",
+    "Admin/DescribeSubscription",
+    "Admin/DeleteSubscription",
+    "Admin/DescribeGroupAccumulation",
+    "Admin/ListConsumerConnection",
+    "Admin/ResetGroupOffset",
+    "Admin/QueryMessage",
+    "Admin/PrintThreadStackTrace",
+    "Admin/VerifyMessage",
+    "Admin/AdminSendMessage",
+    "Admin/GetConsumerRunningInfo",
+    "Admin/GetTopicRoute",
+    "Admin/QueryTimeSpan",
+    "Admin/GetProxyRuntimeStats",
+    "MessagingService/QueryRoute",
+    "MessagingService/Heartbeat",
+    "MessagingService/SendMessage",
+    "MessagingService/QueryAssignment",
+    "MessagingService/ReceiveMessage",
+    "MessagingService/AckMessage",
+    "MessagingService/ForwardMessageToDeadLetterQueue",
+    "MessagingService/PullMessage",
+    "MessagingService/UpdateOffset",
+    "MessagingService/GetOffset",
+    "MessagingService/QueryOffset",
+    "MessagingService/EndTransaction",
+    "MessagingService/Telemetry",
+    "MessagingService/NotifyClientTermination",
+    "MessagingService/ChangeInvisibleDuration",
+    "MessagingService/RecallMessage",
+    "MessagingService/SyncLiteSubscription",
+    OTHER,
+)
+"""Methods of the gRPC services."""
+
+CALL_RESULTS: Final = (
+    "OK",
+    "BAD_REQUEST",
+    "ILLEGAL_TOPIC",
+    "ILLEGAL_CONSUMER_GROUP",
+    "ILLEGAL_MESSAGE_ID",
+    "ILLEGAL_FILTER_EXPRESSION",
+    "ILLEGAL_POLLING_TIME",
+    "ILLEGAL_OFFSET",
+    "ILLEGAL_LITE_TOPIC",
+    "CLIENT_ID_REQUIRED",
+    "UNAUTHORIZED",
+    "FORBIDDEN",
+    "NOT_FOUND",
+    "MESSAGE_NOT_FOUND",
+    "TOPIC_NOT_FOUND",
+    "CONSUMER_GROUP_NOT_FOUND",
+    "OFFSET_NOT_FOUND",
+    "TOO_MANY_REQUESTS",
+    "INTERNAL_SERVER_ERROR",
+    "NOT_IMPLEMENTED",
+    "PROXY_TIMEOUT",
+    "UNSUPPORTED",
+    "CANCELLED",
+    OTHER,
+)
+"""How calls end: the codes of the answers' Status, and CANCELLED where nobody waits any more."""
+
+_METHOD_SLOTS: Final = {name: number for number, name in enumerate(METHODS)}
+_CALL_RESULT_SLOTS: Final = {name: number for number, name in enumerate(CALL_RESULTS)}
+
 SHORTEST_BUCKET: Final = 14
 BUCKETS: Final = 23
 """Bucket i holds what took less than 2**(i + SHORTEST_BUCKET) ns, the last one what took longer: from 16 µs to 34 s."""
@@ -102,7 +174,9 @@ BUCKET_OF: Final = tuple(min(max(bits - SHORTEST_BUCKET, 0), BUCKETS - 1) for bi
 TURNS: Final = SCALARS
 REQUESTS: Final = TURNS + DURATION_PLACES
 DURATIONS: Final = REQUESTS + len(CODES) * len(RESULTS)
-ROW_LENGTH: Final = DURATIONS + len(CODES) * DURATION_PLACES
+CALLS: Final = DURATIONS + len(CODES) * DURATION_PLACES
+CALL_DURATIONS: Final = CALLS + len(METHODS) * len(CALL_RESULTS)
+ROW_LENGTH: Final = CALL_DURATIONS + len(METHODS) * DURATION_PLACES
 
 BEAT_SECONDS: Final = 0.25
 """How often an event loop says that it turns."""
@@ -118,18 +192,33 @@ def places_of(code: int, result: int) -> tuple[int, int]:
     return REQUESTS + code_slot * len(RESULTS) + result_slot, DURATIONS + code_slot * DURATION_PLACES
 
 
+def call_places_of(method: str, result: str) -> tuple[int, int]:
+    """Where calls of a gRPC method with a result are counted, and where the durations of the method's calls begin."""
+    slot = _METHOD_SLOTS.get(method, len(METHODS) - 1)
+    result_slot = _CALL_RESULT_SLOTS.get(result, len(CALL_RESULTS) - 1)
+    return CALLS + slot * len(CALL_RESULTS) + result_slot, CALL_DURATIONS + slot * DURATION_PLACES
+
+
 def bucket_bounds() -> list[float]:
     """Below how many seconds the durations of each bucket but the last one are."""
     return [2.0 ** (number + SHORTEST_BUCKET) / 1e9 for number in range(BUCKETS - 1)]
 
 
 class MetricsRows:
-    """The memory of all rows; made before workers are forked."""
+    """The memory of all rows; made before workers are started."""
 
-    def __init__(self, workers: int = 1, stores: int = 1) -> None:
-        """A row of zeros for each store of each of `workers`; pages that are never written to take no memory."""
+    def __init__(self, workers: int = 1, stores: int = 1, descriptor: int | None = None) -> None:
+        """A row of zeros for each store of each of `workers`; pages that are never written to take no memory.
+
+        With a `descriptor`, which is taken over, the rows are those that another process has made.
+        """
         self.stores = stores
-        self._memory = mmap.mmap(-1, workers * stores * ROW_LENGTH * 8)
+        size = workers * stores * ROW_LENGTH * 8
+        if descriptor is None:
+            descriptor = os.memfd_create("rocketlens-metrics")
+            os.ftruncate(descriptor, size)
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, size)
         self._rows: npt.NDArray[np.int64] = np.frombuffer(self._memory, np.int64).reshape(workers, stores, ROW_LENGTH)
 
     def __len__(self) -> int:

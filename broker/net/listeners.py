@@ -33,13 +33,17 @@ class Listener:
         return Endpoint.of_socket(self.socket.getsockname())
 
 
-def bind_for_workers(endpoints: Iterable[Endpoint], *, vip: bool, count: int) -> list[list[Listener]]:
+def bind_for_workers(
+    endpoints: Iterable[Endpoint], *, vip: bool, count: int, is_shared: bool = False
+) -> list[list[Listener]]:
     """Bind every address once for each of `count` workers, among which the kernel shares out the connections.
+
+    `is_shared`: also where there is one, which other processes of ours bind besides.
 
     Raises `CannotListen` as `bind_listeners`, also for an address on which another server shares out connections.
     """
     alone = bind_listeners(endpoints, vip=vip)
-    if count == 1:
+    if count == 1 and not is_shared:
         return [alone]
     # That showed the addresses to be free, and which ports 0 stood for.
     places = [(listener.socket.family, listener.endpoint, listener.port_distance) for listener in alone]

@@ -60,6 +60,13 @@ FAMILIES: Final = (
         (*STORE, "code"),
         "Time for each request that was not answered by compiled code, including waiting, but without held pulls.",
     ),
+    Family("grpc_calls", COUNTER, (*STORE, "method", "result"), "Calls by gRPC that ended, by method and result."),
+    Family(
+        "grpc_call_duration_seconds",
+        HISTOGRAM,
+        (*STORE, "method"),
+        "Time for each call by gRPC, including waiting; of a stream, until it ended.",
+    ),
     Family("received_bytes", COUNTER, STORE, "Bytes of requests, without TLS."),
     Family("sent_bytes", COUNTER, STORE, "Bytes of answers, without TLS."),
     Family("connections", GAUGE, STORE, "Connections that are open."),

@@ -63,6 +63,7 @@ class ServerCollector(Collector):
                 samples.put("cpu_seconds", totals[rows.CPU] / 1e9)
             _put_totals(samples, totals, store.broker)
             _put_requests(samples, totals, store.broker)
+            _put_calls(samples, totals, store.broker)
             store.read(samples)
         yield from samples.all()
 
@@ -121,6 +122,19 @@ def _put_requests(samples: Samples, totals: list[int], broker: str) -> None:
         first = rows.DURATIONS + number * rows.DURATION_PLACES
         if any(totals[first : first + rows.BUCKETS]):
             _put_durations(samples, "request_duration_seconds", totals, first, broker, code)
+
+
+def _put_calls(samples: Samples, totals: list[int], broker: str) -> None:
+    """Calls by gRPC and their durations, of methods that were called."""
+    for number, method in enumerate(rows.METHODS):
+        first = rows.CALLS + number * len(rows.CALL_RESULTS)
+        counts = totals[first : first + len(rows.CALL_RESULTS)]
+        for result, count in zip(rows.CALL_RESULTS, counts, strict=True):
+            if count:
+                samples.put("grpc_calls", count, broker, method, result)
+        if any(counts):
+            first = rows.CALL_DURATIONS + number * rows.DURATION_PLACES
+            _put_durations(samples, "grpc_call_duration_seconds", totals, first, broker, method)
 
 
 def _put_durations(samples: Samples, name: str, totals: list[int], first: int, *labels: str) -> None:

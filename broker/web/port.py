@@ -20,11 +20,20 @@ class WebPort:
         self.server = HttpServer(site.application(), context, site.body_paths)
         self._listeners = listeners
 
-    def start(self) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """Whether its threads have nothing to do."""
+        return self.site.is_idle
+
+    async def start(self) -> None:
         """Accept connections. Raises `CannotListen` when an address went to somebody else since it was bound."""
         for listener in self._listeners:
             listen(listener)
         self.server.start([listener.socket for listener in self._listeners])
+
+    def note_stopping(self) -> None:
+        """Say from now on that the server is not ready any more."""
+        self.site.note_stopping()
 
     async def stop(self) -> None:
         """Finish what is being answered, for a second at most, and close."""

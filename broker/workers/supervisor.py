@@ -44,7 +44,26 @@ SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
 
 Announce = Callable[[], None]
-Work = Callable[[int, Announce], int]
+
+
+class Ready:
+    """What a new process calls once it serves; one that becomes another program takes its descriptor along."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def __call__(self) -> None:
+        """Report that the worker serves."""
+        with contextlib.suppress(OSError):
+            self._connection.send(b"1")
+        self._connection.close()
+
+    def fileno(self) -> int:
+        """The descriptor of the connection to the supervisor."""
+        return self._connection.fileno()
+
+
+Work = Callable[[int, Ready], int]
 """A worker's life: its number, and what to call once it serves; returns its exit code."""
 
 
@@ -208,7 +227,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             for each in (self._wakeup, self._waker):
                 each.close()
-            code = self._work(worker.number, lambda: _say_ready(ready))
+            code = self._work(worker.number, Ready(ready))
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
         except BaseException:
@@ -292,12 +311,6 @@ def die_with(supervisor: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(1)
-
-
-def _say_ready(ready: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        ready.send(b"1")
-    ready.close()
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

@@ -34,6 +34,12 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
+def configured_format() -> str:
+    """The format in which this process logs."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    return JSON if any(isinstance(each, JsonFormatter) for each in formatters) else TEXT
+
+
 def configure_logging(log_format: str, stream: TextIO | None = None) -> None:
     """Log to `stream` from now on, None means stderr; level INFO."""
     handler = logging.StreamHandler(stream or sys.stderr)

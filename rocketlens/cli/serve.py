@@ -3,6 +3,7 @@
 import resource
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +21,7 @@ from broker.config import (
 )
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import Limits
+from protocol.errors import ConfigError
 from rocketlens.cli.errors import NOT_FOUND, fail, plain_errors
 from rocketlens.cli.grouped_command import GroupedCommand
 from rocketlens.cli.log_format import configure_logging
@@ -28,6 +30,7 @@ from rocketlens.cli.port_options import PortArguments, port_options
 from rocketlens.cli.register_options import RegisterArguments, register_options
 from rocketlens.cli.watch_options import WatchArguments, watch_options
 from rocketlens.opening import StoreArguments
+from storage.extras import install_line
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
@@ -182,6 +185,7 @@ def serve(
         acl_admin_has_all=port.acl_admin_has_all,
         audit_log=port.audit_log,
         register=register.options,
+        grpc=watch.grpc,
         http=watch.http,
         http_hosts=watch.http_hosts,
         http_proxies=watch.http_proxies,
@@ -189,6 +193,8 @@ def serve(
         mcp=watch.mcp,
         slow_query_milliseconds=watch.slow_query_milliseconds,
     )
+    if watch.grpc is not None and find_spec("grpc") is None:
+        raise ConfigError(f"--grpc needs grpcio: {install_line('grpc')}")
     all_options = options_of_stores(stores, serving.broker_names, options)
     _allow_many_files()
     try:

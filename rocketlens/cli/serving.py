@@ -21,15 +21,18 @@ from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
 from rocketlens.cli.errors import plain_errors
+from rocketlens.cli.log_format import configure_logging, configured_format
 from rocketlens.cli.opening import SPELLED
 from rocketlens.opening import ENTRIES, StoreArguments, open_message_store
 from storage.files.write_guard import check_outside
 from storage.process_memory import keep_heap
 
 if TYPE_CHECKING:
+    from broker.app import GrpcAddresses
     from broker.metrics.metrics_rows import MetricsRows
     from broker.net.listeners import Listener
     from broker.service.consumers.offset_journal import OffsetJournal
+    from broker.workers.supervisor import Ready
     from storage.store.message_store import MessageStore
     from storage.store.store_state import StoreIdentity
 
@@ -61,10 +64,10 @@ AllOptions = Sequence[ServeOptions]
 
 @dataclass(frozen=True)
 class ServerResources:
-    """The resources made before workers are forked: their sockets, those for HTTP and between workers, and the metrics.
+    """The resources made before workers are started: their sockets, those for HTTP, gRPC and between workers, metrics.
 
     `bound` has the sockets by worker, then by store; `meetings` by store, none where there is one worker; `journals`
-    by store, none where nobody is forked.
+    by store, none where nobody is forked. Those for `grpc` keep its address: its process binds its own beside them.
     """
 
     bound: "list[list[list[Listener]]]"
@@ -72,12 +75,13 @@ class ServerResources:
     meetings: "Sequence[socket.socket | None]"
     rows: "MetricsRows"
     journals: "Sequence[OffsetJournal | None]"
+    grpc: "Sequence[Listener]" = ()
 
     def close(self) -> None:
         """Close what clients connect to."""
         from broker.net.listeners import close_listeners
 
-        for listeners in (*(each for stores in self.bound for each in stores), self.http):
+        for listeners in (*(each for stores in self.bound for each in stores), self.http, self.grpc):
             close_listeners(listeners)
 
     def of(self, number: int) -> "ServerResources":
@@ -116,7 +120,7 @@ def run_server(all_options: AllOptions) -> int:
         limit_seconds = options.worker_timeout_seconds
         watch = LoopWatch(shared.rows, limit_seconds) if limit_seconds else None
         # Closed before workers stop: else clients would connect and wait for a server that never answers.
-        supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds, watch, shared.close)
+        supervisor = Supervisor(work, len(shared.rows), announce, options.stop_timeout_seconds, watch, shared.close)
         # What is loaded stays in pages shared with the workers as long as nobody writes to them.
         gc.collect()
         gc.freeze()
@@ -135,18 +139,22 @@ def _bind(all_options: AllOptions) -> ServerResources:
     options = all_options[0]
     count = max(options.workers, 1)
     http = bind_listeners([] if options.http is None else [options.http])
+    grpc: list[Listener] = []
     by_store: list[list[list[Listener]]] = []
     try:
+        if options.grpc is not None:
+            grpc += bind_for_workers([options.grpc], vip=False, count=1, is_shared=True)[0]
         for each in all_options:
             listeners = bind_for_workers(each.listen, vip=each.vip, count=count)
             by_store.append(listeners)
     except BaseException:
-        close_listeners([*http, *(one for store in by_store for worker in store for one in worker)])
+        close_listeners([*http, *grpc, *(one for store in by_store for worker in store for one in worker)])
         raise
     by_worker = [list(stores) for stores in zip(*by_store, strict=True)]
-    meetings = [make_listening_socket() if count > 1 else None for _ in all_options]
+    processes = count + bool(grpc)
+    meetings = [make_listening_socket() if processes > 1 else None for _ in all_options]
     journals = [OffsetJournal() if options.workers else None for _ in all_options]
-    return ServerResources(by_worker, http, meetings, MetricsRows(count, len(all_options)), journals)
+    return ServerResources(by_worker, http, meetings, MetricsRows(processes, len(all_options)), journals, grpc)
 
 
 def _announce(all_options: AllOptions, shared: ServerResources) -> None:
@@ -155,19 +163,52 @@ def _announce(all_options: AllOptions, shared: ServerResources) -> None:
         for options, listeners in zip(all_options, shared.bound[0], strict=True)
     ]
     http = "".join(f"; HTTP at {listener.endpoint}" for listener in shared.http[:1])
-    click.echo(f"rocketlens: serving {'; '.join(stores)}{http}")
+    grpc = "".join(f"; gRPC at {listener.endpoint}" for listener in shared.grpc[:1])
+    click.echo(f"rocketlens: serving {'; '.join(stores)}{http}{grpc}")
 
 
 @plain_errors
-def _work(all_options: AllOptions, shared: ServerResources, number: int, announce: Callable[[], None]) -> int:
-    """The life of one worker process."""
+def _work(all_options: AllOptions, shared: ServerResources, number: int, announce: "Ready") -> int:
+    """The life of one worker process; the last one is that of the gRPC port, if there is one."""
+    if number == all_options[0].workers:
+        from broker.app import GrpcAddresses
+        from rocketlens.cli.serving_grpc import HandedOver, become_process  # only where there is one
+
+        brokers = tuple(tuple(each.endpoint for each in listeners) for listeners in shared.bound[0])
+        meetings = tuple(each.fileno() for each in shared.meetings if each is not None)
+        addresses = GrpcAddresses(tuple(each.endpoint for each in shared.grpc), brokers)
+        rows, ready = shared.rows.descriptor, announce.fileno()
+        become_process(HandedOver(all_options, configured_format(), number, rows, ready, meetings, addresses))
     _serve_here(all_options, shared.of(number), announce, number)
     return 0
 
 
+@plain_errors
+def serve_grpc(descriptor: int) -> None:
+    """The life of the process of the gRPC port, which gets by a descriptor what was handed over."""
+    # As above: only where there is one.
+    from broker.metrics.metrics_rows import MetricsRows
+    from broker.workers.supervisor import Ready
+    from rocketlens.cli.serving_grpc import take_over
+
+    handed = take_over(descriptor)
+    configure_logging(handed.log_format)
+    rows = MetricsRows(handed.number + 1, len(handed.all_options), handed.rows)
+    meetings = [socket.socket(fileno=each) for each in handed.meetings]
+    nothing: list[list[Listener]] = [[] for _ in handed.all_options]
+    shared = ServerResources([nothing], [], meetings, rows, [None for _ in handed.all_options])
+    ready = Ready(socket.socket(fileno=handed.ready))
+    _serve_here(handed.all_options, shared, ready, handed.number, handed.addresses)
+
+
 def _serve_here(
-    all_options: AllOptions, shared: ServerResources, announce: Callable[[], None], number: int = 0
+    all_options: AllOptions,
+    shared: ServerResources,
+    announce: Callable[[], None],
+    number: int = 0,
+    grpc: "GrpcAddresses | None" = None,
 ) -> None:
+    """Serve in this process, as worker `number`, or as the process of the gRPC port, at the addresses of `grpc`."""
     from storage.files.mapped_file import guard_maps  # only where files are mapped
 
     guard_maps()
@@ -196,7 +237,7 @@ def _serve_here(
         more = assistants
 
     async def serve() -> bool:
-        servers = build_servers(all_options, stores, shares, shared.bound[0], shared.http, shared.rows, more)
+        servers = build_servers(all_options, stores, shares, shared.bound[0], shared.http, shared.rows, more, grpc)
         await serve_until_stopped(servers, announce, partial(shared.rows.beat, number))
         return all(server.is_idle for server in servers)
 

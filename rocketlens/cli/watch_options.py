@@ -15,6 +15,7 @@ from rocketlens.cli.port_options import Network, network
 class WatchArguments(msgspec.Struct, frozen=True):
     """The values of these options."""
 
+    grpc: Endpoint | None
     http: Endpoint | None
     http_hosts: tuple[str, ...]
     http_proxies: tuple[Network, ...]
@@ -31,6 +32,13 @@ class WatchArguments(msgspec.Struct, frozen=True):
 
 
 _WATCH_OPTIONS = (
+    click.option(
+        "--grpc",
+        type=own_endpoint,
+        metavar="[HOST:]PORT",
+        help="Serve Apache's gRPC services, Admin and the reading part of MessagingService, here (docs/grpc.md); "
+        "without HOST on the loopback address.",
+    ),
     click.option(
         "--http",
         type=own_endpoint,

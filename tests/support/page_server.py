@@ -35,7 +35,7 @@ async def _page(
     try:
         for service in services:
             service.polls.start(lambda work: loop.run_in_executor(None, work))
-        web.start()
+        await web.start()
         yield f"http://127.0.0.1:{listener.endpoint.port}"
     finally:
         await web.stop()

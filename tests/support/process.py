@@ -24,7 +24,7 @@ COMMAND = ROCKETLENS
 
 START_SECONDS = 180
 STOP_SECONDS = 60.0
-LINE = re.compile(r"rocketlens: serving (.+ on [^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
+LINE = re.compile(r"rocketlens: serving (.+ on [^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ;]+))?(?:; gRPC at [^ ]+)?\n")
 
 
 def rocketlens(*arguments: str | Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[bytes]":

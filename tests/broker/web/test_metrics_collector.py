@@ -77,6 +77,12 @@ def expected(store: int) -> Iterator[tuple[str, dict[str, str], float]]:
         yield "requests", {"code": name, "result": "PULL_NOT_FOUND"}, total_of(store, places_of(code, 19)[0])
         yield "request_duration_seconds_sum", {"code": name}, total_of(store, durations + rows.BUCKETS) / 1e9
         yield "request_duration_seconds_count", {"code": name}, buckets_of(store, durations)
+    for method in (*rows.METHODS[:-1], "Admin/Unknown"):
+        name = {"method": method if method in rows.METHODS else "OTHER"}
+        place, durations = rows.call_places_of(method, "OK")
+        yield "grpc_calls", {**name, "result": "OK"}, total_of(store, place)
+        yield "grpc_call_duration_seconds_sum", name, total_of(store, durations + rows.BUCKETS) / 1e9
+        yield "grpc_call_duration_seconds_count", name, buckets_of(store, durations)
     yield "turn_duration_seconds_sum", {}, total_of(store, rows.TURNS + rows.BUCKETS) / 1e9
     yield "turn_duration_seconds_count", {}, buckets_of(store, rows.TURNS)
 

@@ -77,7 +77,7 @@ class Web:
 async def serving_web() -> AsyncIterator[Web]:
     web = Web()
     try:
-        web.port.start()
+        await web.port.start()
         yield web
     finally:
         web.page.release.set()

@@ -70,7 +70,7 @@ async def secured(options: TlsOptions, authority: Authority) -> AsyncIterator[Se
     site._access = Access(auth=HttpAuth(needs_tls=True))
     port = WebPort(site, [listener], watched_http_context(options))
     try:
-        port.start()
+        await port.start()
         yield Secured(port, listener.endpoint, authority)
     finally:
         await port.stop()

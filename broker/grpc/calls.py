@@ -1,0 +1,268 @@
+"""What all calls have in common: who calls, threads, deadlines, rights, errors, counting and the audit log.
+
+A method of a service is a coroutine of a `Call` and its request. What it raises becomes the status of its answer. Bytes
+that are no request are answered INVALID_ARGUMENT by gRPC, and a method whose answer has no status PERMISSION_DENIED.
+"""
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from grpc.aio import ServicerContext
+
+from broker.endpoint import Endpoint
+from broker.grpc.messages.definition_pb2 import Code, Status
+from broker.grpc.signature import signature_of
+from broker.grpc.statuses import CallRefused, status_of
+from broker.metrics.metrics_meter import Meter
+from broker.metrics.metrics_rows import MetricsRows
+from broker.security.accounts import Account, Accounts
+from broker.security.audit_log import AuditLog
+from broker.security.logins import LoginRefused, Logins
+from broker.security.watched_files import Watched
+from broker.service.broker_service import BrokerService
+from broker.service.dispatcher import ClientConnection, Dispatcher
+from broker.web.api.answer_threads import AnswerThreads
+from broker.web.api.errors import ApiError
+from broker.web.api.looks import AuditedClient
+from broker.web.api.request_context import RequestContext
+from protocol.codes import OwnRequestCode, RequestCode, ResponseCode
+from protocol.command import Command, Response
+from storage.files.waiting import Unfinished
+
+Result = TypeVar("Result")
+
+PACKAGE: Final = "apache.rocketmq.v2"
+CANCELLED: Final = "CANCELLED"
+
+ASK_SECONDS: Final = 10.0
+"""How long worker 0 may take to answer, and a client that is asked on behalf of another."""
+
+METADATA: Final = ("x-mq-client-id", "x-mq-namespace", "x-mq-language", "x-mq-client-version", "x-mq-request-id")
+"""What clients say of themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalledMethod:
+    """A method as an audit log has it; `shows` None: no message of a store is shown."""
+
+    name: str
+    shows: object = None
+
+    @property
+    def request(self) -> str:
+        """What was asked."""
+        return f"gRPC {self.name}"
+
+
+class CallConnection:
+    """A client's connection as the processors of the broker's port see it; nothing is pushed to it."""
+
+    def __init__(self, local_address: Endpoint, peer_address: Endpoint) -> None:
+        self.local_address, self.peer_address = local_address, peer_address
+        self.is_open = True
+
+    def push(self, frame: bytes) -> None:
+        """Leave it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStores:
+    """The stores of this process: their services, the tables that answer request codes, and the figures of all.
+
+    `connection` stands for all tools: worker 0 is told when a client's connection ends, and theirs never does. Its
+    local address is that of the first broker's port.
+    """
+
+    services: Sequence[BrokerService]
+    dispatchers: Sequence[Dispatcher]
+    rows: MetricsRows
+    connection: CallConnection
+
+    async def ask(
+        self,
+        service: BrokerService,
+        code: RequestCode | OwnRequestCode,
+        fields: Mapping[str, str],
+        connection: ClientConnection,
+        body: bytes = b"",
+        seconds: float = ASK_SECONDS,
+    ) -> Response:
+        """Have a request answered as at the port of a store's broker, by worker 0 if it is about groups or offsets.
+
+        Rights are to be checked before. Raises `CallRefused` where there is no answer in time.
+        """
+        dispatcher = self.dispatchers[list(self.services).index(service)]
+        command = Command(code=int(code), ext_fields=dict(fields), body=body)
+        answer = dispatcher.dispatch(command, connection)
+        try:
+            async with asyncio.timeout(seconds):
+                if isinstance(answer, Unfinished):
+                    answer = await dispatcher.finish_in_pool(command, connection, answer)
+                return answer if isinstance(answer, Response) else await answer
+        except TimeoutError:
+            raise CallRefused(Code.PROXY_TIMEOUT, f"{code.name} was not answered within {seconds:g} s") from None
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call: `account` None: everything may be seen. `client` is its address for logs, `address` a known IP."""
+
+    method: CalledMethod
+    account: Account | None
+    address: str | None
+    client: str
+    metadata: Mapping[str, str]
+    stores: ServedStores
+    threads: AnswerThreads
+    audit_log: AuditLog | None
+    servicer: "ServicerContext[Any, Any]"
+
+    @property
+    def looker(self) -> AuditedClient:
+        """The client, as the audit log names it."""
+        return AuditedClient(self.client, self.audit_log)
+
+    def context(self, broker: str | None = None) -> RequestContext:
+        """The context of this call for a store; by default the first. Raises `ApiError`."""
+        return self.threads.context(broker, self.account)
+
+    async def run(self, context: RequestContext, work: Callable[[], Result]) -> Result:
+        """Have a thread do the work until the call's deadline. Raises `ApiError`."""
+        seconds = self.servicer.time_remaining()
+        return await self.threads.run(self.address, context, work, seconds=seconds)
+
+    async def ask(
+        self, service: BrokerService, code: RequestCode | OwnRequestCode, fields: Mapping[str, str], body: bytes = b""
+    ) -> Response:
+        """As :meth:`ServedStores.ask`, for a tool. Raises `CallRefused` unless the answer is SUCCESS."""
+        answer = await self.stores.ask(service, code, fields, self.stores.connection, body)
+        if answer.code != ResponseCode.SUCCESS:
+            raise CallRefused(_ANSWERS.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or "no answer")
+        return answer
+
+
+_ANSWERS: Final[Mapping[int, "Code"]] = {
+    ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Code.CONSUMER_GROUP_NOT_FOUND,
+    ResponseCode.CONSUMER_NOT_ONLINE: Code.NOT_FOUND,
+    ResponseCode.QUERY_NOT_FOUND: Code.NOT_FOUND,
+    ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
+    ResponseCode.NO_PERMISSION: Code.FORBIDDEN,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.UNSUPPORTED,
+}
+
+Answer = Callable[[Call, Any], Awaitable[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """A method with one request and one answer; `shows` is as in :class:`CalledMethod`."""
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+    answer: Answer
+    shows: object = None
+
+
+class CallRunner:
+    """Runs the calls of all services; all methods are the event loop's."""
+
+    def __init__(
+        self,
+        stores: ServedStores,
+        accounts: Watched[Accounts] | None,
+        audit_log: AuditLog | None,
+        meter: Meter | None,
+    ) -> None:
+        self.stores = stores
+        self.threads = AnswerThreads(stores.services, needs_keys=accounts is not None)
+        broker = stores.services[0].broker_name
+        self._logins = None if accounts is None else Logins("gRPC", accounts, audit_log, broker)
+        self._audit_log, self._meter = audit_log, meter
+
+    def unary(self, method: Unary) -> "grpc.RpcMethodHandler[Any, Any]":
+        """The handler of a method."""
+        return grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+
+    def begin(self, name: str, servicer: "ServicerContext[Any, Any]", shows: object = None) -> Call:
+        """Admit a call. Raises `LoginRefused`, `TooManyLogins`, and `AuditError` for what cannot be written down."""
+        pairs = servicer.invocation_metadata() or ()
+        metadata = {key: value for key, value in pairs if isinstance(value, str)}
+        address, client = _address_of(servicer.peer())
+        method = CalledMethod(name, shows)
+        looker = AuditedClient(client, self._audit_log)
+        try:
+            account = self._account_of(method, address, client, metadata)
+        except LoginRefused as error:
+            if not error.is_noted:
+                refused = ApiError(401, "unauthorized", str(error))
+                looker.note_refused(method, self.stores.services[0].broker_name, refused)
+            raise
+        return Call(method, account, address, client, metadata, self.stores, self.threads, self._audit_log, servicer)
+
+    def count(self, name: str, result: str, started: int) -> None:
+        """Count a call that began at `started` (ns of perf_counter) and has ended."""
+        if self._meter is not None:
+            self._meter.called(name, result, time.perf_counter_ns() - started)
+
+    def _account_of(
+        self, method: CalledMethod, address: str | None, client: str, metadata: Mapping[str, str]
+    ) -> Account | None:
+        if self._logins is None or self._logins.is_white(address):
+            return None
+        signed = signature_of(metadata)
+        if not signed.access_key:
+            raise LoginRefused("this server asks for calls that are signed by an access key", is_noted=False)
+        return self._logins.log_in(address, client, method.request, signed.access_key, signed.signature, signed.prove)
+
+    async def _unary(self, method: Unary, data: bytes, servicer: "ServicerContext[Any, Any]") -> bytes:
+        started, result = time.perf_counter_ns(), CANCELLED
+        try:
+            try:
+                request = method.request.FromString(data)
+            except DecodeError:
+                result = "BAD_REQUEST"
+                await servicer.abort(grpc.StatusCode.INVALID_ARGUMENT, f"this is no {method.request.DESCRIPTOR.name}")
+            try:
+                response = await method.answer(self.begin(method.name, servicer, method.shows), request)
+            except Exception as error:
+                response = await _refused(method, status_of(error), servicer)
+            result = Code.Name(cast(Any, response).status.code) if _has_status(method) else "OK"
+            return response.SerializeToString()
+        except grpc.aio.AbortError:
+            result = "FORBIDDEN" if result == CANCELLED else result
+            raise
+        finally:
+            self.count(method.name, result, started)
+
+
+def _has_status(method: Unary) -> bool:
+    return "status" in method.response.DESCRIPTOR.fields_by_name
+
+
+async def _refused(method: Unary, status: Status, servicer: "ServicerContext[Any, Any]") -> Message:
+    """The answer that has an error's status; where none has room for it, gRPC's own."""
+    if not _has_status(method):
+        await servicer.abort(grpc.StatusCode.PERMISSION_DENIED, status.message)
+    response: Any = method.response()
+    response.status.CopyFrom(status)
+    return cast(Message, response)
+
+
+def _address_of(peer: str) -> tuple[str | None, str]:
+    """The IP address in `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`, None where there is none; and what to log."""
+    kind, _, rest = peer.partition(":")
+    host = unquote(rest).rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        return (str(ipaddress.ip_address(host)), host) if kind in ("ipv4", "ipv6") else (None, peer)
+    except ValueError:
+        return None, peer

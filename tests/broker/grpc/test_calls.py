@@ -1,0 +1,147 @@
+"""What all calls have in common: accounts, TLS, limits, errors, figures and the audit log."""
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS, write_accounts
+from broker.config import TlsOptions
+from broker.grpc.messages import admin_pb2
+from broker.grpc.messages.definition_pb2 import Code
+from broker.grpc.signature import signature_of
+from broker.limits import Limits
+from broker.metrics.metrics_rows import call_places_of
+from certificates import Authority
+from grpc_client import GrpcClient, grpc_client, serving_grpc, signed
+
+STATS = "GetProxyRuntimeStats"
+WRITES = ("ChangeLogLevel", "DeleteSubscription", "ResetGroupOffset", "VerifyMessage", "AdminSendMessage")
+
+
+def code_of(client: GrpcClient, method: str = STATS) -> str:
+    """The name of the code that answers a call without fields."""
+    return Code.Name(client.admin(method).status.code)
+
+
+def test_what_writes_is_refused_with_a_sentence(g1_store: Path, tmp_path: Path) -> None:
+    with serving_grpc(g1_store, folder=tmp_path) as served, grpc_client(served) as client:
+        for method in WRITES[1:]:
+            status = client.admin(method).status
+            assert (status.code, method in status.message) == (Code.FORBIDDEN, True)
+        with pytest.raises(grpc.RpcError) as caught:
+            client.admin(WRITES[0])
+        assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_bytes_that_are_no_request_and_unknown_methods_are_refused(
+    g1_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving_grpc(g1_store, folder=tmp_path) as served, grpc_client(served) as client:
+        with pytest.raises(grpc.RpcError) as caught:
+            client.admin("ResetGroupOffset", b"\x0a\xff\xff")
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as caught:
+            client.channel.unary_unary("/apache.rocketmq.v2.Admin/Nothing")(b"", timeout=60)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert code_of(client) == "OK"
+    assert "Traceback" not in caplog.text
+
+
+def test_a_request_beyond_the_limit_is_not_read(g1_store: Path, tmp_path: Path) -> None:
+    limits = Limits(body_bytes=4096)
+    with serving_grpc(g1_store, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:
+        with pytest.raises(grpc.RpcError) as caught:
+            client.admin("AdminSendMessage", body=bytes(5000))
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert code_of(client) == "OK"
+
+
+def test_calls_are_counted_by_method_and_result(g1_store: Path, tmp_path: Path) -> None:
+    with serving_grpc(g1_store, folder=tmp_path) as served, grpc_client(served) as client:
+        for _ in range(3):
+            client.admin("ResetGroupOffset")
+        totals = served.rows.totals()
+    place, durations = call_places_of("Admin/ResetGroupOffset", "FORBIDDEN")
+    assert totals[place] == 3
+    assert totals[durations : durations + 23].sum() == 3
+
+
+def test_with_accounts_a_call_has_to_be_signed(g1_store: Path, tmp_path: Path) -> None:
+    acl, audit = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit"
+    with serving_grpc(g1_store, folder=tmp_path, acl=acl, audit_log=audit) as served, grpc_client(served) as client:
+        assert code_of(client) == "UNAUTHORIZED"
+        client.metadata = signed(ADMIN, ADMIN_SECRET)
+        assert code_of(client) == "OK"
+        client.metadata["authorization"] = client.metadata["authorization"].replace(ADMIN, f"{ADMIN}//Rocketmq")
+        assert code_of(client) == "OK"
+        client.metadata = signed(READER, READER_SECRET)
+        assert code_of(client) == "FORBIDDEN"
+        client.metadata = signed(ADMIN, READER_SECRET)
+        assert code_of(client) == "UNAUTHORIZED"
+        lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [(each["request"], each["result"], each["asked"]) for each in lines] == [
+        (f"gRPC Admin/{STATS}", "UNAUTHORIZED", {"accessKey": ADMIN})
+    ]
+    assert not [secret for secret in SECRETS if secret in audit.read_text()]
+
+
+def test_guessing_is_bounded_also_for_the_right_key(g1_store: Path, tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    with serving_grpc(g1_store, folder=tmp_path, acl=acl) as served, grpc_client(served) as client:
+        codes = []
+        for number in range(12):
+            client.metadata = signed(ADMIN, f"wrong-secret-{number}")
+            codes.append(code_of(client))
+        assert (codes[:10], codes[11]) == (["UNAUTHORIZED"] * 10, "TOO_MANY_REQUESTS")
+        client.metadata = signed(ADMIN, ADMIN_SECRET)
+        assert code_of(client) == "TOO_MANY_REQUESTS"
+
+
+def test_an_address_of_the_white_list_needs_no_account(g1_store: Path, tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL.replace("10.10.103.*", "127.0.0.1"))
+    with serving_grpc(g1_store, folder=tmp_path, acl=acl) as served, grpc_client(served) as client:
+        assert code_of(client) == "OK"
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "",
+        "MQv2-HMAC-SHA1",
+        "MQv2-HMAC-SHA1 Credential=, SignedHeaders=x-mq-date-time, Signature=00",
+        "MQv2-HMAC-SHA1 Credential=abc, SignedHeaders=x-mq-date-time, Signature=xyz",
+        "Basic YWRtaW46YWRtaW4=",
+        ",,,=,=,",
+    ],
+)
+def test_what_is_no_signature_is_none(authorization: str) -> None:
+    assert not signature_of({"authorization": authorization, "x-mq-date-time": "20231227T194619Z"}).access_key
+
+
+def test_a_signature_is_read_as_the_official_builder_reads_it() -> None:
+    # DefaultAuthenticationContextBuilderTest of rocketmq-auth has this header.
+    signature = "D18A9CBCDDBA9041D6693268FEF15A989E64430B"
+    text = f"MQv2-HMAC-SHA1 Credential=abc, SignedHeaders=x-mq-date-time, Signature={signature}"
+    found = signature_of({"authorization": text, "x-mq-date-time": "20231227T194619Z"})
+    assert (found.access_key, found.signed) == ("abc", b"20231227T194619Z")
+    assert found.signature == bytes.fromhex(signature)
+
+
+def test_tls_is_the_ports_own_and_client_certificates_are_asked_for(g1_store: Path, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path / "ca")
+    certificate, key = authority.sign("server")
+    own = authority.sign("client")
+    options = TlsOptions("enforcing", certificate, key, client_ca=authority.certificate, client_auth="required")
+    trusted = authority.certificate.read_bytes()
+    with serving_grpc(g1_store, folder=tmp_path, tls=options) as served:
+        with grpc_client(
+            served, grpc.ssl_channel_credentials(trusted, *(each.read_bytes() for each in own[::-1]))
+        ) as known:
+            assert code_of(known) == "OK"
+        with grpc_client(served, grpc.ssl_channel_credentials(trusted)) as stranger:
+            stub = stranger.channel.unary_unary("/apache.rocketmq.v2.Admin/GetProxyRuntimeStats")
+            with pytest.raises(grpc.RpcError) as caught:
+                stub(admin_pb2.GetProxyRuntimeStatsRequest().SerializeToString(), timeout=20)
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE

@@ -1,0 +1,74 @@
+"""`rocketlens serve --grpc`: a process of its own beside the workers, with the server's readiness, figures and end."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from broker.grpc.messages.definition_pb2 import Code
+from grpc_client import GrpcClient
+from metric_figures import figure, read_figures
+from process import Serving, rocketlens, serving_process
+
+DEADLINE_SECONDS = 60.0
+
+
+def address_of(server: Serving) -> str:
+    return server.line.rpartition("; gRPC at ")[2].strip()
+
+
+def answers(client: GrpcClient) -> bool:
+    """Whether a call is answered; one that was under way when the process died is not."""
+    try:
+        return bool(client.admin("GetProxyRuntimeStats").status.code == Code.OK)
+    except grpc.RpcError as error:
+        if error.code() != grpc.StatusCode.UNAVAILABLE:
+            raise
+        return False
+
+
+def test_the_port_is_served_by_a_process_that_is_replaced_and_ends_with_the_server(
+    g1_store: Path, tmp_path: Path
+) -> None:
+    with serving_process(g1_store, tmp_path, "--grpc", "0", "--http", "0") as server:
+        client = GrpcClient(address_of(server))
+        assert client.admin("GetProxyRuntimeStats").status.code == Code.OK
+        first, grpc_process = server.workers
+        assert b"serve_grpc" in Path(f"/proc/{grpc_process}/cmdline").read_bytes()
+        assert "cygrpc" not in Path(f"/proc/{first}/maps").read_text()
+        os.kill(grpc_process, signal.SIGKILL)
+        end = time.monotonic() + DEADLINE_SECONDS
+        while not answers(client):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        while figure(figures := read_figures(server.http_port), "worker_up", worker="1") != 1:
+            assert time.monotonic() < end, figures
+            time.sleep(0.05)
+        assert figure(figures, "worker_starts_total", worker="1") == 2
+        assert figure(figures, "grpc_calls_total", method="Admin/GetProxyRuntimeStats", result="OK") == 2
+        client.channel.close()
+        processes = server.workers
+        assert server.stop() == 0
+        assert not [each for each in processes if Path(f"/proc/{each}").exists()]
+        assert "Traceback" not in server.errors.read_text()
+
+
+def test_an_address_that_is_taken_is_reported_at_once(g1_store: Path, tmp_path: Path) -> None:
+    with serving_process(g1_store, tmp_path, "--grpc", "0") as server:
+        outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--grpc", address_of(server))
+        assert (outcome.returncode, b"another process listens there" in outcome.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--workers", "0"], "a process of its own"),
+        (["--tls-mode", "enforcing", "--tls-cert", "c.pem", "--tls-key-password-file", "p"], "no key with a password"),
+    ],
+)
+def test_what_the_process_cannot_do_is_refused(options: list[str], words: str, g1_store: Path) -> None:
+    outcome = rocketlens("serve", g1_store, "--grpc", "0", *options)
+    assert (outcome.returncode, words in outcome.stderr.decode()) == (2, True)

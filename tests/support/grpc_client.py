@@ -1,0 +1,123 @@
+"""The gRPC port of some stores on a thread of the test, and a client of it made of the messages' own descriptors."""
+
+import contextlib
+import hashlib
+import hmac
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+# grpcio would stop its threads at each fork, of which other tests of the process make many.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+import grpc
+from google.protobuf.message import Message
+
+from benchmarks.server_process import free_port
+from broker.app import GrpcAddresses, StoreShare, build_servers
+from broker.config import ServeOptions
+from broker.endpoint import Endpoint
+from broker.grpc.messages import admin_pb2, service_pb2
+from broker.metrics.metrics_rows import MetricsRows
+from broker.net.listeners import bind_listeners, close_listeners
+from broker.server import Server
+from broker_harness import LOOPBACK, in_a_thread
+from storage.store.message_store import MessageStore
+
+SECONDS = 60
+DATE_TIME = "20261127T193000Z"
+FILES = (admin_pb2, service_pb2)
+
+
+def signed(access_key: str, secret_key: str, date_time: str = DATE_TIME) -> dict[str, str]:
+    """The metadata of a signed call, as the official clients write it."""
+    signature = hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).hexdigest()
+    credential = f"Credential={access_key}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return {"authorization": f"MQv2-HMAC-SHA1 {credential}", "x-mq-date-time": date_time}
+
+
+class GrpcClient:
+    """Calls any method of the services with requests of the generated messages."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        options = [("grpc.max_receive_message_length", -1)]
+        if credentials is None:
+            self.channel = grpc.insecure_channel(address, options)
+        else:
+            self.channel = grpc.secure_channel(address, credentials, options)
+        self.metadata: dict[str, str] = {}
+
+    def call(self, name: str, request: Message | bytes | None = None, **fields: Any) -> Any:
+        """The answer to a unary call, `Service/Method`; its request is made of `fields`, or is those bytes."""
+        service, _, method = name.partition("/")
+        found = next(file.DESCRIPTOR.services_by_name.get(service) for file in FILES if service in _services(file))
+        assert found is not None
+        described = found.methods_by_name[method]
+        module = next(file for file in FILES if service in _services(file))
+        if request is None:
+            request = getattr(module, described.input_type.name)(**fields)
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        callable_ = self.channel.unary_unary(
+            f"/{found.full_name}/{method}",
+            request_serializer=bytes,
+            response_deserializer=getattr(module, described.output_type.name).FromString,
+        )
+        return callable_(data, timeout=SECONDS, metadata=list(self.metadata.items()), wait_for_ready=True)
+
+    def admin(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
+        """The answer of the service `Admin`."""
+        return self.call(f"Admin/{method}", request, **fields)
+
+
+def _services(module: Any) -> Any:
+    return module.DESCRIPTOR.services_by_name
+
+
+class GrpcServing:
+    """A served port: its address, the services behind it, and the address of the first broker's port."""
+
+    def __init__(self, address: Endpoint, broker: Endpoint, servers: Sequence[Server], rows: MetricsRows) -> None:
+        self.address, self.broker, self.servers, self.rows = address, broker, servers, rows
+
+
+@contextlib.asynccontextmanager
+async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) -> AsyncIterator[GrpcServing]:
+    address = Endpoint("127.0.0.1", free_port())
+    all_options = [
+        ServeOptions(root, listen=(LOOPBACK,), state_directory=folder / f"state-{number}", grpc=address, **options)
+        for number, root in enumerate(roots)
+    ]
+    bound = [bind_listeners([LOOPBACK]) for _ in roots]
+    stores = [MessageStore.open(root) for root in roots]
+    rows = MetricsRows(1, len(roots))
+    brokers = tuple(tuple(each.endpoint for each in listeners) for listeners in bound)
+    shares = [StoreShare(0, number) for number, _ in enumerate(roots)]
+    addresses = GrpcAddresses((address,), brokers)
+    servers = build_servers([each.check() for each in all_options], stores, shares, bound, [], rows, grpc=addresses)
+    try:
+        for server in servers:
+            await server.start()
+        yield GrpcServing(address, brokers[0][0], servers, rows)
+    finally:
+        for server in servers:
+            await server.stop()
+        for listeners in bound:
+            close_listeners(listeners)
+
+
+@contextlib.contextmanager
+def serving_grpc(*roots: Path, folder: Path, **options: Any) -> Iterator[GrpcServing]:
+    """The gRPC port of some stores, whose state lies in `folder`; `options` are those of `ServeOptions`."""
+    with in_a_thread(lambda: _served(roots, folder, options)) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def grpc_client(serving: GrpcServing, credentials: grpc.ChannelCredentials | None = None) -> Iterator[GrpcClient]:
+    """A client of a served port."""
+    client = GrpcClient(str(serving.address), credentials)
+    try:
+        yield client
+    finally:
+        client.channel.close()
