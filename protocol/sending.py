@@ -6,7 +6,6 @@ separated by commas. Source: remoting-protocol §3.4, store-format §2.9; SendMe
 RocketMQ 5.5.1.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,28 +51,35 @@ def packed(message: OutgoingMessage) -> bytes:
     return b"".join((head, message.body, PROPERTIES_LENGTH.pack(len(message.properties)), message.properties))
 
 
-def properties_of_packed(message: bytes) -> bytes:
+def packed_size(messages: bytes | memoryview) -> int:
+    """The bytes of the first of some messages that are packed."""
+    size, *_ = INNER_HEAD.unpack_from(messages)
+    return int(size)
+
+
+def properties_of_packed(message: bytes | memoryview) -> bytes:
     """The properties of a message that is packed."""
     *_, length = INNER_HEAD.unpack_from(message)
-    return message[INNER_HEAD.size + length + PROPERTIES_LENGTH.size :]
+    return bytes(message[INNER_HEAD.size + length + PROPERTIES_LENGTH.size :])
 
 
 def send_request(
     group: str,
     topic: str,
     sys_flag: int,
-    messages: Sequence[bytes],
+    messages: bytes | memoryview,
+    count: int,
     queue_id: int,
     born_timestamp: int,
     broker_name: str,
     reconsume_times: int = 0,
 ) -> tuple[RequestCode, dict[str, str], bytes]:
-    """The code, header fields and body of the request that sends packed messages of one topic and sysFlag to a queue.
+    """The code, header fields and body of the request that sends so many packed messages of one topic and sysFlag.
 
     `born_timestamp` in ms. Properties that are no UTF-8 are sent as Java would read them.
     """
-    first, is_batch = messages[0], len(messages) > 1
-    *_, flag, length = INNER_HEAD.unpack_from(first)
+    is_batch = count > 1
+    *_, flag, length = INNER_HEAD.unpack_from(messages)
     fields = {
         "a": group,
         "b": topic,
@@ -83,12 +89,12 @@ def send_request(
         "f": str(sys_flag),
         "g": str(born_timestamp),
         "h": "0" if is_batch else str(flag),
-        "i": "" if is_batch else properties_of_packed(first).decode("utf-8", "replace"),
+        "i": "" if is_batch else properties_of_packed(messages).decode("utf-8", "replace"),
         "j": str(reconsume_times),
         "k": "false",
         "m": "true" if is_batch else "false",
         "n": broker_name,
     }
     if is_batch:
-        return RequestCode.SEND_BATCH_MESSAGE, fields, b"".join(messages)
-    return RequestCode.SEND_MESSAGE_V2, fields, first[INNER_HEAD.size : INNER_HEAD.size + length]
+        return RequestCode.SEND_BATCH_MESSAGE, fields, bytes(messages)
+    return RequestCode.SEND_MESSAGE_V2, fields, bytes(messages[INNER_HEAD.size : INNER_HEAD.size + length])

@@ -1,9 +1,10 @@
 """The account of a run: one SQLite file with the state of each message, from which a run that was stopped goes on.
 
-The view `message` has a row for each message that was chosen, joined of what was `planned`, its `outcome`, and what was
-`verified`: what is written once is written in order, and nothing in it grows. Numbers stand in `leaving` on disk before
-their messages leave, so that one of which the answer is not known can be asked for later; what a process that was
-killed had not noted is asked for in the same way.
+The view `message` has a row for each message that was chosen, joined of what was `planned`, what was `sent` or has
+another `outcome`, and what was `verified`: what is written once is written in order, and nothing in it grows. Messages
+of one queue of the source that lie near each other have numbers that follow one another, so that those of one request
+are one range in `sent`. Numbers stand in `leaving` on disk before their messages leave, so that one of which the answer
+is not known can be asked for later; what a process that was killed had not noted is asked for in the same way.
 """
 
 import sqlite3
@@ -11,14 +12,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from protocol.errors import ConfigError, RocketLensError
 
-FORM: Final = 3
+FORM: Final = 4
 """The version of the tables."""
-
 
 AT_ONCE: Final = 1000
 """Messages that are read at once."""
@@ -56,28 +57,45 @@ class Verification(IntEnum):
 WRONG: Final = (Verification.DOUBLE, Verification.DIFFERENT, Verification.MISSING)
 
 
+PlannedTuple: TypeAlias = tuple[int, str, int, int, int, int, int, int, str | None]
+"""A message as it was when the plan was made: no named one, as there is one for each message that is sent.
+
+Way, unique key, physical and queue offset in the source, CRC of the body, born and store time (ms), bytes of the body,
+and the name of its place, None where that is made of the others.
+"""
+
+
 class AccountRow(NamedTuple):
     """One message of a run; sizes in bytes, times in ms. `source_key` is its unique key in the source."""
 
-    place: str
-    source_key: str
+    way: int
     unique_key: str
-    topic: str
-    origin: str
+    physical_offset: int
+    queue_offset: int
+    body_crc: int
+    born_at: int
     stored_at: int
     size: int
-    body_crc: int
+    place: str
+    source_key: str
+    origin: str
     is_copy: bool
     can_batch: bool
     state: SendState
     reason: str
 
+    @property
+    def planned(self) -> PlannedTuple:
+        """What it is told from others by."""
+        return self[:9]
 
-PlannedTuple: TypeAlias = tuple[str, int, int, str, str, int]
-"""A message as it was when the plan was made, and what is known of it now.
 
-Place, number, state, topic, unique key, CRC of the body: no named one, as there is one for each message that is sent.
-"""
+class ReplayWay(NamedTuple):
+    """What messages have in common that go one way: the topic that they go to, broker and queue that they are from."""
+
+    topic: str
+    host: str
+    queue_id: int
 
 
 class SentName(NamedTuple):
@@ -119,50 +137,94 @@ _TABLES: Final = """
 CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE missing (text TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE closed (topic TEXT PRIMARY KEY, reason TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE queue_end (
+    topic TEXT, broker TEXT, queue_id INTEGER, queue_offset INTEGER NOT NULL,
+    PRIMARY KEY (topic, broker, queue_id)) WITHOUT ROWID;
+CREATE TABLE way (
+    way INTEGER PRIMARY KEY, topic TEXT NOT NULL, host TEXT NOT NULL, queue_id INTEGER NOT NULL, host_id TEXT NOT NULL);
 CREATE TABLE planned (
-    number INTEGER PRIMARY KEY, place TEXT NOT NULL, source_key TEXT, unique_key TEXT NOT NULL,
-    topic TEXT NOT NULL, origin TEXT NOT NULL, stored_at INTEGER NOT NULL, size INTEGER NOT NULL,
-    body_crc INTEGER NOT NULL, is_copy INTEGER NOT NULL, can_batch INTEGER NOT NULL, state INTEGER NOT NULL,
-    reason TEXT NOT NULL, sent_id TEXT NOT NULL DEFAULT '');
-CREATE TABLE outcome (
-    number INTEGER PRIMARY KEY, state INTEGER NOT NULL, sent_id TEXT NOT NULL, reason TEXT NOT NULL);
+    number INTEGER PRIMARY KEY, way INTEGER NOT NULL, unique_key TEXT NOT NULL, physical_offset INTEGER NOT NULL,
+    queue_offset INTEGER NOT NULL, body_crc INTEGER NOT NULL, born_at INTEGER NOT NULL, stored_at INTEGER NOT NULL,
+    size INTEGER NOT NULL, place TEXT, source_key TEXT, origin TEXT, is_copy INTEGER NOT NULL DEFAULT 0,
+    can_batch INTEGER NOT NULL DEFAULT 1, state INTEGER NOT NULL DEFAULT 0, reason TEXT NOT NULL DEFAULT '',
+    sent_id TEXT NOT NULL DEFAULT '');
+CREATE TABLE sent (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, ids TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE outcome (number INTEGER PRIMARY KEY, state INTEGER NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE leaving (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
 CREATE TABLE verified (number INTEGER PRIMARY KEY, outcome INTEGER NOT NULL, copies TEXT NOT NULL);
-CREATE VIEW message AS SELECT
-    number, place, IFNULL(source_key, unique_key) AS source_key, unique_key, topic, origin, stored_at, size, body_crc,
-    is_copy, can_batch, CASE
+CREATE VIEW chosen AS SELECT
+    number, IFNULL(place, host || ' ' || physical_offset || ' ' || queue_offset || ' ' || unique_key) AS place,
+    IFNULL(source_key, unique_key) AS source_key, unique_key, topic,
+    IFNULL(origin, printf('%s%016X %d %d %s', host_id, physical_offset, born_at, stored_at,
+        (SELECT value FROM run WHERE name = 'cluster'))) AS origin,
+    stored_at, size, body_crc, is_copy, can_batch, CASE
+        WHEN sent.first NOTNULL THEN 2
         WHEN outcome.state NOTNULL THEN outcome.state
         WHEN planned.state = 0 AND IFNULL(
             (SELECT last FROM leaving WHERE first <= number ORDER BY first DESC LIMIT 1), 0) >= number THEN 1
         ELSE planned.state END AS state,
-    IFNULL(outcome.reason, planned.reason) AS reason, IFNULL(outcome.sent_id, planned.sent_id) AS sent_id,
-    verified.outcome AS outcome, IFNULL(verified.copies, '') AS copies
-    FROM planned LEFT JOIN outcome USING (number) LEFT JOIN verified USING (number);
+    COALESCE(sent.reason, outcome.reason, planned.reason) AS reason, CASE
+        WHEN sent.first ISNULL THEN planned.sent_id
+        WHEN instr(ids, ',') = 0 THEN ids
+        ELSE substr(ids, (number - sent.first) * ((length(ids) + 1) / (last - sent.first + 1)) + 1, instr(ids, ',') - 1)
+        END AS sent_id
+    FROM planned JOIN way USING (way)
+    LEFT JOIN sent ON last >= number AND sent.first = (
+        SELECT first FROM sent AS earlier WHERE earlier.first <= number ORDER BY earlier.first DESC LIMIT 1)
+    LEFT JOIN outcome USING (number);
+CREATE VIEW message AS SELECT chosen.*, verified.outcome AS outcome, IFNULL(verified.copies, '') AS copies
+    FROM chosen LEFT JOIN verified USING (number);
 """
 
-_ADDED: Final = """
-CREATE TABLE IF NOT EXISTS queue_end (
-    topic TEXT, broker TEXT, queue_id INTEGER, queue_offset INTEGER NOT NULL,
-    PRIMARY KEY (topic, broker, queue_id)) WITHOUT ROWID
-"""
-"""What an account of an earlier version lacks: where each queue of the target ended before it was sent to."""
-
-_PLANNED: Final = (
-    "place, source_key, unique_key, topic, origin, stored_at, size, body_crc, is_copy, can_batch, state, reason"
-)
-_ROWS: Final = "SELECT place, number, state, topic, unique_key, body_crc FROM message"
+_OF_MESSAGES: Final = ("planned", "sent", "outcome", "leaving", "verified")
+_PLANNED: Final = "way, unique_key, physical_offset, queue_offset, body_crc, born_at, stored_at, size, place"
+_OF_A_TOPIC: Final = "way IN (SELECT way FROM way WHERE topic = ?)"
+_WHOLE: Final = f"{_PLANNED}, source_key, origin, is_copy, can_batch, state, reason"
 _SENT: Final = "number, unique_key, topic, origin, size, body_crc, sent_id"
 
 _SEE: Final = f"""
 INSERT INTO verified
     SELECT number, CASE WHEN size = ?4 AND body_crc = ?5 THEN {Verification.VERIFIED:d}
         ELSE {Verification.DIFFERENT:d} END, ?6
-    FROM planned JOIN outcome USING (number)
-    WHERE unique_key = ?2 AND origin = ?3 AND topic = ?1 AND outcome.state = {SendState.SENT:d}
+    FROM chosen WHERE unique_key = ?2 AND origin = ?3 AND topic = ?1 AND state = {SendState.SENT:d}
 ON CONFLICT DO UPDATE SET copies = copies || ' ' || excluded.copies,
     outcome = CASE WHEN {Verification.DIFFERENT:d} IN (outcome, excluded.outcome) THEN {Verification.DIFFERENT:d}
         ELSE {Verification.DOUBLE:d} END
 """
+
+
+_AT_A_TIME: Final = 32
+_INSERT_PLAIN: Final = f"INSERT OR IGNORE INTO planned ({_PLANNED}) VALUES "
+_PLAIN_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+"""Rows of one statement: one for each took twice as long (`python -m benchmarks.replay`)."""
+
+
+class ReplayWays:
+    """The ways of an account by their numbers, in the order in which the source brought them."""
+
+    def __init__(self, ways: Iterable[ReplayWay] = ()) -> None:
+        self._ways = list(ways)
+        self._numbers = {way: number for number, way in enumerate(self._ways)}
+        self._brokers = {host: place for place, host in enumerate(dict.fromkeys(way.host for way in self._ways))}
+        self.added: list[tuple[int, str, str, int, str]] = []
+        """Those that are not in the file yet, with the host's part of an offset message id."""
+
+    def __getitem__(self, number: int) -> ReplayWay:
+        return self._ways[number]
+
+    def number(self, way: ReplayWay, host_id: str = "") -> int:
+        """The number of a way, which is added where it is none yet."""
+        number = self._numbers.get(way)
+        if number is None:
+            number = self._numbers[way] = len(self._ways)
+            self._ways.append(way)
+            self._brokers.setdefault(way.host, len(self._brokers))
+            self.added.append((number, *way, host_id))
+        return number
+
+    def broker(self, number: int) -> int:
+        """The place of a way's broker among those of the source: it is the same in each run."""
+        return self._brokers[self._ways[number].host]
 
 
 class ReplayAccount:
@@ -180,7 +242,7 @@ class ReplayAccount:
             self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            self._base.execute(f"PRAGMA synchronous = {'OFF' if path is None else 'FULL'}")
+            self._base.execute(f"PRAGMA synchronous = {'OFF' if path is None else 'NORMAL'}")
             self._base.execute("BEGIN IMMEDIATE")
             names = {name for (name,) in self._base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not names:
@@ -189,8 +251,8 @@ class ReplayAccount:
                 self._base.execute("INSERT INTO run VALUES ('form', ?)", (str(FORM),))
             elif "run" not in names or self.said("form") != str(FORM):
                 raise ConfigError(f"{path} is no account of a replay, or one of another version")
-            self._base.execute(_ADDED)
             self._base.execute("COMMIT")
+            self.ways = self._read_ways()
         except sqlite3.OperationalError as error:
             locked = "another replay uses it" if "locked" in str(error) else str(error)
             raise ConfigError(f"the account {path} cannot be opened: {locked}") from error
@@ -207,10 +269,17 @@ class ReplayAccount:
         """Let go of the file."""
         self._base.close()
 
+    def _read_ways(self) -> ReplayWays:
+        found = self._base.execute("SELECT topic, host, queue_id FROM way ORDER BY way")
+        return ReplayWays(ReplayWay(*row) for row in found)
+
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """One change, on disk as a whole or not at all."""
+    def _changing(self, *, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One change, in the file as a whole or not at all; `is_durable`: on the disk, with all before it."""
+        level = "FULL" if is_durable else "NORMAL"
         try:
+            if self.path is not None:
+                self._base.execute(f"PRAGMA synchronous = {level}")
             self._base.execute("BEGIN")
             yield self._base
             self._base.execute("COMMIT")
@@ -239,31 +308,44 @@ class ReplayAccount:
     def forget(self, *, keeps_run: bool = False) -> None:
         """Forget all messages, and what is said of the run unless it `keeps_run`, as where a plan was not finished."""
         with self._changing() as base:
-            for table in ("planned", "outcome", "leaving", "verified", "missing", "closed", "queue_end"):
+            for table in (*_OF_MESSAGES, "missing", "closed", "queue_end", "way"):
                 base.execute(f"DELETE FROM {table}")
-            for index in ("planned_place", "planned_name"):
+            for index in ("planned_place", "planned_at", "planned_key", "planned_name"):
                 base.execute(f"DROP INDEX IF EXISTS {index}")
             if not keeps_run:
                 base.execute("DELETE FROM run WHERE name != 'form'")
+        self.ways = ReplayWays()
 
-    def plan(self, rows: Iterable[AccountRow]) -> None:
+    def plan(self, rows: Sequence[AccountRow]) -> None:
         """Note messages that were chosen."""
         with self._changing() as base:
-            base.executemany(f"INSERT OR IGNORE INTO planned ({_PLANNED}) VALUES ({', '.join('?' * 12)})", rows)
+            self._add_ways(base)
+            base.executemany(f"INSERT OR IGNORE INTO planned ({_WHOLE}) VALUES ({', '.join('?' * 15)})", rows)
 
-    def plan_plain(self, rows: Iterable[tuple[str, str, str, str, int, int, int]]) -> None:
-        """Note messages that are only copied: place, unique key, topic, origin, store time, bytes and CRC of bodies."""
+    def plan_plain(self, rows: Sequence[PlannedTuple]) -> None:
+        """Note messages that are only copied."""
+        values = list(chain.from_iterable(rows))
+        many, one = _AT_A_TIME * len(rows[0]) if rows else 1, len(rows[0]) if rows else 1
+        whole = len(values) // many * many
         with self._changing() as base:
+            self._add_ways(base)
             base.executemany(
-                f"INSERT OR IGNORE INTO planned ({_PLANNED}) VALUES (?1, NULL, ?2, ?3, ?4, ?5, ?6, ?7, 0, 1, 0, '')",
-                rows,
+                _INSERT_PLAIN + ", ".join([_PLAIN_VALUES] * _AT_A_TIME),
+                (values[at : at + many] for at in range(0, whole, many)),
+            )
+            base.executemany(
+                _INSERT_PLAIN + _PLAIN_VALUES, (values[at : at + one] for at in range(whole, len(values), one))
             )
 
-    def find_by_place(self, *, is_unique: bool = False) -> None:
-        """Have messages found by their place; with `is_unique` one whose place is noted already is not noted again."""
+    def _add_ways(self, base: sqlite3.Connection) -> None:
+        base.executemany("INSERT INTO way VALUES (?, ?, ?, ?, ?)", self.ways.added)
+        self.ways.added.clear()
+
+    def keep_distinct(self) -> None:
+        """Have a message noted once, even if it is chosen twice."""
         with self._changing() as base:
-            kind = "UNIQUE INDEX" if is_unique else "INDEX"
-            base.execute(f"CREATE {kind} IF NOT EXISTS planned_place ON planned (place)")
+            columns = "physical_offset, queue_offset, way, unique_key, IFNULL(place, '')"
+            base.execute(f"CREATE UNIQUE INDEX IF NOT EXISTS planned_place ON planned ({columns})")
 
     def name_nothing(self, texts: Iterable[str]) -> None:
         """Note texts that name no message."""
@@ -276,11 +358,12 @@ class ReplayAccount:
             if not base.execute("SELECT 1 FROM planned WHERE is_copy LIMIT 1").fetchone():
                 return
             base.execute("UPDATE planned SET source_key = unique_key WHERE source_key ISNULL")
-            base.execute("CREATE INDEX IF NOT EXISTS planned_key ON planned (source_key, topic)")
+            base.execute("CREATE INDEX IF NOT EXISTS planned_key ON planned (source_key)")
             base.execute(
                 "UPDATE planned SET state = ?, reason = 'the same message is chosen in another state of it' "
-                "WHERE is_copy AND state = ? AND EXISTS (SELECT 1 FROM planned AS other WHERE "
-                "other.source_key = planned.source_key AND other.topic = planned.topic AND other.state = ? "
+                "WHERE is_copy AND state = ? AND EXISTS (SELECT 1 FROM planned AS other JOIN way USING (way) WHERE "
+                "other.source_key = planned.source_key AND other.state = ? "
+                "AND topic = (SELECT mine.topic FROM way AS mine WHERE mine.way = planned.way) "
                 "AND (NOT other.is_copy OR other.number > planned.number))",
                 (SendState.REFUSED, SendState.PLANNED, SendState.PLANNED),
             )
@@ -297,7 +380,7 @@ class ReplayAccount:
         """Refuse the messages for a topic, or those with larger bodies."""
         with self._changing() as base:
             base.execute(
-                "UPDATE planned SET state = ?, reason = ? WHERE state = ? AND topic = ? AND size > ?",
+                f"UPDATE planned SET state = ?, reason = ? WHERE state = ? AND {_OF_A_TOPIC} AND size > ?",
                 (SendState.REFUSED, reason, SendState.PLANNED, topic, larger_than),
             )
 
@@ -318,9 +401,9 @@ class ReplayAccount:
         """
         with self._changing() as base:
             base.execute(
-                "UPDATE planned SET state = ?1, reason = '' WHERE topic = ?2 AND state = ?3 "
-                "AND reason = (SELECT reason FROM closed WHERE topic = ?2)",
-                (SendState.PLANNED, topic, SendState.REFUSED),
+                f"UPDATE planned SET state = ?, reason = '' WHERE {_OF_A_TOPIC} AND state = ? "
+                "AND reason = (SELECT reason FROM closed WHERE topic = ?)",
+                (SendState.PLANNED, topic, SendState.REFUSED, topic),
             )
 
     def open_topic(self, topic: str) -> None:
@@ -330,15 +413,39 @@ class ReplayAccount:
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    def in_order(self, behind: int, most: int) -> list[PlannedTuple]:
-        """Read the messages behind a number, as they were planned."""
-        return self._base.execute(f"{_ROWS} WHERE number > ? ORDER BY number LIMIT ?", (behind, most)).fetchall()
+    def planned(self, first: int, count: int) -> list[PlannedTuple]:
+        """Read so many messages from a number on, as they were planned."""
+        found = self._base.execute(
+            f"SELECT {_PLANNED} FROM planned WHERE number BETWEEN ? AND ? ORDER BY number", (first, first + count - 1)
+        )
+        return found.fetchall()
 
-    def of_places(self, places: Sequence[str]) -> list[PlannedTuple]:
-        """The messages at some places, as they were planned."""
-        self.find_by_place()
-        marks = ",".join("?" * len(places))
-        return self._base.execute(f"{_ROWS} WHERE place IN ({marks})", places).fetchall()
+    def numbers(self, rows: Sequence[PlannedTuple | None]) -> list[int]:
+        """The numbers of messages that were planned as these are; 0 for what is not among them."""
+        with self._changing() as base:
+            base.execute("CREATE INDEX IF NOT EXISTS planned_at ON planned (physical_offset)")
+        known: dict[PlannedTuple, int] = {}
+        offsets = list({row[2] for row in rows if row is not None})
+        for at in range(0, len(offsets), AT_ONCE // 2):
+            some = offsets[at : at + AT_ONCE // 2]
+            marks = ",".join("?" * len(some))
+            found = self._base.execute(
+                f"SELECT {_PLANNED}, number FROM planned WHERE physical_offset IN ({marks})", some
+            )
+            known |= {row[:-1]: row[-1] for row in found}
+        return [0 if row is None else known.pop(row, 0) for row in rows]
+
+    def decided(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The ranges of messages among some that are not to be sent: they are, or are refused."""
+        span = {"first": first, "last": last}
+        found = self._base.execute(
+            "SELECT number, number FROM planned WHERE number BETWEEN :first AND :last AND state != 0 "
+            "UNION ALL SELECT number, number FROM outcome WHERE number BETWEEN :first AND :last AND state != 0 "
+            "UNION ALL SELECT first, last FROM sent WHERE first BETWEEN "
+            "IFNULL((SELECT MAX(first) FROM sent WHERE first <= :first), 0) AND :last AND last >= :first",
+            span,
+        )
+        return found.fetchall()
 
     def end_of_queues(self, topic: str) -> dict[tuple[str, int], int]:
         """Where the queues of a topic ended before they were sent to, by broker and queue; empty where it is unknown.
@@ -360,21 +467,18 @@ class ReplayAccount:
                 ((topic, *queue, end) for queue, end in ends.items() if not known or end < known.get(queue, 0)),
             )
 
-    def begin(self, numbers: Iterable[int]) -> None:
-        """Note that the planned messages with these numbers are about to leave; each is noted once.
-
-        Numbers that follow one another are one range, so that no range holds a message that is not among them.
-        """
-        ranges: list[list[int]] = []
-        for number in sorted(numbers):
-            if ranges and number == ranges[-1][1] + 1:
-                ranges[-1][1] = number
+    def begin(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Note on the disk that planned messages are about to leave, by ranges of their numbers; each is noted once."""
+        whole: list[tuple[int, int]] = []
+        for first, last in sorted(ranges):
+            if whole and first == whole[-1][1] + 1:
+                whole[-1] = (whole[-1][0], last)
             else:
-                ranges.append([number, number])
-        with self._changing() as base:
-            base.executemany("INSERT OR REPLACE INTO leaving VALUES (?, ?)", ranges)
+                whole.append((first, last))
+        with self._changing(is_durable=True) as base:
+            base.executemany("INSERT OR REPLACE INTO leaving VALUES (?, ?)", whole)
             base.executemany(
-                f"DELETE FROM outcome WHERE number BETWEEN ? AND ? AND state = {SendState.PLANNED:d}", ranges
+                f"DELETE FROM outcome WHERE number BETWEEN ? AND ? AND state = {SendState.PLANNED:d}", whole
             )
 
     def end_all(self) -> None:
@@ -382,16 +486,23 @@ class ReplayAccount:
         with self._changing() as base:
             base.execute("DELETE FROM leaving")
 
-    def note(self, outcomes: Iterable[tuple[int, SendState, str, str]]) -> None:
-        """Note what became of messages: number, state, the id at the target, and what is to be said of it."""
+    def note(
+        self, sent: Sequence[tuple[int, int, str, str]] = (), outcomes: Iterable[tuple[int, SendState, str]] = ()
+    ) -> None:
+        """Note ranges of messages that were sent, with their ids at the target, separated by commas, and what else
+        became of messages; the last is what is to be said of them."""
         with self._changing() as base:
-            base.executemany("INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?)", outcomes)
+            base.executemany("DELETE FROM outcome WHERE number BETWEEN ? AND ?", (each[:2] for each in sent))
+            base.executemany("INSERT INTO sent VALUES (?, ?, ?, ?)", sent)
+            base.executemany("INSERT OR REPLACE INTO outcome VALUES (?, ?, ?)", outcomes)
 
     def give_up_planned(self, reason: str) -> None:
         """Refuse what is still to be sent."""
+        if not self.states()[SendState.PLANNED]:
+            return
         with self._changing() as base:
             base.execute(
-                "INSERT OR REPLACE INTO outcome SELECT number, ?, '', ? FROM message WHERE state = ?",
+                "INSERT OR REPLACE INTO outcome SELECT number, ?, ? FROM chosen WHERE state = ?",
                 (SendState.REFUSED, reason, SendState.PLANNED),
             )
 
@@ -446,11 +557,15 @@ class ReplayAccount:
             yield piece
             behind = piece[-1].number
 
+    def topics(self) -> list[str]:
+        """The topics that messages go to."""
+        return [topic for (topic,) in self._base.execute("SELECT DISTINCT topic FROM way WHERE topic != '' ORDER BY 1")]
+
     def by_topic(self, *states: SendState) -> list[TopicSum]:
         """Count the messages in some states by the topic that they go to."""
         marks = ",".join("?" * len(states))
         found = self._base.execute(
-            "SELECT topic, COUNT(*), SUM(size), MIN(stored_at), MAX(stored_at), SUM(can_batch) FROM message "
+            "SELECT topic, COUNT(*), SUM(size), MIN(stored_at), MAX(stored_at), SUM(can_batch) FROM chosen "
             f"WHERE state IN ({marks}) GROUP BY topic ORDER BY topic",
             states,
         )
@@ -460,27 +575,25 @@ class ReplayAccount:
     def has_sent_nothing(self) -> bool:
         """Whether no message was sent, or may have been."""
         found = self._base.execute(
-            "SELECT EXISTS (SELECT 1 FROM leaving) OR EXISTS (SELECT 1 FROM outcome WHERE state IN (?, ?))",
-            (SendState.SENT, SendState.UNKNOWN),
+            "SELECT EXISTS (SELECT 1 FROM leaving) OR EXISTS (SELECT 1 FROM sent) "
+            "OR EXISTS (SELECT 1 FROM outcome WHERE state = ?)",
+            (SendState.UNKNOWN,),
         )
         return not found.fetchone()[0]
-
-    @property
-    def has_planned(self) -> bool:
-        """Whether something is to be sent."""
-        return self._base.execute("SELECT 1 FROM message WHERE state = 0 LIMIT 1").fetchone() is not None
 
     def states(self) -> dict[SendState, int]:
         """How many messages are in each state."""
         if self._base.execute("SELECT 1 FROM leaving LIMIT 1").fetchone():
-            found = dict(self._base.execute("SELECT state, COUNT(*) FROM message GROUP BY state"))
+            found = dict(self._base.execute("SELECT state, COUNT(*) FROM chosen GROUP BY state"))
             return {state: found.get(state, 0) for state in SendState}
         # Not by the join, nor sorted: every run counts all.
         sums = ", ".join(f"IFNULL(SUM(state = {state:d}), 0)" for state in SendState)
         planned = self._base.execute(f"SELECT {sums} FROM planned").fetchone()
         noted = self._base.execute(f"SELECT {sums} FROM outcome").fetchone()
+        (sent,) = self._base.execute("SELECT IFNULL(SUM(last - first + 1), 0) FROM sent").fetchone()
         counts = {state: planned[state] + noted[state] for state in SendState}
-        counts[SendState.PLANNED] -= sum(noted)
+        counts[SendState.SENT] += sent
+        counts[SendState.PLANNED] -= sum(noted) + sent
         return counts
 
     def outcomes(self) -> dict[Verification, int]:
@@ -492,7 +605,7 @@ class ReplayAccount:
         """Why messages are in some states: each reason, how many have it, and the place of the first of them."""
         marks = ",".join("?" * len(states))
         found = self._base.execute(
-            "SELECT reason, COUNT(*), place, MIN(number) FROM message "
+            "SELECT reason, COUNT(*), place, MIN(number) FROM chosen "
             f"WHERE state IN ({marks}) AND reason != '' GROUP BY reason ORDER BY MIN(number)",
             states,
         )

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from broker.endpoint import Endpoint
 from protocol.checksum import body_crc
@@ -21,10 +23,11 @@ from protocol.properties import KEYS, MASKED, TAGS, UNIQ_KEY, encode_properties,
 from protocol.sys_flag import COMPRESSION_TYPE_MASK, SysFlag
 from protocol.system_topics import is_known_by
 from rocketlens.arguments import SearchOptions, never
+from rocketlens.replay.account import PlannedTuple
 from rocketlens.source import Source
 from rocketlens.store import Store
 from storage.kernels.region import Region
-from storage.kernels.resending import ResendRules, resend_parcels, resend_rows
+from storage.kernels.resending import ResendRules, resend_parcels, resend_ways
 from storage.search.step import RecordsFound, Step
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
@@ -41,12 +44,6 @@ LINES_AT_ONCE: Final = 1000
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
 MASKED_PART: Final = "a part of it is masked"
-
-Row: TypeAlias = tuple[str, str, str, str, int, int, int]
-"""Place, unique key, topic, origin, store time (ms), bytes and CRC of the body of a message that is only copied."""
-
-Parcel: TypeAlias = tuple[str, str, str, int, str, int, int, bytes]
-"""Place, unique key, topic, CRC of the body, store host, queue id, sysFlag and message of one that is only copied."""
 
 _SEPARATORS: Final = ("\x01", "\x02")
 _COMPRESSED: Final = int(SysFlag.COMPRESSED) | COMPRESSION_TYPE_MASK
@@ -75,21 +72,28 @@ class PlainPiece:
 
     def __iter__(self) -> Iterator[Chosen]:
         """The messages of the records."""
-        return self._each(None)
+        for offset in self.records.offsets.tolist():
+            yield from self._chosen(offset)
 
-    def rows(self, rules: ResendRules | None) -> Sequence[Row | Chosen]:
-        """What an account notes of each message, or the message, where it is not only copied."""
-        return self._with_others(rules and resend_rows(*self._place, rules))
-
-    def parcels(self, rules: ResendRules | None) -> Sequence[Parcel | Chosen]:
-        """Each message as it is sent, or the message, where it is not only copied."""
-        return self._with_others(rules and resend_parcels(*self._place, rules))
-
-    def _with_others(self, made: list[Any] | None) -> Sequence[Any]:
-        return list(self._each(made)) if made is None or None in made else made
+    def runs(self, rules: ResendRules | None) -> Iterator["PlainRun | list[Chosen]"]:
+        """The messages in runs: those that are only copied by their ways, the others as they are."""
+        offsets = self.records.offsets
+        if rules is None or not len(offsets):
+            yield list(self)
+            return
+        region, positions, readable, base = self.place
+        ways = resend_ways(region, positions, readable, base, rules)
+        ends = np.flatnonzero(np.diff(ways < 0)) + 1
+        for run in np.split(np.arange(len(ways)), ends):
+            if ways[run[0]] < 0:
+                yield [each for offset in offsets[run].tolist() for each in self._chosen(offset)]
+            else:
+                run = run[np.argsort(ways[run], kind="stable")]
+                yield PlainRun(PlainPiece(RecordsFound(self.records.segment, offsets[run])), rules)
 
     @property
-    def _place(self) -> tuple[Region, Any, int, int]:
+    def place(self) -> tuple[Region, npt.NDArray[np.int64], int, int]:
+        """Where the records lie, as kernels take it: region, positions, readable bytes, and the region's offset."""
         segment = self.records.segment
         return (
             segment.file.region,
@@ -97,13 +101,6 @@ class PlainPiece:
             segment.valid_length,
             segment.base_offset,
         )
-
-    def _each(self, made: Sequence[Any] | None) -> Iterator[Any]:
-        for number, each in enumerate(made if made is not None else [None] * len(self)):
-            if each is not None:
-                yield each
-            else:
-                yield from self._chosen(int(self.records.offsets[number]))
 
     def _chosen(self, offset: int) -> Iterator[Chosen]:
         segment = self.records.segment
@@ -115,6 +112,45 @@ class PlainPiece:
 
 Piece: TypeAlias = list[Chosen] | PlainPiece
 """What a source brings at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """Records that are only copied, those of one way behind each other."""
+
+    piece: PlainPiece
+    rules: ResendRules
+
+    def rows(self) -> list[PlannedTuple]:
+        """What an account notes of each message."""
+        rows, *_ = resend_parcels(*self.piece.place, self.rules, with_messages=False)
+        return [row for row in rows if row is not None]
+
+    def parcels(self) -> "Parcels":
+        """The messages as they are sent."""
+        return Parcels(*resend_parcels(*self.piece.place, self.rules, with_messages=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Parcels:
+    """Messages that are to be sent: what is noted of each, None where it cannot be sent, and their bytes.
+
+    `messages` holds them as in a batch, one behind the other; `ends` says where each ends, `flags` its sysFlag. `times`
+    and `keys` are how often each was retried, and what those share whose order counts, where that is not to be 0 and
+    none.
+    """
+
+    rows: Sequence[PlannedTuple | None]
+    messages: bytes
+    ends: npt.NDArray[np.int64]
+    flags: npt.NDArray[np.int32]
+    times: Sequence[int] = ()
+    keys: Sequence[str] = ()
+
+
+def runs_of(piece: Piece, rules: ResendRules | None) -> Iterator[PlainRun | list[Chosen]]:
+    """The messages of a piece in runs, as :meth:`PlainPiece.runs`."""
+    return piece.runs(rules) if isinstance(piece, PlainPiece) else iter([piece])
 
 
 class ReplayChoice:

@@ -4,15 +4,16 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from broker.cluster.client import ClientError, ResponseError, each_of
 from protocol.checksum import body_crc
 from protocol.properties import UNIQ_KEY, property_value
+from protocol.sending import OutgoingMessage
 from protocol.system_topics import RETRY_PREFIX, Stage, stage_of
-from rocketlens.replay.account import AccountRow, ReplayAccount, SendState, SentName, TopicSum
-from rocketlens.replay.choice import Chosen, Piece, PlainPiece, ReplayChoice, Row
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, plain_rules, resent
+from rocketlens.replay.account import AccountRow, ReplayAccount, ReplayWay, ReplayWays, SendState, SentName, TopicSum
+from rocketlens.replay.choice import Chosen, Piece, PlainRun, ReplayChoice, runs_of
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, cluster_text, plain_rules, resent, source_queue
 from rocketlens.replay.target import ASKED_AT_ONCE, ReplayTarget, TargetTopic
 from storage.kernels.resending import ResendRules
 
@@ -37,9 +38,10 @@ class ReplayPlan:
         return sum(planned.messages for planned, _ in self.topics)
 
 
-def row_of(chosen: Chosen, manner: ResendManner) -> AccountRow:
-    """The row of a message that is chosen: planned, or refused with the reason."""
+def row_of(chosen: Chosen, manner: ResendManner, ways: ReplayWays) -> tuple[AccountRow, OutgoingMessage | None]:
+    """The row of a message that is chosen, and what is sent of it: planned, or refused with the reason."""
     message, state, reason = chosen.message, SendState.PLANNED, chosen.refusal
+    outgoing: OutgoingMessage | None = None
     key, topic, origin, crc, size = message.unique_key or "", "", "", 0, len(message.stored_body)
     if not reason:
         try:
@@ -52,25 +54,38 @@ def row_of(chosen: Chosen, manner: ResendManner) -> AccountRow:
             origin = property_value(outgoing.properties, ORIGIN) or ""
     if reason:
         state = SendState.REFUSED
-    is_copy = stage_of(message.topic) is not Stage.DELIVERED
-    can_batch = not topic.startswith(RETRY_PREFIX)
-    source_key = message.unique_key or key
-    stored = message.store_timestamp
-    return AccountRow(
-        chosen.place, source_key, key, topic, origin, stored, size, crc, is_copy, can_batch, state, reason
+    row = AccountRow(
+        ways.number(ReplayWay(topic, str(message.store_host), source_queue(message))),
+        key,
+        message.physical_offset,
+        message.queue_offset,
+        crc,
+        message.born_timestamp,
+        message.store_timestamp,
+        size,
+        chosen.place,
+        message.unique_key or key,
+        origin,
+        stage_of(message.topic) is not Stage.DELIVERED,
+        not topic.startswith(RETRY_PREFIX),
+        state,
+        reason,
     )
+    return row, outgoing
 
 
 def _note(account: ReplayAccount, piece: Piece, manner: ResendManner, rules: ResendRules | None) -> None:
     """Note the messages of a piece in their order."""
-    if not isinstance(piece, PlainPiece):
-        account.plan(row_of(each, manner) for each in piece)
-        return
-    for is_odd, rows in itertools.groupby(piece.rows(rules), lambda row: type(row) is Chosen):
-        if is_odd:
-            account.plan(row_of(cast(Chosen, each), manner) for each in rows)
+    for run in runs_of(piece, rules):
+        if isinstance(run, PlainRun):
+            account.plan_plain(run.rows())
         else:
-            account.plan_plain(cast(Iterator[Row], rows))
+            account.plan([row_of(each, manner, account.ways)[0] for each in run])
+
+
+def rules_of(order: str, manner: ResendManner, account: ReplayAccount) -> ResendRules | None:
+    """The rules by which messages are only copied, where that serves an order: what shares a key is not looked at."""
+    return None if order == "key" else plain_rules(manner, account.ways)
 
 
 async def make_plan(
@@ -78,6 +93,7 @@ async def make_plan(
     manner: ResendManner,
     target: ReplayTarget,
     account: ReplayAccount,
+    order: str,
     report: Callable[[int], None],
     should_stop: Callable[[], bool],
 ) -> Sequence[str] | None:
@@ -86,10 +102,11 @@ async def make_plan(
     `report` gets how many there are.
     """
     account.forget(keeps_run=True)
+    account.say(cluster=cluster_text(manner), order=order)
     count = 0
     if not choice.is_distinct:
-        account.find_by_place(is_unique=True)
-    rules = plain_rules(manner)
+        account.keep_distinct()
+    rules = rules_of(order, manner, account)
     async for piece in in_a_thread(choice.pieces(should_stop)):
         _note(account, piece, manner, rules)
         count += len(piece)
@@ -98,7 +115,7 @@ async def make_plan(
             return None
     account.name_nothing(choice.missing)
     account.refuse_second_copies()
-    notes = [*choice.notes, *await _judge(account, target, account.by_topic(SendState.PLANNED), should_stop)]
+    notes = [*choice.notes, *await _judge(account, target, account.topics(), should_stop)]
     return None if should_stop() else notes
 
 
@@ -109,26 +126,25 @@ async def plan_closed(account: ReplayAccount, target: ReplayTarget, should_stop:
         if should_stop() or (await target.topic(name)).problem:
             continue
         account.plan_closed(name)
-        planned = [each for each in account.by_topic(SendState.PLANNED) if each.topic == name]
-        notes += await _judge(account, target, planned, should_stop)
+        notes += await _judge(account, target, [name], should_stop)
         if not should_stop():
             account.open_topic(name)
     return notes
 
 
 async def _judge(
-    account: ReplayAccount, target: ReplayTarget, topics: Iterable[TopicSum], should_stop: Callable[[], bool]
+    account: ReplayAccount, target: ReplayTarget, topics: Iterable[str], should_stop: Callable[[], bool]
 ) -> list[str]:
     """Refuse what the target does not take of what is planned for some topics, or has already; what is not known."""
     asked: dict[str, TargetTopic] = {}
     notes: list[str] = []
-    for planned in topics:
-        topic = await target.topic(planned.topic)
+    for name in topics:
+        topic = await target.topic(name)
         if topic.problem:
-            account.close_topic(planned.topic, topic.problem)
+            account.close_topic(name, topic.problem)
             continue
         limit = topic.size_limit
-        account.refuse_topic(planned.topic, f"its body is larger than the {limit:,} bytes that the target takes", limit)
+        account.refuse_topic(name, f"its body is larger than the {limit:,} bytes that the target takes", limit)
         if topic.messages:
             try:
                 await _catch_up(target, topic)

@@ -110,6 +110,9 @@ def replay(request: ReplayRequest, account: ReplayAccount, watching: ReplayWatch
     elif account.has_sent_nothing:  # the target may be another by now, and so may the source
         account.forget()
         account.say(choosing=request.choosing)
+    order = account.said("order")
+    if order is not None and (order == "key") != (request.order == "key"):
+        raise ConfigError(f"the account {account.path} was planned with --order {order}: --fresh plans anew")
     times = account.said(_TIMES)
     if times is None:
         account.say(**{_TIMES: json.dumps(request.choice.times())})
@@ -129,7 +132,9 @@ async def _run(request: ReplayRequest, account: ReplayAccount, watching: ReplayW
         choice = RememberedChoice(request.choice)
         planned = account.said(_PLANNED)
         if planned is None:
-            notes = await make_plan(choice, manner, target, account, watching.planning, watching.should_stop)
+            notes = await make_plan(
+                choice, manner, target, account, request.order, watching.planning, watching.should_stop
+            )
             if notes is None:
                 return _report(ReplayEnding.STOPPED, None, account)
             account.say(**{_PLANNED: now_text(), _NOTES: "\n".join(notes)})

@@ -40,6 +40,7 @@ from protocol.system_topics import (
     stage_of,
     system_topic,
 )
+from rocketlens.replay.account import ReplayWay, ReplayWays
 from storage.kernels.resending import ResendRules
 
 ORIGIN: Final = "ROCKETLENS_ORIGIN"
@@ -125,25 +126,35 @@ def resent(message: Message, manner: ResendManner) -> OutgoingMessage:
     return OutgoingMessage(topic, message.flag, sys_flag, properties, body, times)
 
 
-def plain_rules(manner: ResendManner) -> ResendRules | None:
-    """The same for records of which nothing but bytes is copied, by a kernel; None where each gets a new key."""
+def plain_rules(manner: ResendManner, ways: ReplayWays) -> ResendRules | None:
+    """The same for records of which nothing but bytes is copied, by a kernel; None where each gets a new key.
+
+    Their ways are added to `ways`.
+    """
     if manner.new_ids or not manner.cluster.isascii() or len(manner.cluster) > LONGEST_CLUSTER:
         return None
+    own_hosts = {host.pack() for host in manner.own_hosts if not host.is_ipv6}
 
-    def target_of(name: bytes) -> str | None:
+    def way_of(name: bytes, host: bytes, queue_id: int) -> int:
         topic = decode_java(name)
         target = manner.topic or topic
         is_plain = _kind(topic) == (Stage.DELIVERED, False) and not _kind(target)[1] and topic.isascii()
-        return target if is_plain and not target.startswith(RETRY_PREFIX) else None
+        if not is_plain or target.startswith(RETRY_PREFIX) or host in own_hosts:
+            return -1
+        return ways.number(ReplayWay(target, str(HostAddress.unpack(host)), queue_id), host.hex().upper())
 
     return ResendRules(
         left_behind=[name.encode() for name in LEFT_BEHIND],
         origin=ORIGIN.encode(),
-        cluster=(manner.cluster or "-").encode(),
+        cluster=cluster_text(manner).encode(),
         kept_flags=_KEPT_FLAGS,
-        own_hosts=[host.pack() for host in manner.own_hosts if not host.is_ipv6],
-        target_of=target_of,
+        way_of=way_of,
     )
+
+
+def cluster_text(manner: ResendManner) -> str:
+    """How the cluster of the source is named in `ORIGIN`."""
+    return manner.cluster or "-"
 
 
 def target_topic(message: Message, manner: ResendManner) -> str:

@@ -6,26 +6,29 @@ the target for what it sent before it sends that again.
 """
 
 import asyncio
+import itertools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from broker.cluster.client import Client, ClientError, NotConnected, ResponseError
-from protocol.checksum import body_crc
 from protocol.codes import ResponseCode
 from protocol.command import ext_fields_of
 from protocol.java_hash import java_hash
 from protocol.properties import UNIQ_KEY, property_value
-from protocol.sending import BUSY, STORED, packed, properties_of_packed, send_request
+from protocol.sending import BUSY, STORED, packed, packed_size, properties_of_packed, send_request
 from protocol.system_topics import RETRY_PREFIX
 from rocketlens.arguments import never
 from rocketlens.replay.account import PlannedTuple, ReplayAccount, SendState, SentName
-from rocketlens.replay.choice import Chosen, Piece, PlainPiece, ReplayChoice
-from rocketlens.replay.plan import in_a_thread, sent_already
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, order_key, plain_rules, resent, source_queue
+from rocketlens.replay.choice import Chosen, Parcels, Piece, PlainRun, ReplayChoice, runs_of
+from rocketlens.replay.plan import in_a_thread, row_of, rules_of, sent_already
+from rocketlens.replay.resent import ORIGIN, ResendManner, order_key
 from rocketlens.replay.target import ReplayTarget, TargetQueue, TargetTopic
 
 Answer = TypeVar("Answer")
@@ -40,7 +43,7 @@ NOTED_SECONDS: Final = 0.2
 """How often what became of messages is noted."""
 NOTED_MOST: Final = 2000
 
-CHANGED: Final = "it was changed in the source since the plan was made: --fresh plans anew"
+GONE: Final = "the source does not have it any more as it was when the plan was made: --fresh plans anew"
 FOUND_THERE: Final = "its answer was lost, and the target has it"
 
 FIRST_PAUSE_SECONDS: Final = 0.1
@@ -68,27 +71,42 @@ class SendSpeed:
     most_failures: int = 10
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class SendWay:
-    """Where messages of one queue of the source go."""
+    """Where messages go."""
 
     topic: TargetTopic
     queue: TargetQueue
 
 
 @dataclass(slots=True)
-class LeavingMessage:
-    """A message that is to be sent now."""
+class LeavingMessages:
+    """Messages with numbers that follow one another, which one request may hold, as they lie in a batch."""
 
-    number: int
-    way: "SendWay"
+    first: int
+    count: int
+    way: SendWay
     sys_flag: int
-    packed: bytes
+    packed: memoryview
     reconsume_times: int = 0
 
     @property
+    def last(self) -> int:
+        """The number of the last one."""
+        return self.first + self.count - 1
+
+    def each(self) -> "Iterator[LeavingMessages]":
+        """The messages one by one."""
+        start = 0
+        for place in range(self.count):
+            end = start + packed_size(self.packed[start:])
+            one = self.packed[start:end]
+            yield LeavingMessages(self.first + place, 1, self.way, self.sys_flag, one, self.reconsume_times)
+            start = end
+
+    @property
     def name(self) -> SentName:
-        """By what it is found at the target."""
+        """By what the one message is found at the target."""
         properties = properties_of_packed(self.packed)
         return SentName(property_value(properties, UNIQ_KEY) or "", property_value(properties, ORIGIN) or "")
 
@@ -160,36 +178,47 @@ class Patience:
 
 
 class SendNotes:
-    """Outcomes of messages, which are noted in the account some times a second."""
+    """What became of messages, which is noted in the account some times a second."""
 
     def __init__(self, account: ReplayAccount, tally: SendTally) -> None:
         self._account, self._tally = account, tally
-        self._waiting: list[tuple[int, SendState, str, str]] = []
+        self._sent: list[tuple[int, int, str, str]] = []
+        self._others: list[tuple[int, SendState, str]] = []
         self._last = time.monotonic()
+        self._is_leaving = False
 
-    def add(self, number: int, state: SendState, sent_id: str = "", reason: str = "") -> None:
-        """Note one soon."""
-        self._waiting.append((number, state, sent_id, reason))
-        if state is not SendState.PLANNED:
-            self._tally.done += 1
+    def add(self, number: int, state: SendState, reason: str = "") -> None:
+        """Note a message that was not sent."""
+        self._others.append((number, state, reason))
+        self._tally.done += state is not SendState.PLANNED
         self._write_in_time()
 
-    def add_sent(self, numbers: Sequence[int], ids: Sequence[str], said: str) -> None:
-        """Note soon that messages were sent, with their ids at the target."""
-        self._waiting += [(number, SendState.SENT, each, said) for number, each in zip(numbers, ids, strict=True)]
-        self._tally.done += len(numbers)
+    def add_sent(self, first: int, count: int, ids: str, reason: str = "") -> None:
+        """Note messages whose numbers follow one another as sent; their ids at the target stand between commas."""
+        self._sent.append((first, first + count - 1, ids, reason))
+        self._tally.done += count
         self._write_in_time()
 
     def _write_in_time(self) -> None:
-        if len(self._waiting) >= NOTED_MOST or time.monotonic() - self._last > NOTED_SECONDS:
+        if len(self._sent) + len(self._others) >= NOTED_MOST or time.monotonic() - self._last > NOTED_SECONDS:
             self.write()
 
     def write(self) -> None:
         """Note all now; what could not be noted, as on a full disk, is kept until it can."""
+        if self._is_leaving:  # the account is another thread's
+            return
         self._last = time.monotonic()
-        if self._waiting:
-            self._account.note(self._waiting)
-            self._waiting = []
+        if self._sent or self._others:
+            self._account.note(self._sent, self._others)
+            self._sent, self._others = [], []
+
+    async def begin(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Note on the disk that messages are about to leave; a thread waits for that."""
+        self._is_leaving = True
+        try:
+            await asyncio.to_thread(self._account.begin, ranges)
+        finally:
+            self._is_leaving = False
 
 
 class ReplaySending:
@@ -213,14 +242,12 @@ class ReplaySending:
         self._pace = SendPace(speed.rate)
         # A batch is no longer than what goes in a fifth of a second.
         self._most = speed.batch if speed.rate is None else max(1, min(speed.batch, int(speed.rate / 5)))
-        # Which messages share a key is in their properties, which a kernel does not look at.
-        self._rules = None if order == "key" else plain_rules(manner)
-        self._place = self._behind = 0
-        self._brokers: dict[str, int] = {}
-        self._ways: dict[tuple[str, str, int], SendWay] = {}
-        self._ways_to: dict[tuple[str, TargetQueue], SendWay] = {}
+        self._rules = rules_of(order, manner, account)
+        self._turn = self._behind = 0
+        self._ways: dict[int, SendWay] = {}
+        self._first_ways: dict[str, int] = {}
         self._is_settled = False
-        self._lanes: dict[object, deque[LeavingMessage]] = {}
+        self._lanes: dict[object, deque[LeavingMessages]] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._flights = asyncio.Semaphore(speed.in_flight)
         self._moved = asyncio.Event()
@@ -235,7 +262,7 @@ class ReplaySending:
         """Send all that is planned, and note what becomes of it; raises `ReplayStopped`, and what the source raises."""
         try:
             await self._settle_doubtful()
-            has_more = self._is_settled and self._account.has_planned
+            has_more = self._is_settled and self._tally.planned > 0
             if has_more:
                 await self._note_ends()
             async for piece in in_a_thread(self._choice.pieces(self._is_over) if has_more else iter(())):
@@ -247,7 +274,7 @@ class ReplaySending:
             await self._end()
         if self._stop_reason is not None:
             raise ReplayStopped(self._stop_reason)
-        self._account.give_up_planned("the source does not have it any more")
+        self._account.give_up_planned(GONE)
 
     async def _end(self) -> None:
         """Wait for the answers that are still to come; what has not left is planned again."""
@@ -282,13 +309,13 @@ class ReplaySending:
         """
         doubtful = (SendState.SENT, SendState.UNKNOWN)
         begun = set() if self._account.has_sent_nothing else {each.topic for each in self._account.by_topic(*doubtful)}
-        for planned in self._account.by_topic(SendState.PLANNED):
-            if planned.topic in begun and not self._account.end_of_queues(planned.topic):
+        for name in self._account.topics():
+            if name in begun and not self._account.end_of_queues(name):
                 continue
             if self._is_over():
                 return
             with suppress(ClientError):
-                await self._note_ends_of(planned.topic)
+                await self._note_ends_of(name)
 
     async def _note_ends_of(self, name: str) -> None:
         patience = Patience()
@@ -307,104 +334,123 @@ class ReplaySending:
 
     async def _send(self, piece: Piece) -> None:
         """Give the messages of a piece that are to be sent to their lanes, as soon as there is room."""
-        all_of_it = piece.parcels(self._rules) if isinstance(piece, PlainPiece) else piece
-        for start in range(0, len(all_of_it), AHEAD // 2):
-            some = all_of_it[start : start + AHEAD // 2]
-            rows = self._rows([one.place if isinstance(one, Chosen) else one[0] for one in some])
-            leaving: list[LeavingMessage] = []
-            for one, row in zip(some, rows, strict=True):
-                host = str(one.message.store_host) if isinstance(one, Chosen) else one[4]
-                if host not in self._brokers:
-                    # Of all, sent or not: so a broker of the source has one at the target in each run.
-                    self._brokers[host] = len(self._brokers)
-                if row is None or row[2] != SendState.PLANNED:
-                    continue
-                if isinstance(one, Chosen):
-                    if (made := await self._leaving(row, one)) is not None:
-                        leaving.append(made)
-                    continue
-                _, key, topic, crc, _, queue_id, sys_flag, inner = one
-                _, number, _, planned_topic, planned_key, planned_crc = row
-                if crc != planned_crc or key != planned_key or topic != planned_topic:
-                    self._notes.add(number, SendState.REFUSED, reason=CHANGED)
-                    continue
-                way = self._ways.get((topic, host, queue_id)) or await self._way(topic, host, queue_id, "")
-                if way is not None:
-                    leaving.append(LeavingMessage(number, way, sys_flag, inner))
-            await self._moved_until(lambda: self._waiting <= AHEAD and self._waiting_bytes <= AHEAD_BYTES)
-            if self._is_over():
-                return
-            if leaving:
-                self._account.begin(each.number for each in leaving)
-            for each in leaving:
-                self._put(each)
-            self._report(self._tally)
-            await asyncio.sleep(0)
+        leaving: list[tuple[object, LeavingMessages]] = []
+        for run in runs_of(piece, self._rules):
+            leaving += await self._leaving(run.parcels() if isinstance(run, PlainRun) else self._parcels(run))
+        await self._moved_until(lambda: self._waiting <= AHEAD and self._waiting_bytes <= AHEAD_BYTES)
+        if self._is_over():
+            return
+        if leaving:
+            await self._notes.begin([(each.first, each.last) for _, each in leaving])
+        for lane, each in leaving:
+            self._put(lane, each)
+        self._report(self._tally)
+        await asyncio.sleep(0)
 
-    def _rows(self, places: list[str]) -> Sequence[PlannedTuple | None]:
-        """What was planned for messages: they come in the order of the plan, unless the source was changed."""
-        rows = self._account.in_order(self._behind, len(places))
-        if [row[0] for row in rows] == places:
-            self._behind = rows[-1][1]
-            return rows
-        known = {row[0]: row for row in rows}
-        if missing := [place for place in places if place not in known]:
-            known |= {row[0]: row for row in self._account.of_places(missing)}
-        found = [known.pop(place, None) for place in places]
-        self._behind = max((row[1] for row in found if row is not None), default=self._behind)
-        return found
+    def _parcels(self, chosen: Sequence[Chosen]) -> Parcels:
+        """Messages of which more than bytes is looked at."""
+        made = [row_of(each, self._manner, self._account.ways) for each in chosen]
+        messages = [b"" if each is None else packed(each) for _, each in made]
+        return Parcels(
+            [row.planned for row, _ in made],
+            b"".join(messages),
+            np.cumsum([*map(len, messages)], dtype=np.int64),
+            np.array([0 if each is None else each.sys_flag for _, each in made], np.int32),
+            [0 if each is None else each.reconsume_times for _, each in made],
+            [order_key(each.message) for each in chosen] if self._order == "key" else (),
+        )
 
-    async def _leaving(self, row: PlannedTuple, chosen: Chosen) -> LeavingMessage | None:
-        """Make the message to send; None where it is not the one that was planned, or its topic takes nothing now."""
-        try:
-            outgoing = resent(chosen.message, self._manner)
-        except NotResent as error:
-            self._notes.add(row[1], SendState.REFUSED, reason=str(error))
-            return None
-        key = property_value(outgoing.properties, UNIQ_KEY) or ""
-        if (outgoing.topic, key, body_crc(outgoing.body)) != row[3:]:
-            self._notes.add(row[1], SendState.REFUSED, reason=CHANGED)
-            return None
-        message = chosen.message
-        shared = order_key(message) if self._order == "key" else ""
-        way = await self._way(outgoing.topic, str(message.store_host), source_queue(message), shared)
-        if way is None:
-            return None
-        return LeavingMessage(row[1], way, outgoing.sys_flag, packed(outgoing), outgoing.reconsume_times)
+    async def _leaving(self, parcels: Parcels) -> list[tuple[object, LeavingMessages]]:
+        """What is to be sent, as much as one request may hold at a time, each with the lane that it goes by."""
+        rows, ends = parcels.rows, parcels.ends.tolist()
+        numbers = self._numbers(rows)
+        ways = np.fromiter((-1 if row is None else self._way_number(row[0]) for row in rows), np.int64, len(rows))
+        is_cut = (np.diff(numbers) != 1) | (np.diff(ways) != 0) | (np.diff(parcels.flags) != 0)
+        for more in filter(len, (parcels.times, parcels.keys)):
+            is_cut |= np.array([one != other for one, other in itertools.pairwise(more)], bool)
+        stops = [*(np.flatnonzero(is_cut) + 1).tolist(), len(rows)]
+        leaving: list[tuple[object, LeavingMessages]] = []
+        view, start = memoryview(parcels.messages), 0
+        for stop in stops:
+            if stop > start and numbers[start] > 0:
+                key = parcels.keys[start] if parcels.keys else ""
+                way = await self._way(int(ways[start]), key)
+                times = parcels.times[start] if parcels.times else 0
+                while way is not None and start < stop:
+                    begin = ends[start - 1] if start else 0
+                    end = min(start + self._most_of(way.topic), stop)
+                    while end > start + 1 and ends[end - 1] - begin > self._limit_of(way.topic):
+                        end -= 1
+                    lane, to = self._lane(way, key)
+                    some = view[begin : ends[end - 1]]
+                    flag = int(parcels.flags[start])
+                    leaving.append((lane, LeavingMessages(int(numbers[start]), end - start, to, flag, some, times)))
+                    start = end
+            start = stop
+        return leaving
 
-    async def _way(self, name: str, host: str, queue_id: int, key: str) -> SendWay | None:
-        """The queue of the target for messages of a queue of the source, or those that share a key; None for none."""
-        topic = await self._target.topic(name)
+    def _numbers(self, rows: Sequence[PlannedTuple | None]) -> npt.NDArray[np.int64]:
+        """The numbers of messages, 0 for those that are not to be sent.
+
+        They come in the order of the plan, unless the source was changed.
+        """
+        first = self._behind + 1
+        if self._account.planned(first, len(rows)) == rows:
+            numbers = np.arange(first, first + len(rows))
+        else:
+            numbers = np.array(self._account.numbers(rows), np.int64)
+        if not numbers.any():
+            return numbers
+        self._behind = int(numbers.max())
+        for begin, end in self._account.decided(int(numbers[numbers > 0].min()), self._behind):
+            numbers[(numbers >= begin) & (numbers <= end)] = 0
+        return numbers
+
+    def _way_number(self, number: int) -> int:
+        """A way, or, where order does not count, the first one to its topic."""
+        if self._order != "none":
+            return number
+        return self._first_ways.setdefault(self._account.ways[number].topic, number)
+
+    def _most_of(self, topic: TargetTopic) -> int:
+        """How many messages a request to a topic may hold."""
+        return 1 if topic.name.startswith(RETRY_PREFIX) else self._most
+
+    def _limit_of(self, topic: TargetTopic) -> int:
+        """How many bytes of messages a request to a topic may hold."""
+        return min(MOST_BATCH_BYTES, topic.size_limit)
+
+    async def _way(self, number: int, key: str) -> SendWay | None:
+        """The queue of the target for messages of a way, or those that share a key; None for none."""
+        if not key and number in self._ways:
+            return self._ways[number]
+        source = self._account.ways[number]
+        topic = await self._target.topic(source.topic)
         if topic.problem:
             self._stop(topic.problem)
             return None
         if key:
-            queue = topic.queues[abs(java_hash(key)) % len(topic.queues)]
-        else:
-            # The brokers of the source one after the other to those of the target, each queue to the one of its number.
-            brokers = list(topic.by_broker.values())
-            mine = brokers[self._brokers[host] % len(brokers)]
-            queue = mine[queue_id % len(mine)]
-        way = self._way_to(topic, queue)
-        if not key:
-            self._ways[name, host, queue_id] = way
+            return SendWay(topic, topic.queues[abs(java_hash(key)) % len(topic.queues)])
+        # The brokers of the source one after the other to those of the target, each queue to the one of its number.
+        brokers = list(topic.by_broker.values())
+        mine = brokers[self._account.ways.broker(number) % len(brokers)]
+        way = self._ways[number] = SendWay(topic, mine[source.queue_id % len(mine)])
         return way
 
-    def _way_to(self, topic: TargetTopic, queue: TargetQueue) -> SendWay:
-        return self._ways_to.setdefault((topic.name, queue), SendWay(topic, queue))
+    def _lane(self, way: SendWay, key: str) -> tuple[object, SendWay]:
+        """The lane that messages go by, and where they go: without order each to the next queue."""
+        if self._order != "none":
+            return (way.topic.name, way.queue), way
+        self._turn += 1
+        queues = way.topic.queues
+        return self._turn % self._speed.in_flight, SendWay(way.topic, queues[self._turn % len(queues)])
 
-    def _put(self, leaving: LeavingMessage) -> None:
-        key: object = leaving.way
-        if self._order == "none":
-            turn = self._place // self._speed.batch
-            self._place += 1
-            key, topic = turn % self._speed.in_flight, leaving.way.topic
-            leaving.way = self._way_to(topic, topic.queues[turn % len(topic.queues)])
+    def _put(self, key: object, leaving: LeavingMessages) -> None:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = deque()
         lane.append(leaving)
-        self._waiting += 1
+        self._waiting += leaving.count
         self._waiting_bytes += len(leaving.packed)
         if key not in self._tasks:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._run_lane(key, lane))
@@ -425,15 +471,16 @@ class ReplaySending:
 
     # -- a lane -----------------------------------------------------------------------------------------------------
 
-    async def _run_lane(self, key: object, lane: deque[LeavingMessage]) -> None:
-        batch: list[LeavingMessage] = []
+    async def _run_lane(self, key: object, lane: deque[LeavingMessages]) -> None:
+        batch: list[LeavingMessages] = []
         try:
             while lane and not self._is_over():
                 async with self._flights:
                     batch = self._next_batch(lane)
-                    await self._pace.wait(len(batch), self._is_over)
+                    count = sum(each.count for each in batch)
+                    await self._pace.wait(count, self._is_over)
                     await self._deliver(batch)
-                self._waiting -= len(batch)
+                self._waiting -= count
                 self._waiting_bytes -= sum(len(each.packed) for each in batch)
                 self._moved.set()
                 batch = []
@@ -446,21 +493,25 @@ class ReplaySending:
         finally:
             del self._tasks[key]  # at once: what comes later to this lane needs another
 
-    def _next_batch(self, lane: deque[LeavingMessage]) -> list[LeavingMessage]:
+    def _next_batch(self, lane: deque[LeavingMessages]) -> list[LeavingMessages]:
         """The next messages that one request may hold."""
-        batch = [lane.popleft()]
-        first, size = batch[0], len(batch[0].packed)
-        most = 1 if first.way.topic.name.startswith(RETRY_PREFIX) else self._most
-        limit = min(MOST_BATCH_BYTES, first.way.topic.size_limit)
-        while lane and len(batch) < most:
+        first = lane.popleft()
+        batch, count, size = [first], first.count, len(first.packed)
+        while lane:
             each = lane[0]
-            size += len(each.packed)
-            if size > limit or each.way is not first.way or each.sys_flag != first.sys_flag:
+            count, size = count + each.count, size + len(each.packed)
+            if (
+                count > self._most_of(first.way.topic)
+                or size > self._limit_of(first.way.topic)
+                or each.way.queue != first.way.queue
+                or each.way.topic is not first.way.topic
+                or each.sys_flag != first.sys_flag
+            ):
                 break
             batch.append(lane.popleft())
         return batch
 
-    async def _deliver(self, batch: list[LeavingMessage], note: str = "") -> None:
+    async def _deliver(self, batch: list[LeavingMessages], note: str = "") -> None:
         """Send messages until they are taken, refused, or nothing more is sent; `note` is to be said of them."""
         patience = Patience()
         while True:
@@ -491,33 +542,47 @@ class ReplaySending:
                     return None
             else:
                 self._refusals = 0
-                ids, said = answer
-                self._notes.add_sent([each.number for each in batch], ids, "; ".join(filter(None, (note, said))))
+                self._note_sent(batch, *answer, note)
                 return None
             await patience.pause()
 
-    async def _refused(self, batch: list[LeavingMessage], note: str, reason: str) -> None:
+    async def _refused(self, batch: list[LeavingMessages], note: str, reason: str) -> None:
         """Send each of some messages alone, as the refusal may be about one of them; one alone is refused."""
-        if len(batch) > 1:
-            for each in batch:
+        singles = [one for each in batch for one in each.each()]
+        if len(singles) > 1:
+            for each in singles:
                 await self._deliver([each], note)
-        elif batch:
-            self._notes.add(batch[0].number, SendState.REFUSED, reason=reason)
+        elif singles:
+            self._notes.add(singles[0].first, SendState.REFUSED, reason)
             self._refusals += 1
             if self._refusals >= self._speed.most_failures:
                 self._stop(f"{self._refusals} messages in a row were refused, the last: {reason}")
 
-    async def _request(self, batch: Sequence[LeavingMessage]) -> tuple[list[str], str]:
+    def _note_sent(self, batch: Sequence[LeavingMessages], ids: str, said: str, note: str) -> None:
+        """Note messages as sent, with the ids that the target gave them: one of each, or one of all."""
+        reason = "; ".join(filter(None, (note, said)))
+        if len(batch) == 1:
+            each = batch[0]
+            is_whole = ids.count(",") == each.count - 1
+            return self._notes.add_sent(each.first, each.count, ids if is_whole else ids.partition(",")[0], reason)
+        one_by_one = ids.split(",")
+        is_whole = len(one_by_one) == sum(each.count for each in batch)
+        for each in batch:
+            mine, one_by_one = one_by_one[: each.count], one_by_one[each.count if is_whole else 0 :]
+            self._notes.add_sent(each.first, each.count, ",".join(mine) if is_whole else mine[0], reason)
+        return None
+
+    async def _request(self, batch: Sequence[LeavingMessages]) -> tuple[str, str]:
         """Send messages in one request: their ids at the target, and what is to be said of them."""
         first = batch[0]
         topic, queue = first.way.topic, first.way.queue
-        now, messages = int(time.time() * 1000), [each.packed for each in batch]
+        now, count = int(time.time() * 1000), sum(each.count for each in batch)
+        messages = first.packed if len(batch) == 1 else b"".join(each.packed for each in batch)
         code, fields, body = send_request(
-            GROUP, topic.name, first.sys_flag, messages, queue.queue_id, now, queue.broker, first.reconsume_times
+            GROUP, topic.name, first.sys_flag, messages, count, queue.queue_id, now, queue.broker, first.reconsume_times
         )
         answer = await self._client.call(queue.endpoint, code, fields, body, expected=STORED)
-        ids = ext_fields_of(answer).get("msgId", "").split(",")
-        ids = ids if len(ids) == len(batch) else [ids[0]] * len(batch)
+        ids = ext_fields_of(answer).get("msgId", "")
         return ids, "" if answer.code == ResponseCode.SUCCESS else f"stored, with {ResponseCode(answer.code).name}"
 
     def _fails(self, patience: Patience, error: ClientError) -> bool:
@@ -532,20 +597,21 @@ class ReplaySending:
         return self._is_over()
 
     async def _without_stored(
-        self, batch: Sequence[LeavingMessage], problem: str, patience: Patience
-    ) -> list[LeavingMessage]:
+        self, batch: Sequence[LeavingMessages], problem: str, patience: Patience
+    ) -> list[LeavingMessages]:
         """Return those of some messages with a lost answer that the target does not have; the others are noted as sent.
 
         Where it cannot be asked they are noted as unknown, and none is left.
         """
-        ids = await self._asked(batch[0].way.topic, [each.name for each in batch], patience)
+        singles = [one for each in batch for one in each.each()]
+        ids = await self._asked(batch[0].way.topic, [each.name for each in singles], patience)
         if ids is None:
             self._leave_doubtful(batch, problem)
             return []
-        for each, known in zip(batch, ids, strict=True):
+        for each, known in zip(singles, ids, strict=True):
             if known:
-                self._notes.add(each.number, SendState.SENT, known, FOUND_THERE)
-        return [each for each, known in zip(batch, ids, strict=True) if not known]
+                self._notes.add_sent(each.first, 1, known, FOUND_THERE)
+        return [each for each, known in zip(singles, ids, strict=True) if not known]
 
     async def _asked(self, topic: TargetTopic, sent: Sequence[SentName], patience: Patience) -> list[str] | None:
         """The ids at the target of what may have been sent, empty for what is not there; None where nothing answers."""
@@ -555,13 +621,16 @@ class ReplaySending:
             )
         return None
 
-    def _leave_doubtful(self, batch: Sequence[LeavingMessage], problem: str) -> None:
-        for each in batch:
-            self._notes.add(each.number, SendState.UNKNOWN, reason=f"its answer was lost: {problem}")
+    def _leave_doubtful(self, batch: Sequence[LeavingMessages], problem: str) -> None:
+        self._note_each(batch, SendState.UNKNOWN, f"its answer was lost: {problem}")
 
-    def _plan_again(self, batch: Sequence[LeavingMessage]) -> None:
+    def _plan_again(self, batch: Sequence[LeavingMessages]) -> None:
+        self._note_each(batch, SendState.PLANNED)
+
+    def _note_each(self, batch: Sequence[LeavingMessages], state: SendState, reason: str = "") -> None:
         for each in batch:
-            self._notes.add(each.number, SendState.PLANNED)
+            for number in range(each.first, each.last + 1):
+                self._notes.add(number, state, reason)
 
     # -- what an earlier process left -------------------------------------------------------------------------------
 
@@ -576,9 +645,9 @@ class ReplaySending:
                 ids = None if topic.problem else await self._asked(topic, [each.name for each in mine], Patience())
                 for number, each in enumerate(mine):
                     if ids is None:
-                        self._notes.add(each.number, SendState.UNKNOWN, reason=topic.problem or "its answer was lost")
+                        self._notes.add(each.number, SendState.UNKNOWN, topic.problem or "its answer was lost")
                     elif known := ids[number]:
-                        self._notes.add(each.number, SendState.SENT, known, FOUND_THERE)
+                        self._notes.add_sent(each.number, 1, known, FOUND_THERE)
                     else:
                         self._notes.add(each.number, SendState.PLANNED)
             self._notes.write()

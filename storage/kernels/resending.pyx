@@ -7,11 +7,13 @@ more than to copy bytes: a batch, an IPv6 address, text that is no UTF-8, two pr
 cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
+import numpy as np
+
 from protocol.kernels.memory cimport load_i32, load_i64, load_native_u64, store_i16, store_i32
+from protocol.kernels.responses cimport LONGEST_NUMBER, digits_of, write_text
 from storage.kernels.records cimport (
     BODY_CRC,
     BORN_TIMESTAMP,
@@ -37,7 +39,7 @@ from storage.kernels.records cimport (
     read_shape,
     text_of,
 )
-from storage.kernels.region cimport Column, Region, require
+from storage.kernels.region cimport Column, Region, Room, require
 
 
 cdef extern from "Python.h":
@@ -59,6 +61,7 @@ cdef struct Plain:  # A record that is only copied.
     int count
     Text unique_key
     int64_t size  # Bytes of the properties that are kept.
+    int64_t way
 
 
 @cython.final
@@ -73,20 +76,19 @@ cdef class ResendRules:
     cdef bytes _cluster
     cdef Text cluster
     cdef int32_t kept_flags
-    cdef object _target_of
-    cdef dict _targets
-    cdef frozenset _own_hosts
-    cdef dict _hosts
+    cdef object _way_of
+    cdef dict _ways
     cdef uint8_t *scratch
 
     def __cinit__(
         self, *, left_behind: Iterable[bytes], bytes origin not None, bytes cluster not None, int kept_flags,
-        own_hosts: Iterable[bytes], target_of: Callable[[bytes], str | None],
+        way_of: Callable[[bytes, bytes, int], int],
     ) -> None:
         """Leave the properties `left_behind`, and add one named `origin`, which says the `cluster`.
 
-        Of sysFlag the bits `kept_flags` stay. Records of `own_hosts`, packed IPv4 addresses, are declined. `target_of`
-        is asked once for each topic where its messages go; None declines them. Raises ValueError for long names.
+        Of sysFlag the bits `kept_flags` stay. `way_of` is asked once for the way of messages by topic, packed IPv4
+        address and queue of the source: a number, negative for those that are declined. Raises ValueError for long
+        names.
         """
         cdef int number = 0, length
         cdef bytes name
@@ -105,30 +107,26 @@ cdef class ResendRules:
         self._origin, self._cluster = origin, cluster
         self.origin, self.cluster = text_of(origin), text_of(cluster)
         self.kept_flags = kept_flags
-        self._target_of, self._targets = target_of, {}
-        self._own_hosts, self._hosts = frozenset(own_hosts), {}
+        self._way_of, self._ways = way_of, {}
 
     def __dealloc__(self):
         free(self.left)
         free(self.scratch)
 
-    cdef object target(self, const Text *topic):
-        """The topic that messages of one are sent to; None where that is not plain."""
-        cdef bytes name = PyBytes_FromStringAndSize(<const char *>topic.start, topic.length)
-        found = self._targets.get(name, self)
-        if found is self:
-            found = self._targets[name] = self._target_of(name)
-        return found
-
-    cdef object host(self, const uint8_t *at):
-        """The text of an address; None where messages of its broker are not plain."""
-        cdef bytes packed = PyBytes_FromStringAndSize(<const char *>at, IPV4_HOST)
-        found = self._hosts.get(packed, self)
-        if found is self:
-            found = None
-            if packed not in self._own_hosts:
-                found = f"{at[0]}.{at[1]}.{at[2]}.{at[3]}:{load_i32(at + 4)}"
-            self._hosts[packed] = found
+    cdef int64_t way(self, const Plain *plain) except? -2:
+        """The way of a message."""
+        cdef const Text *topic = &plain.record.topic
+        cdef const uint8_t *record = plain.record.start
+        cdef bytes key = PyBytes_FromStringAndSize(NULL, IPV4_HOST + sizeof(int32_t) + topic.length)
+        cdef uint8_t *to = <uint8_t *>PyBytes_AsString(key)
+        memcpy(to, record + STORE_IP, IPV4_HOST)
+        memcpy(to + IPV4_HOST, record + QUEUE_ID, sizeof(int32_t))
+        memcpy(to + IPV4_HOST + sizeof(int32_t), topic.start, topic.length)
+        found = self._ways.get(key)
+        if found is None:
+            found = self._ways[key] = self._way_of(
+                key[IPV4_HOST + sizeof(int32_t):], key[:IPV4_HOST], load_i32(record + QUEUE_ID)
+            )
         return found
 
 
@@ -226,7 +224,10 @@ cdef int64_t write_origin(uint8_t *to, const Plain *plain, ResendRules rules) no
     """Write where a message was stored first: offset message id, born and store time, cluster; its length."""
     cdef const uint8_t *record = plain.record.start
     cdef const char *digits = b"0123456789ABCDEF"
+    cdef uint8_t room[LONGEST_NUMBER]
+    cdef uint8_t *at
     cdef uint8_t byte
+    cdef Text number
     cdef int64_t used = 0
     cdef int i
     for i in range(IPV4_HOST + 8):
@@ -235,147 +236,140 @@ cdef int64_t write_origin(uint8_t *to, const Plain *plain, ResendRules rules) no
         )
         to[used], to[used + 1] = digits[byte >> 4], digits[byte & 15]
         used += 2
-    used += snprintf(
-        <char *>to + used, 64, b" %lld %lld ",
-        <long long>load_i64(record + BORN_TIMESTAMP), <long long>load_i64(record + STORE_TIMESTAMP),
-    )
-    memcpy(to + used, rules.cluster.start, rules.cluster.length)
-    return used + rules.cluster.length
-
-
-cdef unicode place_of(const Plain *plain, ResendRules rules, object host):
-    """The name of a message's place: host, physical offset, queue offset, unique key."""
-    cdef bytes text = host.encode()
-    cdef int64_t used = len(text)
-    memcpy(rules.scratch, PyBytes_AsString(text), used)
-    used += snprintf(
-        <char *>rules.scratch + used, 64, b" %lld %lld ",
-        <long long>plain.record.physical_offset, <long long>load_i64(plain.record.start + QUEUE_OFFSET),
-    )
-    memcpy(rules.scratch + used, plain.unique_key.start, plain.unique_key.length)
-    return PyUnicode_DecodeASCII(<const char *>rules.scratch, used + plain.unique_key.length, b"replace")
-
-
-cdef unicode ascii(const uint8_t *start, int64_t length):
-    return PyUnicode_DecodeASCII(<const char *>start, length, b"replace")
+    to[used] = c" "
+    number = digits_of(load_i64(record + BORN_TIMESTAMP), room)
+    at = write_text(to + used + 1, &number)
+    at[0] = c" "
+    number = digits_of(load_i64(record + STORE_TIMESTAMP), room)
+    at = write_text(at + 1, &number)
+    at[0] = c" "
+    return write_text(at + 1, &rules.cluster) - to
 
 
 cdef int32_t crc_of(const Plain *plain) noexcept nogil:
     return load_i32(plain.record.start + BODY_CRC) if plain.record.body.length else 0
 
 
-cdef bytes inner_of(const Plain *plain, ResendRules rules):
-    """The message as one of a batch; None where its properties are too long."""
-    cdef int64_t origin = write_origin(rules.scratch, plain, rules)
-    cdef int64_t properties = plain.size + rules.origin.length + origin + 2
-    cdef int64_t body = plain.record.body.length, size
-    cdef bytes made
-    cdef uint8_t *to
+cdef int64_t inner_properties(const Plain *plain, ResendRules rules, int64_t origin) noexcept nogil:
+    """Bytes of the properties that a message is sent with, whose origin has so many."""
+    return plain.size + rules.origin.length + origin + 2
+
+
+cdef uint8_t *write_inner(uint8_t *to, const Plain *plain, ResendRules rules, int64_t origin) noexcept nogil:
+    """Write a message as one of a batch: head, body, properties; the origin lies in `scratch`. The place behind it."""
+    cdef int64_t properties = inner_properties(plain, rules, origin), body = plain.record.body.length
     cdef int i
-    if properties > MOST_PROPERTIES:
-        return None
-    size = INNER_HEAD + body + 2 + properties
-    made = PyBytes_FromStringAndSize(NULL, size)
-    to = <uint8_t *>PyBytes_AsString(made)
-    store_i32(to, <int32_t>size)
+    store_i32(to, <int32_t>(INNER_HEAD + body + 2 + properties))
     store_i32(to + 4, 0)
     store_i32(to + 8, 0)
     store_i32(to + INNER_FLAG, load_i32(plain.record.start + FLAG))
     store_i32(to + INNER_BODY_LENGTH, <int32_t>body)
-    to += INNER_HEAD
-    memcpy(to, plain.record.body.start, body)
-    store_i16(to + body, <short>properties)
-    to += body + 2
+    to = write_text(to + INNER_HEAD, &plain.record.body)
+    store_i16(to, <short>properties)
+    to += 2
     for i in range(plain.count):
-        memcpy(to, plain.kept[i].name.start, plain.kept[i].name.length)
-        to += plain.kept[i].name.length
+        to = write_text(to, &plain.kept[i].name)
         to[0] = 1
-        memcpy(to + 1, plain.kept[i].value.start, plain.kept[i].value.length)
-        to += plain.kept[i].value.length + 2
-        (to - 1)[0] = 2
-    memcpy(to, rules.origin.start, rules.origin.length)
-    to += rules.origin.length
+        to = write_text(to + 1, &plain.kept[i].value)
+        to[0] = 2
+        to += 1
+    to = write_text(to, &rules.origin)
     to[0] = 1
     memcpy(to + 1, rules.scratch, origin)
-    (to + 1 + origin)[0] = 2
-    return made
+    to += 1 + origin
+    to[0] = 2
+    return to + 1
 
 
-cdef tuple plain_at(
+cdef int64_t plain_at(
     Plain *plain, ResendRules rules, Region region, int64_t position, int64_t readable, int64_t base
-):
-    """Read a record that is only copied: the topic that it goes to, and the text of its host; None for another."""
+) except -2:
+    """Read a record that is only copied, and write its origin, of which the length is returned; −1 for another."""
+    cdef int64_t origin
     require(region, position, readable)
     if not read_plain(plain, rules, region.data + position, readable - position, base + position):
-        return None
-    topic, host = rules.target(&plain.record.topic), rules.host(plain.record.start + STORE_IP)
-    return None if topic is None or host is None else (topic, host)
+        return -1
+    plain.way = rules.way(plain)
+    if plain.way < 0:
+        return -1
+    origin = write_origin(rules.scratch, plain, rules)
+    return origin if inner_properties(plain, rules, origin) <= MOST_PROPERTIES else -1
 
 
-def resend_rows(
+def resend_ways(
     Region region not None, positions: npt.NDArray[np.int64], int64_t readable, int64_t base, ResendRules rules not None,
-) -> list[tuple[str, str, str, str, int, int, int] | None]:
-    """Return of each record place, unique key, topic, origin, store time (ms), bytes and CRC of the body.
+) -> npt.NDArray[np.int64]:
+    """Return the way of each record, negative where it is declined.
 
-    None stands for a record that is declined. `readable` bounds reading. The region's first byte has the physical
-    offset `base`. Raises ValueError for a position that lies outside.
+    `readable` bounds reading. The region's first byte has the physical offset `base`. Raises ValueError for a position
+    that lies outside.
     """
-    cdef Column places = Column(positions, 8)
+    cdef Column places = Column(positions, sizeof(int64_t))
     cdef const int64_t *at = <const int64_t *>places.items
     cdef Plain plain
     cdef Py_ssize_t i
-    cdef int64_t length
-    cdef list rows = []
+    ways = np.empty(places.count, np.int64)
+    cdef Room room = Room(ways, sizeof(int64_t))
+    cdef int64_t *to = <int64_t *>room.items
     require(region, 0, readable)
     for i in range(places.count):
-        row = None
-        found = plain_at(&plain, rules, region, at[i], readable, base)
-        if found is not None:
-            topic, host = found
-            place = place_of(&plain, rules, host)
-            length = write_origin(rules.scratch, &plain, rules)
-            if plain.size + rules.origin.length + length + 2 <= MOST_PROPERTIES:
-                row = (
-                    place,
-                    ascii(plain.unique_key.start, plain.unique_key.length),
-                    topic,
-                    ascii(rules.scratch, length),
-                    load_i64(plain.record.start + STORE_TIMESTAMP),
-                    plain.record.body.length,
-                    crc_of(&plain),
-                )
-        rows.append(row)
-    return rows
+        to[i] = -1 if plain_at(&plain, rules, region, at[i], readable, base) < 0 else plain.way
+    return ways
 
 
 def resend_parcels(
     Region region not None, positions: npt.NDArray[np.int64], int64_t readable, int64_t base, ResendRules rules not None,
-) -> list[tuple[str, str, str, int, str, int, int, bytes] | None]:
-    """Return of each record place, unique key, topic, CRC of the body, store host, queue id, sysFlag and the message.
+    *, bint with_messages,
+) -> tuple[
+    list[tuple[int, str, int, int, int, int, int, int, None] | None], bytes, npt.NDArray[np.int64], npt.NDArray[np.int32]
+]:
+    """Return what is noted of each record; the messages as in a batch, where each ends, and its sysFlag.
 
-    The last is its form in a batch: head, body, properties. The rest is as for :func:`resend_rows`.
+    Noted are way, unique key, physical and queue offset, CRC of the body, born and store time (ms), bytes of the body,
+    and None for the place. A record that is declined has None, and an empty message. Without `with_messages` there are
+    none. The rest is as for :func:`resend_ways`.
     """
-    cdef Column places = Column(positions, 8)
+    cdef Column places = Column(positions, sizeof(int64_t))
     cdef const int64_t *at = <const int64_t *>places.items
     cdef Plain plain
     cdef Py_ssize_t i
-    cdef list parcels = []
+    cdef int64_t origin, size = 0, needed, capacity = 0
+    cdef const uint8_t *record
+    cdef uint8_t *made = NULL
+    cdef uint8_t *grown
+    cdef list rows = []
+    ends, flags = np.zeros(places.count, np.int64), np.zeros(places.count, np.int32)
+    cdef Room end_room = Room(ends, sizeof(int64_t)), flag_room = Room(flags, sizeof(int32_t))
     require(region, 0, readable)
-    for i in range(places.count):
-        parcel = None
-        found = plain_at(&plain, rules, region, at[i], readable, base)
-        inner = None if found is None else inner_of(&plain, rules)
-        if inner is not None:
-            topic, host = found
-            parcel = (
-                place_of(&plain, rules, host),
-                ascii(plain.unique_key.start, plain.unique_key.length),
-                topic,
-                crc_of(&plain),
-                host,
-                load_i32(plain.record.start + QUEUE_ID),
-                load_i32(plain.record.start + SYS_FLAG) & rules.kept_flags,
-                inner,
-            )
-        parcels.append(parcel)
-    return parcels
+    try:
+        for i in range(places.count):
+            row = None
+            origin = plain_at(&plain, rules, region, at[i], readable, base)
+            if origin >= 0:
+                record = plain.record.start
+                row = (
+                    plain.way,
+                    PyUnicode_DecodeASCII(<const char *>plain.unique_key.start, plain.unique_key.length, NULL),
+                    plain.record.physical_offset,
+                    load_i64(record + QUEUE_OFFSET),
+                    crc_of(&plain),
+                    load_i64(record + BORN_TIMESTAMP),
+                    load_i64(record + STORE_TIMESTAMP),
+                    plain.record.body.length,
+                    None,
+                )
+                (<int32_t *>flag_room.items)[i] = load_i32(record + SYS_FLAG) & rules.kept_flags
+                if with_messages:
+                    needed = INNER_HEAD + plain.record.body.length + 2 + inner_properties(&plain, rules, origin)
+                    if size + needed > capacity:
+                        capacity = 2 * (size + needed)
+                        grown = <uint8_t *>realloc(made, capacity)
+                        if grown == NULL:
+                            raise MemoryError
+                        made = grown
+                    size = write_inner(made + size, &plain, rules, origin) - made
+            (<int64_t *>end_room.items)[i] = size
+            rows.append(row)
+        return rows, PyBytes_FromStringAndSize(<const char *>made, size) if size else b"", ends, flags
+    finally:
+        free(made)

@@ -1,5 +1,6 @@
 """Records that are only copied: what the kernel makes of them is what `resent` makes of their messages."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,16 @@ from hypothesis import strategies as st
 import rocketlens
 from kernel_memory import Bytes
 from message_encoding import encode_message
-from protocol.checksum import body_crc
 from protocol.host_address import HostAddress
 from protocol.message import decode_message
-from protocol.properties import UNIQ_KEY, property_value
 from protocol.sending import packed
 from protocol.system_properties import SYSTEM_PROPERTIES
 from replayed_stores import write_every_kind
-from rocketlens.replay.choice import Chosen, PlainPiece, SourceChoice, place_of
+from rocketlens.replay.account import ReplayAccount, ReplayWays
+from rocketlens.replay.choice import Chosen, PlainPiece, PlainRun, SourceChoice, place_of, runs_of
 from rocketlens.replay.plan import row_of
-from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, RetriedGoal, plain_rules, resent
-from storage.kernels.resending import ResendRules, resend_parcels, resend_rows
+from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, RetriedGoal, cluster_text, plain_rules, resent
+from storage.kernels.resending import ResendRules, resend_parcels, resend_ways
 
 names = st.one_of(st.sampled_from([*sorted(SYSTEM_PROPERTIES), ORIGIN]), st.text("abAB_价", min_size=1, max_size=70))
 pieces = st.one_of(
@@ -65,14 +65,18 @@ def records(draw: st.DrawFn) -> bytes:
     ),
 )
 def test_what_the_kernel_makes_is_what_is_sent_of_the_message(record: bytes, manner: ResendManner) -> None:
-    data, rules = Bytes(record), plain_rules(manner)
+    data, account = Bytes(record), ReplayAccount(None)
+    rules = plain_rules(manner, account.ways)
     assert rules is not None
-    places = np.array([0], np.int64)
-    (row,) = resend_rows(data.region, places, len(record), 1000, rules)
-    (parcel,) = resend_parcels(data.region, places, len(record), 1000, rules)
-    assert (row is None) == (parcel is None)
+    place = (data.region, np.array([0], np.int64), len(record), 1000, rules)
+    (way,) = resend_ways(*place)
+    for with_messages in (False, True):
+        (row,), messages, (end,), (flag,) = resend_parcels(*place, with_messages=with_messages)
+        assert (row is None) == (way < 0)
+        assert end == len(messages)
     message = decode_message(record)
-    if row is None or parcel is None:
+    if row is None:
+        assert not messages
         # What is plain is not declined.
         block, key = bytes(message.properties_bytes), message.unique_key
         is_odd = message.sys_flag & 0xC0 or message.topic != "Orders" or manner.topic.startswith("%")
@@ -85,31 +89,31 @@ def test_what_the_kernel_makes_is_what_is_sent_of_the_message(record: bytes, man
         kept = [piece.partition(b"\x01")[0] for piece in block.split(b"\x02")]
         assert is_odd or len(set(kept)) < len(kept) or ORIGIN.encode() in kept
         return
-    noted = row_of(Chosen(message, place_of(message)), manner)
-    place, key, topic, origin, stored_at, size, crc = row
-    assert (place, key, key, topic, origin, stored_at, size, crc, False, True, 0, "") == tuple(noted)
     outgoing = resent(message, manner)
-    assert parcel == (
-        place_of(message),
-        property_value(outgoing.properties, UNIQ_KEY),
-        outgoing.topic,
-        body_crc(outgoing.body),
-        str(message.store_host),
-        message.queue_id,
-        outgoing.sys_flag,
-        packed(outgoing),
+    assert account.ways[way] == (outgoing.topic, str(message.store_host), message.queue_id)
+    assert (messages, flag) == (packed(outgoing), outgoing.sys_flag)
+    # What an account makes of the row is what it has of the message when that is looked at.
+    account.say(cluster=cluster_text(manner))
+    account.plan_plain([row])
+    account.plan([row_of(Chosen(message, place_of(message)), manner, account.ways)[0]])
+    columns = (
+        "place, source_key, unique_key, topic, origin, stored_at, size, body_crc, is_copy, can_batch, state, reason"
     )
+    plain, looked_at = account._base.execute(f"SELECT {columns} FROM message ORDER BY number").fetchall()
+    assert plain == looked_at
+    account.close()
 
 
 @given(record=records(), size=st.integers(0, 300), noise=st.binary(min_size=1, max_size=4), at=st.integers(0, 200))
 def test_hostile_bytes_are_declined_or_taken_whole(record: bytes, size: int, noise: bytes, at: int) -> None:
     damaged = (record[:at] + noise + record[at + len(noise) :])[: max(size, 1)]
-    data, rules = Bytes(damaged), plain_rules(ResendManner())
+    data, rules = Bytes(damaged), plain_rules(ResendManner(), ReplayWays())
     assert rules is not None
-    for resend in (resend_rows, resend_parcels):
-        assert len(resend(data.region, np.array([0, len(damaged)], np.int64), len(damaged), 1000, rules)) == 2
-    with pytest.raises(ValueError, match="do not lie in a region"):
-        resend_rows(data.region, np.array([len(damaged) + 1], np.int64), len(damaged), 1000, rules)
+    place = (data.region, np.array([0, len(damaged)], np.int64), len(damaged), 1000, rules)
+    assert len(resend_ways(*place)) == len(resend_parcels(*place, with_messages=True)[0]) == 2
+    for resend in (resend_ways, partial(resend_parcels, with_messages=False)):
+        with pytest.raises(ValueError, match="do not lie in a region"):
+            resend(data.region, np.array([len(damaged) + 1], np.int64), len(damaged), 1000, rules)
 
 
 def test_properties_that_are_too_long_with_those_added_are_not_sent() -> None:
@@ -117,11 +121,12 @@ def test_properties_that_are_too_long_with_those_added_are_not_sent() -> None:
         record = encode_message(
             topic="Orders", properties={"UNIQ_KEY": "A", "long": "x" * length}, physical_offset=1000
         )
-        rules = plain_rules(ResendManner())
+        rules = plain_rules(ResendManner(), ReplayWays())
         assert rules is not None
-        for resend in (resend_rows, resend_parcels):
-            (made,) = resend(Bytes(record).region, np.array([0], np.int64), len(record), 1000, rules)
-            assert (made is not None) is is_plain
+        place = (Bytes(record).region, np.array([0], np.int64), len(record), 1000, rules)
+        (way,) = resend_ways(*place)
+        (row,), messages, *_ = resend_parcels(*place, with_messages=True)
+        assert [way >= 0, row is not None, len(messages) > 0] == [is_plain] * 3
         if not is_plain:
             with pytest.raises(NotResent, match="are allowed"):
                 resent(decode_message(record), ResendManner())
@@ -129,7 +134,7 @@ def test_properties_that_are_too_long_with_those_added_are_not_sent() -> None:
 
 def test_names_that_are_too_long_are_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
-        ResendRules(left_behind=[b"x" * 65], origin=b"o", cluster=b"", kept_flags=0, own_hosts=[], target_of=str)
+        ResendRules(left_behind=[b"x" * 65], origin=b"o", cluster=b"", kept_flags=0, way_of=max)
 
 
 def test_records_are_chosen_as_a_search_finds_their_messages(tmp_path: Path) -> None:
@@ -138,11 +143,22 @@ def test_records_are_chosen_as_a_search_finds_their_messages(tmp_path: Path) -> 
         for topics in (["Plain"], ["Batched"], ["Sixth"], []):
             choice = SourceChoice(store, topics)
             expected = list(store.search(topic=topics[0] if topics else None))
-            rows, plain = [], 0
+            account, plain = ReplayAccount(None), 0
             for piece in choice.pieces():
                 assert isinstance(piece, PlainPiece)
-                for row in piece.rows(plain_rules(ResendManner())):
-                    plain += not isinstance(row, Chosen)
-                    rows.append(row.place if isinstance(row, Chosen) else row[0])
-            assert rows == [place_of(message) for message in expected]
+                for run in runs_of(piece, plain_rules(ResendManner(), account.ways)):
+                    if isinstance(run, PlainRun):
+                        account.plan_plain(run.rows())
+                        plain += 1
+                    else:
+                        account.plan([row_of(each, ResendManner(), account.ways)[0] for each in run])
+            found = account._base.execute("SELECT place FROM message ORDER BY number").fetchall()
+            account.close()
+            places = [place for (place,) in found]
+            assert sorted(places) == sorted(map(place_of, expected))
+            # Those of one queue stay in their order.
+            queues = {place_of(message): (message.topic, message.queue_id) for message in expected}
+            for queue in set(queues.values()):
+                mine = [place_of(message) for message in expected if queues[place_of(message)] == queue]
+                assert [place for place in places if queues[place] == queue] == mine
             assert bool(plain) == (topics not in (["Batched"], ["Sixth"]))

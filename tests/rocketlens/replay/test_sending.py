@@ -193,8 +193,8 @@ def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Pat
         with ReplayAccount(tmp_path / "account") as account:
             run(store, broker, account, topics=["Orders"])
             sent = [each.number for each in account.sent(SendState.SENT)]
-            account.begin(sent)
-            account._base.execute("DELETE FROM outcome")  # as if nothing had been noted of the answers
+            account.begin((number, number) for number in sent)
+            account._base.execute("DELETE FROM sent")  # as if nothing had been noted of the answers
             del broker.log[3:5]  # and two had not arrived
         with ReplayAccount(tmp_path / "account") as account:
             report = run(store, broker, account, topics=["Orders"], verify=True)
@@ -212,7 +212,7 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(store: Path, tm
                 if len(broker.log) >= after:
                     account._base.execute("PRAGMA max_page_count = 1")
                     account._base.execute(
-                        "CREATE TEMP TRIGGER IF NOT EXISTS grows AFTER INSERT ON main.outcome "
+                        "CREATE TEMP TRIGGER IF NOT EXISTS grows AFTER INSERT ON main.sent "
                         "BEGIN INSERT INTO missing VALUES (hex(randomblob(9000))); END"
                     )
                 return False
@@ -613,4 +613,4 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatc
         lost = COUNT * 3 // 4 - len(broker.log)
         assert lost
         assert report.states[SendState.REFUSED] == lost
-        assert account.reasons(SendState.REFUSED)[0][0] == "the source does not have it any more"
+        assert "the source does not have it any more" in account.reasons(SendState.REFUSED)[0][0]
