@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ConfigError
 from protocol.mask import rules_of, rules_of_file
@@ -22,27 +22,39 @@ FAILFAST: Final = "failfast"
 MESSAGES: Final = "messages"
 DAMAGE: Final = "damage"
 
-NAMES: Final = frozenset(
-    {
-        *(
-            "path",
-            "topic",
-            "tag",
-            "queue_id",
-            "from",
-            "to",
-            "timezone",
-            "where",
-            "columns",
-            "mode",
-            "table",
-            "commit_log",
-        ),
-        *("queue_offset", "physical_offset", "storage_options", "startingoffset"),
-        *("mask", "maskfile"),
-        *("maxsegmentspertrigger", "maxbytespertrigger", "maxrecordspertrigger"),
-    }
-)
+
+class SourceOption(NamedTuple):
+    """An option of the data source: what holds without it, and what it says."""
+
+    default: str
+    meaning: str
+
+
+OPTIONS: Final = {
+    "topic": SourceOption("all", "one or several, separated by commas; one that is not in the log gives no rows"),
+    "tag": SourceOption("all", "a tag subscription, `TagA || TagB`"),
+    "queue_id": SourceOption("all", "numbers, separated by commas"),
+    "queue_offset": SourceOption("all", "`FIRST-LAST`, both included; `FIRST-`, `-LAST`, or one number"),
+    "physical_offset": SourceOption("all", "likewise"),
+    "from": SourceOption("all", "the first store time, in any of the forms of a time (docs/find.md)"),
+    "to": SourceOption("all", "the last store time; an error if `from` is after it"),
+    "timezone": SourceOption("the driver's", "of `from` and `to` where they name none: `Asia/Shanghai`, `+08:00`"),
+    "where": SourceOption("all", "a SQL92 expression over the properties, evaluated as by a broker"),
+    "mask": SourceOption("nothing is hidden", "rules of what is hidden, one on each line (docs/security.md)"),
+    "maskFile": SourceOption("nothing is hidden", "a file of such rules, which the driver reads"),
+    "columns": SourceOption("all", "names, separated by commas"),
+    "mode": SourceOption(PERMISSIVE, "`failfast`: damage is an error"),
+    "table": SourceOption(MESSAGES, "`damage`: the parts of the log that are not messages"),
+    "commit_log": SourceOption("", "directories or URLs of the log, if it is not in the store, separated by commas"),
+    "storage_options": SourceOption("", 'options of the file system, as JSON: `{"endpoint_url": "http://…"}`'),
+    "startingOffset": SourceOption("earliest", "of a stream: `latest`, or the physical offset of a record"),
+    "maxSegmentsPerTrigger": SourceOption("all", "of a stream: segments that a micro-batch may hold (pyspark ≥ 4.2)"),
+    "maxBytesPerTrigger": SourceOption("all", "of a stream: bytes of log that it may hold; the least limit counts"),
+    "maxRecordsPerTrigger": SourceOption("all", "of a stream: messages that it may hold"),
+}
+"""All options but `path`, as Markdown: docs/spark.md in the site."""
+
+NAMES: Final = frozenset({"path", *map(str.lower, OPTIONS)})
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from interop.mqadmin_commands import NOTES, RUNS
 from protocol.codes import RequestCode, ResponseCode
 from protocol.system_properties import LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
 from rocketlens.cli.main import COMMANDS
+from spark_jobs.read.source_options import OPTIONS
 from spark_jobs.tables.every import TableMetrics
 from storage.columns.names import JSON_NAMES
 from storage.doctor.finding import Kind
@@ -153,6 +154,11 @@ def parts_that_are_not_read() -> str:
     )
 
 
+def options_of_the_data_source() -> str:
+    """Every option of the data source for Spark."""
+    return table(("option", "default", "meaning"), [(code(name), *each) for name, each in OPTIONS.items()])
+
+
 def sample_bodies() -> str:
     """The JSON of each body."""
     return table(("body", "sample"), [(type(value).__name__, code(text)) for value, text in SAMPLES])
@@ -249,6 +255,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "the deviations of damaged stores": lambda: unrecorded(DAMAGED_STORES),
     "the commands of mqadmin": commands_of_mqadmin,
     "the parts that are not read": parts_that_are_not_read,
+    "the options of the data source": options_of_the_data_source,
     "the bodies": sample_bodies,
     "the kernels": kernels,
     "the folders": folders,

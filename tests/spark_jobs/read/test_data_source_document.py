@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oracles
+from made_parts import made
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.read.source_options import NAMES
@@ -43,7 +44,7 @@ def test_the_examples_run_and_find_what_is_there(
 
 def test_every_column_and_option_is_explained() -> None:
     explained = {
-        name for row in re.findall(r"^\| (`[^|]*`) \|", DOCUMENT, re.M) for name in re.findall(r"`(\w+)`", row)
+        name for row in re.findall(r"^\| (`[^|]*`) \|", made(DOCUMENT), re.M) for name in re.findall(r"`(\w+)`", row)
     }
     assert set(KINDS) <= explained
     assert NAMES - {"path"} <= {name.lower() for name in explained}
