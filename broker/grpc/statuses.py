@@ -10,7 +10,7 @@ from broker.grpc.messages.definition_pb2 import Code, Status
 from broker.grpc.resources import written
 from broker.security.logins import LoginRefused, TooManyLogins
 from broker.service.registry_budget import BudgetSpent
-from broker.web.api.errors import ApiError
+from broker.web.api.errors import ApiError, ClientGone
 from protocol.errors import BeingSearched, ConfigError, FilterSyntaxError, RocketLensError
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class CallRefused(RocketLensError):
 
 def status_of(error: BaseException) -> Status:
     """The status that stands for an error; one that is not ours is logged, and says nothing of what is inside."""
+    if isinstance(error, ClientGone):
+        return Status(code=Code.INTERNAL_SERVER_ERROR, message="the server stops")
     if not isinstance(error, RocketLensError):
         logger.error("a call by gRPC failed", exc_info=error)
         return Status(code=Code.INTERNAL_SERVER_ERROR, message="this failed; the server's log has the reason")

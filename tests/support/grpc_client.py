@@ -24,6 +24,7 @@ from broker.net.listeners import bind_listeners, close_listeners
 from broker.server import Server
 from broker_harness import LOOPBACK, in_a_thread
 from storage.store.message_store import MessageStore
+from storage.store.snapshot import StoreOptions
 
 SECONDS = 60
 DATE_TIME = "20261127T193000Z"
@@ -85,11 +86,18 @@ class GrpcServing:
 async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) -> AsyncIterator[GrpcServing]:
     address = Endpoint("127.0.0.1", free_port())
     all_options = [
-        ServeOptions(root, listen=(LOOPBACK,), state_directory=folder / f"state-{number}", grpc=address, **options)
+        ServeOptions(
+            root,
+            listen=(LOOPBACK,),
+            broker_name=f"broker-{'abc'[number]}",
+            state_directory=folder / f"state-{number}",
+            grpc=address,
+            **options,
+        )
         for number, root in enumerate(roots)
     ]
     bound = [bind_listeners([LOOPBACK]) for _ in roots]
-    stores = [MessageStore.open(root) for root in roots]
+    stores = [MessageStore.open(root, StoreOptions(tier=options.get("tier"))) for root in roots]
     rows = MetricsRows(1, len(roots))
     brokers = tuple(tuple(each.endpoint for each in listeners) for listeners in bound)
     shares = [StoreShare(0, number) for number, _ in enumerate(roots)]

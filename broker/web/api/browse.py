@@ -36,6 +36,9 @@ from storage.log.absence import explain_absence
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
 from storage.queue.unit_reader import LOST, entries_between
 
+ROOM_OF_MESSAGE: Final = 256
+"""Bytes that a message takes in an answer besides those of its record."""
+
 AT_ONCE: Final = 64
 """Units of one queue that are read together from its end back."""
 
@@ -83,6 +86,24 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     context.allow(question.milliseconds)
     choice = choice_of(question.tag, question.sql, context.mask)
     is_backward = question.order == "newest"
+    parts, total = browsed_parts(context, question)
+    charset = checked_charset(question.charset)
+    walk = Walk(context, choice, question.limit)
+    walk.run(parts, is_backward=is_backward)
+    return BrowseAnswer(
+        messages=walk.lines(charset),
+        total=total,
+        looked_at=walk.looked_at,
+        unreadable=walk.unreadable,
+        left_out=walk.left_out,
+        note=None if choice is None else choice.note,
+        cursor=None if walk.stopped_at is None else encode_cursor(walk.stopped_at),
+    )
+
+
+def browsed_parts(context: RequestContext, question: BrowseQuestion) -> tuple[list[SpanPart], int]:
+    """The parts of queues that are left behind a question's cursor, and how many messages lie between its times."""
+    is_backward = question.order == "newest"
     start = None if question.cursor is None else decode_cursor(question.cursor, int)
     spans, total = [], 0
     for queue in queues_of(context, question.topic, question.queue_id):
@@ -93,17 +114,7 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     parts = parts_of(context, spans)
     if start is not None:
         parts = [_from_place(part, start, is_backward=is_backward) for part in parts]
-    walk = Walk(context, choice, question.limit, checked_charset(question.charset))
-    walk.run(parts, is_backward=is_backward)
-    return BrowseAnswer(
-        messages=walk.lines,
-        total=total,
-        looked_at=walk.looked_at,
-        unreadable=walk.unreadable,
-        left_out=walk.left_out,
-        note=None if choice is None else choice.note,
-        cursor=None if walk.stopped_at is None else encode_cursor(walk.stopped_at),
-    )
+    return parts, total
 
 
 def _from_offset(span: Span, question: BrowseQuestion) -> Span:
@@ -126,15 +137,23 @@ def _from_place(part: SpanPart, place: int, *, is_backward: bool) -> SpanPart:
 class Walk:
     """One walk over parts of queues; `stopped_at` is the place of the message that it did not look at.
 
-    `reached` has the queue offset in each part that it came to.
+    `found` are the messages, masked, each with the damage of its record. `reached` has the queue offset in each part
+    that it came to.
     """
 
-    def __init__(self, context: RequestContext, choice: Choice | None, limit: int, charset: str | None) -> None:
-        self._context, self._choice, self._limit, self._charset = context, choice, limit, charset
-        self.lines: list[MessageLine] = []
+    def __init__(
+        self, context: RequestContext, choice: Choice | None, limit: int, maximum_bytes: int = LARGEST
+    ) -> None:
+        """Walk until `limit` messages are found, or records of about `maximum_bytes`."""
+        self._context, self._choice, self._limit, self._bytes_left = context, choice, limit, maximum_bytes
+        self.found: list[tuple[Message, str | None]] = []
         self.looked_at = self.unreadable = self.left_out = 0
         self.stopped_at: int | None = None
         self.reached: list[int] = []
+
+    def lines(self, charset: str | None) -> list[MessageLine]:
+        """The lines about the messages that were found."""
+        return [line_of(message, damage=damage, charset=charset) for message, damage in self.found]
 
     def run(self, parts: list[SpanPart], *, is_backward: bool) -> None:
         """Walk until there is no room, no time, or no message."""
@@ -150,7 +169,7 @@ class Walk:
         while heads:
             _, number, entry = heads[0]
             is_over = self.looked_at and self._context.is_time_up  # one message may take a mask long
-            if is_over or len(self.lines) >= self._limit:
+            if is_over or len(self.found) >= self._limit or self._bytes_left <= 0:
                 self.stopped_at = entry.physical_offset + parts[number].base
                 for _, part, left in heads:
                     self.reached[part] = left.queue_offset
@@ -184,7 +203,8 @@ class Walk:
         for message in reversed(messages) if is_backward else messages:
             if choice is None or choice.delivers(message):
                 shown = self._context.mask.message(message)
-                self.lines.append(line_of(shown, damage=damage, charset=self._charset))
+                self.found.append((shown, damage))
+                self._bytes_left -= message.total_size + ROOM_OF_MESSAGE
 
 
 def _apart(record: Message, part: SpanPart) -> list[Message]:

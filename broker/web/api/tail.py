@@ -125,10 +125,11 @@ def tail(context: RequestContext, question: TailQuestion) -> TailAnswer:
     ]
     spans, skipped = _newest(spans, question.limit)
     parts = parts_of(context, spans)
-    walk = Walk(context, choice, question.limit, checked_charset(question.charset))
+    charset = checked_charset(question.charset)
+    walk = Walk(context, choice, question.limit)
     walk.run(parts, is_backward=False)
     return TailAnswer(
-        messages=walk.lines,
+        messages=walk.lines(charset),
         looked_at=walk.looked_at,
         skipped=skipped,
         unreadable=walk.unreadable,

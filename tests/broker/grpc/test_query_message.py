@@ -1,0 +1,401 @@
+"""`QueryMessage` in every form, page by page: against the log itself, what producers were told, and a broker's port."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
+from asking import Asker
+from broker.grpc.messages.admin_pb2 import ListMessageRequest
+from broker.grpc.messages.definition_pb2 import Code, Resource
+from broker.grpc.resources import written
+from golden_store import G1, GOLDEN, unpack
+from growing_store import GrowingStore
+from grpc_client import GrpcClient, grpc_client, serving_grpc, signed
+from oracles import Record, read_log
+from protocol.codes import RequestCode
+from protocol.message import decode_messages
+from store_writer import StoreWriter
+
+Place = tuple[str, int, int]
+RECORDED = {
+    "crashed": ("store-crashed", G1),
+    "light": ("store", GOLDEN / "g2" / "g2-rocksdb-double"),
+    "plain": ("store", G1),
+    "queues": ("store", GOLDEN / "g2" / "g2-queues"),
+    "rocksdb": ("store", GOLDEN / "g2" / "g2-rocksdb"),
+}
+PREPARED, ROLLBACK = 0x4, 0xC
+
+
+def pages(client: GrpcClient, topic: str, **fields: Any) -> Iterator[Any]:
+    """All pages of a question."""
+    scroll_id = ""
+    while True:
+        answer = client.admin("QueryMessage", topic=Resource(name=topic), scroll_id=scroll_id, **fields)
+        assert answer.status.code == Code.OK, answer.status
+        yield answer
+        scroll_id = answer.scroll_id
+        if not scroll_id:
+            return
+
+
+def messages(client: GrpcClient, topic: str, **fields: Any) -> list[Any]:
+    """The messages of all pages."""
+    return [message for page in pages(client, topic, **fields) for message in page.messages]
+
+
+def place_of(message: Any) -> Place:
+    """Topic, queue and queue offset of a message."""
+    namespace = message.topic.resource_namespace
+    system = message.system_properties
+    name = f"{namespace}%{message.topic.name}" if namespace else message.topic.name
+    return name, system.queue_id, system.queue_offset
+
+
+def queued(records: list[Record]) -> list[Record]:
+    """The records that have a place in a queue."""
+    return [each for each in records if each.sys_flag & ROLLBACK not in (PREPARED, ROLLBACK)]
+
+
+def inner_count(record: Record) -> int:
+    return int(record.properties.get("INNER_NUM", 1))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_message_of_a_recorded_store_is_reached_exactly_once(name: str, tmp_path: Path) -> None:
+    archive, folder = RECORDED[name]
+    root = unpack(archive, tmp_path / "store", archives=folder)
+    records = queued(read_log(root / "commitlog"))
+    expected: dict[str, Counter[Place]] = {}
+    for record in records:
+        places = ((record.topic, record.queue_id, record.queue_offset + at) for at in range(inner_count(record)))
+        expected.setdefault(record.topic, Counter()).update(places)
+    assert len(expected) > 3
+    with serving_grpc(root, folder=tmp_path) as served, grpc_client(served) as client:
+        for topic, places in expected.items():
+            assert Counter(map(place_of, messages(client, topic, max_message_nums=7))) == places, topic
+
+
+def test_every_message_of_a_tier_is_reached_exactly_once(tmp_path: Path) -> None:
+    folder = GOLDEN / "g2" / "g2-tier"
+    root = unpack("store", tmp_path / "store", archives=folder)
+    told = [line.split("\t") for line in (folder / "produced.tsv").read_text().splitlines() if line]
+    with serving_grpc(root, folder=tmp_path, tier=root / "tiered") as served, grpc_client(served) as client:
+        for topic in {line[4] for line in told}:
+            found = Counter(each.system_properties.message_id for each in messages(client, topic, max_message_nums=7))
+            assert found == Counter(key for line in told if line[4] == topic for key in line[2].split(","))
+
+
+def test_a_light_topic_is_read_by_its_own_name(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(40):
+        name = "%LMQ%$orders$chat-1" if number % 4 else "%LMQ%plain"
+        light = {"INNER_MULTI_DISPATCH": name, "INNER_MULTI_QUEUE_OFFSET": str(number)}
+        writer.append("orders", b"%d" % number, properties=light)
+    writer.close()
+    with serving_grpc(writer.root, folder=tmp_path) as served, grpc_client(served) as client:
+        found = messages(client, "orders", lite_topic="chat-1", max_message_nums=7)
+        assert [int(each.body) for each in found] == [number for number in range(40) if number % 4]
+        answer = client.admin("QueryMessage", topic=Resource(name="orders"), lite_topic="chat-2")
+        assert (answer.status.code, "chat-2" in answer.status.message) == (Code.NOT_FOUND, True)
+
+
+def remoting(asker: Asker, topic: str, key: str, kind: str | None) -> Counter[Place]:
+    """The messages that a broker's port gives for a key, all of them."""
+    fields = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+    found: Counter[Place] = Counter()
+    more = {"indexType": kind} if kind else {}
+    answer = asker.ask(RequestCode.QUERY_MESSAGE, fields | more | {"_UNIQUE_KEY_QUERY": str(kind == "U").lower()})
+    for each in decode_messages(answer.body):
+        found[each.topic, each.queue_id, each.queue_offset] += 1
+    return found
+
+
+def equal_queries(root: Path, folder: Path, count: int) -> int:
+    """Ask for random keys and ids by both protocols; returns how many were found."""
+    drawn, hits = random.Random(20261127), 0
+    asker = Asker(root)
+    names = [
+        (record.topic, key, kind)
+        for record in queued(read_log(root / "commitlog"))
+        for key, kind in [
+            *((key, None) for key in record.properties.get("KEYS", "").split()),
+            *((key, "U") for key in [record.properties.get("UNIQ_KEY")] if key),
+        ]
+    ]
+    with serving_grpc(root, folder=folder) as served, grpc_client(served) as client:
+        for _ in range(count):
+            topic, key, kind = drawn.choice(names)
+            key = key if drawn.random() < 0.9 else key[::-1]
+            asked = {"message_id" if kind == "U" else "message_key": key}
+            found = Counter(map(place_of, messages(client, topic, max_message_nums=drawn.choice((1, 5, 64)), **asked)))
+            assert found == remoting(asker, topic, key, kind), (topic, key, kind)
+            hits += bool(found)
+    return hits
+
+
+def test_ids_and_keys_find_what_the_brokers_port_finds(g1_store: Path, tmp_path: Path) -> None:
+    assert equal_queries(g1_store, tmp_path, 150) > 100
+
+
+@pytest.mark.soak
+def test_ten_thousand_ids_and_keys_find_what_the_brokers_port_finds(g1_store: Path, tmp_path: Path) -> None:
+    assert equal_queries(g1_store, tmp_path, 10_000) > 7000
+
+
+def test_there_is_no_cap_of_64(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(300):
+        writer.append("orders", b"%d" % number, keys="hot", unique_key=f"u{number}")
+    writer.close()
+    with serving_grpc(writer.root, folder=tmp_path) as served, grpc_client(served) as client:
+        answer = client.admin("QueryMessage", topic=Resource(name="orders"), message_key="hot", max_message_nums=1000)
+        assert [int(each.body) for each in answer.messages] == list(range(299, -1, -1))
+        assert not answer.scroll_id
+        bodies = [int(each.body) for each in messages(client, "orders", message_key="hot", page_size=70)]
+        assert bodies == list(range(299, -1, -1))
+
+
+def test_a_page_is_bounded_by_bytes_too(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=32 << 20)
+    for number in range(12):
+        writer.append("orders", bytes(1 << 20), keys="hot", unique_key=f"u{number}")
+    writer.close()
+    with serving_grpc(writer.root, folder=tmp_path) as served, grpc_client(served) as client:
+        for asked in ({}, {"message_key": "hot"}):
+            found = list(pages(client, "orders", max_message_nums=100, **asked))
+            assert sum(len(page.messages) for page in found) == 12
+            assert max(page.ByteSize() for page in found) < 5 << 20
+
+
+@pytest.mark.parametrize(
+    ("subscription", "passes"),
+    [
+        ("*", lambda number: True),
+        ("t0", lambda number: number % 3 == 0),
+        ("t0 || t2", lambda number: number % 3 != 1),
+        ("TAGS = 't1'", lambda number: number % 3 == 1),
+        ("size >= 150", lambda number: number >= 150),
+        ("size BETWEEN 10 AND 19 AND TAGS IN ('t0')", lambda number: 10 <= number < 20 and number % 3 == 0),
+    ],
+)
+def test_a_subscription_is_tags_or_sql92(
+    subscription: str, passes: Callable[[int], bool], filtered: GrpcClient
+) -> None:
+    found = messages(filtered, "orders", subscription=subscription, max_message_nums=9)
+    assert [int(each.body) for each in found] == [number for number in range(200) if passes(number)]
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcClient]:
+    folder = tmp_path_factory.mktemp("filtered")
+    writer = StoreWriter(folder / "store")
+    for number in range(200):
+        fields = {"tags": f"t{number % 3}", "properties": {"size": str(number)}, "queue_id": number % 2}
+        writer.append("orders", b"%d" % number, **fields)
+    writer.close()
+    with serving_grpc(writer.root, folder=folder) as served, grpc_client(served) as client:
+        yield client
+
+
+def test_times_are_inclusive_and_queues_narrow(filtered: GrpcClient) -> None:
+    everything = messages(filtered, "orders", max_message_nums=50)
+    times = [each.system_properties.store_timestamp for each in everything]
+    first, last = times[20], times[70]
+    found = messages(filtered, "orders", begin_timestamp=first, end_timestamp=last, max_message_nums=9)
+    assert [int(each.body) for each in found] == list(range(20, 71))
+    first.nanos += 1
+    last.nanos += 999_999
+    found = messages(filtered, "orders", begin_timestamp=first, end_timestamp=last, queue_id=1, max_message_nums=9)
+    assert [int(each.body) for each in found] == list(range(21, 71, 2))
+    found = messages(filtered, "orders", broker_name="broker-a", queue_id=0, max_message_nums=9)
+    assert [int(each.body) for each in found] == list(range(0, 200, 2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": Resource(name="nosuch")}, Code.TOPIC_NOT_FOUND),
+        ({"topic": Resource()}, Code.ILLEGAL_TOPIC),
+        ({"subscription": "a >"}, Code.ILLEGAL_FILTER_EXPRESSION),
+        ({"message_key": " "}, Code.BAD_REQUEST),
+        ({"message_id": "x" * 20_000}, Code.BAD_REQUEST),
+        ({"page_num": 3, "page_size": 10}, Code.BAD_REQUEST),
+        ({"max_message_nums": -1}, Code.BAD_REQUEST),
+        ({"broker_name": "another"}, Code.NOT_FOUND),
+        ({"deployment_name": "another"}, Code.NOT_FOUND),
+        ({"queue_id": 9}, Code.NOT_FOUND),
+        ({"begin_timestamp": {"seconds": 9}, "end_timestamp": {"seconds": 8}}, Code.BAD_REQUEST),
+        ({"scroll_id": "garbage"}, Code.BAD_REQUEST),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_its_code(fields: dict[str, Any], code: int, filtered: GrpcClient) -> None:
+    answer = filtered.admin("QueryMessage", **{"topic": Resource(name="orders"), **fields})
+    assert (answer.status.code, bool(answer.status.message), len(answer.messages)) == (code, True, 0)
+
+
+def test_a_scroll_id_belongs_to_its_question(filtered: GrpcClient) -> None:
+    orders = Resource(name="orders")
+    scroll_id = filtered.admin("QueryMessage", topic=orders, max_message_nums=5).scroll_id
+    answer = filtered.admin("QueryMessage", topic=orders, max_message_nums=3, page_num=2, scroll_id=scroll_id)
+    assert [int(each.body) for each in answer.messages] == [5, 6, 7]
+    refused = filtered.admin("QueryMessage", topic=orders, subscription="t0", scroll_id=scroll_id)
+    assert (refused.status.code, "another question" in refused.status.message) == (Code.BAD_REQUEST, True)
+
+
+@given(scroll=st.one_of(st.text(max_size=60), st.binary(max_size=60).map(bytes.hex)), data=st.binary(max_size=80))
+def test_no_scroll_id_and_no_bytes_break_the_server(filtered: GrpcClient, scroll: str, data: bytes) -> None:
+    request = ListMessageRequest(topic=Resource(name="orders"), message_key="k")
+    request.scroll_id = scroll.encode("utf-8", "replace").decode()
+    answer = filtered.admin("QueryMessage", request)
+    assert answer.status.code in (Code.OK, Code.BAD_REQUEST)
+    mixed = ListMessageRequest(topic=Resource(name="orders")).SerializeToString() + data
+    try:
+        ListMessageRequest.FromString(mixed)
+    except Exception:
+        return
+    assert filtered.admin("QueryMessage", mixed).status.code != Code.INTERNAL_SERVER_ERROR
+
+
+def test_rights_are_asked_for_on_every_page(g1_store: Path, tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    audit = tmp_path / "audit"
+    asked = {"topic": Resource(name="TopicTest"), "max_message_nums": 2}
+    with serving_grpc(g1_store, folder=tmp_path, acl=acl, audit_log=audit) as served, grpc_client(served) as client:
+        client.metadata = signed(ADMIN, ADMIN_SECRET)
+        delayed = {"topic": Resource(name="SCHEDULE_TOPIC_XXXX"), "max_message_nums": 2}
+        scroll_id = client.admin("QueryMessage", **delayed).scroll_id
+        first = client.admin("QueryMessage", **asked)
+        assert scroll_id
+        client.metadata = signed(READER, READER_SECRET)
+        assert client.admin("QueryMessage", **asked) == first
+        assert client.admin("QueryMessage", **asked, scroll_id=first.scroll_id).status.code == Code.OK
+        refused = client.admin("QueryMessage", **delayed, scroll_id=scroll_id)
+        assert (refused.status.code, len(refused.messages)) == (Code.FORBIDDEN, 0)
+    lines = audit.read_text().splitlines()
+    assert len(lines) == 5
+    assert [line for line in lines if '"FORBIDDEN"' in line] == [lines[-1]]
+
+
+def test_masked_bodies_are_masked_here_too(g1_store: Path, tmp_path: Path) -> None:
+    with serving_grpc(g1_store, folder=tmp_path, masked=("body",)) as served, grpc_client(served) as client:
+        found = messages(client, "TopicTest", max_message_nums=50)
+        assert {bytes(each.body) for each in found} == {b"***"}
+
+
+def test_pages_go_on_while_the_store_grows_loses_its_oldest_segment_and_the_server_is_new(tmp_path: Path) -> None:
+    store = GrowingStore(tmp_path / "store", segment_size=4096)
+    for number in range(120):
+        store.add("T", body=b"%d" % number, keys="hot")
+    store.flush()
+    asked = {"topic": Resource(name="T"), "max_message_nums": 10}
+    with serving_grpc(store.root, folder=tmp_path) as served, grpc_client(served) as client:
+        late = client.admin("QueryMessage", **asked).scroll_id
+        answer = client.admin("QueryMessage", **asked, message_key="hot")
+        seen = [int(each.body) for each in answer.messages]
+        key_scroll = answer.scroll_id
+    for number in range(120, 160):
+        store.add("T", body=b"%d" % number, keys="hot")
+    before = min(store.log.segments)
+    store.flush()
+    store.expire(2)
+    store.flush()
+    assert min(store.log.segments) > before
+    left = [int(record.body) for record in store.writer.records]
+    store.exchange_queues()
+    with serving_grpc(store.root, folder=tmp_path) as served, grpc_client(served) as client:
+        answer = client.admin("QueryMessage", **asked, scroll_id=late)
+        assert "expired" in answer.status.message
+        bodies = [int(each.body) for each in answer.messages]
+        while answer.scroll_id:
+            answer = client.admin("QueryMessage", **asked, scroll_id=answer.scroll_id)
+            assert "expired" not in answer.status.message
+            bodies += [int(each.body) for each in answer.messages]
+        assert bodies == left
+        scroll_id = key_scroll
+        while scroll_id:
+            answer = client.admin("QueryMessage", **asked, message_key="hot", scroll_id=scroll_id)
+            seen += [int(each.body) for each in answer.messages]
+            scroll_id = answer.scroll_id
+        assert seen == [number for number in range(119, -1, -1) if number >= left[0]]
+
+
+def test_every_message_is_reached_once_while_the_store_grows_beside_it(tmp_path: Path) -> None:
+    store = GrowingStore(tmp_path / "store", segment_size=1 << 16)
+    for number in range(200):
+        store.add("T", body=b"%d" % number)
+    store.flush()
+    stop = threading.Event()
+
+    def grow() -> None:
+        for number in range(200, 600):
+            if stop.is_set():
+                return
+            store.add("T", body=b"%d" % number)
+            store.flush()
+
+    thread = threading.Thread(target=grow)
+    with serving_grpc(store.root, folder=tmp_path) as served, grpc_client(served) as client:
+        thread.start()
+        try:
+            bodies = [int(each.body) for each in messages(client, "T", max_message_nums=3)]
+        finally:
+            stop.set()
+            thread.join()
+    assert bodies[:200] == list(range(200))
+    assert bodies == list(range(len(bodies)))
+
+
+def test_two_brokers_follow_one_another(tmp_path: Path) -> None:
+    roots = []
+    for name in ("a", "b"):
+        writer = StoreWriter(tmp_path / name)
+        for number in range(25):
+            writer.append("orders", f"{name}{number}".encode(), keys="hot")
+        if name == "b":
+            writer.append("only-b", b"here")
+        writer.close()
+        roots.append(writer.root)
+    with serving_grpc(*roots, folder=tmp_path) as served, grpc_client(served) as client:
+        assert len({server._service.broker_name for server in served.servers}) == 2
+        bodies = [each.body.decode() for each in messages(client, "orders", max_message_nums=4)]
+        assert bodies == [f"{name}{number}" for name in ("a", "b") for number in range(25)]
+        bodies = [each.body.decode() for each in messages(client, "orders", message_key="hot", max_message_nums=4)]
+        assert bodies == [f"{name}{number}" for name in ("a", "b") for number in range(24, -1, -1)]
+        assert [each.body for each in messages(client, "only-b")] == [b"here"]
+
+
+def test_a_message_is_converted_as_the_official_proxy_does(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    mine = {"color": "red", "__SHARDINGKEY": "g1", "DELAY": "3", "TIMER_DELIVER_MS": "1795243505254", "WAIT": "true"}
+    writer.append("ns%orders", b"body", keys="k1  k2 ", unique_key="UK", tags="T", properties=mine, reconsume_times=2)
+    more = {"_SYS_MSG_PRIORITY_": "3", "__LITE_TOPIC": "chat", "__BORNHOST": "10.1.2.3"}
+    writer.append("orders", b"", properties=more)
+    writer.append("orders", b"", properties={"TRAN_MSG": "TRUE"}, born_host=("::1", 5), sys_flag=1)
+    writer.close()
+    with serving_grpc(writer.root, folder=tmp_path) as served, grpc_client(served) as client:
+        (first,) = client.admin("QueryMessage", topic=Resource(resource_namespace="ns", name="orders")).messages
+        second, third = messages(client, "orders")
+    system = first.system_properties
+    assert (first.topic.resource_namespace, first.topic.name) == ("ns", "orders")
+    assert dict(first.user_properties) == {"color": "red", "__SHARDINGKEY": "g1"}
+    assert (system.tag, list(system.keys), system.message_id) == ("T", ["k1", "", "k2"], "UK")
+    assert (system.message_group, system.delivery_attempt, system.message_type) == ("g1", 3, 3)
+    assert system.body_digest.checksum == "841A2D689AD86BD1611447453C22C6FC"
+    assert (system.delivery_timestamp.seconds, system.delivery_timestamp.nanos) == (1795243505, 254_000_000)
+    system = second.system_properties
+    assert (system.message_type, system.priority, system.lite_topic, system.born_host) == (6, 3, "chat", "10.1.2.3")
+    system = third.system_properties
+    assert (system.message_type, system.born_host, system.body_encoding) == (4, "0:0:0:0:0:0:0:1", 2)
+
+
+def test_texts_that_are_no_unicode_are_replaced() -> None:
+    assert (written("a\ud800b"), written("a\u00e9b")) == ("a?b", "a\u00e9b")
