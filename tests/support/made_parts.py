@@ -27,6 +27,7 @@ from broker.web.api.application import Api
 from cli_reference import command_line_reference, commands
 from golden_deviations import DEVIATIONS
 from interop.mqadmin_commands import NOTES, RUNS
+from mqadmin_requests import MESSAGE_QUERIES, OTHER_COMMANDS
 from protocol.codes import RequestCode, ResponseCode
 from protocol.system_properties import LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
 from rocketlens.cli.main import COMMANDS
@@ -159,6 +160,16 @@ def options_of_the_data_source() -> str:
     return table(("option", "default", "meaning"), [(code(name), *each) for name, each in OPTIONS.items()])
 
 
+def requests_of_message_queries() -> str:
+    """What each command of mqadmin sends that asks for messages."""
+    return table(("command", "options", "requests", "printed, also on error"), MESSAGE_QUERIES)
+
+
+def requests_of_other_commands() -> str:
+    """What each other command of mqadmin sends."""
+    return table(("command", "requests", "needs, or what an error does"), OTHER_COMMANDS)
+
+
 def sample_bodies() -> str:
     """The JSON of each body."""
     return table(("body", "sample"), [(type(value).__name__, code(text)) for value, text in SAMPLES])
@@ -256,6 +267,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "the commands of mqadmin": commands_of_mqadmin,
     "the parts that are not read": parts_that_are_not_read,
     "the options of the data source": options_of_the_data_source,
+    "the requests of message queries": requests_of_message_queries,
+    "the requests of other commands": requests_of_other_commands,
     "the bodies": sample_bodies,
     "the kernels": kernels,
     "the folders": folders,
