@@ -140,3 +140,25 @@ SAMPLES: list[tuple[object, str]] = [
     ({0: "a", "x": [1.5, True, None]}, '{"0":"a","x":[1.5,true,null]}'),
 ]
 """A struct of each kind, and what a Java peer makes of it."""
+
+OTHER_SAMPLES = {
+    "SubscriptionGroupWrapper (201)": (
+        '{"dataVersion":{…},"forbiddenTable":{},"subscriptionGroupTable":{"G":{"attributes":{},"brokerId":0,'
+        '"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,'
+        '"consumeMessageOrderly":false,"consumeTimeoutMinute":15,"groupName":"G",'
+        '"groupRetryPolicy":{"type":"CUSTOMIZED"},"groupSysFlag":0,"notifyConsumerIdsChangedEnable":true,'
+        '"retryMaxTimes":16,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
+    ),
+    "ResetOffsetBody (222, 220)": '{"offsetTable":{{mq}:5}}',
+    "ConsumerOffsetSerializeWrapper (43)": '{"offsetTable":{"T@G":{"0":9}}}',
+    "GetConsumerStatusBody (221)": '{"consumerTable":{"cid":{{mq}:3}},"messageQueueTable":{{mq}:3}}',
+    "BrokerMemberGroup (901)": '{"brokerMemberGroup":{"brokerAddrs":{"0":"x"},"brokerName":"b-a","cluster":"C"}}',
+    "DataVersion": '{"counter":0,"stateVersion":0,"timestamp":0}',
+    "UserInfo (3005: a JSON list)": '{"password":"p","userStatus":"enable","userType":"Super","username":"u"}',
+    "AclInfo (3010: list)": (
+        '{"policies":[{"entries":[{"actions":["Pub"],"decision":"Allow","resource":"Topic:T","sourceIps":[]}],'
+        '"policyType":"Custom"}],"subject":"User:u"}'
+    ),
+    "EpochEntryCache (1007)": '{"brokerId":0,"brokerName":"b-a","clusterName":"C","epochList":[],"maxOffset":0}',
+}
+"""Bodies of a Java broker that stand nowhere above: by class and request codes."""

@@ -20,7 +20,7 @@ import click
 
 import rocketlens
 from benchmarks.scale import ASSUMED, QUEUES_ASSUMED, load_kept, tables
-from body_samples import SAMPLES
+from body_samples import OTHER_SAMPLES, SAMPLES
 from broker.limits import Limits
 from broker.web._metrics_families import FAMILIES
 from broker.web.api.application import Api
@@ -172,7 +172,8 @@ def requests_of_other_commands() -> str:
 
 def sample_bodies() -> str:
     """The JSON of each body."""
-    return table(("body", "sample"), [(type(value).__name__, code(text)) for value, text in SAMPLES])
+    rows = [(type(value).__name__, code(text)) for value, text in SAMPLES]
+    return table(("body", "sample"), [*rows, *((name, code(text)) for name, text in OTHER_SAMPLES.items())])
 
 
 def kernels() -> str:
