@@ -53,6 +53,7 @@ OWNED_CODES = frozenset(
         RequestCode.UPDATE_CONSUMER_OFFSET,
         RequestCode.GET_ALL_CONSUMER_OFFSET,
         RequestCode.GET_CONSUME_STATS,
+        RequestCode.QUERY_CONSUME_TIME_SPAN,
         RequestCode.GET_BROKER_CONSUME_STATS,
         RequestCode.VIEW_BROKER_STATS_DATA,
         RequestCode.GET_BROKER_RUNTIME_INFO,
