@@ -10,7 +10,8 @@ import grpc
 from google.protobuf.message import Message
 
 from broker.config import installed_version
-from broker.grpc.calls import Call, CallRunner, Unary
+from broker.grpc import groups
+from broker.grpc.calls import Answer, Call, CallRunner, Unary
 from broker.grpc.messages import admin_pb2 as pb
 from broker.grpc.messages.definition_pb2 import Code
 from broker.grpc.query_message import ListedQuestion, list_messages, read_question
@@ -23,6 +24,7 @@ from protocol.errors import RocketLensError
 from storage.patterns.processes import PatternsStopped
 
 SERVICE: Final = "Admin"
+WRITES: Final = ("ChangeLogLevel", "DeleteSubscription", "ResetGroupOffset", "VerifyMessage", "AdminSendMessage")
 SHOWING: Final = ("QueryMessage",)
 """The methods that show messages."""
 
@@ -36,21 +38,34 @@ class AdminService:
 
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """The handlers by method."""
-        answers: tuple[tuple[str, type[Message], type[Message], Any], ...] = (
-            ("GetProxyRuntimeStats", pb.GetProxyRuntimeStatsRequest, pb.GetProxyRuntimeStatsResponse, self._stats),
-            ("QueryMessage", pb.ListMessageRequest, pb.ListMessageResponse, self._query_message),
-            ("ChangeLogLevel", pb.ChangeLogLevelRequest, pb.ChangeLogLevelResponse, _refuse),
-            ("DeleteSubscription", pb.DeleteSubscriptionRequest, pb.DeleteSubscriptionResponse, _refuse),
-            ("ResetGroupOffset", pb.ResetGroupOffsetRequest, pb.ResetGroupOffsetResponse, _refuse),
-            ("VerifyMessage", pb.VerifyMessageRequest, pb.VerifyMessageResponse, _refuse),
-            ("AdminSendMessage", pb.AdminSendMessageRequest, pb.AdminSendMessageResponse, _refuse),
-        )
-        return {
-            name: self._runner.unary(
-                Unary(f"{SERVICE}/{name}", request, response, answer, True if name in SHOWING else None)
-            )
-            for name, request, response, answer in answers
+        answers: dict[str, tuple[str, Any]] = {
+            "QueryMessage": ("ListMessage", self._query_message),
+            "GetProxyRuntimeStats": ("", self._stats),
+            "DescribeTopicStatus": ("", groups.describe_topic),
+            "GetTopicRoute": ("", groups.topic_route),
+            "ListSubscription": ("", groups.list_subscriptions),
+            "DescribeSubscription": ("", groups.describe_subscriptions),
+            "ListConsumerConnection": ("", groups.consumer_connections),
+            "DescribeGroupAccumulation": ("", groups.group_accumulation),
+            "QueryTimeSpan": ("", groups.time_spans),
+            "GetConsumerRunningInfo": ("", groups.running_info),
+            "PrintThreadStackTrace": ("", groups.stack_trace),
+            **dict.fromkeys(WRITES, ("", _refuse)),
         }
+        handlers = {}
+        for name, (spelled, answer) in answers.items():
+            request, response = (getattr(pb, f"{spelled or name}{kind}") for kind in ("Request", "Response"))
+            shows = True if name in SHOWING else None
+            of_deployment = partial(self._of_deployment, answer)
+            handlers[name] = self._runner.unary(Unary(f"{SERVICE}/{name}", request, response, of_deployment, shows))
+        return handlers
+
+    async def _of_deployment(self, answer: Answer, call: Call, request: Any) -> Message:
+        """Answer what is asked of all deployments, or of the one that is served: its cluster."""
+        named = getattr(request, "deployment_name", "")
+        if named and named not in {service.cluster for service in self._runner.stores.services}:
+            raise CallRefused(Code.NOT_FOUND, f"no deployment {named} is served here")
+        return await answer(call, request)
 
     def _answered(self) -> int:
         """Count the requests and calls that all processes have answered."""
@@ -61,7 +76,7 @@ class AdminService:
     async def _query_message(self, call: Call, request: pb.ListMessageRequest) -> pb.ListMessageResponse:
         """A page of messages."""
         services = self._runner.stores.services
-        question = read_question(request, [each.cluster for each in services])
+        question = read_question(request)
         context = call.context()
         return await call.run(context, partial(_listed, call, context, services, question, request.scroll_id))
 
@@ -78,6 +93,8 @@ class AdminService:
             version=f"RocketLens {installed_version()}",
             out_tps=(answered - counted) / max(now - before, 1e-3),
             connections=sum(int(rows.totals(store)[CONNECTIONS]) for store in range(rows.stores)),
+            producers=await groups.count_producers(call),
+            consumers=await groups.count_consumers(call),
         )
 
 

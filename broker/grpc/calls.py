@@ -140,11 +140,16 @@ class Call:
         return await self.threads.run(self.address, context, work, seconds=seconds)
 
     async def ask(
-        self, service: BrokerService, code: RequestCode | OwnRequestCode, fields: Mapping[str, str], body: bytes = b""
+        self,
+        service: BrokerService,
+        code: RequestCode | OwnRequestCode,
+        fields: Mapping[str, str],
+        body: bytes = b"",
+        accepted: Sequence[ResponseCode] = (),
     ) -> Response:
-        """As :meth:`ServedStores.ask`, for a tool. Raises `CallRefused` unless the answer is SUCCESS."""
+        """As :meth:`ServedStores.ask`, for a tool. Raises `CallRefused` unless the answer is SUCCESS or `accepted`."""
         answer = await self.stores.ask(service, code, fields, self.stores.connection, body)
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code != ResponseCode.SUCCESS and answer.code not in accepted:
             raise CallRefused(_ANSWERS.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or "no answer")
         return answer
 

@@ -1,0 +1,206 @@
+"""What `Admin` says of topics, groups and clients is what the broker's port says, to which clients are connected."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acl_file import READER, READER_SECRET, write_accounts
+from broker.endpoint import Endpoint
+from broker.grpc.messages import admin_pb2
+from broker.grpc.messages.definition_pb2 import Code, FilterType, MessageType, Resource
+from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
+from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
+from protocol.command import Command, Response, decode_command, encode_request, encode_response
+from protocol.fastjson import parse_fastjson
+from protocol.frame import FrameDecoder
+from store_writer import StoreWriter
+
+RUNNING = b"""{"jstack":"main RUNNABLE","properties":{"PROP_THREADPOOL_CORE_SIZE":"20"},
+"mqTable":{{"brokerName":"broker-a","queueId":1,"topic":"orders"}:{"commitOffset":7,"cachedMsgCount":3,"droped":false,
+"locked":true,"lastPullTimestamp":99}},"statusTable":{"orders":{"consumeFailedMsgs":2,"consumeRT":1.5,"pullTPS":3.0}},
+"subscriptionSet":[{"topic":"orders","subString":"t0","expressionType":"TAG"}]}"""
+
+
+class Consumer:
+    """A client of the broker's port that sent a heartbeat and answers what it is asked."""
+
+    def __init__(self, address: Endpoint, body: bytes) -> None:
+        self.socket = socket.create_connection(address, 60)
+        self.decoder = FrameDecoder()
+        self.asked: list[Command] = []
+        self.answers: list[Command] = []
+        self._got = threading.Condition()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        self.ask(RequestCode.HEART_BEAT, {}, body)
+
+    def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Command:
+        """The answer to a request."""
+        with self._got:
+            count = len(self.answers)
+            self.socket.sendall(encode_request(code, fields, opaque=count + 1, body=body))
+            assert self._got.wait_for(lambda: len(self.answers) > count, 60)
+            return self.answers[-1]
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self.socket.recv(1 << 16):
+                for frame in self.decoder.feed(data):
+                    command = decode_command(frame)
+                    if command.is_response:
+                        with self._got:
+                            self.answers.append(command)
+                            self._got.notify_all()
+                    elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+                        self.asked.append(command)
+                        self.socket.sendall(encode_response(command, Response(body=RUNNING)) + RUNNING)
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self._thread.join(60)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("groups") / "store")
+    writer.set_topic("orders", {"message.type": "FIFO"})
+    for number in range(40):
+        writer.append("orders", b"x", queue_id=number % 2)
+    writer.consumer_offsets = {"orders@offline": {0: 5, 1: 7}, "orders@readers": {0: 20, 1: 15}}
+    writer.close()
+    return writer.root
+
+
+@pytest.fixture(scope="module")
+def served(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+    with serving_grpc(written, folder=tmp_path_factory.mktemp("state")) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def client(served: GrpcServing) -> Iterator[GrpcClient]:
+    with grpc_client(served) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def online(served: GrpcServing) -> Iterator[Consumer]:
+    groups = consumer("online", subscription("orders", "t0 || t1", 1795243505254))
+    found = Consumer(served.broker, heartbeat("10.0.0.1@7", groups, producers=("makers",)))
+    yield found
+    found.close()
+
+
+def named(name: str) -> Resource:
+    return Resource(name=name)
+
+
+def test_a_topic_has_what_its_configuration_says(client: GrpcClient) -> None:
+    found = client.admin("DescribeTopicStatus", topic=named("orders"))
+    assert (found.status.code, found.topic_message_type) == (Code.OK, MessageType.FIFO)
+    assert (found.tags["readQueueNums"], found.tags["message.type"]) == ("4", "FIFO")
+    assert client.admin("DescribeTopicStatus", topic=named("nosuch")).status.code == Code.TOPIC_NOT_FOUND
+    assert client.admin("DescribeTopicStatus").status.code == Code.ILLEGAL_TOPIC
+    refused = client.admin("DescribeTopicStatus", topic=named("orders"), deployment_name="another")
+    assert refused.status.code == Code.NOT_FOUND
+
+
+def test_a_route_is_what_the_name_server_gives(client: GrpcClient, served: GrpcServing) -> None:
+    found = client.admin("GetTopicRoute", topic=named("orders"))
+    route = json.loads(found.topic_route_data)
+    assert [each["brokerAddrs"]["0"] for each in route["brokerDatas"]] == [str(served.broker)]
+    assert client.admin("GetTopicRoute", topic=named("nosuch")).status.code == Code.TOPIC_NOT_FOUND
+
+
+@pytest.mark.usefixtures("online")
+def test_clients_and_subscriptions_are_those_that_are_connected(client: GrpcClient) -> None:
+    (found,) = client.admin("ListConsumerConnection", group=named("online")).client_info
+    assert (found.client_id, found.egress_ip, found.message_model) == ("10.0.0.1@7", "127.0.0.1", 1)
+    assert not client.admin("ListConsumerConnection", group=named("online"), topic=named("another")).client_info
+    assert not client.admin("ListConsumerConnection", group=named("offline")).client_info
+    infos = client.admin("ListSubscription", topic=named("orders")).subscription_info
+    by_group = {each.group.name: each for each in infos}
+    assert set(by_group) == {"offline", "online", "readers"}
+    assert [name for name, each in by_group.items() if each.online] == ["online"]
+    online = by_group["online"]
+    assert (online.expression.type, online.expression.expression) == (FilterType.TAG, "t0 || t1")
+    assert online.last_update_timestamp.seconds == 1795243505
+    (one,) = client.admin("ListSubscription", group=named("offline")).subscription_info
+    assert (one.topic.name, one.online) == ("orders", False)
+    assert client.admin("ListSubscription").status.code == Code.BAD_REQUEST
+    (described,) = client.admin("DescribeSubscription", topic=named("orders")).client_subscription_info
+    assert (described.client_info.client_id, described.subscription_info) == ("10.0.0.1@7", online)
+    stats = client.admin("GetProxyRuntimeStats")
+    assert (stats.producers, stats.consumers, stats.connections >= 0) == (1, 1, True)
+
+
+def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient, online: Consumer) -> None:
+    for group, lag in (("offline", 28), ("readers", 5)):
+        found = client.admin("DescribeGroupAccumulation", group=named(group))
+        answer = online.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group})
+        table = parse_fastjson(bytes(answer.body))["offsetTable"].values()
+        assert found.accumulation.accumulation == sum(each["brokerOffset"] - each["consumerOffset"] for each in table)
+        assert (found.accumulation.accumulation, found.accumulation.ready_messages) == (lag, lag)
+        assert found.topic_accumulation["orders"] == found.accumulation
+        assert found.accumulation.last_consume_timestamp == max(each["lastTimestamp"] for each in table)
+        assert found.accumulation.deliver_delay_time.seconds > 0
+
+
+def test_times_of_queues_are_what_the_port_says(client: GrpcClient, online: Consumer) -> None:
+    spans = client.admin("QueryTimeSpan", group=named("readers"), topics=[named("orders")]).queue_time_span_list
+    answer = online.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "readers"})
+    expected = {each["messageQueue"]["queueId"]: each for each in json.loads(bytes(answer.body))["consumeTimeSpanSet"]}
+    assert len(expected) == 4
+    for span in spans:
+        told = expected.pop(span.message_queue.id)
+        assert (span.min_timestamp, span.max_timestamp) == (told["minTimeStamp"], told["maxTimeStamp"])
+        assert span.consume_timestamp == told["consumeTimeStamp"]
+        assert (span.message_queue.broker.name, span.message_queue.topic.name) == ("broker-a", "orders")
+    assert not expected
+
+
+def test_a_connected_client_is_asked_for_what_it_alone_knows(client: GrpcClient, online: Consumer) -> None:
+    asked = {"group": named("online"), "client_id": "10.0.0.1@7"}
+    info = client.admin("GetConsumerRunningInfo", **asked).consumer_running_info
+    assert dict(info.properties) == {"PROP_THREADPOOL_CORE_SIZE": "20"}
+    (item,) = info.message_queue_table
+    process = item.process_queue_info
+    assert (item.message_queue.id, process.commit_offset, process.cached_msg_count, process.locked) == (1, 7, 3, True)
+    assert info.consume_status_table["orders"].consume_rt == 1.5
+    assert info.subscriptions["orders"].expression == "t0"
+    trace = client.admin("PrintThreadStackTrace", **asked)
+    assert trace.thread_stack_trace == "main RUNNABLE"
+    assert len(online.asked) == 2
+    for method in ("GetConsumerRunningInfo", "PrintThreadStackTrace"):
+        for group, client_id in (("online", "another"), ("offline", "10.0.0.1@7")):
+            status = client.admin(method, group=named(group), client_id=client_id).status
+            assert (status.code, bool(status.message)) == (Code.NOT_FOUND, True)
+
+
+def test_an_account_sees_its_groups_and_topics_alone(written: Path, tmp_path: Path) -> None:
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    with serving_grpc(written, folder=tmp_path, acl=acl) as serving, grpc_client(serving) as known:
+        known.metadata = signed(READER, READER_SECRET)
+        asked: dict[str, Any] = {"group": named("offline")}
+        for method in ("ListConsumerConnection", "ListSubscription", "DescribeGroupAccumulation", "QueryTimeSpan"):
+            assert known.admin(method, **asked).status.code == Code.FORBIDDEN, method
+        for method in ("DescribeTopicStatus", "GetTopicRoute", "ListSubscription"):
+            assert known.admin(method, topic=named("orders")).status.code == Code.FORBIDDEN, method
+        found = known.admin("DescribeGroupAccumulation", group=named("readers"))
+        assert (found.status.code, dict(found.topic_accumulation)) == (Code.OK, {})
+        assert known.admin("GetProxyRuntimeStats").status.code == Code.FORBIDDEN
+
+
+def test_every_method_is_answered(client: GrpcClient) -> None:
+    methods = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name
+    codes = {name: client.admin(name).status.code for name in methods if name != "ChangeLogLevel"}
+    assert len(codes) == 15
+    assert Code.INTERNAL_SERVER_ERROR not in codes.values()
