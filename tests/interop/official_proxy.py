@@ -51,7 +51,7 @@ def official_proxy(work: Path, name_server: str, *, cluster: str = "DefaultClust
         "org.apache.rocketmq.proxy.ProxyStartup",
         ["-pc", str(configuration)],
         home,
-        more_jars=[cached(f"proxy-{SERVER_VERSION}", _bring_proxy)],
+        more_jars=[cached(f"proxy-{SERVER_VERSION}", bring_proxy)],
         environment={"LD_PRELOAD": str(_loopback_only()), "JAVA_TOOL_OPTIONS": "-Djava.net.preferIPv4Stack=true"},
     )
     started = OfficialProcess(process, ("127.0.0.1", remoting), home)
@@ -70,7 +70,8 @@ def receive_by_grpc(proxy: OfficialProxy, group: str, topic: str, work: Path) ->
     return outcome.stdout.strip()
 
 
-def _bring_proxy(folder: Path) -> None:
+def bring_proxy(folder: Path) -> None:
+    """Fill a folder with the jars of the proxy."""
     copy_jars(POM, folder, f"-Drocketmq.version={SERVER_VERSION}", "-Pproxy")
 
 

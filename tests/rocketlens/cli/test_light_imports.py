@@ -11,7 +11,7 @@ from store_writer import StoreWriter
 
 SPARK = {"pyspark", "py4j", "pyarrow"}
 """What bulk jobs alone need."""
-SERVER = {"asyncio", "uvloop", "ssl"}
+SERVER = {"asyncio", "uvloop", "ssl", "grpc", "google"}
 WEB = {"starlette", "h11", "prometheus_client", "jinja2"}
 ARRAYS = {"numpy"}
 TABLES = {"rich"}

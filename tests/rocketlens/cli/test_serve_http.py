@@ -130,11 +130,11 @@ def test_an_http_address_that_is_none_is_a_usage_error(text: str, g1_store: Path
     assert b"--http" in outcome.stderr
 
 
-def test_without_http_nothing_of_it_is_loaded() -> None:
+def test_without_http_and_grpc_nothing_of_them_is_loaded() -> None:
     """Memory and start are those of a server that nobody watches."""
     code = "import sys, rocketlens.cli.serving, broker.app, broker.service.request_families; print(*sys.modules)"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert not {"prometheus_client", "starlette", "h11", "anyio"} & {*outcome.stdout.split()}
+    assert not {"prometheus_client", "starlette", "h11", "anyio", "grpc"} & {*outcome.stdout.split()}
 
 
 def api_status(server: Serving, path: str, **headers: str) -> int:

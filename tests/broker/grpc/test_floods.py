@@ -1,0 +1,139 @@
+"""Bytes that are no HTTP/2, calls that are no messages, and too many connections: others are answered all the same."""
+
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.message import DecodeError
+
+from broker.grpc.messages import admin_pb2
+from broker.grpc.messages.definition_pb2 import Code, Resource
+from broker.limits import Limits
+from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+METHODS = [each for each in admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods if each.name != "ChangeLogLevel"]
+MOST = 40
+
+
+@pytest.fixture(scope="module")
+def served(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+    limits = Limits(connections=MOST, handshake_seconds=1)
+    with serving_grpc(g1_store, folder=tmp_path_factory.mktemp("state"), limits=limits) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def client(served: GrpcServing) -> Iterator[GrpcClient]:
+    with grpc_client(served) as found:
+        assert answers(found)
+        yield found
+
+
+def answers(client: GrpcClient) -> bool:
+    return bool(client.admin("GetProxyRuntimeStats").status.code == Code.OK)
+
+
+def mutated(drawn: random.Random, data: bytes) -> bytes:
+    """Some bytes with one or two of them changed, and at times one left out or put in."""
+    found = bytearray(data)
+    for _ in range(drawn.randint(1, 2)):
+        at = drawn.randrange(len(found) + 1)
+        size = drawn.choice((0, 1, 1, 1, 1))
+        found[at : at + size] = drawn.randbytes(size if drawn.random() < 0.9 else 1 - size)
+    return bytes(found)
+
+
+def fuzz(client: GrpcClient, seed: int, count: int) -> int:
+    """Call methods with changed requests; returns how many of these could be read."""
+    drawn, read = random.Random(seed), 0
+    group, topic = Resource(name="CG_FAIL"), Resource(name="TopicTest", resource_namespace="")
+    for _ in range(count):
+        method = drawn.choice(METHODS)
+        kind = getattr(admin_pb2, method.input_type.name)
+        fields = {"topic": topic, "group": group, "client_id": "c", "message_key": "hotkey", "scroll_id": "WzFd"}
+        known = {name: value for name, value in fields.items() if name in kind.DESCRIPTOR.fields_by_name}
+        data = mutated(drawn, kind(**known).SerializeToString())
+        try:
+            kind.FromString(data)
+        except DecodeError:
+            with pytest.raises(grpc.RpcError) as caught:
+                client.admin(method.name, data)
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        else:
+            read += 1
+            status = client.admin(method.name, data).status
+            assert status.code not in (Code.INTERNAL_SERVER_ERROR, Code.CODE_UNSPECIFIED), (method.name, data, status)
+    return read
+
+
+def test_no_request_breaks_a_method(client: GrpcClient, caplog: pytest.LogCaptureFixture) -> None:
+    assert fuzz(client, 1, 400) > 100
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.soak
+def test_a_million_bytes_of_requests_break_no_method(client: GrpcClient) -> None:
+    assert sum(fuzz(client, seed, 5000) for seed in range(10)) > 10_000
+
+
+def test_bytes_that_are_no_http2_are_dropped(served: GrpcServing, client: GrpcClient) -> None:
+    drawn = random.Random(7)
+    for number in range(24):
+        with socket.create_connection(served.address, 60) as connection, contextlib.suppress(OSError):
+            frames = b"".join(
+                drawn.randbytes(3)[:2].rjust(3, b"\0") + drawn.randbytes(6) + drawn.randbytes(drawn.randint(0, 99))
+                for _ in range(5)
+            )
+            connection.sendall(drawn.randbytes(200) if number % 2 else PREFACE + SETTINGS + frames)
+            connection.settimeout(0.2)
+            while connection.recv(1 << 16):
+                pass
+    assert answers(client)
+
+
+def test_streams_that_are_reset_at_once_cost_nobody_else_an_answer(served: GrpcServing, client: GrpcClient) -> None:
+    """As in CVE-2023-44487: heads of streams, each reset at once."""
+    with socket.create_connection(served.address, 60) as connection, contextlib.suppress(OSError):
+        connection.sendall(PREFACE + SETTINGS)
+        # :method POST, :scheme http, :path /, by the static table; no gRPC call, and reset with CANCEL.
+        head = bytes([0, 0, 3, 1, 4])
+        for first in range(1, 20_001, 2):
+            stream = first.to_bytes(4)
+            connection.sendall(head + stream + b"\x83\x86\x84" + bytes([0, 0, 4, 3, 0]) + stream + (8).to_bytes(4))
+    assert answers(client)
+
+
+def test_connections_beyond_the_limit_are_closed_and_those_that_stay_silent_too(
+    served: GrpcServing, client: GrpcClient
+) -> None:
+    silent = [socket.create_connection(served.address, 60) for _ in range(MOST + 30)]
+    try:
+        assert answers(client)
+        end = time.monotonic() + 60
+        left = silent
+        while left:
+            assert time.monotonic() < end
+            left = [each for each in left if not is_closed(each)]
+    finally:
+        for each in silent:
+            each.close()
+    with grpc_client(served) as another:
+        assert answers(another)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other end has closed a connection on which nobody spoke."""
+    connection.settimeout(0.2)
+    try:
+        return not connection.recv(1 << 16)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
