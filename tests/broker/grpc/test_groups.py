@@ -1,71 +1,21 @@
 """What `Admin` says of topics, groups and clients is what the broker's port says, to which clients are connected."""
 
-import contextlib
 import json
-import socket
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acl_file import READER, READER_SECRET, write_accounts
-from broker.endpoint import Endpoint
 from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code, FilterType, MessageType, Resource
+from connected_consumer import ConnectedConsumer
 from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
-from protocol.command import Command, Response, decode_command, encode_request, encode_response
 from protocol.fastjson import parse_fastjson
-from protocol.frame import FrameDecoder
 from store_writer import StoreWriter
-
-RUNNING = b"""{"jstack":"main RUNNABLE","properties":{"PROP_THREADPOOL_CORE_SIZE":"20"},
-"mqTable":{{"brokerName":"broker-a","queueId":1,"topic":"orders"}:{"commitOffset":7,"cachedMsgCount":3,"droped":false,
-"locked":true,"lastPullTimestamp":99}},"statusTable":{"orders":{"consumeFailedMsgs":2,"consumeRT":1.5,"pullTPS":3.0}},
-"subscriptionSet":[{"topic":"orders","subString":"t0","expressionType":"TAG"}]}"""
-
-
-class Consumer:
-    """A client of the broker's port that sent a heartbeat and answers what it is asked."""
-
-    def __init__(self, address: Endpoint, body: bytes) -> None:
-        self.socket = socket.create_connection(address, 60)
-        self.decoder = FrameDecoder()
-        self.asked: list[Command] = []
-        self.answers: list[Command] = []
-        self._got = threading.Condition()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-        self.ask(RequestCode.HEART_BEAT, {}, body)
-
-    def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Command:
-        """The answer to a request."""
-        with self._got:
-            count = len(self.answers)
-            self.socket.sendall(encode_request(code, fields, opaque=count + 1, body=body))
-            assert self._got.wait_for(lambda: len(self.answers) > count, 60)
-            return self.answers[-1]
-
-    def _read(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := self.socket.recv(1 << 16):
-                for frame in self.decoder.feed(data):
-                    command = decode_command(frame)
-                    if command.is_response:
-                        with self._got:
-                            self.answers.append(command)
-                            self._got.notify_all()
-                    elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-                        self.asked.append(command)
-                        self.socket.sendall(encode_response(command, Response(body=RUNNING)) + RUNNING)
-
-    def close(self) -> None:
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        self._thread.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +42,9 @@ def client(served: GrpcServing) -> Iterator[GrpcClient]:
 
 
 @pytest.fixture(scope="module")
-def online(served: GrpcServing) -> Iterator[Consumer]:
+def online(served: GrpcServing) -> Iterator[ConnectedConsumer]:
     groups = consumer("online", subscription("orders", "t0 || t1", 1795243505254))
-    found = Consumer(served.broker, heartbeat("10.0.0.1@7", groups, producers=("makers",)))
+    found = ConnectedConsumer(served.broker, heartbeat("10.0.0.1@7", groups, producers=("makers",)))
     yield found
     found.close()
 
@@ -142,7 +92,7 @@ def test_clients_and_subscriptions_are_those_that_are_connected(client: GrpcClie
     assert (stats.producers, stats.consumers, stats.connections >= 0) == (1, 1, True)
 
 
-def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient, online: Consumer) -> None:
+def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient, online: ConnectedConsumer) -> None:
     for group, lag in (("offline", 28), ("readers", 5)):
         found = client.admin("DescribeGroupAccumulation", group=named(group))
         answer = online.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group})
@@ -154,7 +104,7 @@ def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient,
         assert found.accumulation.deliver_delay_time.seconds > 0
 
 
-def test_times_of_queues_are_what_the_port_says(client: GrpcClient, online: Consumer) -> None:
+def test_times_of_queues_are_what_the_port_says(client: GrpcClient, online: ConnectedConsumer) -> None:
     spans = client.admin("QueryTimeSpan", group=named("readers"), topics=[named("orders")]).queue_time_span_list
     answer = online.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "readers"})
     expected = {each["messageQueue"]["queueId"]: each for each in json.loads(bytes(answer.body))["consumeTimeSpanSet"]}
@@ -167,7 +117,7 @@ def test_times_of_queues_are_what_the_port_says(client: GrpcClient, online: Cons
     assert not expected
 
 
-def test_a_connected_client_is_asked_for_what_it_alone_knows(client: GrpcClient, online: Consumer) -> None:
+def test_a_connected_client_is_asked_for_what_it_alone_knows(client: GrpcClient, online: ConnectedConsumer) -> None:
     asked = {"group": named("online"), "client_id": "10.0.0.1@7"}
     info = client.admin("GetConsumerRunningInfo", **asked).consumer_running_info
     assert dict(info.properties) == {"PROP_THREADPOOL_CORE_SIZE": "20"}
