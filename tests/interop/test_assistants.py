@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from interop.jars import cached
+from interop.official_broker import official_broker
 from interop.other_clients import BUILD_SECONDS, run_tool
 from interop.stages import official_stage
 from interop.stored import Stored, stored
+from interop.wire import ask
 from needed_tools import tool
 from object_store import object_store
 
@@ -31,17 +33,21 @@ OF_NODE = ("sdk", "client")
 FILES = {False: ("requirements.txt",), True: ("package.json", "package-lock.json", "journey.mjs")}
 """What is installed of each language depends on these."""
 CLIENTS = (("mcp", "auto"), ("mcp", "legacy"), ("fastmcp", ""), ("sdk", ""), ("client", ""))
+ORDER = 4461
+"""Where the message of the order lies in the log."""
+
 JOURNEY: list[tuple[str, dict[str, Any]]] = [
     ("find", {"text": "batch-0", "seconds": 10}),
-    ("message", {"id": "4461", "seconds": 10}),
+    ("message", {"id": str(ORDER), "seconds": 10}),
     ("story", {"id": "batch-0", "seconds": 10}),
-    ("groups", {"contains": "CG_FAIL", "seconds": 10}),
-    ("messages", {"topic": "%RETRY%CG_FAIL", "seconds": 10}),
-    ("pending", {"seconds": 10}),
+    ("groups", {"contains": "CG_", "topic": "TopicBatch", "seconds": 10}),
+    ("messages", {"topic": "%DLQ%CG_FAIL", "seconds": 10}),
+    ("pending", {"topic": "%RETRY%CG_TAG", "seconds": 10}),
 ]
-"""From an order's number to the message, who consumed it, how far they are behind, and what is retried."""
+"""From an order's number to the message, who consumed it, how far they are behind, its dead letter, and what waits."""
 
-STAGES = ["delivered", "scheduled", "retry"]
+CONSUMER_SEND_MSG_BACK, LONGEST_LEVEL, AT_ONCE_DEAD = 36, 18, -1
+STAGES = ["delivered", "scheduled", "retry", "dead letter", "scheduled"]
 OF_URL = ("find", "message")
 """What a store behind a URL answers of it."""
 
@@ -56,7 +62,24 @@ CONFORMANT = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    return stored("g1", tmp_path_factory.mktemp("asked-g1"))
+    """The recorded store, in which the official broker has since given the order up for one group, and has another wait.
+
+    `CG_FAIL` sent it back for the last time, so that it is a dead letter; `CG_TAG` gets it again in two hours.
+    """
+    work = tmp_path_factory.mktemp("asked-g1")
+    found = stored("g1", work)
+    order = found.records[ORDER]
+    with official_broker(found.root, work) as broker:
+        for group, level in (("CG_FAIL", AT_ONCE_DEAD), ("CG_TAG", LONGEST_LEVEL)):
+            fields = {
+                "offset": str(ORDER), "group": group, "delayLevel": str(level),
+                "originMsgId": order.properties["UNIQ_KEY"],
+                "originTopic": order.topic, "unitMode": "false", "maxReconsumeTimes": "16",
+            }  # fmt: skip
+            answer = ask(broker.address, CONSUMER_SEND_MSG_BACK, fields)
+            assert answer.code == 0, answer.header
+        broker.stop()
+    return found
 
 
 @contextlib.contextmanager
@@ -133,10 +156,16 @@ def test_assistants_follow_an_order_from_its_number_to_its_retry(client: str, mo
     (key,) = {each["uniqueKey"] for each in found["find"]["messages"]}
     assert found["message"]["message"]["body"] == "batch body 0"
     if kind != "url":
-        assert [each["stage"] for each in found["story"]["events"]][:3] == STAGES
-        assert {each["group"] for each in found["groups"]["groups"]} == {"CG_FAIL"}
-        assert key in [each["uniqueKey"] for each in found["messages"]["messages"]]
-        assert found["pending"]["messages"] == []
+        assert [each["stage"] for each in found["story"]["events"]] == STAGES
+        assert {each["group"]: each["lag"] for each in found["groups"]["groups"]} == {"CG_FAIL": 0}
+        dead = [(each["topic"], each["messages"]) for each in found["groups"]["deadLetters"]]
+        assert dead == [("%DLQ%CG_FAIL", 1)]
+        assert [each["uniqueKey"] for each in found["messages"]["messages"]] == [key]
+        (waiting,) = found["pending"]["messages"]
+        assert (waiting["topic"], waiting["delayLevel"]) == ("%RETRY%CG_TAG", LONGEST_LEVEL)
+        assert waiting["message"]["uniqueKey"] == key
+        endings = {each["group"]: each["ending"] for each in found["story"]["verdicts"]}
+        assert endings == {"CG_FAIL": "gave up", "CG_TAG": "retrying"}
 
 
 @pytest.mark.parametrize("revision", CONFORMANT)
