@@ -152,6 +152,7 @@ lock: .dev
 	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -c requirements-install.lock \
 		-o requirements-dev.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
+	$(LOCK) --group assistants -o tests/interop/mcp/requirements.txt
 
 # The modules of the gRPC messages; a test holds them against the .proto.
 protos: .dev

@@ -62,9 +62,9 @@ CONFORMANT = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    """The recorded store, in which the official broker has since given the order up for one group, and has another wait.
+    """The recorded store, in which the official broker has since given the order up for one group.
 
-    `CG_FAIL` sent it back for the last time, so that it is a dead letter; `CG_TAG` gets it again in two hours.
+    `CG_FAIL` sent it back for the last time, so that it is a dead letter; `CG_TAG` waits for it, two hours from then.
     """
     work = tmp_path_factory.mktemp("asked-g1")
     found = stored("g1", work)
@@ -127,9 +127,8 @@ def program(client: str) -> list[str]:
 
 def _install_python(folder: Path) -> None:
     run_tool([sys.executable, "-m", "venv", str(folder)], folder.parent)
-    run_tool(
-        [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")], folder
-    )
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "-r"]
+    run_tool([*pip, str(HERE / "requirements.txt")], folder)
 
 
 def _install_node(folder: Path) -> None:
