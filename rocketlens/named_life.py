@@ -1,5 +1,6 @@
 """Which message is meant where a life is asked for by a text that is no unique key, but names some as `find` does."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,17 @@ def keys_named(found: Answer) -> tuple[str, ...]:
         reverse=True,
     )
     return tuple(dict.fromkeys(each.unique_key for each in newest if each.unique_key))
+
+
+def life_of(text: str, look: Callable[[str], "MessageLife"], find: Callable[[], Answer]) -> "MessageLife":
+    """The life of the message that a text names: by a look at its unique key, else at that of the newest one found."""
+    life = look(text)
+    if life.events:
+        return life
+    found = find()
+    if named := keys_named(found):
+        return replace(look(named[0]), named=named)
+    return with_reason(life, found)
 
 
 def with_reason(life: "MessageLife", found: Answer) -> "MessageLife":

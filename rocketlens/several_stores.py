@@ -172,6 +172,9 @@ class SeveralStores(Source):
     def queues(self, topic: str) -> "list[QueueExtent]":
         return self._only(topic).queues(topic)
 
+    def _complete_keys(self) -> None:
+        self._each(Store._complete_keys)
+
     def refresh(self) -> None:
         self._each(Store.refresh)
 

@@ -154,6 +154,9 @@ class Source:
         """The steps of a look-up of texts, each of which is there once."""
         raise self._refusal("look_up")
 
+    def _complete_keys(self) -> None:
+        """Do what a look-up by key waits for at first, as scanning what the index lacks."""
+
     def _check_open(self) -> None:
         """Raise the error of ours that a source is closed, where it asks nobody who would."""
 

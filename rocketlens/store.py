@@ -243,19 +243,17 @@ class Store(Source):
         return None if is_tiered else search_records(store, topic, times, should_stop=should_stop)
 
     def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
-        from rocketlens.named_life import keys_named, with_reason
+        from rocketlens.named_life import life_of
         from storage.life.message_life import find_life
 
         store = self._opened()
         store.refuse_tier("life")
         hiding, trace_topics = self._hiding(), tuple(trace_topics)
-        life = find_life(store, id_of(text), topic, trace_topics, mask=hiding.mask)
-        if not life.events:
-            found = self.find(text, topic=topic)
-            if named := keys_named(found):
-                life = replace(find_life(store, named[0], topic, trace_topics, mask=hiding.mask), named=named)
-            else:
-                life = with_reason(life, found)
+
+        def look(key: str) -> "MessageLife":
+            return find_life(store, key, topic, trace_topics, mask=hiding.mask)
+
+        life = life_of(id_of(text), look, lambda: self.find(text, topic=topic))
         hiding.warn()
         return life
 
@@ -395,6 +393,9 @@ class Store(Source):
 
             refuse_hidden(self._mask, tag, sql)
         return wanted
+
+    def _complete_keys(self) -> None:
+        self._opened()
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from broker.config import ServeOptions
 from broker.endpoint import Endpoint
 from broker.metrics.metrics_meter import Meter
+from broker.service._popped_counts import PoppedCounts
 from broker.service.consumers.client_calls import ClientCalls
 from broker.service.consumers.client_registry import ClientRegistry
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
@@ -39,7 +40,7 @@ class BrokerService:
     `registries` hold what clients reported. `polls` are the pulls that wait, `subscriptions` their filters. `notices`
     notify members of changes in a group; `calls` are the requests that this server sends to members. `keeper` writes
     committed offsets to disk; where it is None they are kept in memory alone. `meter` counts for this process; it is
-    None where nothing is counted. `origins` knows where messages of the store were sent to.
+    None where nothing is counted. `origins` knows where messages were sent to, `popped` what groups popped.
     """
 
     store: MessageStore
@@ -57,9 +58,11 @@ class BrokerService:
     meter: Meter | None = None
     started_timestamp: int = field(default_factory=_now_timestamp)
     origins: Origins = field(init=False)
+    popped: PoppedCounts = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "origins", Origins(self.store))
+        object.__setattr__(self, "popped", PoppedCounts(self.store))
 
     @classmethod
     def of(

@@ -9,10 +9,10 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from starlette.routing import Route
 from broker.config import installed_version
 from broker.security.accounts import Account
 from broker.web.api.access import advice
-from broker.web.api.application import PLAIN, Api
+from broker.web.api.application import PLAIN, Api, look, texts_of
 from broker.web.api.errors import ClientGone, refusal_of
 from broker.web.api.looks import AuditedClient
 from broker.web.api.request_context import RequestContext
@@ -43,7 +43,6 @@ from rocketlens.mcp.rpc import (
 from rocketlens.mcp.served import ServedSource, sentences_read
 from rocketlens.mcp.server import LEGACY, META, MODERN, McpServer, ToolCall, is_modern, said
 from rocketlens.mcp.tool_context import ToolContext
-from storage.patterns.processes import PatternsStopped
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +61,13 @@ NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "
 class AssistantRequest:
     """A message as an audit log has it; `shows` None: no message of a store is shown."""
 
-    method: str
-    shows: object = None
+    tool: str = ""
+    shows: object = True
 
     @property
     def request(self) -> str:
-        """What was asked."""
-        return f"POST {PATH} {self.method}"
+        """What was asked, as far as it is known."""
+        return f"POST {PATH} {self.tool}".rstrip()
 
 
 class HttpToolContext(ToolContext):
@@ -90,8 +89,7 @@ class HttpToolContext(ToolContext):
 
     def source(self, store: str | None) -> ServedSource:
         """What is served under the name of a broker, by default the first."""
-        self.request = replace(self.request, service=self._api.service_of(store))
-        self.request.deadline = self.deadline
+        self.request.ask(self._api.service_of(store))
         return ServedSource(self._api, self.request)
 
     def stores(self) -> list[str]:
@@ -119,8 +117,7 @@ class Assistants:
         message: RpcMessage | None = None
         looker = self._api.looker(request)
         try:
-            self._api.access.check_origin(request)
-            account = self._api.admit(AssistantRequest(""), request, looker)
+            account = self._api.admit(AssistantRequest(), request, looker)
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
                 raise RpcError(INVALID_REQUEST, f"Content-Type: expected {JSON}", status=415)
             message = parse_message(await request.body())
@@ -198,18 +195,16 @@ class Assistants:
         looked = AssistantRequest(call.name, True if TOOL_OF_NAME[call.name].shows else None)
         asked = {name: value for name, value in call.arguments.items() if isinstance(value, str | int | float)}
         try:
-            fields = call.work(context)
-        except PatternsStopped:
-            raise ClientGone from None
+            fields = look(looked, context.request, asked, looker, lambda: call.work(context), _offsets_in)
         except RocketLensError as error:
-            looker.note(looked, context.request, asked, [], error)
-            return self._made(message, call.refused, error, context.request.readable(said(error), _texts(asked)))
+            return self._made(message, call.refused, error, said(error))
+        except ClientGone:
+            raise
         except Exception:
             logger.exception("%s failed", call.name)
             return RpcError(INTERNAL_ERROR, "this failed; the server's log has the reason").answer(message.id)
         if context.request.account is not None:
-            sentences_read(context.request, fields, _texts(asked))
-        looker.note(looked, context.request, asked, sorted(set(_offsets_in(fields))))
+            sentences_read(context.request, fields, texts_of(asked))
         return self._made(message, call.result, fields)
 
     def _made(self, message: RpcMessage, make: Callable[..., JsonObject], *of: object) -> JsonObject:
@@ -225,18 +220,19 @@ def assistants(api: Api) -> list[Route]:
     return [Assistants(api, McpServer(installed_version())).route()]
 
 
-def _texts(asked: dict[str, Any]) -> list[str]:
-    return [each for each in asked.values() if isinstance(each, str)]
+def _offsets_in(fields: JsonObject) -> list[int]:
+    """The physical offsets of the messages in an answer, each once."""
+    return sorted(set(_offsets_below(fields)))
 
 
-def _offsets_in(value: object) -> list[int]:
-    """The physical offsets of the messages in an answer."""
+def _offsets_below(value: object) -> Iterator[int]:
     if isinstance(value, dict):
-        own = [value["physicalOffset"]] if "storeTimestamp" in value else []
-        return own + [offset for each in value.values() for offset in _offsets_in(each)]
+        if "storeTimestamp" in value:
+            yield value["physicalOffset"]
+        value = list(value.values())
     if isinstance(value, list):
-        return [offset for each in value for offset in _offsets_in(each)]
-    return []
+        for each in value:
+            yield from _offsets_below(each)
 
 
 def _check_headers(request: Request, message: RpcMessage) -> None:

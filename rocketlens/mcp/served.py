@@ -33,7 +33,7 @@ from rocketlens.arguments import (
     subscription,
 )
 from rocketlens.mcp.tool_context import StillRunning
-from rocketlens.named_life import keys_named, with_reason
+from rocketlens.named_life import life_of
 from rocketlens.searching import Search
 from rocketlens.source import Source, documented
 from rocketlens.store import pull_store
@@ -41,7 +41,6 @@ from storage.doctor.examine import Diagnosis
 from storage.filter.hidden import refuse_hidden
 from storage.life.message_life import MessageLife
 from storage.life.pending import BEGINNING, DeliveryState, Pending, PendingMessage, PendingTopic, PendingWindow
-from storage.life.pop_log import count_popped
 from storage.life.transactions import outcomes
 from storage.search.engine import Stop
 from storage.search.engine import search as search_store
@@ -170,21 +169,10 @@ class ServedSource(Source):
         return tuple(context.mask.message(each) for each in messages if context.may_read_message(each))
 
     def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> MessageLife:
-        found: MessageLife = seen_life(self._context, id_of(text), topic)
-        if found.events:
-            return found
-        named = self._named(text, topic)
-        if keys := keys_named(named):
-            return replace(seen_life(self._context, keys[0], topic), named=keys)
-        return with_reason(found, named)
+        return life_of(id_of(text), lambda key: seen_life(self._context, key, topic), lambda: self._named(text, topic))
 
     def pending(self) -> Pending:
-        state = self._api.waiting_messages.read(self._context, KEPT_SECONDS)
-        if state.problem is not None:
-            raise ConfigError(state.problem)
-        if state.is_running or state.outcome is None:
-            raise StillRunning(f"{state.progress:,} messages are read: it goes on, call again with the cursor")
-        return SeenPending(self._context, state.outcome)  # type: ignore[return-value]  # what tools ask of one
+        return SeenPending(self._api, self._context)  # type: ignore[return-value]  # what tools ask of one
 
     def doctor(self) -> Diagnosis:
         state = self._api.examinations.examined(self._context, KEPT_SECONDS)
@@ -209,7 +197,12 @@ class ServedSource(Source):
 
     def groups(self) -> list[Group]:
         context = self._context
-        popped = count_popped(context.store)
+
+        def check() -> None:
+            if context.is_time_up:
+                raise StillRunning("what groups have popped is being counted: it goes on, call again with the cursor")
+
+        popped = context.service.popped.wait(check)
         offsets: dict[str, dict[str, dict[int, int]]] = {}
         for group, topic in seen_pairs(context):
             of_group = offsets.setdefault(group, {})
@@ -221,33 +214,51 @@ class ServedSource(Source):
 
 
 class SeenPending:
-    """What of the messages that wait a client may see: the part of :class:`storage.life.pending.Pending` tools ask."""
+    """What of the messages that wait a client may see: the part of :class:`storage.life.pending.Pending` tools ask.
 
-    def __init__(self, context: RequestContext, read: ReadPending) -> None:
-        self._context, self._read = context, read
+    They are read once it is known that they may be seen: when a page of them, or their topics, are asked for.
+    """
+
+    def __init__(self, api: Api, context: RequestContext) -> None:
+        self._api, self._context = api, context
+        self._held: ReadPending | None = None
+
+    def _read(self, window: PendingWindow) -> Pending:
+        """What was read, for this client alone. Raises `ApiError` where it may not be seen, StillRunning."""
+        require_waiting(self._context, window.topic)
+        if self._held is None:
+            state = self._api.waiting_messages.read(self._context, KEPT_SECONDS)
+            if state.problem is not None:
+                raise ConfigError(state.problem)
+            if state.is_running or state.outcome is None:
+                raise StillRunning(f"{state.progress:,} messages are read: it goes on, call again with the cursor")
+            if not state.outcome.lock.acquire(timeout=WAITED_SECONDS):
+                raise StillRunning("a page for another client is being read: call again with the cursor")
+            self._held = state.outcome
+        return self._held.pending
 
     @property
     def as_of(self) -> DeliveryState:
-        """Up to when deliveries are known."""
-        return self._read.pending.as_of
+        """Up to when deliveries are known of what was read."""
+        assert self._held is not None
+        return self._held.pending.as_of
 
     @property
     def incomplete(self) -> str | None:
-        """What may be missing."""
-        return self._read.pending.incomplete
+        """What may be missing of what was read."""
+        assert self._held is not None
+        return self._held.pending.incomplete
 
     def topics(self, window: PendingWindow) -> list[PendingTopic]:
         """What waits, by the topic that it goes to."""
-        require_waiting(self._context, window.topic)
-        return [each for each in self._read.pending.topics(window) if self._context.may_read(each.topic)]
+        return [each for each in self._read(window).topics(window) if self._context.may_read(each.topic)]
 
     def page(
         self, window: PendingWindow, limit: int, behind: tuple[int, int, int] = BEGINNING
     ) -> tuple[list[PendingMessage], tuple[int, int, int] | None]:
         """A page of the messages, masked."""
         context = self._context
-        require_waiting(context, window.topic)
-        found, following = self._read.pending.page(window, limit, behind)
+        found, following = self._read(window).page(window, limit, behind)
         seen = (each for each in found if context.may_read_message(each.message))
         return [
             replace(
@@ -259,14 +270,13 @@ class SeenPending:
         ], following
 
     def __enter__(self) -> Self:
-        if not self._read.lock.acquire(timeout=WAITED_SECONDS):
-            raise StillRunning("a page for another client is being read: call again with the cursor")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._read.lock.release()
+        if self._held is not None:
+            self._held.lock.release()
 
 
 def sentences_read(context: RequestContext, fields: dict[str, Any], asked: Iterable[str]) -> None:

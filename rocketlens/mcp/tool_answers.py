@@ -5,7 +5,11 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from broker.web.api.health import FindingLine
+from broker.web.api.life import NamedMessage, VerdictLine
 from broker.web.api.message_lines import MessageLine
+from broker.web.api.pending import PendingTopicLine
+from broker.web.api.topics import QueueLine
 from rocketlens.mcp.foreign import NOTICE
 
 BodyKind: TypeAlias = Literal["empty", "json", "text", "binary", "unreadable"]
@@ -87,33 +91,13 @@ class ToolEvent(msgspec.Struct, rename="camel", kw_only=True):
     trace: str | None = None
 
 
-class ToolVerdict(msgspec.Struct, rename="camel", kw_only=True):
-    """What all of it comes to for one consumer group."""
-
-    group: str
-    ending: str
-    retries: int
-    text: str
-    until_timestamp: int | None
-    message_number: int
-
-
-class ToolStory(msgspec.Struct, rename="camel", kw_only=True):
-    """One of the messages that are named so, and how its transaction ended."""
-
-    number: int
-    topic: str | None
-    born_timestamp: int
-    transaction: str | None
-
-
 class ToolStoryAnswer(ToolAnswer):
     """Events in order of time, and what they come to for each group; `reason` where there is nothing to tell."""
 
     events: list[ToolEvent] = []
-    verdicts: list[ToolVerdict] = []
+    verdicts: list[VerdictLine] = []
     verdicts_left_out: int = 0
-    messages_named_so: list[ToolStory] = []
+    messages_named_so: list[NamedMessage] = []
     named: Annotated[list[str], Meta(description="The unique keys of what the text names; the first is told of.")] = []
     reason: str = ""
 
@@ -136,22 +120,11 @@ class ToolTopic(msgspec.Struct, rename="camel", kw_only=True):
     write_queues: int | None
 
 
-class ToolQueue(msgspec.Struct, rename="camel", kw_only=True):
-    """A queue: offsets of its first message and behind its last, and when these were stored (ms)."""
-
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    first_timestamp: int | None
-    last_timestamp: int | None
-    problem: str | None
-
-
 class ToolTopicsAnswer(ToolAnswer):
     """Topics by name, of which there are `total`; of one topic its queues instead."""
 
     topics: list[ToolTopic] = []
-    queues: list[ToolQueue] = []
+    queues: list[QueueLine] = []
     total: int = 0
 
 
@@ -200,18 +173,6 @@ class ToolMessagesAnswer(ToolAnswer):
     reason: str = ""
 
 
-class ToolPendingTopic(msgspec.Struct, rename="camel", kw_only=True):
-    """What waits for one topic."""
-
-    topic: str
-    waiting: int
-    overdue: int
-    cancelled: int
-    popped: int
-    first_due_timestamp: int | None
-    last_due_timestamp: int | None
-
-
 class ToolPending(msgspec.Struct, rename="camel", kw_only=True):
     """One message that waits, and goes to `topic` when it is due; one that is popped comes back to `group`."""
 
@@ -226,31 +187,22 @@ class ToolPending(msgspec.Struct, rename="camel", kw_only=True):
 class ToolPendingAnswer(ToolAnswer):
     """What waits, counted by topic on the first page, and the messages, the next one that is due first."""
 
-    topics: list[ToolPendingTopic] = []
+    topics: list[PendingTopicLine] = []
     topics_left_out: int = 0
     messages: list[ToolPending] = []
     log_timestamp: int | None = None
 
 
-class ToolFinding(msgspec.Struct, rename="camel", kw_only=True):
-    """One finding, and the command that mends it, which people run: no tool does."""
-
-    severity: str
-    kind: str
-    place: str
-    found: str
-    meaning: str
-    remedy: str
-    physical_offset: int | None
-
-
 class ToolHealthAnswer(ToolAnswer):
-    """What is wrong with the store, the worst first; `stores` are the names that the argument `store` takes."""
+    """What is wrong with the store, the worst first, and the commands that mend it, which people run: no tool does.
+
+    `stores` are the names that the argument `store` takes.
+    """
 
     state: str | None = None
     is_clean: bool | None = None
     segments: int | None = None
     index_files: int | None = None
     unindexed_messages: int | None = None
-    findings: list[ToolFinding] = []
+    findings: list[FindingLine] = []
     stores: list[str] = []

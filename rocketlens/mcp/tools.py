@@ -14,7 +14,11 @@ import msgspec
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.errors import bad_parameter
+from broker.web.api.health import finding_line
+from broker.web.api.life import named_message, verdict_line
 from broker.web.api.message_lines import line_of
+from broker.web.api.pending import PendingTopicLine, pending_topic_line
+from broker.web.api.topics import QueueLine
 from protocol.body_content import MOST_INDENTED, charset_of, indented_json, text_in
 from protocol.errors import ConfigError, RocketLensError
 from protocol.message import Message
@@ -41,7 +45,6 @@ from rocketlens.mcp.tool_answers import (
     ToolDeadLetters,
     ToolEvent,
     ToolFindAnswer,
-    ToolFinding,
     ToolGroup,
     ToolGroupsAnswer,
     ToolHealthAnswer,
@@ -51,16 +54,12 @@ from rocketlens.mcp.tool_answers import (
     ToolMessagesAnswer,
     ToolPending,
     ToolPendingAnswer,
-    ToolPendingTopic,
-    ToolQueue,
     ToolQueueProgress,
     ToolReading,
     ToolSearchAnswer,
-    ToolStory,
     ToolStoryAnswer,
     ToolTopic,
     ToolTopicsAnswer,
-    ToolVerdict,
 )
 from rocketlens.mcp.tool_context import Kept, StillRunning, ToolContext
 from storage.life.message_life import Event, MessageLife
@@ -83,6 +82,10 @@ MOST_QUEUES: Final = 64
 
 MOST_PASSED: Final = 2**31
 """Entries, or bytes of a body, before those that a cursor asks for."""
+
+
+START: Final = encode_cursor(0)
+"""The cursor of a first page, where that has none of its own."""
 
 
 @dataclass(slots=True)
@@ -367,30 +370,12 @@ def story(context: ToolContext, asked: StoryTool) -> Bounded:
         return source.life(asked.id, topic=asked.topic)
 
     found = _kept(context, asked, work)
-    verdicts, stories = found.verdicts, found.stories
+    verdicts = found.verdicts
     answer = ToolStoryAnswer(
         events=[_event(each) for each in found.events[begin : begin + asked.limit]],
-        verdicts=[
-            ToolVerdict(
-                group=each.group,
-                ending=each.ending.value,
-                retries=each.retries,
-                text=each.text,
-                until_timestamp=each.until_timestamp,
-                message_number=each.number,
-            )
-            for each in verdicts[:MOST_NAMED]
-        ],
+        verdicts=list(map(verdict_line, verdicts[:MOST_NAMED])),
         verdicts_left_out=max(len(verdicts) - MOST_NAMED, 0),
-        messages_named_so=[
-            ToolStory(
-                number=each.number,
-                topic=each.topic,
-                born_timestamp=each.born_timestamp,
-                transaction=each.transaction,
-            )
-            for each in stories[:MOST_NAMED]
-        ],
+        messages_named_so=list(map(named_message, found.stories[:MOST_NAMED])),
         named=list(found.named[:MOST_NAMED]),
         reason=found.reason if not found.events else "",
         notes=[*([f"something may be missing: {found.incomplete}"] if found.incomplete else []), *found.notes],
@@ -480,7 +465,14 @@ def _searched(
 ) -> FoundInTime:
     """Search until there are enough messages, or the time is over."""
     source = context.source(asked.store)
-    options = {**options, "limit": asked.limit, "cursor": asked.cursor}
+    if isinstance(asked, SearchTool) and asked.key is not None and topic is not None and not exhaustive:
+
+        def complete() -> bool:
+            source._complete_keys()
+            return True
+
+        context.kept(f"keys of {asked.store}", complete, goes_on=asked.cursor is not None)
+    options = {**options, "limit": asked.limit, "cursor": None if asked.cursor == START else asked.cursor}
     run = source.search(topic=topic, exhaustive=exhaustive, should_stop=context.should_stop, **options)
     found: list[Message] = []
     for piece in run.pieces():
@@ -598,7 +590,7 @@ def topics(context: ToolContext, asked: TopicsTool) -> Bounded:
         of_page = queues[begin : begin + asked.limit]
         answer = ToolTopicsAnswer(
             queues=[
-                ToolQueue(
+                QueueLine(
                     queue_id=each.queue_id,
                     min_offset=each.min_offset,
                     max_offset=each.max_offset,
@@ -723,7 +715,7 @@ def _dead_letters(context: ToolContext, source: Any, names: Sequence[str]) -> li
 class WaitingPage:
     """A page of what waits."""
 
-    topics: list[ToolPendingTopic]
+    topics: list[PendingTopicLine]
     messages: list[PendingMessage]
     following: tuple[int, int, int] | None
     log_timestamp: int
@@ -744,18 +736,7 @@ def pending(context: ToolContext, asked: PendingTool) -> Bounded:
             listed, following = found.page(window, asked.limit, behind)
             counted = found.topics(window) if behind == BEGINNING else []
             lacks = [f"something may be missing: {found.incomplete}"] if found.incomplete else []
-            topics = [
-                ToolPendingTopic(
-                    topic=each.topic,
-                    waiting=each.waiting,
-                    overdue=each.overdue,
-                    cancelled=each.cancelled,
-                    popped=each.popped,
-                    first_due_timestamp=each.first_due,
-                    last_due_timestamp=each.last_due,
-                )
-                for each in counted
-            ]
+            topics = list(map(pending_topic_line, counted))
             state = found.as_of
             return WaitingPage(topics, listed, following, state.log_timestamp, [*state.notes, *lacks])
 
@@ -793,18 +774,7 @@ def health(context: ToolContext, asked: HealthTool) -> Bounded:
         index_files=len(found.index_files),
         unindexed_messages=found.unindexed_messages,
         stores=context.stores()[:MOST_NAMED],
-        findings=[
-            ToolFinding(
-                severity=each.severity.value,
-                kind=each.kind.value,
-                place=each.where,
-                found=each.what,
-                meaning=each.meaning,
-                remedy=each.remedy,
-                physical_offset=each.physical_offset if each.physical_offset >= 0 else None,
-            )
-            for each in found.findings[begin : begin + asked.limit]
-        ],
+        findings=list(map(finding_line, found.findings[begin : begin + asked.limit])),
     )
     return _numbered(answer, "findings", begin, len(found.findings))
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import handles
-from broker.service.kept_work import KEPT_SECONDS, KeptWorks, Report
+from broker.service.kept_work import KEPT_SECONDS, KeptWorks, Report, WorkState
 from protocol.codes import OwnRequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import ConfigError, RocketLensError
@@ -168,13 +168,10 @@ class WholeStoreProcessor:
         return Response(body=encode_answer(store_extent(self._service.store)))
 
     def _popped(self, _header: AskStoreRequestHeader) -> Response:
-        """What groups have popped and not acknowledged, as far as the broker noted it in the log.
-
-        The notes are read at most once in `KEPT_SECONDS`, for all who ask.
-        """
+        """What groups have popped and not acknowledged, as far as the broker noted it in the log."""
         from broker.service.store_answers import SentPopped, encode_answer
 
-        found = self._done("popped", partial(_popped, self._service), KEPT_SECONDS)
+        found = _outcome(self._service.popped.ask())
         if isinstance(found, Response):
             return found
         counts, counted_at = found
@@ -190,14 +187,18 @@ class WholeStoreProcessor:
 
     def _done(self, question: str, work: Callable[[Report], Any], maximum_age: float) -> Any:
         """What came of a work, or the response that it is under way; raises RocketLensError where it failed."""
-        from broker.service.store_answers import UNDER_WAY
+        return _outcome(self._works.ask(question, work, maximum_age))
 
-        state = self._works.ask(question, work, maximum_age)
-        if state.problem is not None:
-            raise RocketLensError(state.problem)
-        if state.is_running or state.outcome is None:
-            return Response(ext_fields={UNDER_WAY: str(state.progress)})
-        return state.outcome
+
+def _outcome(state: WorkState[Any]) -> Any:
+    """What came of a work, or the response that it is under way; raises RocketLensError where it failed."""
+    from broker.service.store_answers import UNDER_WAY
+
+    if state.problem is not None:
+        raise RocketLensError(state.problem)
+    if state.is_running or state.outcome is None:
+        return Response(ext_fields={UNDER_WAY: str(state.progress)})
+    return state.outcome
 
 
 def _waiting(service: BrokerService, report: Report) -> "Pending":
@@ -214,14 +215,6 @@ def _counted(service: BrokerService, times: tuple[int, int], report: Report) -> 
     # Half of the cores stay with other clients.
     tally_all = partial(in_threads, threads=max((os.cpu_count() or 2) // 2, 1), check=lambda: report(0))
     return log, measure(log, tally_all, report, times)
-
-
-def _popped(service: BrokerService, report: Report) -> tuple[dict[str, dict[str, dict[int, int]]] | None, float]:
-    """How many messages groups have popped, and when that was counted."""
-    from storage.life.pop_log import count_popped
-
-    started = time.monotonic()
-    return count_popped(service.store, report), started
 
 
 def _diagnosis(service: BrokerService, report: Report) -> object:

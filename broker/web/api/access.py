@@ -140,6 +140,8 @@ class Access:
         """
         self.check_host(request.headers.get("host", ""))
         self.check_site(request, may_open=False)
+        if request.method == "POST":
+            self.check_origin(request)
         self.check_way(request)
         return self._account_of(request, path)
 

@@ -69,6 +69,7 @@ from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
 from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from protocol.errors import RocketLensError
+from storage.kernels.file_map import count_cuts
 from storage.patterns.processes import PatternsStopped
 
 logger = logging.getLogger(__name__)
@@ -245,23 +246,57 @@ class Api:
         return await self._threads.run(self.access.client_address(request), context, work, gone)
 
 
-def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: AuditedClient) -> bytes:
-    """Answer on a thread, which may wait for the disk."""
+def look(
+    endpoint: Looked,
+    context: RequestContext,
+    question: Any,
+    looker: AuditedClient,
+    work: Callable[[], Result],
+    shown: Callable[[Result], list[int]],
+) -> Result:
+    """What a work finds, on a thread, which may wait for the disk; how it ended is logged before it is shown.
+
+    Nothing is found where a file of the store was cut meanwhile: it may be made of zeros. Raises RocketLensError, whose
+    text names no topic that the client may not read.
+    """
     context.check()
-    asked = {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}
+    before = count_cuts()
     try:
-        answer = endpoint.work(context, question)
+        found = work()
+        if (cut := context.store.cut(before)) is not None:
+            raise cut
     except PatternsStopped:
         raise ClientGone from None
     except RocketLensError as error:
         looker.note(endpoint, context, question, [], error)
         refusal = refusal_of(error)
-        said = context.readable(str(refusal), asked)
+        said = context.readable(str(refusal), texts_of(question))
         if said != str(refusal):
             raise ApiError(refusal.status, refusal.detail.code, said) from None
         raise
-    looker.note(endpoint, context, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
-    return answer if isinstance(answer, bytes) else msgspec.json.encode(with_readable(context, answer, asked))
+    looker.note(endpoint, context, question, shown(found))
+    return found
+
+
+def texts_of(question: Any) -> set[str]:
+    """The texts of a question: what they name, its answer may name too."""
+    return {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}
+
+
+def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: AuditedClient) -> bytes:
+    """Answer on a thread."""
+    shows = endpoint.shows
+    answer = look(
+        endpoint,
+        context,
+        question,
+        looker,
+        lambda: endpoint.work(context, question),
+        lambda answer: [] if shows is None else shows(question, answer),
+    )
+    if isinstance(answer, bytes):
+        return answer
+    return msgspec.json.encode(with_readable(context, answer, texts_of(question)))
 
 
 def with_readable(context: RequestContext, answer: Any, asked: Collection[str]) -> Any:

@@ -11,7 +11,6 @@ from broker.web.api.request_context import RequestContext
 from broker.web.api.topics import count_messages, group_progress
 from protocol.errors import BeingSearched, RocketLensError, StoreError
 from protocol.system_topics import DEAD_LETTER_PREFIX
-from storage.life.pop_log import count_popped
 from storage.store.group_progress import TopicProgress
 
 Part = Annotated[str, Meta(max_length=255, description="Groups whose name holds this text, in any case.")]
@@ -98,7 +97,7 @@ def groups(context: RequestContext, question: GroupsQuestion) -> GroupsAnswer:
     if question.cursor is not None:
         after = decode_cursor(question.cursor, tuple[str, str])
         pairs = [pair for pair in pairs if pair > after]
-    popped = count_popped(context.store) if question.popped and pairs else None
+    popped = context.service.popped.wait(context.check) if question.popped and pairs else None
     lines: list[GroupProgressLine] = []
     done = 0
     for group, topic in pairs:

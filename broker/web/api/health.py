@@ -15,6 +15,7 @@ from broker.service.kept_work import KEPT_SECONDS, KeptWorks, WorkState
 from broker.web.api.endpoint import MaximumAge, Parameters
 from broker.web.api.request_context import RequestContext
 from storage.doctor.examine import STEPS, Diagnosis, examine
+from storage.doctor.finding import Finding
 from storage.ranges import subtract
 
 
@@ -149,20 +150,22 @@ def _outcome(examined: KeptDiagnosis) -> Outcome:
             damaged=list(subtract(whole, coverage.log)),
             times=list(coverage.times),
         ),
-        findings=[
-            FindingLine(
-                severity=finding.severity.value,
-                check=finding.check,
-                kind=finding.kind.value,
-                known=finding.known.value,
-                place=finding.where,
-                found=finding.what,
-                meaning=finding.meaning,
-                remedy=finding.remedy,
-                physical_offset=finding.physical_offset if finding.physical_offset >= 0 else None,
-            )
-            for finding in diagnosis.findings
-        ],
+        findings=list(map(finding_line, diagnosis.findings)),
         examined_timestamp=examined.timestamp,
         seconds=diagnosis.seconds,
+    )
+
+
+def finding_line(finding: Finding) -> FindingLine:
+    """A finding as answers have it."""
+    return FindingLine(
+        severity=finding.severity.value,
+        check=finding.check,
+        kind=finding.kind.value,
+        known=finding.known.value,
+        place=finding.where,
+        found=finding.what,
+        meaning=finding.meaning,
+        remedy=finding.remedy,
+        physical_offset=finding.physical_offset if finding.physical_offset >= 0 else None,
     )

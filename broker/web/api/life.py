@@ -150,31 +150,32 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
     is_empty = not found.events and not found.left_out
     return LifeAnswer(
         events=[_event(event) for event in found.events],
-        verdicts=[
-            VerdictLine(
-                group=each.group,
-                ending=each.ending.value,
-                retries=each.retries,
-                text=each.text,
-                is_certain=each.is_certain,
-                until_timestamp=each.until_timestamp,
-                message_number=each.number,
-            )
-            for each in found.verdicts
-        ],
-        messages=[
-            NamedMessage(
-                number=story.number,
-                topic=story.topic,
-                born_timestamp=story.born_timestamp,
-                transaction=story.transaction,
-            )
-            for story in found.stories
-        ],
+        verdicts=list(map(verdict_line, found.verdicts)),
+        messages=list(map(named_message, found.stories)),
         incomplete=found.incomplete,
         notes=list(found.notes),
         left_out=found.left_out,
         similar_topics=[] if not is_empty or question.topic is None else context.similar_topics(question.topic),
+    )
+
+
+def verdict_line(verdict: GroupVerdict) -> VerdictLine:
+    """A verdict as answers have it."""
+    return VerdictLine(
+        group=verdict.group,
+        ending=verdict.ending.value,
+        retries=verdict.retries,
+        text=verdict.text,
+        is_certain=verdict.is_certain,
+        until_timestamp=verdict.until_timestamp,
+        message_number=verdict.number,
+    )
+
+
+def named_message(story: Story) -> NamedMessage:
+    """One of the messages that are named so, as answers have it."""
+    return NamedMessage(
+        number=story.number, topic=story.topic, born_timestamp=story.born_timestamp, transaction=story.transaction
     )
 
 

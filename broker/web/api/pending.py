@@ -170,7 +170,7 @@ def _answer(
         read_timestamp=read.timestamp,
         log_timestamp=as_of.log_timestamp,
         timers_timestamp=as_of.timers if as_of.timers_known else None,
-        topics=[_topic_line(topic) for topic in topics if context.may_read(topic.topic)],
+        topics=[pending_topic_line(topic) for topic in topics if context.may_read(topic.topic)],
         messages=[_line(context, each) for each in seen],
         left_out=len(found) - len(seen),
         similar_topics=context.similar_topics(question.topic or "") if is_empty else [],
@@ -180,7 +180,8 @@ def _answer(
     )
 
 
-def _topic_line(topic: PendingTopic) -> PendingTopicLine:
+def pending_topic_line(topic: PendingTopic) -> PendingTopicLine:
+    """What waits for a topic, as answers have it."""
     return PendingTopicLine(
         topic=topic.topic,
         waiting=topic.waiting,

@@ -47,6 +47,10 @@ class RequestContext:
             self._mask = mask_of(self.service.options.masked).for_one_run(self.gone.is_set, MOST_OF_ANSWER)
         return self._mask
 
+    def ask(self, service: BrokerService) -> None:
+        """Have another store asked, with the mask that it has."""
+        self.service, self._mask = service, None
+
     @property
     def kept_mask(self) -> BoundedMask:
         """The mask for results that are kept for other clients: it goes on when this client is gone."""

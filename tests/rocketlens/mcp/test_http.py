@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from assistant import META, MOST_BYTES, Json, answers, call, request
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.audit_log import AuditLog
+from broker.service._popped_counts import CountedPops, PoppedCounts
 from broker.web._strict_requests import BODY_BYTES, StrictRequests
+from broker.web.api.pending import WaitingMessages
 from broker.web.site import Site
 from broker_harness import service_of
 from page_server import serving_page
@@ -37,7 +40,9 @@ class AssistantsOf:
         routes = assistants(self.api)
         self.application = Site(MetricsRows(), lambda _accept: (b"", ""), self.api, more=routes).application()
 
-    def ask(self, message: Json | bytes, keys: str = "", method: str = "POST", **headers: str) -> httpx.Response:
+    def ask(
+        self, message: Json | bytes, keys: str = "", method: str = "POST", path: str = "/mcp", **headers: str
+    ) -> httpx.Response:
         """POST one message, with what its headers have to say."""
         given = dict(HEADERS)
         if isinstance(message, dict) and "_meta" in message.get("params", {}):
@@ -54,7 +59,7 @@ class AssistantsOf:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self.application)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                return await client.request(method, "/mcp", content=body, headers=given)
+                return await client.request(method, path, content=body, headers=given)
 
         answer = asyncio.run(ask())
         assert len(answer.content) <= MOST_BYTES
@@ -134,7 +139,8 @@ def test_a_message_comes_over_a_connection_in_pieces_and_with_others_behind_it(g
         assert httpx.post(f"{origin}/api/v1/store", content=body).status_code == 400
 
 
-def test_foreign_pages_and_hosts_are_refused(port: AssistantsOf) -> None:
+def test_foreign_pages_and_hosts_are_refused_and_written_down(g1_store: Path, tmp_path: Path) -> None:
+    port = AssistantsOf(g1_store, audit_log=AuditLog(tmp_path / "audit.log"))
     for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
@@ -143,6 +149,10 @@ def test_foreign_pages_and_hosts_are_refused(port: AssistantsOf) -> None:
     ):
         assert port.ask(request(1, "tools/list"), **headers).status_code == 403
     assert port.ask(request(1, "tools/list"), Origin="http://127.0.0.1").status_code == 200
+    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    assert [(each["request"], each["result"]) for each in lines] == [
+        ("POST /mcp", code) for code in ("FOREIGN_SITE", "FOREIGN_SITE", "FOREIGN_HOST", "FOREIGN_SITE")
+    ]
 
 
 def test_progress_comes_as_events_and_the_answer_last(port: AssistantsOf) -> None:
@@ -204,13 +214,47 @@ def test_a_resource_is_a_look_and_its_sentences_name_no_topic_of_others(g1_store
     assert (last["account"], last["offsets"]) == (READER, [])
 
 
-def test_no_answer_is_made_of_a_file_that_was_cut(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_is_made_of_a_file_that_was_cut_and_none_is_written_down(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lost = StoreError(g1_store, what="a file was cut")
     monkeypatch.setattr(MessageStore, "cut", lambda _store, _since=None: lost)
-    port = AssistantsOf(g1_store)
+    port = AssistantsOf(g1_store, audit_log=AuditLog(tmp_path / "audit.log"))
     uri = {"uri": "rocketlens://message/6581"}
     for asked in (call(1, "find", text="hotkey"), request(2, "resources/read", uri)):
         assert "a file was cut" in port.ask(asked).json()["error"]["message"]
+    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    assert [(each["result"], each["messages"]) for each in lines] == [("STORE_ERROR", 0)] * 2
+
+
+def test_a_right_is_asked_for_before_anything_is_read(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(WaitingMessages, "read", lambda _self, *asked: read.append(asked))
+    port = AssistantsOf(g1_store, accounts=write_accounts(tmp_path / "plain_acl.yml"))
+    for asked in (call(1, "pending"), call(2, "pending", topic="TopicBatch")):
+        assert "may not" in port.content(asked, f"{READER}:{READER_SECRET}")["error"]
+    assert read == []
+
+
+def test_what_groups_popped_is_counted_once_for_assistants_and_the_page(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[object] = []
+
+    def count(counts: object, _report: object) -> CountedPops:
+        counted.append(counts)
+        return CountedPops({"CG_FAIL": {"TopicBatch": {1: 3}}}, time.monotonic())
+
+    monkeypatch.setattr(PoppedCounts, "_counted", count)
+    port = AssistantsOf(g1_store)
+    for _ in range(2):
+        (group,) = port.content(call(1, "groups", contains="CG_FAIL", topic="TopicBatch"))["groups"]
+        assert group["popped"] == 3
+        page = port.ask(b"", method="GET", path="/api/v1/groups?popped=true&contains=CG_FAIL").json()
+        assert 3 in [each["popped"] for each in page["groups"]]
+    assert len(counted) == 1
 
 
 def test_the_last_page_of_find_costs_what_the_first_one_does(

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from assistant import META, call, request, talk
+from assistant import META, answers, call, request, talk
 from rocketlens.mcp.rpc import LONGEST_REQUEST
 from rocketlens.mcp.server import McpServer, ToolCall
 from rocketlens.mcp.stdio import OpenedSources, StdioServer
 from rocketlens.source import Source
+from rocketlens.store import Store
 
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "assistant", "version": "1"}}
 
@@ -191,6 +192,29 @@ def test_a_call_that_is_cancelled_ends_and_is_not_answered_and_others_are_meanwh
     twice, tools = map(json.loads, output.getvalue().splitlines())
     assert twice["error"]["message"] == "a request with this id is not answered yet"
     assert tools["id"] == 2
+
+
+def test_a_search_by_key_ends_in_its_time_where_the_index_is_still_to_be_completed(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, send, complete = threading.Event(), StdioServer._send, Store._complete_keys
+
+    def completed(store: Store) -> None:
+        assert answered.wait(30)
+        complete(store)
+
+    def sent(server: StdioServer, message: Any) -> None:
+        send(server, message)
+        answered.set()
+
+    monkeypatch.setattr(Store, "_complete_keys", completed)
+    monkeypatch.setattr(StdioServer, "_send", sent)
+    asked = {"topic": "TopicTest", "key": "hotkey", "limit": 3}
+    (first,) = answers(g1_store, says=[call(1, "search", **{**asked, "seconds": 0.1})])
+    assert (first["messages"], first["truncated"]) == ([], True)
+    assert "it goes on, call again with the cursor" in first["notes"][0]
+    (second,) = answers(g1_store, says=[call(2, "search", **asked, cursor=first["cursor"])])
+    assert [each["keys"] for each in second["messages"]] == [["hotkey"]] * 3
 
 
 def test_progress_goes_to_who_asks_for_it_and_never_back() -> None:

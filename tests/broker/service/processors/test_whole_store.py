@@ -16,8 +16,8 @@ from acl_file import READER, READER_SECRET, write_accounts
 from broker.cluster.client import Client, ResponseError
 from broker.endpoint import Endpoint
 from broker.security.answer_rights import OF_ACCOUNT
+from broker.service._popped_counts import CountedPops, PoppedCounts
 from broker.service.kept_work import KeptWorks, Report, WorkState
-from broker.service.processors import whole_store
 from broker.service.store_answers import SentLife, decode_answer, decode_life
 from broker_harness import service_of, serving_in_a_thread
 from protocol.codes import OwnRequestCode, ResponseCode
@@ -106,11 +106,11 @@ def test_what_groups_popped_is_counted_once_for_all_who_ask_and_its_age_is_said(
 ) -> None:
     counted: list[object] = []
 
-    def count(store: object, _report: object) -> tuple[dict[str, dict[str, dict[int, int]]], float]:
-        counted.append(store)
-        return {"CG_TAG": {"TopicTest": {0: 3}}}, time.monotonic() - 12
+    def count(counts: object, _report: object) -> CountedPops:
+        counted.append(counts)
+        return CountedPops({"CG_TAG": {"TopicTest": {0: 3}}}, time.monotonic() - 12)
 
-    monkeypatch.setattr(whole_store, "_popped", count)
+    monkeypatch.setattr(PoppedCounts, "_counted", count)
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as address:
         for _ in range(2):
             with rocketlens.open(str(address)) as remote:
