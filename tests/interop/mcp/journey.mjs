@@ -17,7 +17,10 @@ const client = new Client(info, newer ? { versionNegotiation: { mode: "auto" } }
 await client.connect(transport);
 say({ tools: (await client.listTools()).tools.map((each) => each.name) });
 for (const [name, args] of asked.calls) {
-  const found = await client.callTool({ name, arguments: args });
+  let found = await client.callTool({ name, arguments: args });
+  while (found.structuredContent?.notes.some((note) => note.includes("call again"))) {
+    found = await client.callTool({ name, arguments: { ...args, cursor: found.structuredContent.cursor } });
+  }
   say({ isError: found.isError ?? false, content: found.structuredContent ?? null, text: found.content[0].text });
 }
 await client.close();

@@ -16,6 +16,8 @@ async def with_mcp(target: Any, mode: str, calls: list[Any]) -> None:
         tell({"tools": [each.name for each in tools.tools]})
         for name, arguments in calls:
             found = await client.call_tool(name, arguments)
+            while cursor := left(found.structured_content):
+                found = await client.call_tool(name, {**arguments, "cursor": cursor})
             tell({"isError": found.is_error, "content": found.structured_content, "text": found.content[0].text})
 
 
@@ -28,7 +30,14 @@ async def with_fastmcp(target: Any, calls: list[Any]) -> None:
         tell({"tools": [each.name for each in await client.list_tools()]})
         for name, arguments in calls:
             found = await client.call_tool(name, arguments, raise_on_error=False)
+            while cursor := left(found.structured_content):
+                found = await client.call_tool(name, {**arguments, "cursor": cursor}, raise_on_error=False)
             tell({"isError": found.is_error, "content": found.structured_content, "text": found.content[0].text})
+
+
+def left(answer: dict[str, Any] | None) -> str | None:
+    """The cursor of an answer that was not done in its time."""
+    return answer["cursor"] if answer and any("call again" in note for note in answer["notes"]) else None
 
 
 def tell(answer: dict[str, Any]) -> None:
