@@ -13,6 +13,7 @@ page cache's. Private is Private_Dirty of smaps_rollup: what was written to and 
 when it ends.
 """
 
+import json
 import os
 import statistics
 import subprocess
@@ -80,18 +81,31 @@ VIEWED = "import sys, rocketlens; rocketlens.open(sys.argv[1]).view(sys.argv[2])
 """A message from Python."""
 
 
-def cost_of(*script: str, before: Callable[[], None] = lambda: None) -> Cost:
-    """Run a script of Python, or code behind -c, to its end, twice, each time after ``before``.
+def mcp_lines(*calls: tuple[str, dict[str, object]]) -> bytes:
+    """What an assistant says: its greeting, a wish for the list of tools, and calls."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+    asked: list[tuple[str, dict[str, object]]] = [("initialize", hello), ("tools/list", {})]
+    asked += [("tools/call", {"name": name, "arguments": arguments}) for name, arguments in calls]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate(asked)
+    ]
+    return "\n".join([*lines, ""]).encode()
+
+
+def cost_of(*script: str, before: Callable[[], None] = lambda: None, given: bytes = b"") -> Cost:
+    """Run a script of Python, or code behind -c, to its end, twice, after ``before`` and with ``given`` as stdin.
 
     Raises CalledProcessError where it fails.
     """
     before()
     command = [sys.executable, *(script or ("-c", "pass"))]
     run = [sys.executable, "-I", "-S", "-c", MEASURED, *command]
-    used = map(float, subprocess.run(run, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout.split())
+    used = map(float, subprocess.run(run, input=given, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout.split())
     before()
     run = [sys.executable, "-c", WITH_MEMORY, *script]
-    printed = subprocess.run(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, check=True).stderr
+    quiet = subprocess.run(run, input=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, check=True)
+    printed = quiet.stderr
     return Cost(*used, int(printed.split()[-2]) * 1024 / 1e6)
 
 
@@ -151,6 +165,7 @@ def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Ca
     def find_anew() -> Cost:
         return cost_of(*by_key, before=lambda: _empty(home))
 
+    asked_for = mcp_lines(("find", {"text": order_key(number), "topic": TOPIC}))
     by_offset = [ROCKETLENS, "find", str(store), str(physical_offset), "--as", "physical-offset"]
     by_key = [ROCKETLENS, "find", str(store), order_key(number), "--as", "key", "--topic", TOPIC]
     return {
@@ -161,6 +176,8 @@ def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Ca
         "rocketlens find --as physical-offset": lambda: cost_of(*by_offset),
         "rocketlens find --as key --topic, the first of a store": find_anew,
         "rocketlens find --as key --topic": lambda: cost_of(*by_key),
+        "rocketlens mcp, to its tools": lambda: cost_of(ROCKETLENS, "mcp", str(store), given=mcp_lines()),
+        "rocketlens mcp, to a message": lambda: cost_of(ROCKETLENS, "mcp", str(store), given=asked_for),
         "serve, no state directory": start_anew,
         "serve, a state directory": lambda: cost_of_a_start(store, state_directory, physical_offset),
     }
