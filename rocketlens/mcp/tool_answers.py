@@ -5,11 +5,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.health import FindingLine
-from broker.web.api.life import NamedMessage, VerdictLine
+from broker.web.api.answer_lines import FindingLine, NamedMessage, PendingTopicLine, QueueLine, VerdictLine
 from broker.web.api.message_lines import MessageLine
-from broker.web.api.pending import PendingTopicLine
-from broker.web.api.topics import QueueLine
 from rocketlens.mcp.foreign import NOTICE
 
 BodyKind: TypeAlias = Literal["empty", "json", "text", "binary", "unreadable"]

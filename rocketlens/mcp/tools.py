@@ -8,17 +8,21 @@ import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from broker.web.api.answer_lines import (
+    PendingTopicLine,
+    QueueLine,
+    finding_line,
+    named_message,
+    pending_topic_line,
+    verdict_line,
+)
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.errors import bad_parameter
-from broker.web.api.health import finding_line
-from broker.web.api.life import named_message, verdict_line
 from broker.web.api.message_lines import line_of
-from broker.web.api.pending import PendingTopicLine, pending_topic_line
-from broker.web.api.topics import QueueLine
 from protocol.body_content import MOST_INDENTED, charset_of, indented_json, text_in
 from protocol.errors import ConfigError, RocketLensError
 from protocol.message import Message
@@ -62,11 +66,13 @@ from rocketlens.mcp.tool_answers import (
     ToolTopicsAnswer,
 )
 from rocketlens.mcp.tool_context import Kept, StillRunning, ToolContext
-from storage.life.message_life import Event, MessageLife
-from storage.life.pending import BEGINNING, EARLIEST, PendingMessage, PendingWindow
 from storage.search.criteria import SearchPlace
 from storage.search.progress import ProgressReport
 from storage.store.group_progress import TopicProgress, topic_progress
+
+if TYPE_CHECKING:  # not for the list of tools
+    from storage.life.message_life import Event, MessageLife
+    from storage.life.pending import PendingMessage
 
 MOST_OTHERS: Final = 5
 MOST_GROUPS: Final = 8
@@ -108,8 +114,6 @@ class Tool:
     answer: type[ToolAnswer]
     work: Callable[[ToolContext, Any], Bounded]
     shows: bool = True
-    beginning: Any = 0
-    """What the cursor of its first page would be."""
 
     def described(self) -> Fields:
         """The tool as a list of tools has it."""
@@ -136,7 +140,7 @@ class Tool:
         try:
             found = self.work(context, asked)
         except StillRunning as running:
-            again = asked.cursor or encode_cursor(self.beginning)
+            again = asked.cursor or START
             found = Bounded(self.answer(truncated=True, cursor=again, notes=[str(running)]))
         return fitted(found)
 
@@ -287,7 +291,7 @@ class FindCursor(NamedTuple):
 def find(context: ToolContext, asked: FindTool) -> Bounded:
     """What a text names."""
     charset = _charset(asked.charset)
-    start = FindCursor() if asked.cursor is None else decode_cursor(asked.cursor, FindCursor)
+    start = FindCursor() if asked.cursor in (None, START) else decode_cursor(asked.cursor, FindCursor)
     _within(start.passed, MOST_PASSED)
     source = context.source(asked.store)
     times = times_of(asked.begin, asked.end)
@@ -366,7 +370,7 @@ def story(context: ToolContext, asked: StoryTool) -> Bounded:
     """What happened to one message."""
     source, begin = context.source(asked.store), _number(asked.cursor)
 
-    def work() -> MessageLife:
+    def work() -> "MessageLife":
         return source.life(asked.id, topic=asked.topic)
 
     found = _kept(context, asked, work)
@@ -383,7 +387,7 @@ def story(context: ToolContext, asked: StoryTool) -> Bounded:
     return _numbered(answer, "events", begin, len(found.events))
 
 
-def _event(event: Event) -> ToolEvent:
+def _event(event: "Event") -> ToolEvent:
     trace = event.trace
     return ToolEvent(
         timestamp=event.timestamp,
@@ -716,7 +720,7 @@ class WaitingPage:
     """A page of what waits."""
 
     topics: list[PendingTopicLine]
-    messages: list[PendingMessage]
+    messages: "list[PendingMessage]"
     following: tuple[int, int, int] | None
     log_timestamp: int
     notes: list[str]
@@ -724,8 +728,10 @@ class WaitingPage:
 
 def pending(context: ToolContext, asked: PendingTool) -> Bounded:
     """What waits for a delay level, a time, or to be retried."""
+    from storage.life.pending import BEGINNING, EARLIEST, PendingWindow  # not for the list of tools
+
     charset, source = _charset(asked.charset), context.source(asked.store)
-    behind = BEGINNING if asked.cursor is None else decode_cursor(asked.cursor, tuple[int, int, int])
+    behind = BEGINNING if asked.cursor in (None, START) else decode_cursor(asked.cursor, tuple[int, int, int])
     for number, least in zip(behind, BEGINNING, strict=True):
         _within(number, least=least)
     first, last = times_of(asked.due_after, asked.due_before, EARLIEST)
@@ -792,7 +798,6 @@ TOOLS: Final = (
         FindTool,
         ToolFindAnswer,
         find,
-        beginning=FindCursor(),
     ),
     Tool(
         "message",
@@ -860,7 +865,6 @@ TOOLS: Final = (
         PendingTool,
         ToolPendingAnswer,
         pending,
-        beginning=BEGINNING,
     ),
     Tool(
         "health",

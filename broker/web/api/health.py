@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from broker.service.kept_work import KEPT_SECONDS, KeptWorks, WorkState
+from broker.web.api.answer_lines import FindingLine, finding_line
 from broker.web.api.endpoint import MaximumAge, Parameters
 from broker.web.api.request_context import RequestContext
 from storage.doctor.examine import STEPS, Diagnosis, examine
-from storage.doctor.finding import Finding
 from storage.ranges import subtract
 
 
@@ -23,20 +23,6 @@ class HealthQuestion(Parameters):
     """`maximumAge`: an outcome that is older, in seconds, is not answered; the store is examined anew."""
 
     maximum_age: MaximumAge = int(KEPT_SECONDS)
-
-
-class FindingLine(msgspec.Struct, rename="camel", kw_only=True):
-    """One finding of an examination: its kind, how it is known, where it is, what is there, and how to fix it."""
-
-    severity: Literal["error", "warning", "info"]
-    check: str
-    kind: str
-    known: str
-    place: str
-    found: str
-    meaning: str
-    remedy: str
-    physical_offset: int | None
 
 
 class Picture(msgspec.Struct, rename="camel", kw_only=True):
@@ -153,19 +139,4 @@ def _outcome(examined: KeptDiagnosis) -> Outcome:
         findings=list(map(finding_line, diagnosis.findings)),
         examined_timestamp=examined.timestamp,
         seconds=diagnosis.seconds,
-    )
-
-
-def finding_line(finding: Finding) -> FindingLine:
-    """A finding as answers have it."""
-    return FindingLine(
-        severity=finding.severity.value,
-        check=finding.check,
-        kind=finding.kind.value,
-        known=finding.known.value,
-        place=finding.where,
-        found=finding.what,
-        meaning=finding.meaning,
-        remedy=finding.remedy,
-        physical_offset=finding.physical_offset if finding.physical_offset >= 0 else None,
     )

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.service.served_life import served_life
+from broker.web.api.answer_lines import NamedMessage, VerdictLine, named_message, verdict_line
 from broker.web.api.endpoint import Parameters, Topic
 from broker.web.api.errors import bad_parameter
 from broker.web.api.message_lines import MessageLine, line_of
@@ -53,33 +54,6 @@ class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
     message: MessageLine | None
     trace: Trace | None
     message_number: int | None
-
-
-class VerdictLine(msgspec.Struct, rename="camel", kw_only=True):
-    """How the message ended for a consumer group, or how far it is; `text` says so in words behind the group's name.
-
-    `is_certain`: more than the group's offset says so. `until_timestamp` is when a message that is popped comes back.
-    """
-
-    group: str
-    ending: str
-    retries: int
-    text: str
-    is_certain: bool
-    until_timestamp: int | None
-    message_number: int
-
-
-class NamedMessage(msgspec.Struct, rename="camel", kw_only=True):
-    """One of the messages that the unique key names; `topic` is the one it was sent to, null if that is not known.
-
-    `transaction` says how its transaction ended.
-    """
-
-    number: int
-    topic: str | None
-    born_timestamp: int
-    transaction: str | None
 
 
 class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
@@ -156,26 +130,6 @@ def message_life(context: RequestContext, question: LifeQuestion) -> LifeAnswer:
         notes=list(found.notes),
         left_out=found.left_out,
         similar_topics=[] if not is_empty or question.topic is None else context.similar_topics(question.topic),
-    )
-
-
-def verdict_line(verdict: GroupVerdict) -> VerdictLine:
-    """A verdict as answers have it."""
-    return VerdictLine(
-        group=verdict.group,
-        ending=verdict.ending.value,
-        retries=verdict.retries,
-        text=verdict.text,
-        is_certain=verdict.is_certain,
-        until_timestamp=verdict.until_timestamp,
-        message_number=verdict.number,
-    )
-
-
-def named_message(story: Story) -> NamedMessage:
-    """One of the messages that are named so, as answers have it."""
-    return NamedMessage(
-        number=story.number, topic=story.topic, born_timestamp=story.born_timestamp, transaction=story.transaction
     )
 
 

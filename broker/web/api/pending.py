@@ -12,11 +12,12 @@ import msgspec
 from msgspec import Meta
 
 from broker.service.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report, WorkState
+from broker.web.api.answer_lines import PendingTopicLine, pending_topic_line
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, MaximumAge, Time, TimedParameters, Topic
 from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
-from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingTopic, PendingWindow
+from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingWindow
 
 
 class PendingCursor(msgspec.Struct, frozen=True, array_like=True):
@@ -39,21 +40,6 @@ class PendingQuestion(TimedParameters):
     limit: Limit = 50
     cursor: Cursor | None = None
     maximum_age: MaximumAge = int(KEPT_SECONDS)
-
-
-class PendingTopicLine(msgspec.Struct, rename="camel", kw_only=True):
-    """The messages that wait for one topic; `bytes` are those of the waiting and overdue ones."""
-
-    topic: str
-    waiting: int
-    overdue: int
-    cancelled: int
-    rolled: int
-    cancel_requests: int
-    popped: int
-    bytes: int
-    first_due_timestamp: int | None
-    last_due_timestamp: int | None
 
 
 class PendingLine(msgspec.Struct, rename="camel", kw_only=True):
@@ -177,22 +163,6 @@ def _answer(
         notes=list(as_of.notes),
         incomplete=read.pending.incomplete,
         cursor=None if following is None else encode_cursor(PendingCursor(*following)),
-    )
-
-
-def pending_topic_line(topic: PendingTopic) -> PendingTopicLine:
-    """What waits for a topic, as answers have it."""
-    return PendingTopicLine(
-        topic=topic.topic,
-        waiting=topic.waiting,
-        overdue=topic.overdue,
-        cancelled=topic.cancelled,
-        rolled=topic.rolled,
-        cancel_requests=topic.cancel_requests,
-        popped=topic.popped,
-        bytes=topic.size,
-        first_due_timestamp=topic.first_due,
-        last_due_timestamp=topic.last_due,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from broker.web.api.answer_lines import QueueLine
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Parameters, Topic
 from broker.web.api.request_context import RequestContext
@@ -75,17 +76,6 @@ class TopicQuestion(Parameters):
     cursor: Cursor | None = None
     groups_limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of groups in this answer.")] = 100
     groups_cursor: Cursor | None = None
-
-
-class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A queue: offsets of its first message and behind its last; when they were stored (ms), or None."""
-
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    first_timestamp: int | None
-    last_timestamp: int | None
-    problem: str | None = None
 
 
 class GroupLine(msgspec.Struct, rename="camel", kw_only=True):
