@@ -19,6 +19,8 @@ NEWEST_BROKER_VERSION = "5.5.1"
 """A broker alone: no client, tools or name server of this version are published where Maven looks."""
 
 OLD_CLIENT_VERSION = "4.9.8"
+OLD_BROKER_VERSION = "4.9.7"
+"""The newest broker 4.x that Maven finds: of 4.9.8 client, tools and store were published alone."""
 
 LIBRARY_VERSIONS = {NEWEST_BROKER_VERSION: SERVER_VERSION}
 """Broker versions beside which all but broker, store, remoting, common and tiered-store is of another version.
@@ -45,8 +47,8 @@ class JarsUnavailable(ClientUnavailable):
 def jars(version: str = SERVER_VERSION) -> Path:
     """The folder that holds the jars of ``version`` with all they depend on.
 
-    5.x brings broker, name server, tools and client; 4.x tools and client, since its broker was never published; what
-    of 5.5.1 says `LIBRARY_VERSIONS`. The folder is ``$ROCKETLENS_JARS/<version>`` (default
+    Brings broker, name server, tools and client; of 4.x tools and client, but where it is `OLD_BROKER_VERSION`; what of
+    5.5.1 says `LIBRARY_VERSIONS`. The folder is ``$ROCKETLENS_JARS/<version>`` (default
     ``~/.cache/rocketlens/jars/<version>``), filled on the first call by whichever process comes first. Raises
     `JarsUnavailable`.
     """
@@ -56,7 +58,7 @@ def jars(version: str = SERVER_VERSION) -> Path:
 def store_jars(version: str = SERVER_VERSION) -> Path:
     """The folder of jars with which a broker of a version keeps its store, filled as that of `jars`.
 
-    Of 4.x the store was published alone, without a broker.
+    Of 4.9.8 the store was published alone, without a broker.
     """
     if not version.startswith("4."):
         return jars(version)
@@ -139,6 +141,6 @@ def _download(version: str, folder: Path) -> None:
     options = [f"-Drocketmq.version={version}"]
     if version in LIBRARY_VERSIONS:
         options.append(f"-Drocketmq.library.version={LIBRARY_VERSIONS[version]}")
-    if not version.startswith("4."):
+    if not version.startswith("4.") or version == OLD_BROKER_VERSION:
         options.append("-Pserver")
     copy_jars(POM, folder, *options)

@@ -1,4 +1,4 @@
-/* Preloaded into an official proxy, which has no option for the address that it listens on: any address is loopback. */
+/* Preloaded into official servers that have no option for the address to listen on: any address is loopback. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netinet/in.h>

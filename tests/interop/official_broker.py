@@ -11,8 +11,10 @@ the process printed and logged is in `OfficialProcess.log_text` and is part of e
 import contextlib
 import hashlib
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.server_process import free_port
+from build_backend.compilers import ZIG, find_compiler
 from interop.jars import QUICK_JAVA, SERVER_VERSION, cached, jars, java_identity
 from interop.wire import ask
 from needed_tools import tool
@@ -285,7 +288,14 @@ def start_official(
     more_jars: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """A process of the official distribution; `more_jars` are folders behind the one of its version."""
+    """A process of the official distribution; `more_jars` are folders behind the one of its version.
+
+    Servers 4.x know no address to listen on, and get `loopback_only`; and they start with their configuration of logs
+    alone, which here is empty.
+    """
+    if is_old := version.startswith("4."):
+        for name in ("namesrv", "broker"):
+            (home / "conf" / f"logback_{name}.xml").write_text("<configuration/>")
     command = [tool("java"), *SMALL_JVM, *(class_archive(version) if classes is None else classes)]
     command += [WITHOUT_TLS, *OPEN_MODULES]
     command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
@@ -297,8 +307,23 @@ def start_official(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=home,
-            env=os.environ | dict(environment or {}),
+            env=os.environ | (loopback_only() if is_old else {}) | dict(environment or {}),
         )
+
+
+def loopback_only() -> dict[str, str]:
+    """The environment of a server that would listen on every address: that of `loopback_only.c`, compiled once."""
+    source = Path(__file__).with_name("loopback_only.c")
+    compiler = find_compiler()
+    command = shlex.split(compiler) if compiler else [sys.executable, "-m", ZIG, "cc"]
+
+    def compile_it(folder: Path) -> None:
+        folder.mkdir()
+        subprocess.run([*command, "-shared", "-fPIC", "-o", str(folder / "loopback_only.so"), str(source)], check=True)
+
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    library = cached(f"loopback-only-{digest}", compile_it) / "loopback_only.so"
+    return {"LD_PRELOAD": str(library), "JAVA_TOOL_OPTIONS": "-Djava.net.preferIPv4Stack=true"}
 
 
 @contextlib.contextmanager

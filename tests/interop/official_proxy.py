@@ -1,20 +1,16 @@
 """The official proxy in cluster mode as a process on loopback, and the official client that speaks gRPC to it."""
 
 import contextlib
-import hashlib
 import json
 import os
-import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.server_process import free_port
-from build_backend.compilers import ZIG, find_compiler
 from interop.jars import POM, SERVER_VERSION, cached, compiled, copy_jars
-from interop.official_broker import QUICK_JVM, OfficialProcess, home_below, running, start_official
+from interop.official_broker import QUICK_JVM, OfficialProcess, home_below, loopback_only, running, start_official
 from needed_tools import tool
 
 HERE = Path(__file__).parent
@@ -43,7 +39,7 @@ def official_proxy(work: Path, name_server: str, *, cluster: str = "DefaultClust
         "localServeAddr": "127.0.0.1",
         "remotingListenPort": remoting,
         "grpcServerPort": grpc,
-        # The JVM's own sockets, which `loopback_only.c` is asked for.
+        # The JVM's own sockets, which `loopback_only` is asked for.
         "enableGrpcEpoll": False,
     }
     configuration.write_text(json.dumps(settings))
@@ -52,7 +48,7 @@ def official_proxy(work: Path, name_server: str, *, cluster: str = "DefaultClust
         ["-pc", str(configuration)],
         home,
         more_jars=[cached(f"proxy-{SERVER_VERSION}", bring_proxy)],
-        environment={"LD_PRELOAD": str(_loopback_only()), "JAVA_TOOL_OPTIONS": "-Djava.net.preferIPv4Stack=true"},
+        environment=loopback_only(),
     )
     started = OfficialProcess(process, ("127.0.0.1", remoting), home)
     with running(started, lambda: b"startup successfully" in (home / "output.log").read_bytes()):
@@ -73,17 +69,3 @@ def receive_by_grpc(proxy: OfficialProxy, group: str, topic: str, work: Path) ->
 def bring_proxy(folder: Path) -> None:
     """Fill a folder with the jars of the proxy."""
     copy_jars(POM, folder, f"-Drocketmq.version={SERVER_VERSION}", "-Pproxy")
-
-
-def _loopback_only() -> Path:
-    """The compiled `loopback_only.c`."""
-    source = HERE / "loopback_only.c"
-    compiler = find_compiler()
-    command = shlex.split(compiler) if compiler else [sys.executable, "-m", ZIG, "cc"]
-
-    def compile_it(folder: Path) -> None:
-        folder.mkdir()
-        subprocess.run([*command, "-shared", "-fPIC", "-o", str(folder / "loopback_only.so"), str(source)], check=True)
-
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    return cached(f"loopback-only-{digest}", compile_it) / "loopback_only.so"

@@ -17,7 +17,7 @@ import pytest
 
 from golden.record.records import walk
 from interop.conftest import Java
-from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION
+from interop.jars import LIBRARY_VERSIONS, NEWEST_BROKER_VERSION, OLD_BROKER_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
 from interop.official_broker import OfficialProcess, official_broker, official_name_server
 from interop.rocketlens_process import run_rocketlens
@@ -66,12 +66,16 @@ class Target:
         return list(walk([self.store / "commitlog"]))
 
 
-@pytest.fixture(scope="module", params=[SERVER_VERSION, pytest.param(NEWEST_BROKER_VERSION, marks=pytest.mark.soak)])
+OTHER_VERSIONS = [pytest.param(each, marks=pytest.mark.soak) for each in (NEWEST_BROKER_VERSION, OLD_BROKER_VERSION)]
+
+
+@pytest.fixture(scope="module", params=[SERVER_VERSION, *OTHER_VERSIONS])
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     work = tmp_path_factory.mktemp("target")
     version = str(request.param)
     with (
-        official_name_server(work) as name_server,  # of 5.5.1 there is none
+        # Of 5.5.1 there is none.
+        official_name_server(work, version=LIBRARY_VERSIONS.get(version, version)) as name_server,
         official_broker(
             work / "store", work, properties=PROPERTIES, name_server=name_server, version=version
         ) as broker,
