@@ -405,6 +405,10 @@ class Client:
         except ResponseError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
+        return await self.named_topics(endpoint)
+
+    async def named_topics(self, endpoint: Endpoint) -> list[str]:
+        """All topics that a name server knows, sorted; one of 4.9 never answers what only brokers are asked."""
         answer = await self.call(endpoint, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
         return sorted(set(self._decoded(endpoint, answer, TopicList).topic_list))
 

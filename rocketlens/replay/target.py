@@ -177,7 +177,7 @@ class ReplayTarget:
     async def retry_topics(self) -> list[str]:
         """The retry topics that the name server knows; none where it does not list its topics."""
         try:
-            topics = await self._first_answer(self.client.topics)
+            topics = await self._first_answer(self.client.named_topics)
         except ResponseError:
             return []
         return [topic for topic in topics if topic.startswith(RETRY_PREFIX)]
