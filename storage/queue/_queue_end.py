@@ -3,8 +3,9 @@
 The written part of the files ends with the last byte that is not zero (:mod:`.queue_files`). The last unit of that part
 is nearly always the last sound one. If not, the units at the end are left over, or damaged. Then a sound unit is
 searched backward in doubling steps, and the end of the sound units by a binary search from there. Of the units after
-that end, those are judged that point into the log and beyond that unit's message. Damaged units at the very end are
-repaired from the log, which is searched once after the last message.
+that end, those are judged that point into the log and beyond that unit's message. If others are left, the log has to be
+searched behind that message. Units that no broker writes count whether the log has their messages or not, so that no
+end falls.
 """
 
 from __future__ import annotations
@@ -16,21 +17,16 @@ from storage.files.mapped_file import LARGEST_OFFSET
 from storage.files.waiting import Allowance, Lookup, Wait, long_scan
 from storage.kernels.messages import ANY_OFFSET
 from storage.queue._queue_repair import search
-from storage.queue._unit_standing import BROKEN, EMPTY, FILLER, JudgedUnits, Standing
+from storage.queue._unit_standing import BROKEN, FILLER, JudgedUnits, Standing
 
 PATIENT_JUDGEMENTS: Final = 256
 """Units that a look-up compares with their records, one by one, before it asks for a thread that may wait."""
 
-SEARCHED_FOR_LEFT_OVER: Final = 64 * 1024 * 1024
-"""Bytes of log after a message in which the next one is searched, if its unit is probably left over: some 30 ms.
+NEAR_IN_LOG: Final = 64 * 1024 * 1024
+"""Bytes of log after a queue's last message that have to be without another one where its units are left over: 30 ms.
 
-After a crash the last unit of any queue may be damaged in a way that makes it look left over; the whole log cannot be
-read for each of them. `rocketlens doctor` reports such a unit.
+A copy of a running broker's store mostly has such units; the whole log cannot be read for each of its queues.
 """
-
-SEARCHED_FOR_BROKEN: Final = 1 << 30
-"""Bytes that are searched if the unit is one that no broker writes. If the log is longer, the unit counts as one of a
-lost message."""
 
 
 def find_end(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
@@ -94,48 +90,27 @@ def _last_expired(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
     return floor
 
 
-def end_behind(
-    units: JudgedUnits, first: int, end: int, written: int, *, is_followed: bool = False, is_sure: bool = False
-) -> Lookup[int]:
-    """Return where a queue ends whose last sound unit is before `end`, and whose units are written up to `written`.
+def doubt_behind(units: JudgedUnits, end: int, written: int, largest: int) -> Lookup[tuple[int, bool]]:
+    """Return the number after the last unit in [end, written) that no broker writes, and if the log is to be searched.
 
-    That is later than `end` if the log has messages of the units after it, or if one of them is a unit that no broker
-    writes and the search for its message did not reach the end of the log. The queue's units begin with `first`. While
-    a store is followed (`is_followed`), units that point beyond the log's end are ignored, since their records will be
-    read soon. With `is_sure` the log is searched only for units that no broker writes.
+    The last sound unit is before `end`, which is the first value if there is no such unit. The log is searched for the
+    messages of all of them, unless they are left over: they ascend from where the log ends, by no more than its own
+    length, and soon after the queue's last message the log has no other one. Units that point beyond `largest` are
+    ignored.
     """
-    largest = units.log_end - 1 if is_followed else LARGEST_OFFSET
-    broken, is_doubtful = end, False
-    for start, stop in reversed(units.blocks(end, written)):
+    log = units.log
+    broken, is_left_over = end, True
+    behind, most = log.end - 1, 2 * log.end - log.minimum
+    for start, stop in units.blocks(end, written):
         places = yield from units.physical_offsets(start, stop)
         found = np.flatnonzero(places == BROKEN)
-        broken = max(broken, start + int(found[-1]) + 1) if found.size else broken
-        is_doubtful |= bool(((places > FILLER) & (places <= largest)).any())
-    if broken == end and (is_sure or not is_doubtful):
-        return end
-    name, log = units.name, units.log
-    yield Wait(f"looking for the last messages of {name.topic} {name.queue_id} in the log")
-    place = (yield from units.physical_offset(end - 1)) if end > first else EMPTY
-    record = log.unchecked_record_at(place) if place >= log.minimum else None
-    start = log.minimum if record is None else place + len(record)
-    is_complete = record is not None and not name.is_light
-    found_end = end
-    while found_end < written:
-        length = SEARCHED_FOR_BROKEN if broken > found_end else SEARCHED_FOR_LEFT_OVER
-        following = message_behind(units, start, min(log.end, start + length))
-        if following is None:
-            is_complete &= start + length >= log.end
-            break
-        queue_offset, start = following
-        if queue_offset >= written:
-            break
-        found_end = max(found_end, queue_offset + 1)
-    return found_end if is_complete else max(found_end, broken)
-
-
-def message_behind(units: JudgedUnits, start: int, stop: int) -> tuple[int, int] | None:
-    """Return the queue offset of a queue's first message in [start, stop) of the log and its record's end, or None."""
-    place = search(units.log, units.name, ANY_OFFSET, start, stop)
-    record = None if place is None else units.log.record_at(place)
-    queue_offset = None if record is None or place is None else units.name.offset_in(record, place)
-    return None if record is None or place is None or queue_offset is None else (queue_offset, place + len(record))
+        broken = start + int(found[-1]) + 1 if found.size else broken
+        others = np.append(behind, places[(places > FILLER) & (places <= largest)])
+        behind = int(others[-1])
+        is_left_over &= bool((np.diff(others) > 0).all()) and behind < most
+    if broken > end or not is_left_over or behind < log.end:
+        return broken, broken > end or not is_left_over
+    yield Wait(f"looking for the last messages of {units.name.topic} {units.name.queue_id} in the log")
+    place = yield from units.physical_offset(end - 1)
+    start = place + 1 if log.minimum <= place < log.end else log.minimum
+    return end, search(log, units.name, ANY_OFFSET, start, min(log.end, start + NEAR_IN_LOG)) is not None

@@ -10,7 +10,7 @@ from storage.files.recently_used import RecentlyUsed
 from storage.files.waiting import LONG_SCAN, Lookup
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
-from storage.queue._queue_end import end_behind, find_end, last_sound
+from storage.queue._queue_end import find_end, last_sound
 from storage.queue._unit_standing import EMPTY, JudgedUnits, Standing
 from storage.queue.queue_files import QueueFiles
 
@@ -83,23 +83,16 @@ MOST_JUDGED: Final = 64
 KnownQueues = RecentlyUsed[KnownEnd]
 
 
-def end_after(units: JudgedUnits, known: KnownEnd, first: int, written: int, *, is_mended: bool = True) -> Lookup[int]:
-    """Return where a queue ends, from what is known of it, by judging its new units; its units begin with ``first``.
+def end_after(units: JudgedUnits, known: KnownEnd, first: int, written: int) -> Lookup[int]:
+    """Return the number after the last sound unit, by judging those that came; its units begin with ``first``.
 
     While left-over units of an older log are overwritten one by one, ``written`` does not change. The units after the
-    new ones are then judged only when the log has grown so much that this costs little. With ``is_mended`` False the
-    caller itself searches for the messages of damaged units after the last sound one.
+    new ones are then judged only when the log has grown so much that this costs little.
     """
     if units.log_end < known.log_end:
         return (yield from find_end(units, first, known.end))
-    if written > known.written:
-        end = yield from find_end(units, known.end, written)
-        return (yield from end_behind(units, first, end, written, is_followed=True)) if is_mended else end
-    if is_judged_anew(units, known, written):
-        end = yield from find_end(units, known.end, written)
-        if is_mended:
-            end = yield from end_behind(units, first, end, written, is_followed=True, is_sure=True)
-        return end
+    if written > known.written or is_judged_anew(units, known, written):
+        return (yield from find_end(units, known.end, written))
     end, step = known.end, 1
     while end + step <= written:
         if (yield from units.standing(end + step - 1)) is Standing.SOUND:

@@ -470,7 +470,7 @@ class BatchConsumeQueue(NamedQueue):
         if known is not None and isinstance(known.note, CheckedUnits):
             self._checked = known.note
             written, is_whole = yield from self._written_count(known.written, max(log.end - known.looked, 0))
-            count = yield from end_after(self, known, 0, written, is_mended=False)
+            count = yield from end_after(self, known, 0, written)
             is_whole &= written == count or is_judged_anew(self, known, written)
             changed = written if written != known.written else count
             doubtful = yield from doubtful_units(self, known.end, changed, is_followed=True)

@@ -22,13 +22,13 @@ from typing import TypeAlias
 from protocol.errors import StoreError
 from protocol.system_topics import SCHEDULE_TOPIC
 from storage.arrays import np, npt
-from storage.files.mapped_file import MappedFile
+from storage.files.mapped_file import LARGEST_OFFSET, MappedFile
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue._queue_begin import first_live, next_sound
-from storage.queue._queue_end import end_behind, find_end
+from storage.queue._queue_end import doubt_behind, find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
 from storage.queue._tagged_units import DoubtedUnits, offsets_in_log, places_in_log
@@ -407,23 +407,29 @@ class ConsumeQueue(NamedQueue):
             return (yield from self.holes.tail(self, UNKNOWN, log.minimum, self._beside)) if is_lost else (0, 0), 0
         if known is not None and known.last != (yield from self.unit_lookup(known.end - 1)):
             known = None
-        first = files.files[0].start // UNIT.size
+        first, behind = files.files[0].start // UNIT.size, None
         if known is not None and first <= known.end:
             written, is_whole = yield from self._written_end(known.written, max(log.end - known.looked, 0))
             end = yield from end_after(self, known, first, written)
-            is_whole &= written == end or is_judged_anew(self, known, written)
-            behind = known.note if known.end > _capacity(files) and len(files.files) == len(known.files.files) else None
+            is_anew = is_judged_anew(self, known, written)
+            is_whole &= written == end or is_anew
+            largest = log.end - 1 if written > known.written else FILLER_PLACE if is_anew else None
+            if known.end > _capacity(files) and len(files.files) == len(known.files.files):
+                behind = known.note
         else:
             known, (written, is_whole) = None, (yield from self._written_end(first))
             if written <= first:
                 return (yield from self.holes.tail(self, UNKNOWN, log.minimum)), written
-            end = yield from find_end(self, first, written)
-            end = yield from end_behind(self, first, end, written)
-            is_odd = end == _capacity(files) or written * UNIT.size <= files.files[-1].start
-            behind = end if is_odd else None
-        if isinstance(behind, int):
-            last_place = yield from self.physical_offset(behind - 1)
-            end = max(end, (yield from self.holes.tail(self, behind, last_place))[1])
+            end, largest = (yield from find_end(self, first, written)), LARGEST_OFFSET
+            if end == _capacity(files) or written * UNIT.size <= files.files[-1].start:
+                behind = end
+        broken = end
+        if largest is not None and end < written:
+            broken, is_doubtful = yield from doubt_behind(self, end, written, largest)
+            behind = end if is_doubtful and behind is None else behind
+        if behind is not None:
+            assert isinstance(behind, int)
+            end = max(end, broken, (yield from self._end_in_log(behind)))
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:
@@ -434,6 +440,16 @@ class ConsumeQueue(NamedQueue):
             fields = self._generation, files, log.minimum, log.end, minimum, end, written, last, looked
             self._keep(KnownEnd(*fields, behind))
         return (minimum, end), written
+
+    def _end_in_log(self, behind: int) -> Lookup[int]:
+        """Return the queue offset after the queue's last message in the log, `behind` if its last unit leads there.
+
+        Where units are at other queue offsets than their records, that unit counts. Raises QueueBeingSearched.
+        """
+        if (yield from self.claim(behind - 1)) not in (None, behind - 1):
+            return behind
+        last_place = yield from self.physical_offset(behind - 1)
+        return (yield from self.holes.tail(self, behind, last_place))[1]
 
     def _written_end(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:
         """Return the queue offset after the last unit, from `start` on, that is not all zero.

@@ -311,11 +311,11 @@ class Tail(Beginning):
         return self.first + int(live[0]) if live.size else self.stop
 
     def sentence(self) -> str:
-        """One sentence for people: how far the search after the last file has come, or what it found."""
+        """One sentence for people: how far the search after the last sound unit has come, or what it found."""
         if self.is_done:
-            return f"the last file of a queue is lost: {QueueHole.sentence(self)}"
-        why = f"the last file of {self.name.topic}, queue {self.name.queue_id}, is full or lost"
-        return self._progress(why, "for later messages")
+            return QueueHole.sentence(self)
+        where = f"the last file of {self.name.topic}, queue {self.name.queue_id}"
+        return self._progress(f"{where}, is full or lost, or its last units are damaged", "for later messages")
 
     def go_on(self, position: int) -> None:
         """Note that the log has been searched up to a physical offset, and make room for more messages."""

@@ -11,13 +11,13 @@ from protocol.command import encode_request
 REQUEST = encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"}, opaque=1)
 
 
-def waits(endpoint: Endpoint, seconds: float) -> list[float]:
+def waits(endpoint: Endpoint, seconds: float, request: bytes = REQUEST) -> list[float]:
     """How long one client waits for each answer, asking 200 times a second."""
     measured = []
     with socket.create_connection(endpoint, 30) as connection:
         end = time.monotonic() + seconds
         while (started := time.monotonic()) < end:
-            connection.sendall(REQUEST)
+            connection.sendall(request)
             assert connection.recv(65536)
             measured.append(time.monotonic() - started)
             time.sleep(0.005)

@@ -206,11 +206,11 @@ DAMAGED_STORES = (
     Unrecorded(
         "the end of a queue",
         "behind its last sound unit (its record has this topic, queue and queue offset), however many before it are "
-        "damaged. Units at the very end that no broker writes (a negative offset, a size of 0 or less) are replaced "
-        "from up to 1 GiB of log behind the last sound unit, and count if that is not enough; others, which look like "
-        "leftovers, from up to 64 MiB. A queue whose last units are zero ends before them, unless its last file holds "
-        "nothing else. Where damaged units follow the last sound one of a queue of batches, all of the log behind that "
-        "is searched for later ones",
+        "damaged. If other units follow it, all of the log behind its message is searched for later ones: in one pass "
+        "for all queues, SYSTEM_BUSY (2) with its progress meanwhile. Units that no broker writes (a negative offset, "
+        "a size of 0 or less) count whether the log has their messages or not. Units that ascend from the log's end on "
+        "are left over if 64 MiB of log behind the last message have no other. A queue whose last units are zero ends "
+        "before them, unless its last file holds nothing else",
         "at the first damaged unit of its last three files",
         ("storage.queue._queue_end",),
     ),

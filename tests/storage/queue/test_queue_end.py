@@ -9,16 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from damaged_units import BROKEN, QueueImage, damage, expire, leave_over, make_store, truth
+from damaged_units import BROKEN, DAMAGES, QueueImage, damage, expire, leave_over, make_store, truth
 from doctoring import put
 from judged_units import FakeUnits
 from lookups import at_once, wait_of
+from protocol.errors import QueueBeingSearched
 from queue_stores import open_queues, unit_bytes
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import finish
+from storage.log.commit_log import CommitLog
+from storage.queue import _shared_pass, queue_holes
 from storage.queue._queue_end import find_end
 from storage.queue._unit_standing import JudgedUnits
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter
 
 
@@ -86,6 +91,45 @@ def judge_damaged_store(root: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_damage_and_leftovers_change_neither_bound(seed: int, tmp_path: Path) -> None:
     judge_damaged_store(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_doubtful_end_is_not_known_before_it_is_found_in_the_log_and_does_not_change_then(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a server, which searches the log in pieces: never another number, whatever comes to other queues."""
+    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+    monkeypatch.setattr(_shared_pass, "PIECE", 3000)
+    chance = random.Random(seed)
+    count = chance.choice([3, 30, 120])
+    writer = make_store(tmp_path, chance, count, queue_file_size=chance.choice([200, 1000, 100_000]))
+    expected = truth([each for each in writer.written if (each.topic, each.queue_id) == ("T", 0)], 0)
+    image = QueueImage(tmp_path / "consumequeue" / "T" / "0")
+    files = sorted(image.files.values())
+    if chance.random() < 0.3 and len(files) > 1:
+        files[-1].unlink()
+    else:
+        damage(image, chance, expected, last=sorted({*DAMAGES} - {"zeros"})[seed % (len(DAMAGES) - 1)])
+    holes, found, busy = QueueHoles(), set[int](), list[str]()
+    holes.connect(hand_on=lambda: None)
+    log = CommitLog.open([tmp_path / "commitlog"])
+    store = QueueStore(tmp_path, log, holes=holes)
+    for number in range(60):
+        if number % 20 == 10:
+            writer.append("other", b"between")
+            writer.flush()
+            log = CommitLog.open([tmp_path / "commitlog"], log)
+            store = store.grown(log) if number < 40 else store.refresh(log)
+        try:
+            queue = store.queue("T", 0)
+            assert queue is not None
+            found.add(queue.max_offset)
+        except QueueBeingSearched as error:
+            busy.append(str(error))
+            holes.step()
+    assert found == {expected[1]}
+    assert len(busy) < 50
+    assert all("% of which is done" in each for each in busy)
 
 
 @pytest.mark.parametrize("place", [2**63 - 1, 2**63 - 2, 2**62, 1 << 40])

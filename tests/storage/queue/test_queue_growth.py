@@ -29,7 +29,7 @@ class TestEndAfter:
         return KnownEnd(None, None, 0, log_end, 0, end, written, None, looked)  # type: ignore[arg-type]
 
     def end(self, queue: FakeUnits, known: KnownEnd, written: int) -> int:
-        return finish(end_after(cast(JudgedUnits, queue), known, 0, written, is_mended=False))
+        return finish(end_after(cast(JudgedUnits, queue), known, 0, written))
 
     def test_of_units_that_came_the_last_good_one_ends_the_queue(self) -> None:
         queue = FakeUnits(["good"] * 5)

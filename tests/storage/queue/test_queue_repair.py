@@ -99,12 +99,15 @@ def test_a_message_is_looked_for_by_a_thread_that_may_wait(made: tuple[StoreWrit
     assert queue.message_in_log(70) == written[70].physical_offset
 
 
-def test_left_over_units_behind_the_end_stay_there(tmp_path: Path) -> None:
+def test_left_over_units_behind_the_end_stay_there_and_broken_ones_count(tmp_path: Path) -> None:
     writer, written = make_store(tmp_path, 60)
     writer.close()
-    for units in (unit_bytes(10**9, 100, 7), unit_bytes(written[2].physical_offset, written[2].size, 7), b"\xff" * 20):
+    for units in (unit_bytes(10**9, 100, 7), unit_bytes(written[2].physical_offset, written[2].size, 7)):
         damage(tmp_path, 30, units * 3)
         assert queue_of(tmp_path).max_offset == 30
+    damage(tmp_path, 30, b"\xff" * 60)
+    queue = queue_of(tmp_path)
+    assert (queue.max_offset, [queue.message_in_log(number) for number in (30, 31, 32)]) == (33, [None] * 3)
 
 
 def test_expired_messages_are_not_looked_for(made: tuple[StoreWriter, list[Written]]) -> None:
