@@ -61,6 +61,7 @@ cdef struct Search:
     int64_t beyond
     int64_t start  # Physical offsets between which records count.
     int64_t stop
+    int64_t noted  # Physical offset of the last record that was noted, which may name a light queue several times.
 
 
 cdef struct Listed:  # A search in a table, and the next one in the same place of it.
@@ -108,7 +109,7 @@ cdef class MessageSearch:
         search.name_hash = hash_name(&search.topic, 0 if search.is_light else queue_id, multiplier)
         search.units, search.count = <uint8_t *>self.room.items, self.room.count // UNIT_BYTES
         search.left = grows
-        search.start, search.stop = 0, INT64_MAX
+        search.start, search.stop, search.noted = 0, INT64_MAX, NOWHERE
         for i in range(search.count):
             search.left += load_i64(search.units + UNIT_BYTES * i) == NOWHERE
 
@@ -133,27 +134,6 @@ cdef class MessageSearch:
         Another one with twice as many units, and those that it has, goes on from there.
         """
         return self.search.is_full
-
-
-cdef int64_t light_offset(const Record *record, const Text *queue) noexcept nogil:
-    """The offset that a record says it has in a light queue, or NOWHERE for a record that is not dispatched to it."""
-    cdef Properties found
-    cdef Text names, offsets, name, offset
-    cdef int64_t i, count, queue_offset = 0
-    find_properties(record, &found)
-    if found.multi_dispatch.start == NULL or found.multi_queue_offset.start == NULL:
-        return NOWHERE
-    names, offsets = found.multi_dispatch, found.multi_queue_offset
-    trim_list(&names)
-    trim_list(&offsets)
-    count = count_items(&names)
-    if count != count_items(&offsets):
-        return NOWHERE
-    for i in range(count):
-        name, offset = split_off(&names, c','), split_off(&offsets, c',')
-        if name.length == queue.length and memcmp(name.start, queue.start, name.length) == 0:
-            return queue_offset if parse_integer(&offset, 64, &queue_offset) else NOWHERE
-    return NOWHERE
 
 
 cdef bint note_message(const Record *record, Search *search, int64_t offset, Sums sums) noexcept nogil:
@@ -194,13 +174,16 @@ cdef inline uint64_t kind_of(const Text *topic) noexcept nogil:
 
 
 cdef bint note_in_queue(
-    const Record *record, const Text *name, int32_t queue_id, bint is_light, Searches *searches, Sums sums
+    const Record *record, const Text *name, int32_t queue_id, const Text *light_offset, Searches *searches, Sums sums
 ) noexcept nogil:
-    """Note a record for all searches of a queue that it is in. False where there is no room for its unit."""
+    """Note a record for all searches of a queue that it is in. False where there is no room for its unit.
+
+    ``light_offset`` is what it says of its offset in a light queue, NULL for another one.
+    """
     cdef uint64_t name_hash = hash_name(name, queue_id, multiplier)
     cdef Listed *listed = searches.table[name_hash & searches.mask]
     cdef Search *search
-    cdef bint has_room = True
+    cdef bint has_room = True, is_light = light_offset != NULL
     cdef int64_t offset
     while listed != NULL:
         search, listed = listed.search, listed.next
@@ -209,11 +192,17 @@ cdef bint note_in_queue(
             and search.start <= record.physical_offset < search.stop
             and search.name_hash == name_hash
             and search.is_light == is_light
+            and search.noted != record.physical_offset
             and (is_light or search.queue_id == queue_id)
             and search.topic.length == name.length
             and memcmp(search.topic.start, name.start, name.length) == 0
         ):
-            offset = light_offset(record, name) if is_light else load_i64(record.start + QUEUE_OFFSET)
+            search.noted = record.physical_offset
+            offset = NOWHERE
+            if not is_light:
+                offset = load_i64(record.start + QUEUE_OFFSET)
+            elif not parse_integer(light_offset, 64, &offset):
+                offset = NOWHERE
             has_room &= note_message(record, search, offset, sums)
             searches.open -= search.left <= 0
     return has_room
@@ -222,16 +211,21 @@ cdef bint note_in_queue(
 cdef bint note_in_light_queues(const Record *record, Searches *searches, Sums sums) noexcept nogil:
     """Note a record for the searches of all light queues that it names. False where there is no room for its unit."""
     cdef Properties found
-    cdef Text names, name
+    cdef Text names, offsets, name, offset
     cdef bint has_room = True
+    cdef int64_t i, count
     find_properties(record, &found)
-    if found.multi_dispatch.start == NULL:
+    if found.multi_dispatch.start == NULL or found.multi_queue_offset.start == NULL:
         return True
-    names = found.multi_dispatch
+    names, offsets = found.multi_dispatch, found.multi_queue_offset
     trim_list(&names)
-    while names.length > 0:
-        name = split_off(&names, c',')
-        has_room &= note_in_queue(record, &name, 0, True, searches, sums)
+    trim_list(&offsets)
+    count = count_items(&names)
+    if count != count_items(&offsets):
+        return True
+    for i in range(count):
+        name, offset = split_off(&names, c','), split_off(&offsets, c',')
+        has_room &= note_in_queue(record, &name, 0, &offset, searches, sums)
     return has_room
 
 
@@ -267,7 +261,7 @@ cdef int64_t search_records(
             has_room = True
             queue_id = load_i32(record.start + QUEUE_ID)
             if searches.queue_ids >> (queue_id & 63) & 1 and searches.topics & kind_of(&record.topic):
-                has_room = note_in_queue(&record, &record.topic, queue_id, False, searches, sums)
+                has_room = note_in_queue(&record, &record.topic, queue_id, NULL, searches, sums)
             if searches.have_light:
                 has_room &= note_in_light_queues(&record, searches, sums)
             if not has_room:

@@ -8,7 +8,7 @@ for both together.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from storage.queue.queue_hole import QueueHole, search_together
@@ -57,15 +57,13 @@ class SharedPass:
         left = merge((hole.position, hole.end) for hole in waiting)
         return [hole.sentence() for hole in waiting], total_length(left)
 
-    def read_for(self, hole: QueueHole, most: int) -> list[QueueHole]:
-        """Search one hole, in up to `most` bytes of the log; return it and others as far as they are done."""
+    def read_for(self, hole: QueueHole, most: int) -> Iterator[QueueHole]:
+        """Search one hole, in up to `most` bytes of the log; yield it and others when they are done."""
         self.add([hole])
-        done: list[QueueHole] = []
         with self._reading:
             stop = hole.position + most
             while not hole.is_done and hole.position < stop:
-                done += self._read_piece(hole, stop)
-        return done
+                yield from self._read_piece(hole, stop)
 
     def step(self) -> list[QueueHole]:
         """Read the next piece of the log; return the holes that are done."""

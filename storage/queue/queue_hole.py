@@ -290,9 +290,29 @@ class Tail(Beginning):
         self._is_begun = first != UNKNOWN  # whether the first queue offset is known
         self.first = self.stop = max(first, 0)
         self.wanted = SoughtMessages(queue.name, first, FIRST_ROOM, grows=True)
+        self._first_place: int | None = None  # of the first message, where only the number of messages is kept
+
+    @property
+    def weight(self) -> int:
+        """Bytes that its messages take, as far as they are found."""
+        return self.wanted.units.nbytes
+
+    def shed(self) -> int:
+        """Keep the number of its messages alone; return the bytes that they took."""
+        weight = self.weight
+        if weight and self._first_place is None:
+            self._first_place = int(self.wanted.places[0])
+            self.wanted = SoughtMessages(self.name, self.first, 0)
+        return weight - self.weight
+
+    def has_units(self, queue_offset: int) -> bool:
+        """Whether it has a unit, or the knowledge that there is none, for a queue offset."""
+        return self.first <= queue_offset < self.stop and self._first_place is None
 
     def holds(self, queue: HoledQueue) -> bool:
         """Whether the results are still valid for a queue as it is now, whose log may have grown."""
+        if self._first_place is not None and (self.end != queue.log.end or self._first_place < queue.log.minimum):
+            return False
         return queue.files.files[-1:] == self.files.files[-1:] and super().holds(queue)
 
     def stop_in(self, log: CommitLog) -> int:
@@ -305,7 +325,7 @@ class Tail(Beginning):
     def first_in(self, log: CommitLog) -> int:
         """Return the queue offset of the first of its messages that is not expired, else ``stop``."""
         places = self.wanted.places
-        if self.stop == self.first or places[0] >= log.minimum:
+        if self.stop == self.first or self._first_place is not None or places[0] >= log.minimum:
             return self.first
         live = np.flatnonzero(places >= log.minimum)
         return self.first + int(live[0]) if live.size else self.stop

@@ -35,6 +35,9 @@ SEARCHED_AT_ONCE: Final = 64 * 1024 * 1024
 MOST_TAILS: Final = 8192
 """Most queues for which the messages after their last unit are kept; mostly there are none."""
 
+TAILS_REMEMBERED: Final = 256 * 1024 * 1024
+"""Most bytes of these messages. Beyond, only their number is kept; of searches, the one that has come furthest."""
+
 LostQueues = Callable[[], Iterable[HoledQueue]]
 """The queues of a store that lost their directories, as far as the log was not searched for them before."""
 
@@ -164,15 +167,17 @@ class QueueHoles:
         return hole
 
     def _search(self, hole: QueueHole) -> None:
-        """Search as much as one look-up may; the background search, if there is one, does the rest."""
+        """Search as much as one look-up may; the background search, if there is one, does the rest, errors or not."""
         hand_on = self._hand_on
         everything = max(hole.end, 1)  # in an empty log, too, one step has to find that it is at the end
-        self._report_all(self._pass.read_for(hole, everything if hand_on is None else SEARCHED_AT_ONCE))
-        if hand_on is not None and len(self._pass):
-            hole.is_handed_on = True
-            hand_on()
+        try:
+            self._report_all(self._pass.read_for(hole, everything if hand_on is None else SEARCHED_AT_ONCE))
+        finally:
+            if hand_on is not None and len(self._pass):
+                hole.is_handed_on = True
+                hand_on()
 
-    def _report_all(self, done: list[QueueHole]) -> None:
+    def _report_all(self, done: Iterable[QueueHole]) -> None:
         for hole in done:
             is_reported, hole.is_reported = hole.is_reported, hole.stop > hole.first
             if not is_reported and hole.is_reported and self._report is not None:
@@ -213,7 +218,7 @@ class QueueHoles:
             hole = self._holes[key, firsts[number - 1]] if firsts is not None and number else None
             if hole is None or queue_offset >= hole.stop:
                 tail = self._tails.get(key)
-                is_in_it = tail is not None and tail.first <= queue_offset < tail.stop and tail.holds(queue)
+                is_in_it = tail is not None and tail.has_units(queue_offset) and tail.holds(queue)
                 return tail if is_in_it else None
             if hole.holds(queue):
                 self._holes.move_to_end((key, hole.first))
@@ -247,7 +252,14 @@ class QueueHoles:
         self._pass.drop(self._tails.pop(key))
 
     def _forget_oldest(self) -> None:
-        """Drop the oldest holes until the rest is within the limits; those whose search is not done are kept."""
+        """Drop the oldest results until the rest is within the limits; holes whose search is not done are kept."""
+        over = sum(tail.weight for tail in self._tails.values()) - TAILS_REMEMBERED
+        for tail in [tail for tail in self._tails.values() if tail.is_done] if over > 0 else ():
+            over -= tail.shed()
+        searching = sorted((tail for tail in self._tails.values() if not tail.is_done), key=lambda tail: tail.position)
+        for tail in searching[:-1] if over > 0 else ():  # the one that has come furthest comes to its end
+            over -= tail.weight
+            self._drop_tail(tail.key)
         if len(self._tails) > MOST_TAILS:
             for key in [key for key, tail in self._tails.items() if tail.is_done][: len(self._tails) - MOST_TAILS]:
                 self._drop_tail(key)

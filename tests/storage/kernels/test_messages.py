@@ -232,6 +232,15 @@ def test_messages_of_light_queues_are_found_by_what_they_say_of_them() -> None:
     assert third.found() == [*[NOT_FOUND] * 9, log.starts[2]]
 
 
+def test_a_record_that_names_a_light_queue_many_times_is_noted_once_with_its_first_offset() -> None:
+    log = Log()
+    log.add_light(",".join(["%LMQ%a"] * 200), ",".join(["50"] * 200))
+    log.add_light(",".join(["%LMQ%a"] * 200), ",".join(["3", *["4"] * 199]))
+    one = Search(0, 10, topic=b"%LMQ%a", queue_id=0)
+    search(log.memory(), [one])
+    assert one.found() == [*[NOT_FOUND] * 3, log.starts[1], *[NOT_FOUND] * 6]
+
+
 def test_what_was_found_before_is_not_looked_for_again(log: Log) -> None:
     units = np.frombuffer(unit_bytes(log.starts[2], 1, 2) + unit_bytes(NOT_FOUND, 0, 0) * 2, np.uint8).copy()
     search = MessageSearch(b"TopicTest", 1, 7, units, 64)

@@ -1,5 +1,6 @@
 """What the log has behind a queue's files is found once, extended as the log grows, and no more than there is."""
 
+import contextlib
 import shutil
 import struct
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from doctoring import make_store, put
 from lookups import wait_of
-from protocol.errors import QueueBeingSearched
+from protocol.errors import BeingSearched, QueueBeingSearched
 from storage.layout.store_config import UsedQueues
 from storage.log.commit_log import CommitLog
 from storage.queue import _shared_pass as shared_pass
@@ -268,3 +269,56 @@ def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (hole,) = opened.told
     assert "queue offsets 150 to 194 of T, queue 0" in hole.sentence()
     assert "45 of these messages were found and 0 are lost" in hole.sentence()
+
+
+def test_a_search_that_fails_is_left_to_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    put(directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}", 0, bytes(UNITS_A_FILE * 20))
+    opened, handed, search = Opened(tmp_path), list[int](), queue_hole.search_piece
+    opened.holes.connect(hand_on=lambda: handed.append(1))
+
+    def fail(*_: object) -> int:
+        monkeypatch.setattr(queue_hole, "search_piece", search)
+        raise OSError(5, "a bad disk")
+
+    monkeypatch.setattr(queue_hole, "search_piece", fail)
+    with pytest.raises(OSError, match="a bad disk"):
+        _ = opened.queue().max_offset
+    assert handed == [1]
+    with pytest.raises(QueueBeingSearched):
+        _ = opened.queue().max_offset
+    while opened.holes.searching:
+        opened.holes.step()
+    check(opened.queue(), written_in(writer))
+
+
+def test_what_is_found_behind_many_queues_is_bounded_and_every_search_comes_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+    monkeypatch.setattr(shared_pass, "PIECE", 3000)
+    monkeypatch.setattr(queue_holes, "TAILS_REMEMBERED", 2 * 64 * 20)
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    for queue_id in (0, 1):
+        for path in directory_of(tmp_path, queue_id).iterdir():
+            path.unlink()
+    opened, found = Opened(tmp_path), dict[int, int]()
+    opened.holes.connect(hand_on=lambda: None)
+    for _ in range(200):
+        for queue_id in (0, 1):
+            with contextlib.suppress(QueueBeingSearched):
+                found[queue_id] = opened.queue(queue_id).max_offset
+        opened.holes.step()
+        assert sum(tail.weight > 0 for tail in opened.holes._tails.values()) <= 2
+    assert found == {queue_id: len(written_in(writer, queue_id)) for queue_id in (0, 1)}
+    for queue_id in (0, 1):
+        queue, expected = opened.queue(queue_id), written_in(writer, queue_id)
+        with pytest.raises(BeingSearched):
+            queue.message_in_log(70)
+        while opened.holes.searching:
+            opened.holes.step()
+        assert [queue.message_in_log(number) for number in range(queue.max_offset)] == [
+            each.physical_offset for each in expected
+        ]
