@@ -269,8 +269,8 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
     @property
     def used_queues(self) -> dict[str, UsedQueues]:
-        """The queues that groups have consumed from, by topic; of topics that there are alone."""
-        used: dict[str, UsedQueues] = {}
+        """The queues that groups have consumed from, by topic; without ids for topics of batches that none has."""
+        used = {topic: UsedQueues(True, set()) for topic, config in self.topics.items() if config.has_batches}
         for (_, topic), offsets in self.consumer_offsets.items():
             if topic in self.topics and (ids := {queue_id for queue_id, offset in offsets.items() if offset > 0}):
                 used.setdefault(topic, UsedQueues(self.topics[topic].has_batches, set())).queue_ids.update(ids)

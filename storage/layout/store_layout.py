@@ -71,8 +71,9 @@ class StoreLayout:
     @property
     def problems(self) -> list[str]:
         """Sentences about everything that is missing."""
-        missing = [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
-        return [*missing, *self.elsewhere]
+        without = {CONSUME_QUEUE: "queues are derived from the log; rocketlens rebuild queues makes them"}
+        missing = [(self.root / name, without.get(name, "the store is served without it")) for name in self.missing]
+        return [*(f"{path} is missing; {what}" for path, what in missing), *self.elsewhere]
 
 
 def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> StoreLayout:

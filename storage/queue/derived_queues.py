@@ -1,4 +1,4 @@
-"""Queues that are derived from the log, where a broker keeps them in RocksDB.
+"""Queues that are derived from the log, where a broker keeps them in RocksDB, or all their directories are lost.
 
 A record says topic, queue id, queue offset and tag, and which light queues it is in. So one pass over the log makes
 the units of all queues, which are kept in runs (:mod:`storage.queue.unit_runs`), each of a stretch of the log. Runs of
@@ -87,9 +87,11 @@ class DerivedQueues:
     ``delays`` are the milliseconds of each delay level. With ``only_light`` other queues are left out.
     """
 
-    def __init__(self, place: Path, delays: Sequence[int], *, only_light: bool = False) -> None:
-        """Nothing is read yet; `place` is what a message about these queues names."""
-        self.place = place
+    def __init__(
+        self, place: Path, delays: Sequence[int], *, only_light: bool = False, why: str = "is a RocksDB"
+    ) -> None:
+        """Nothing is read yet; a message about these queues names `place`, and says `why` they are derived."""
+        self.place, self.why = place, why
         self.delays = tuple(delays)
         self.only_light = only_light
         self.is_scanned_in_background = False
@@ -150,9 +152,7 @@ class DerivedQueues:
         """How far the log has been read, for people."""
         size = max(log.end - log.minimum, 1)
         done = 100 * (size - self.left_of(log)) // size
-        return (
-            f"is a RocksDB; its queues are being derived from the log, {done}% of which is read; ask again in a moment"
-        )
+        return f"{self.why}; its queues are being derived from the log, {done}% of which is read; ask again in a moment"
 
     def left_of(self, log: CommitLog) -> int:
         """Bytes of a log that have not been read yet."""

@@ -68,17 +68,21 @@ class QueueStore:
         tier: Tier | None = None,
         derived: DerivedQueues | None = None,
         used: Mapping[str, UsedQueues] | None = None,
+        lost: DerivedQueues | None = None,
     ) -> None:
         """`derived` are the queues that the log alone has; all snapshots of a store share them, too.
 
-        `used` are those that groups have consumed from, by topic: they are lost where they have no directory.
+        `used` are those that groups have consumed from, by topic: they are lost where they have no directory. Where all
+        directories are lost, the queues are `lost`, which are derived from the log; without these all are refused.
         """
         self._root = root
+        self._of_rocksdb, self._lost = derived, lost
         self.used = used or {}
         self.tier = tier
         """Where older messages of the queues are; None without such a place."""
         self._refused_tiers: dict[tuple[str, int], str] = {}
         self.derived = derived
+        """The queues that are derived from the log; None where all are files."""
         self.holes = QueueHoles() if holes is None else holes
         """The runs of damaged units with their messages in the log; all snapshots of a store share them."""
         self._open_files = OpenFiles() if open_files is None else open_files
@@ -97,14 +101,23 @@ class QueueStore:
         self._generation = object()
         self.problems: list[str] = []
         self._unknown: StoreError | None = None
+        self.derived = self._of_rocksdb
         has_files = self.derived is None or self.derived.only_light
-        self._plain = self._list_topics(root / CONSUME_QUEUE, self._plain) if has_files else frozenset()
+        # If something else has the name of the directory, it is lost.
+        is_listed = has_files and (os.path.isdir(tree := root / CONSUME_QUEUE) or not os.path.lexists(tree))
+        self._plain = self._list_topics(root / CONSUME_QUEUE, self._plain) if is_listed else frozenset()
+        if self.derived is None and not self._plain and not self.problems:
+            self.derived = self._lost
         self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
         self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
         self._tiered = frozenset() if self.tier is None else self.tier.topics
-        # Where all directories are gone, it is not known which queues there were: nothing is answered then.
-        is_known = has_files and not self.problems and bool(self._plain)
-        self._used = {topic: each for topic, each in self.used.items() if is_known and _is_topic(topic)}
+        # Of derived queues it is known which there are, but not which of them hold batches.
+        is_known = has_files and not self.problems
+        self._used = {
+            topic: each
+            for topic, each in self.used.items()
+            if is_known and _is_topic(topic) and (each.has_batches if self.is_lost else each.queue_ids)
+        }
         self._are_lost_expected = False
         self._topics = tuple(sorted({*self._plain, *self._batch, *self._tiered, *self._used}))
         self._limit = QUEUE_LIMIT if self.tier is None else TIER_QUEUES
@@ -193,7 +206,7 @@ class QueueStore:
 
     def has_topic(self, topic: str) -> bool:
         """Whether a topic has a directory, or queues in the log alone; raises as `queue_ids` does."""
-        if self.derived is not None and self._unknown is None and self.derived.is_for(topic):
+        if self.derived is not None and self._unknown is None and self._is_derived(topic):
             finish(self.derived.read_lookup(self._commit_log))
         if not self._is_found(topic):
             if _is_topic(topic):
@@ -204,7 +217,7 @@ class QueueStore:
 
     def absence_of(self, topic: str) -> tuple[str, ...]:
         """A sentence, in a tuple, if the topic was not found, or not yet; an empty tuple if it was. Waits."""
-        if not self._is_found(topic) and self.derived is not None and self.derived.is_for(topic):
+        if not self._is_found(topic) and self.derived is not None and self._is_derived(topic):
             try:
                 finish(self.derived.read_lookup(self._commit_log))
             except QueueBeingSearched as error:
@@ -223,10 +236,25 @@ class QueueStore:
         return bool(self._plain) or self._unknown is not None
 
     @property
+    def is_lost(self) -> bool:
+        """Whether all directories of plain queues are lost, so that these are derived from the log."""
+        return self.derived is not None and self.derived is self._lost
+
+    @property
     def notes(self) -> list[str]:
         """Sentences about where queues come from, if not from files."""
         if self.derived is None:
             return []
+        if self.is_lost:
+            trees = (self.derived.place, self._root / BATCH_CONSUME_QUEUE)
+            is_named = not any(map(os.path.lexists, trees))  # by the layout
+            is_known = self.derived.reaches(self._commit_log)
+            found = f"{self.derived.place} has no queue; queues are derived from the log, rocketlens rebuild queues"
+            return (
+                []
+                if is_named or (is_known and self._batch.issuperset(self.derived.topics()))
+                else [f"{found} makes them"]
+            )
         what = "light queues" if self.derived.only_light else "queues"
         return [f"{self.derived.place} is a RocksDB, which is not read: {what} are derived from the log"]
 
@@ -238,7 +266,7 @@ class QueueStore:
 
     def is_listed_for(self, topic: str) -> bool:
         """Whether the queues of one topic can be listed without a wait."""
-        return self.is_listed or (self.derived is not None and not self.derived.is_for(topic))
+        return self.is_listed or (self.derived is not None and not self._is_derived(topic))
 
     def listed(self) -> Lookup[None]:
         """Find out whether queues without any directory may be missing; listing topics and queues needs that.
@@ -372,6 +400,10 @@ class QueueStore:
         entry = None if own is None else own.entry_at(queue_offset)
         return entry is not None and entry.physical_offset == physical_offset
 
+    def _is_derived(self, topic: str) -> bool:
+        """Whether the log has to be read to know the queues of a topic."""
+        return self.derived is not None and self.derived.is_for(topic) and not (self.is_lost and topic in self._batch)
+
     def _is_found(self, topic: str) -> bool:
         is_derived = self.derived is not None and self.derived.has_topic(topic)
         return is_derived or any(topic in found for found in (self._plain, self._batch, self._tiered, self._used))
@@ -458,7 +490,8 @@ class QueueStore:
         plain = self._root / CONSUME_QUEUE / topic / str(queue_id)
         batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
         queues: list[ConsumeQueue | BatchConsumeQueue] = []
-        beside = self._lost_queues if queue_id in self._used_ids(topic) else None
+        is_used = queue_id in self._used_ids(topic) or (self.is_lost and topic in self._used)
+        beside = self._lost_queues if is_used else None
         is_of_batches = beside is not None and self._used[topic].has_batches
         if (topic in self._batch or is_of_batches) and (topic not in self._plain or batch.is_dir()):
             memory, log, files = self._memory_of(1, topic, queue_id), self._commit_log, self._open_files

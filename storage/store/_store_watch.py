@@ -26,7 +26,7 @@ from storage.log.commit_log import CommitLog
 from storage.queue.queue_store import QueueStore
 from storage.queue.tier import Tier
 from storage.ranges import Ranges
-from storage.store.snapshot import Change, Snapshot, StoreOptions, derived, derived_queues, scope_of
+from storage.store.snapshot import Change, Snapshot, StoreOptions, derived, derived_queues, lost_queues, scope_of
 from storage.store.stale_tail import without_stale_tail
 from storage.store.store_state import read_store_state
 
@@ -159,6 +159,7 @@ def _queues_of(
         tier=tier or current.queues.tier,
         derived=derived_queues(layout, log, options),
         used=config.used_queues,
+        lost=lost_queues(layout, options),
     )
 
 

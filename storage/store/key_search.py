@@ -16,8 +16,6 @@ def explain_queues(store: MessageStore, topic: str) -> str:
 
     May wait unless the store's queues are `listed`.
     """
-    if store.layout.lacks_queues:
-        return "consumequeue/ is missing, the store is served without it"
     try:
         ids = store.queues.queue_ids(topic)
     except StoreError as error:

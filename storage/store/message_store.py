@@ -483,8 +483,6 @@ def _missing_queues(snapshot: Snapshot, topic: str, *, is_made_at_start: bool) -
     """
     first, last = snapshot.index.without_tags()[0][0], snapshot.index.without_tags()[-1][1]
     where = f"the index keeps no tags from physical offset {first} to {last}"
-    if snapshot.layout.lacks_queues:
-        return f"{where}, and there is no consumequeue/ to find them by"
     config = snapshot.config.topics.get(topic)
     wanted = max(config.read_queue_nums, config.write_queue_nums) if config else 0
     try:

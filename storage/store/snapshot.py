@@ -132,6 +132,7 @@ def open_snapshot(
         tier=tier,
         derived=derived_queues(layout, commit_log, options),
         used=config.used_queues,
+        lost=lost_queues(layout, options),
     )
     batches = queues.batch_ranges()
     tail = empty_tail(scope_of(commit_log, index, batches), batches)
@@ -184,6 +185,12 @@ def derived_queues(layout: StoreLayout, commit_log: CommitLog, options: StoreOpt
         return None
     delays = parse_delay_levels(options.delay_levels)
     return DerivedQueues(place, delays, only_light=has_newest_unit(layout.root, commit_log))
+
+
+def lost_queues(layout: StoreLayout, options: StoreOptions) -> DerivedQueues:
+    """The queues of a store that has lost the directories of all plain ones. Nothing is read of them yet."""
+    delays = parse_delay_levels(options.delay_levels)
+    return DerivedQueues(layout.consume_queue, delays, why="has no queue")
 
 
 def _looked_over(commit_log: CommitLog, index: IndexSet) -> int:

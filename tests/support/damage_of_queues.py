@@ -263,7 +263,6 @@ def queues_lost_beside_batches(damaged: Damaged) -> None:
     is_file = damaged.rng.random() < 0.5
     if is_file:
         (damaged.root / "consumequeue").write_text("x")
-    damaged.allowed.unknown |= {queue for queue in damaged.good.queues if queue[0] != "Batches"}
     damaged.note("consumequeue/ is a file" if is_file else "consumequeue/ is gone")
 
 

@@ -228,7 +228,8 @@ DAMAGED_STORES = (
         "hides no messages: if the first unit's message is not expired the log is searched for earlier ones; if the "
         "last file is full or empty, or no file has a unit, once for later ones. So is the log for a queue whose "
         "directory is lost: something else has its name, or it is gone and `consumerOffset.json` has an offset above 0 "
-        "in it; all such queues are searched in one pass. Another queue without a directory is empty",
+        "in it; all such queues are searched in one pass. Where `consumequeue/` is missing, empty or no directory, all "
+        "queues are derived from the log, as those of RocksDB are. Another queue without a directory is empty",
         "the bounds of the existing files",
         ("storage.queue.queue_hole", "storage.queue._queue_begin"),
     ),
@@ -249,12 +250,11 @@ DAMAGED_STORES = (
         ("storage.queue.queue_holes", "broker.service.hole_search"),
     ),
     Unrecorded(
-        "what cannot be read (no descriptors, no right, a file in its place; `consumequeue/` gone while the log has "
-        "messages; an unreadable segment)",
+        "what cannot be read (no descriptors, no right, a file in a topic's place; an unreadable segment)",
         "is never answered as empty: pulls SYSTEM_BUSY (2), offsets, statistics, lists and routes SYSTEM_ERROR (1), "
         "with the reason",
         "does not start, or takes queues for empty and sends consumers to offset 0",
-        ("storage.queue.queue_store", "storage.queue._unlisted_queues"),
+        ("storage.queue.queue_store",),
     ),
     Unrecorded(
         "the offset of a group while `consumerOffset.json` cannot be read",

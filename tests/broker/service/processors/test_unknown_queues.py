@@ -63,7 +63,7 @@ def a_file_in_its_place(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
     tree, aside = root / "consumequeue", root / "aside"
     tree.rename(aside)
     tree.write_bytes(b"no directory")
-    yield "Not a directory"
+    yield ""
     tree.unlink()
     aside.rename(tree)
 
@@ -72,7 +72,7 @@ def a_file_in_its_place(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
 def missing(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
     tree, aside = root / "consumequeue", root / "aside"
     tree.rename(aside)
-    yield "rocketlens rebuild queues"
+    yield ""
     aside.rename(tree)
 
 
@@ -81,7 +81,7 @@ def emptied(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
     tree, aside = root / "consumequeue", root / "aside"
     tree.rename(aside)
     tree.mkdir()
-    yield "rocketlens rebuild queues"
+    yield ""
     tree.rmdir()
     aside.rename(tree)
 
@@ -114,11 +114,10 @@ WAYS: dict[str, Hiding] = {
     "a bad disk": refusing(errno.EIO, "consumequeue"),
     "a topic that may not be read": refusing(errno.EACCES, TOPIC, UNCONFIGURED),
     "a queue that may not be read": refusing(errno.EACCES, "0"),
-    "a file": a_file_in_its_place,
     "a topic that may not be told from a file": no_directory(TOPIC, UNCONFIGURED),
-    "missing beside batches": missing,
-    "empty beside batches": emptied,
 }
+
+LOST: dict[str, Hiding] = {"a file": a_file_in_its_place, "missing": missing, "empty": emptied}
 
 
 def fields(topic: str) -> dict[str, str]:
@@ -190,6 +189,29 @@ def test_topics_of_queues_that_cannot_be_listed_are_not_answered_as_unknown(
     asker.store.renew()
     assert [asker.ask(code).code for code in LISTS] == [ResponseCode.SUCCESS] * len(LISTS)
     assert route(UNCONFIGURED)[0] == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("are_batches_lost", [False, True])
+@pytest.mark.parametrize("lose", LOST.values(), ids=LOST)
+def test_queues_whose_directories_are_all_lost_have_the_messages_of_the_log(
+    lose: Hiding, are_batches_lost: bool, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lose(root, monkeypatch):
+        if are_batches_lost:
+            shutil.rmtree(root / "batchconsumequeue")
+        asker = Asker(root)
+        assert len([each for each in asker.store.problems if "queues are derived from the log" in each]) == 1
+        for topic, count in ((TOPIC, MESSAGES), (UNCONFIGURED, MESSAGES), (BATCHES, 2 * MESSAGES)):
+            answer = asker.ask(RequestCode.PULL_MESSAGE, fields(topic) | {"queueOffset": "0"})
+            assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (0, str(count))
+            bounds = [asker.ask(code, fields(topic)).ext_fields for code in (OFFSETS[1], OFFSETS[0])]
+            assert bounds == [{"offset": "0"}, {"offset": str(count)}]
+            assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == ResponseCode.SUCCESS
+        assert [asker.ask(code).code for code in LISTS] == [ResponseCode.SUCCESS] * len(LISTS)
+        assert asker.ask(RequestCode.PULL_MESSAGE, fields("Unknown")).code == ResponseCode.TOPIC_NOT_EXIST
+    asker.store.renew()
+    assert not asker.store.queues.is_lost
+    assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields or {})["offset"] == str(MESSAGES)
 
 
 def gone(root: Path, _: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[str]:
