@@ -18,6 +18,7 @@ from storage.build.queue_builder import QueueSummary
 from storage.build.queue_file_writer import QueueFileWriter
 from storage.build.queue_units import physical_offset_of
 from storage.queue.batch_consume_queue import UNIT, UNIT_DTYPE
+from storage.queue.unit_standing import are_valid
 
 Units = npt.NDArray[np.void]
 
@@ -54,8 +55,7 @@ class BatchQueueBuilder:
         """Add units as they are; they contain their base offsets."""
         batches = np.frombuffer(units, UNIT_DTYPE)
         # A unit that a broker takes for none would end the queue when it next starts.
-        whole = (batches["base_offset"] >= 0) & (batches["batch_size"] > 0) & (batches["size"] > 0)
-        whole &= batches["physical_offset"] > self.last_physical_offset
+        whole = are_valid(batches) & (batches["physical_offset"] > self.last_physical_offset)
         if not whole.all():
             self._dropped += int(whole.size - whole.sum())
             batches = batches[whole]

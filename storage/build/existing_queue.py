@@ -20,6 +20,7 @@ from storage.files.kept_files import first_data
 from storage.files.mapped_file import list_segment_files, open_read_only
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.unit_standing import are_valid
 from storage.queue.unit_struct import FILLER, FILLER_SIZE
 
 FIRST_STEP: Final = 256
@@ -77,7 +78,7 @@ class OldQueue:
         if not self.files or self.files[0].start:
             return None
         for position, units in _pieces(self.files[0], 0, self.dtype, 1):
-            if not position and len(units) and self.are_valid(units).all() and units["size"][0] != FILLER_SIZE:
+            if not position and len(units) and are_valid(units).all() and units["size"][0] != FILLER_SIZE:
                 return int(units["physical_offset"][0])
             break
         return None
@@ -117,7 +118,7 @@ class OldQueue:
             if not 0 <= position < file.size:
                 continue
             for start, units in _pieces(file, position, self.dtype, FIRST_STEP):
-                offsets, valid = units["physical_offset"], self.are_valid(units)
+                offsets, valid = units["physical_offset"], are_valid(units)
                 behind = offsets > physical_offset
                 lost = valid & behind & log.are_lost(offsets) & (offsets < log.end)
                 stops = valid & ~lost & (behind if self._is_batch else True)
@@ -140,17 +141,10 @@ class OldQueue:
         for start, units in _pieces(file, 0, self.dtype, FIRST_STEP):
             offsets = units["physical_offset"]
             real = (offsets < log.minimum) | log.are_lost(offsets)
-            found = np.flatnonzero(self.are_valid(units) & (offsets < log.end) & real)
+            found = np.flatnonzero(are_valid(units) & (offsets < log.end) & real)
             if found.size:
                 kept = start // self.dtype.itemsize + int(found[-1]) + 1
         return kept
-
-    def are_valid(self, units: Units) -> Flags:
-        """Which of some units are any; the others were never written, or are damaged."""
-        valid: Flags = (units["physical_offset"] >= 0) & (units["size"] > 0)
-        if self._is_batch:
-            valid &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
-        return valid
 
 
 def blank_units(directory: Path, minimum: int, *, batch: bool) -> None:
@@ -163,7 +157,7 @@ def blank_units(directory: Path, minimum: int, *, batch: bool) -> None:
         descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             for position, units in _pieces(file, 0, queue.dtype, LARGEST_STEP):
-                wanted = queue.are_valid(units) & (units["physical_offset"] >= minimum)
+                wanted = are_valid(units) & (units["physical_offset"] >= minimum)
                 if wanted.any():
                     blanked = units.copy()
                     for field, value in zip(("physical_offset", "size", "tags_code"), FILLER, strict=True):

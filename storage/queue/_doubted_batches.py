@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from storage.arrays import np, npt
 from storage.files.waiting import Allowance, Lookup, Wait, finish, long_scan
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
-from storage.queue._unit_standing import JudgedUnits
 from storage.queue.queue_record import batch_in
+from storage.queue.unit_standing import JudgedUnits, are_valid
 from storage.ranges import Ranges, merge
 
 UnitFields = tuple[int, int, int, int, int, int, int, int]
@@ -89,7 +89,7 @@ def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool
             units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size")
         )
         early = places >= batches.log_end
-        alone = (places < 0) | (units["size"] <= 0) | (bases < 0) | (sizes <= 0)
+        alone = ~are_valid(units)
         alone |= early & (not is_followed)
         if oldest > 0:
             alone |= (places < minimum) & (units["store_timestamp"] >= oldest)

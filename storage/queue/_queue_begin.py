@@ -13,9 +13,9 @@ from typing import Protocol
 from storage.arrays import np
 from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 from storage.queue._queue_end import PATIENT_JUDGEMENTS
-from storage.queue._unit_standing import FILLER, JudgedUnits, Standing
 from storage.queue.queue_hole import HoledQueue
 from storage.queue.queue_holes import QueueHoles
+from storage.queue.unit_standing import FILLER, JudgedUnits, Standing
 
 
 class SearchedUnits(JudgedUnits, HoledQueue, Protocol):

@@ -17,7 +17,7 @@ from storage.files.mapped_file import LARGEST_OFFSET
 from storage.files.waiting import Allowance, Lookup, Wait, long_scan
 from storage.kernels.messages import ANY_OFFSET
 from storage.queue._queue_repair import search
-from storage.queue._unit_standing import BROKEN, FILLER, JudgedUnits, Standing
+from storage.queue.unit_standing import BROKEN, FILLER, JudgedUnits, Standing
 
 PATIENT_JUDGEMENTS: Final = 256
 """Units that a look-up compares with their records, one by one, before it asks for a thread that may wait."""

@@ -11,8 +11,8 @@ from storage.files.waiting import LONG_SCAN, Lookup
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue._queue_end import find_end, last_sound
-from storage.queue._unit_standing import EMPTY, JudgedUnits, Standing
 from storage.queue.queue_files import QueueFiles
+from storage.queue.unit_standing import EMPTY, JudgedUnits, Standing
 
 REMEMBERED = 16_384
 """Number of queues whose ends are kept; each takes some hundred bytes, and the list of its files."""

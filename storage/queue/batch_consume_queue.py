@@ -35,7 +35,6 @@ from storage.queue._queue_end import find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._queue_repair import DamagedRun
 from storage.queue._tagged_units import batches_with_tag, places_in_log
-from storage.queue._unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary
 from storage.queue.queue_files import QueueFiles, UnitBlocks
@@ -43,6 +42,7 @@ from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName, batch_in
 from storage.queue.unit_reader import LOST, UnitReader
+from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
 from storage.ranges import Range
 
@@ -583,8 +583,8 @@ class BatchConsumeQueue(NamedQueue):
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
 
     def physical_offset(self, number: int) -> Lookup[int]:
-        """Return the physical offset in a unit, or one of the negative numbers of `_unit_standing`."""
-        return int(_places((yield from self.raw(number, number + 1)))[0])
+        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
+        return int(places_of((yield from self.raw(number, number + 1)))[0])
 
     def blocks(self, start: int, stop: int) -> UnitBlocks:
         """The numbers in [start, stop) file by file."""
@@ -594,7 +594,7 @@ class BatchConsumeQueue(NamedQueue):
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
         """Return the physical offsets in the units of one block."""
-        return _places((yield from self.raw(first, stop)))
+        return places_of((yield from self.raw(first, stop)))
 
     def standing(self, number: int) -> Lookup[Standing]:
         """Return whether a unit leads to its batch, is expired, or doubtful."""
@@ -623,9 +623,3 @@ def _renewed(known: KnownEnd, generation: object, log: CommitLog) -> KnownEnd | 
     numbers = known.files.first_numbers
     renewed = known.renewed(generation, log, numbers[-1])
     return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None
-
-
-def _places(units: Units) -> Places:
-    """Return the physical offsets of units; for units that no broker writes, a negative number of `_unit_standing`."""
-    valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    return places_of(units, valid & (units["base_offset"] >= 0) & (units["batch_size"] > 0))

@@ -33,14 +33,14 @@ from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_jud
 from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
 from storage.queue._tagged_units import DoubtedUnits, offsets_in_log, places_in_log
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
-from storage.queue._unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
-from storage.queue._unit_standing import FILLER as FILLER_PLACE
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
+from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+from storage.queue.unit_standing import FILLER as FILLER_PLACE
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
@@ -479,9 +479,9 @@ class ConsumeQueue(NamedQueue):
         return self._commit_log.end
 
     def physical_offset(self, queue_offset: int) -> Lookup[int]:
-        """Return the physical offset in a unit, or one of the negative numbers of `_unit_standing`."""
+        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
         unit = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
-        return EMPTY if unit is None else int(_places(np.frombuffer(unit, UNIT_DTYPE))[0])
+        return EMPTY if unit is None else int(places_of(np.frombuffer(unit, UNIT_DTYPE))[0])
 
     def blocks(self, start: int, stop: int) -> UnitBlocks:
         """The queue offsets in [start, stop) that have units, file by file."""
@@ -494,7 +494,7 @@ class ConsumeQueue(NamedQueue):
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
         """Return the physical offsets in the units of one block."""
-        return _places((yield from self._array(first, stop - first)))
+        return places_of((yield from self._array(first, stop - first)))
 
     def points_at(self, queue_offset: int, physical_offset: int) -> bool:
         """Whether the unit of a queue offset, within the queue's range or not, points at a physical offset. Waits."""
@@ -647,8 +647,3 @@ def is_implausible(log: CommitLog, physical_offset: int, size: int) -> bool:
 def _capacity(files: QueueFiles) -> int:
     """The queue offset after the last unit that the files have room for."""
     return files.files[-1].end // UNIT.size if files.files else 0
-
-
-def _places(units: Units) -> Places:
-    """Return the physical offsets of units; a unit with a negative offset, or a size of 0 or less, is not valid."""
-    return places_of(units, (units["physical_offset"] >= 0) & (units["size"] > 0))

@@ -17,6 +17,7 @@ from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_files import read_units
 from storage.queue.queue_store import queue_directories
+from storage.queue.unit_standing import are_valid
 
 READ_FILES: Final = 3
 NOWHERE: Final = -1
@@ -44,7 +45,7 @@ class RecoveredQueue(NamedTuple):
             start, path = files[-1]
             count = 0
             for units in _windows(path, self.unit):
-                is_kept = _are_sound(units) & (units["physical_offset"] < log_end)
+                is_kept = are_valid(units) & (units["physical_offset"] < log_end)
                 if not count and units.size:
                     if units["physical_offset"][0] >= log_end:
                         break
@@ -92,7 +93,7 @@ def units_behind(queue: RecoveredQueue) -> Iterator[np.ndarray]:
         skipped = max(queue.end - start, 0)
         for position, units in read_units(path, queue.unit):
             behind = units[max(skipped - position, 0) // queue.unit.itemsize :]
-            yield behind[_are_sound(behind)]
+            yield behind[are_valid(behind)]
 
 
 def _recover(directory: Path, unit: np.dtype) -> RecoveredQueue:
@@ -104,7 +105,7 @@ def _recover(directory: Path, unit: np.dtype) -> RecoveredQueue:
     for start, path in files[-READ_FILES:]:
         count, room = 0, _size(path) // unit.itemsize
         for units in _windows(path, unit):
-            sound = _leading(_are_sound(units))
+            sound = _leading(are_valid(units))
             if sound:
                 count += sound
                 physical_end = _reached(units, sound)
@@ -115,13 +116,6 @@ def _recover(directory: Path, unit: np.dtype) -> RecoveredQueue:
             break
     kept = tuple((start, path) for start, path in files if start <= end)
     return RecoveredQueue(directory, unit, end, physical_end, kept, tuple(path for _, path in files[len(kept) :]))
-
-
-def _are_sound(units: np.ndarray) -> np.ndarray:
-    is_sound = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    if units.dtype == BATCH_UNIT_DTYPE:
-        is_sound &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
-    return np.asarray(is_sound)
 
 
 def _reached(units: np.ndarray, count: int) -> int:

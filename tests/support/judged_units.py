@@ -3,7 +3,7 @@
 import numpy as np
 
 from storage.files.waiting import Lookup, all_of
-from storage.queue._unit_standing import BROKEN, EMPTY, Places, Standing
+from storage.queue.unit_standing import BROKEN, EMPTY, Places, Standing
 
 LOG_BEGIN, LOG_END = 1000, 2000
 

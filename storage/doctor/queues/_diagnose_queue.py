@@ -21,6 +21,7 @@ from storage.doctor.queues._unit_compare import UnitComparison
 from storage.doctor.queues.clean_front import CleanFront
 from storage.doctor.queues.unit_files import UnitFiles, Units, are_zeros, runs_of
 from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_UNIT
+from storage.queue.unit_standing import are_valid
 from storage.queue.unit_struct import FILLER_SIZE
 
 PIECE: Final = 1 << 16
@@ -202,7 +203,7 @@ class QueueDiagnosis:
             units = self._files.read(first, min(PIECE, stop - first))
             offsets = units["physical_offset"].astype(np.int64)
             filler = (offsets == 0) & (units["size"] == FILLER_SIZE) & (units["tags_code"] == 0)
-            written = (offsets >= 0) & (units["size"] > 0) & ~filler
+            written = are_valid(units) & ~filler
             kinds = {
                 "expired": written & (offsets < self._log.minimum) & is_front,
                 "fillers": filler & is_front,

@@ -21,6 +21,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 from storage.queue.consume_queue import UNIT_DTYPE
 from storage.queue.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
+from storage.queue.unit_standing import are_valid
 from storage.ranges import Range, merge
 
 _PIECE: Final = 1 << 16
@@ -172,7 +173,7 @@ class UnitFiles:
             stop = min(file.stop, place)
             behind, lost = file.first, list[Range]()
             for first, units in self._written(file, file.first, stop):
-                are_lost = (units["size"] <= 0) | (units["physical_offset"] < 0)
+                are_lost = ~are_valid(units)
                 lost.append((behind, first))
                 lost += ((first + start, first + start + count) for start, count in runs_of(are_lost))
                 behind = first + len(units)

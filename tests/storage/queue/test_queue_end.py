@@ -20,10 +20,10 @@ from storage.files.waiting import finish
 from storage.log.commit_log import CommitLog
 from storage.queue import _shared_pass, queue_holes
 from storage.queue._queue_end import find_end
-from storage.queue._unit_standing import JudgedUnits
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
+from storage.queue.unit_standing import JudgedUnits
 from store_writer import StoreWriter
 
 

@@ -16,9 +16,9 @@ from storage.files.waiting import finish
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue._queue_growth import MOST_JUDGED, KnownEnd, end_after
-from storage.queue._unit_standing import JudgedUnits
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_store import QueueStore
+from storage.queue.unit_standing import JudgedUnits
 from store_writer import StoreWriter
 
 UNIT = 20

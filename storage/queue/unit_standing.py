@@ -80,11 +80,22 @@ class JudgedUnits(Protocol):
         ...
 
 
-def places_of(units: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> Places:
-    """Return the physical offsets of units, with EMPTY, BROKEN or FILLER for those that are not `valid`."""
+def are_valid(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which units have values that a broker writes, of a plain queue or of batches; others are damaged or not written.
+
+    A broker's recovery ends a queue at the first unit that is not valid.
+    """
+    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    if "batch_size" in (units.dtype.names or ()):
+        valid &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
+    return valid
+
+
+def places_of(units: npt.NDArray[Any]) -> Places:
+    """Return the physical offsets of units, with EMPTY, BROKEN or FILLER for those that lead nowhere."""
     places = units["physical_offset"].astype(np.int64)
     places[(places == 0) & (units["size"] == FILLER_SIZE)] = FILLER
-    broken = np.flatnonzero(~valid)
+    broken = np.flatnonzero(~are_valid(units))
     if broken.size:
         content = np.ascontiguousarray(units[broken]).view(np.uint8).reshape(broken.size, -1)
         places[broken] = np.where(content.any(axis=1), BROKEN, EMPTY)
