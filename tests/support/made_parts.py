@@ -39,13 +39,15 @@ from unread_answers import UNREAD
 from unrecorded_deviations import DAMAGED_STORES, REQUESTS, Unrecorded
 
 ROOT = Path(__file__).parents[2]
+BAR = re.compile(r"\|(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+"""A bar outside of code."""
 MARK = re.compile(r"^<!-- made: (.+) -->$", re.MULTILINE)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown; a bar in a cell would end it."""
+    """A table of Markdown; a bar in a cell would end it, but not in code, where the site shows a backslash."""
     lines = [list(head), *map(list, rows)]
-    texts = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+    texts = [f"| {' | '.join(BAR.sub(chr(92) * 2 + '|', cell) for cell in line)} |" for line in lines]
     return "\n".join([texts[0], "|---" * len(lines[0]) + "|", *texts[1:]])
 
 
