@@ -49,6 +49,9 @@ MOST_MESSAGES: Final = 4096
 PAGE_BYTES: Final = 3 * 1024 * 1024
 """Bytes of messages in a page of more than one: clients take 4 MiB by default."""
 
+MOST_LIKELY: Final = 64
+"""Queues whose offsets are in a `scroll_id`; with more of them it would be too long."""
+
 LONGEST_TEXT: Final = 16_384
 PAGE_MILLISECONDS: Final = 2000
 """How long a page is looked for; one that is not full by then ends there, and its `scroll_id` goes on."""
@@ -58,12 +61,17 @@ _PLAIN_TAG: Final = re.compile(r"[^\s()<>='\"]+")
 
 
 class ScrollPlace(NamedTuple):
-    """The place where a page ends: checksum of the question, broker, queue where each is asked by itself, cursor."""
+    """The place where a page ends: checksum of the question, broker, queue where each is asked by itself, cursor.
+
+    `likely` are queue ids and the offsets that the walk has come to, by which the cursor's place is found at once; they
+    are looked at before they are believed.
+    """
 
     asked: int
     broker: str
     queue: int | None = None
     cursor: str | None = None
+    likely: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,7 @@ class ListedPage:
     notes: list[str] = field(default_factory=list)
     queue: int | None = None
     cursor: str | None = None
+    likely: tuple[tuple[int, int], ...] = ()
     is_over: bool = True
 
 
@@ -202,7 +211,7 @@ def _from_broker(contexts: Sequence[RequestContext], place: ScrollPlace | None) 
 def _following(contexts: Sequence[RequestContext], here: RequestContext, page: ListedPage, checksum: int) -> str:
     """The `scroll_id` behind a page; empty at the end."""
     if not page.is_over:
-        return encode_cursor(ScrollPlace(checksum, here.service.broker_name, page.queue, page.cursor))
+        return encode_cursor(ScrollPlace(checksum, here.service.broker_name, page.queue, page.cursor, page.likely))
     behind = contexts[contexts.index(here) + 1 :]
     return encode_cursor(ScrollPlace(checksum, behind[0].service.broker_name)) if behind else ""
 
@@ -297,12 +306,12 @@ def _browsed(context: RequestContext, question: ListedQuestion, place: ScrollPla
     asked = BrowseQuestion(topic=topic, queue_id=question.queue, begin=question.begin, end=question.end)
     if question.queue is None and place.queue is None:
         try:
-            return _walked(context, asked, question, tag, sql, place.cursor)
+            return _walked(context, asked, question, tag, sql, place)
         except ApiError as error:
             if error.detail.code not in ("several_logs", "too_many_queues"):
                 raise
     if question.queue is not None:
-        return _walked(context, asked, question, tag, sql, place.cursor)
+        return _walked(context, asked, question, tag, sql, place)
     page = ListedPage()
     # Each queue by itself: a page ends with its queue, and goes on with the next one.
     for queue_id in sorted(queues_of_topic(context.store, topic)):
@@ -311,9 +320,9 @@ def _browsed(context: RequestContext, question: ListedQuestion, place: ScrollPla
         if page.messages or (page.queue is not None and context.is_time_up):
             page.queue, page.cursor, page.is_over = queue_id, None, False
             return page
-        cursor = place.cursor if queue_id == place.queue else None
+        start = place if queue_id == place.queue else ScrollPlace(place.asked, place.broker)
         of_queue = BrowseQuestion(topic=topic, queue_id=queue_id, begin=question.begin, end=question.end)
-        page = _walked(context, of_queue, question, tag, sql, cursor)
+        page = _walked(context, of_queue, question, tag, sql, start)
         page.queue = queue_id
         if not page.is_over:
             return page
@@ -344,16 +353,18 @@ def _walked(
     question: ListedQuestion,
     tag: str | None,
     sql: str | None,
-    cursor: str | None,
+    place: ScrollPlace,
 ) -> ListedPage:
-    asked.cursor = cursor
+    asked.cursor = cursor = place.cursor
     choice = choice_of(tag, sql, context.mask)
-    parts, _ = browsed_parts(context, asked)
+    parts, _ = browsed_parts(context, asked, dict(place.likely))
     walk = Walk(context, choice, question.limit, PAGE_BYTES)
     walk.run(parts, is_backward=False)
     page = ListedPage([message for message, _ in walk.found])
     if walk.stopped_at is not None:
         page.cursor, page.is_over = encode_cursor(walk.stopped_at), False
+        if len(parts) <= MOST_LIKELY:
+            page.likely = tuple((part.queue.queue_id, at) for part, at in zip(parts, walk.reached, strict=True))
     minimum = context.store.commit_log.minimum
     if cursor is not None and 0 <= decode_cursor(cursor, int) < minimum:
         page.notes.append(f"messages between the last page and physical offset {minimum} have expired")

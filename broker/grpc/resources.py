@@ -1,9 +1,13 @@
 """Names of topics and groups with their namespace, as clients write them and as stores have them (`NamespaceUtil`)."""
 
+from functools import lru_cache
 from typing import Final
 
 from broker.grpc.messages.definition_pb2 import Resource
 from protocol.system_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+
+KEPT: Final = 1024
+"""Names whose form is remembered."""
 
 SEPARATOR: Final = "%"
 """Stands between a namespace and a name."""
@@ -18,8 +22,9 @@ def full_name(resource: Resource) -> str:
     return f"{prefix}{namespace}{SEPARATOR}{name}"
 
 
+@lru_cache(KEPT)
 def resource_of(name: str) -> Resource:
-    """A topic or a group as clients know it."""
+    """A topic or a group as clients know it; not to be changed."""
     prefix, rest = _prefix_and_rest(name)
     at = rest.find(SEPARATOR)
     if at <= 0:

@@ -5,7 +5,7 @@ a batch in one record is its messages, which come together whatever the limit. A
 time is over, and its cursor is the physical offset where the next one goes on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 from typing import Annotated, Final, Literal
@@ -101,8 +101,13 @@ def browse(context: RequestContext, question: BrowseQuestion) -> BrowseAnswer:
     )
 
 
-def browsed_parts(context: RequestContext, question: BrowseQuestion) -> tuple[list[SpanPart], int]:
-    """The parts of queues that are left behind a question's cursor, and how many messages lie between its times."""
+def browsed_parts(
+    context: RequestContext, question: BrowseQuestion, likely: Mapping[int, int] | None = None
+) -> tuple[list[SpanPart], int]:
+    """The parts of queues that are left behind a question's cursor, and how many messages lie between its times.
+
+    `likely` are the queue offsets at which they begin, by queue id, unless the queues have changed.
+    """
     is_backward = question.order == "newest"
     start = None if question.cursor is None else decode_cursor(question.cursor, int)
     spans, total = [], 0
@@ -113,7 +118,7 @@ def browsed_parts(context: RequestContext, question: BrowseQuestion) -> tuple[li
         spans.append(span)
     parts = parts_of(context, spans)
     if start is not None:
-        parts = [_from_place(part, start, is_backward=is_backward) for part in parts]
+        parts = [_from_place(part, start, likely or {}, is_backward=is_backward) for part in parts]
     return parts, total
 
 
@@ -126,12 +131,13 @@ def _from_offset(span: Span, question: BrowseQuestion) -> Span:
     return Span(span.queue, min(max(span.first, question.offset), span.end), span.end)
 
 
-def _from_place(part: SpanPart, place: int, *, is_backward: bool) -> SpanPart:
+def _from_place(part: SpanPart, place: int, likely: Mapping[int, int], *, is_backward: bool) -> SpanPart:
     """Return the rest of a part from a place on; when walking backward, up to the place."""
     physical_offset = place - part.base
     if is_backward:
         return replace(part, end=offset_behind(part.queue, physical_offset + 1, part.first, part.end))
-    return replace(part, first=offset_behind(part.queue, physical_offset, part.first, part.end))
+    hint = likely.get(part.queue.queue_id)
+    return replace(part, first=offset_behind(part.queue, physical_offset, part.first, part.end, hint))
 
 
 class Walk:
