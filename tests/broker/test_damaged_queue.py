@@ -5,6 +5,7 @@ measures what others wait.
 """
 
 import json
+import shutil
 import socket
 import threading
 import time
@@ -123,7 +124,7 @@ def test_a_damaged_queue_in_a_large_log_keeps_no_other_waiting(tmp_path: Path) -
         def watch() -> None:
             while (answer := ask(server, RequestCode.GET_MAX_OFFSET, DAMAGED)).code == BUSY:
                 details = json.loads(page(server, "/readyz"))
-                problems = json.loads(page(server, "/api/v1/overview"))["problems"]
+                problems = json.loads(page(server, "/api/v1/store"))["problems"]
                 metric = "rocketlens_queue_search_left_bytes"
                 left = next(line for line in page(server, "/metrics").splitlines() if line.startswith(metric))
                 told = next((each for each in problems if "%" in each), "")
@@ -139,6 +140,8 @@ def test_a_damaged_queue_in_a_large_log_keeps_no_other_waiting(tmp_path: Path) -
         watching.join()
     loaded.sort()
     print(f"p99 {p99(quiet) * 1e3:.1f} ms quiet, {p99(loaded) * 1e3:.1f} ms beside ({len(loaded)}): {found}")
+    shutil.rmtree(root)  # eight gigabytes
     assert found[-2] == "2"
-    assert len(found) > 3
+    shown = [each for each in found[:-2] if not each.startswith("None") and "last units are damaged" in each]
+    assert shown
     assert p99(loaded) < 0.2
