@@ -13,6 +13,7 @@ from storage.layout.checkpoint import Checkpoint
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import StoreLayout, recognise_store
 from storage.log.commit_log import CommitLog
+from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_place import has_another
 from storage.queue.queue_store import QueueStore
 from storage.store.snapshot import StoreOptions, derived_queues
@@ -42,11 +43,15 @@ class OpenedStore:
         state = read_store_state(root)
         commit_log = CommitLog.open(layout.commit_log_directories, is_left_over=partial(has_another, root))
         commit_log = without_stale_tail(commit_log, layout, state)
+        holes = QueueHoles()
+        holes.connect(hand_on=lambda: None)  # what takes long is left to the deep check
         return cls(
             layout=layout,
             state=state,
             commit_log=commit_log,
-            queues=QueueStore(root, commit_log, derived=derived_queues(layout, commit_log, StoreOptions())),
+            queues=QueueStore(
+                root, commit_log, holes=holes, derived=derived_queues(layout, commit_log, StoreOptions())
+            ),
             index=IndexSet.open(layout.index, commit_log, vouched, StateCache(None)),
             config=StoreConfig.load(root),
             checkpoint=_checkpoint(layout.checkpoint),

@@ -11,14 +11,14 @@ import os
 import shutil
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import StoreError
+from protocol.errors import BeingSearched, StoreError
 from protocol.system_topics import LIGHT_PREFIX, SCHEDULE_TOPIC
 from storage.amounts import counted
 from storage.build.queue_file_writer import QueueFileWriter
@@ -35,6 +35,7 @@ from storage.doctor.queues.unit_files import KINDS, UnitFiles, Units
 from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_BATCH, lost_units
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.batch_consume_queue import BatchConsumeQueue
+from storage.queue.queue import Queue
 from storage.queue.queue_files import LOOKED_FOR
 
 KEPT_IN_A_FILE: Final = 1 << 20
@@ -47,6 +48,8 @@ MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""
 
 NOBODY = "nobody can consume from {}"
+
+Value = TypeVar("Value")
 
 
 # --- quick ------------------------------------------------------------------------------------------------------------
@@ -140,16 +143,35 @@ def _check_files(store: OpenedStore, queue: _Queue, sizes: Counter[int], finding
         findings.add(Kind.FILE, severity, at, words.found, meaning, store.command(QUEUES), expected=words.expected)
 
 
+def _asked(
+    store: OpenedStore, queue: _Queue, findings: Findings, ask: Callable[[Queue], Value], otherwise: Value
+) -> Value | None:
+    """Return what a queue says as it is served, `otherwise` if much of the log has to be read to know that.
+
+    None for a queue that is not there, or cannot be read, which is reported.
+    """
+    try:
+        opened = store.queues.queue(queue.topic, queue.queue_id)
+        return None if opened is None else ask(opened)
+    except BeingSearched:
+        found, meaning = "only the log says where it ends", "units behind its last message were not checked"
+        remedy = store.command("doctor --deep")
+        findings.add(Kind.NOT_COMPARED, Severity.INFO, queue.files.directory, found, meaning, remedy)
+        return otherwise
+    except StoreError as error:
+        found, meaning = str(error), NOBODY.format("this queue")
+        findings.add(Kind.FILE, Severity.ERROR, queue.files.directory, found, meaning, store.command(QUEUES))
+    return None
+
+
+def _doubted_numbers(queue: Queue) -> list[int]:
+    return queue.doubted_numbers() if isinstance(queue, BatchConsumeQueue) else []
+
+
 def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
     """Report units of a plain queue that are lost between others, and units behind its end."""
     files = queue.files
-    try:
-        opened = store.queues.queue(queue.topic, queue.queue_id)
-        end = None if opened is None else opened.max_offset
-    except StoreError as error:
-        meaning = NOBODY.format("this queue")
-        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, store.command(QUEUES))
-        return
+    end = _asked(store, queue, findings, lambda opened: opened.max_offset, files.end)
     for first, count in () if end is None else files.lost_before(end):
         words, meaning = lost_units(count), f"{LOOKED_FOR}, and its recovery cuts the queue there"
         at, advice = files.found_at(first, NOWHERE, count=count), (meaning, store.command(QUEUES))
@@ -173,13 +195,7 @@ def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
 def _check_batches(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
     """Report units of a queue of batches that are read from the log instead, since they cannot be right."""
     files = queue.files
-    try:
-        opened = store.queues.queue(queue.topic, queue.queue_id)
-        wrong = opened.doubted_numbers() if isinstance(opened, BatchConsumeQueue) else []
-    except StoreError as error:
-        meaning = NOBODY.format("this queue")
-        findings.add(Kind.FILE, Severity.ERROR, files.directory, str(error), meaning, store.command(QUEUES))
-        return
+    wrong = _asked(store, queue, findings, _doubted_numbers, list[int]()) or []
     severity, meaning, remedy = ADVICE["queues"][Kind.UNIT]
     words, advice, first = MISPLACED_BATCH, (meaning, store.command(remedy)), 0
     for file in files.files:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from protocol.errors import StoreError
+from protocol.errors import BeingSearched, StoreError
 from storage.amounts import counted
 from storage.doctor._next_start import NextStart
 from storage.doctor._opened_store import OpenedStore
@@ -186,7 +186,7 @@ def _has_unit(store: OpenedStore, sample: Sample, *, is_copy: bool = False) -> b
         entry = None if queue is None else queue.entry_at(sample.queue_offset)
         if is_copy:
             return entry is not None or (queue is not None and sample.queue_offset < queue.min_offset)
-    except StoreError:  # named where the queue's files are looked at
+    except (StoreError, BeingSearched):  # named where the queue's files are looked at
         return True
     # A zeroed unit points at offset 0, where the first message of a log may well be.
     return entry is not None and entry.physical_offset == sample.physical_offset and entry.size == sample.size
@@ -199,7 +199,7 @@ def _is_taken(store: OpenedStore, sample: Sample) -> bool:
     try:
         queue = store.queues.queue(sample.topic, sample.queue_id)
         entry = None if queue is None else queue.entry_at(sample.queue_offset)
-    except StoreError:  # named where the queue's files are looked at
+    except (StoreError, BeingSearched):  # named where the queue's files are looked at
         return False
     return entry is not None and entry.size > 0
 
@@ -219,6 +219,6 @@ def _stands_elsewhere(store: OpenedStore, sample: Sample) -> bool:
             if entry.physical_offset == sample.physical_offset:
                 return True
             low, high = (middle + 1, high) if entry.physical_offset < sample.physical_offset else (low, middle)
-    except StoreError:  # named where the queue's files are looked at
+    except (StoreError, BeingSearched):  # named where the queue's files are looked at
         pass
     return False

@@ -10,6 +10,7 @@ import pytest
 from doctoring import findings_of, make_store, only, put
 from storage.doctor.examine import examine
 from storage.doctor.finding import Kind, Severity
+from storage.queue import queue_holes
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from store_writer import StoreWriter, Written
 
@@ -104,6 +105,19 @@ def test_units_that_are_lost_in_any_file_are_named(root: Path, queue: Path, numb
     last, count = (50 * number + 49, 50) if number < 3 else (198, 49)
     assert (finding.place, finding.count) == (f"units {50 * number} to {last}", count)
     assert finding.what == f"expected units of {count} messages, found bytes that are no units"
+
+
+def test_a_damaged_end_is_named_though_much_of_the_log_would_have_to_be_read(
+    root: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+    units = (queue / f"{3 * FILE:020d}").read_bytes().rstrip(b"\0")
+    last = (len(units) - 1) // UNIT
+    put(queue / f"{3 * FILE:020d}", last * UNIT, b"\xff" * UNIT)
+    found = {each.kind: each for each in findings_of(examine(root), "queues") if each.path.startswith(str(queue))}
+    assert found.keys() == {Kind.UNIT, Kind.NOT_COMPARED}
+    assert (found[Kind.UNIT].position, found[Kind.UNIT].count) == (last * UNIT, 1)
+    assert found[Kind.NOT_COMPARED].remedy == f"rocketlens doctor --deep {root}"
 
 
 def test_an_empty_last_file_is_removed_for_old_brokers_since_the_others_delete_it(root: Path, queue: Path) -> None:
