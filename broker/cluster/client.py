@@ -80,6 +80,10 @@ class NotConnected(ClientError):
     """No connection to a server could be made: what was asked was not sent."""
 
 
+ACL_EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException"
+"""How the remark begins by which a broker 4.x refuses what an account may not do; it has not looked at the request."""
+
+
 class ResponseError(ClientError):
     """A server answered with an error: `code` and `remark` are its own."""
 
@@ -88,6 +92,12 @@ class ResponseError(ClientError):
         self.endpoint = endpoint
         self.code = code
         self.remark = remark or ""
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether an account lacks the right: brokers 4.x say it as an error of their own, of a class for that."""
+        is_of_acl = self.code == ResponseCode.SYSTEM_ERROR and self.remark.startswith(ACL_EXCEPTION)
+        return is_of_acl or self.code == ResponseCode.NO_PERMISSION
 
     def __str__(self) -> str:
         known = ResponseCode._value2member_map_.get(self.code)

@@ -52,9 +52,6 @@ STALLED_SECONDS: Final = 0.5
 LAST_ANSWERS_SECONDS: Final = 3.0
 """How long a run that is stopped waits for answers; what has none by then is asked for by the next run."""
 
-OF_THE_TOPIC: Final = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST})
-"""Answers that say nothing of a message: its topic was changed, or its rights, since the plan was made."""
-
 MOST_BATCH_BYTES: Final = 1024 * 1024
 
 
@@ -523,7 +520,8 @@ class ReplaySending:
                 if self._fails(patience, error):
                     return self._plan_again(batch)
             except ResponseError as error:
-                if error.code in OF_THE_TOPIC:
+                # That says nothing of a message: its topic was changed, or its rights, since the plan was made.
+                if error.is_denied or error.code == ResponseCode.TOPIC_NOT_EXIST:
                     self._stop(str(error))
                     return self._plan_again(batch)
                 if error.code not in BUSY:

@@ -73,6 +73,8 @@ OPEN_MODULES = [
 WITHOUT_TLS = "-Dtls.server.mode=disabled"
 """No server here is asked by TLS; else each makes a key and a certificate of its own first: half of its start."""
 
+WITH_TLS = "-Dtls.server.mode=permissive"
+
 QUICK_JVM = [*QUICK_JAVA, "-XX:-UsePerfData"]
 SMALL_JVM = ["-Xms128m", "-Xmx512m", *QUICK_JVM]
 
@@ -141,6 +143,7 @@ def official_name_server(
     port: int | None = None,
     version: str = SERVER_VERSION,
     classes: Sequence[str] | None = None,
+    tls: bool = False,
 ) -> Iterator[OfficialProcess]:
     """A name server; ``work`` gets its configuration and logs, ``properties`` are further lines of the former.
 
@@ -153,7 +156,7 @@ def official_name_server(
     settings |= properties or {}
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     process = start_official(
-        "org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version, classes
+        "org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version, classes, tls=tls
     )
     with running(
         OfficialProcess(process, address, home), lambda: ask(address, GET_NAMESRV_CONFIG).code == 0
@@ -172,23 +175,29 @@ def official_broker(
     port: int | None = None,
     version: str = SERVER_VERSION,
     classes: Sequence[str] | None = None,
+    files: Mapping[str, str] | None = None,
+    asked_with: Mapping[str, str] | None = None,
+    tls: bool = False,
 ) -> Iterator[OfficialProcess]:
     """A broker over the store directory ``store`` (made when missing; the broker writes in it), ready to answer.
 
     ``properties`` are broker.conf lines, by default those of g1; ``port`` a fixed port instead of a free one;
-    ``classes`` as for `official_name_server`.
+    ``classes`` as for `official_name_server`. ``files`` of its folder ``conf`` are written before; ``asked_with`` are
+    the fields, signed, by which one with accounts answers. With ``tls`` it answers by TLS too.
     """
     address = (host, free_port((-2,), host) if port is None else port)
     home = home_below(work / "broker")
+    for name, text in (files or {}).items():
+        (home / "conf" / name).write_text(text)
     settings = _broker_settings(store, address, name_server) | dict(G1_PROPERTIES if properties is None else properties)
     configuration = home / "broker.conf"
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     process = start_official(
-        "org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version, classes
+        "org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version, classes, tls=tls
     )
 
     def is_ready() -> bool:
-        if ask(address, GET_BROKER_CONFIG).code != 0:
+        if ask(address, GET_BROKER_CONFIG, asked_with).code != 0:
             return False
         wanted = f'"{settings["brokerName"]}"'.encode()
         return name_server is None or wanted in ask(name_server.address, GET_BROKER_CLUSTER_INFO).body
@@ -287,6 +296,7 @@ def start_official(
     *,
     more_jars: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
+    tls: bool = False,
 ) -> "subprocess.Popen[bytes]":
     """A process of the official distribution; `more_jars` are folders behind the one of its version.
 
@@ -297,7 +307,7 @@ def start_official(
         for name in ("namesrv", "broker"):
             (home / "conf" / f"logback_{name}.xml").write_text("<configuration/>")
     command = [tool("java"), *SMALL_JVM, *(class_archive(version) if classes is None else classes)]
-    command += [WITHOUT_TLS, *OPEN_MODULES]
+    command += [WITH_TLS if tls else WITHOUT_TLS, *OPEN_MODULES]
     command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
     command += ["-cp", os.pathsep.join(f"{folder}/*" for folder in (jars(version), *more_jars)), main_class, *arguments]
     with (home / "output.log").open("wb") as output:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, signed_fields
 from golden.record.records import walk
 from interop.conftest import Java
 from interop.jars import LIBRARY_VERSIONS, NEWEST_BROKER_VERSION, OLD_BROKER_VERSION, SERVER_VERSION
@@ -51,10 +52,11 @@ class Target:
     version: str
     properties: dict[str, str] = field(default_factory=dict)
 
-    def make_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
+    def make_topic(self, name: str, queues: int = 4, perm: int = 6, keys: tuple[str, str] | None = None) -> None:
         fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues}
         fields |= {"perm": perm, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
-        answer = ask(self.broker.address, UPDATE_TOPIC, {name: str(value) for name, value in fields.items()})
+        texts = {name: str(value) for name, value in fields.items()}
+        answer = ask(self.broker.address, UPDATE_TOPIC, texts if keys is None else signed_fields(texts, *keys))
         assert answer.code == 0, answer.header
 
     @property
@@ -316,3 +318,71 @@ def test_a_name_server_that_goes_and_a_disk_that_is_full_are_said(tmp_path: Path
         outcome = run_rocketlens(*arguments, "--go", "--account", tmp_path / "b")
         assert (outcome.returncode, b"cannot connect to" in outcome.stderr) == (3, True)
     shutil.rmtree(tmp_path / "store", ignore_errors=True)
+
+
+OF_AUTH = "org.apache.rocketmq.auth"
+ACCOUNT_OF_BROKER = json.dumps({"accessKey": ADMIN, "secretKey": ADMIN_SECRET})
+AUTHENTICATION = {
+    "authenticationEnabled": "true",
+    "authenticationProvider": f"{OF_AUTH}.authentication.provider.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": f"{OF_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "initAuthenticationUser": json.dumps({"username": ADMIN, "password": ADMIN_SECRET}),
+    "innerClientAuthenticationCredentials": ACCOUNT_OF_BROKER,
+    "authorizationEnabled": "true",
+    "authorizationProvider": f"{OF_AUTH}.authorization.provider.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{OF_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
+"""How a broker 5.5 is told to have accounts, of which this one may do everything."""
+
+AUTH_CREATE_USER = 3001
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", [SERVER_VERSION, OLD_BROKER_VERSION])
+def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(version: str, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "source")
+    for number in range(5):
+        writer.append("Guarded", b"%d" % number, unique_key=f"GUARD{number:027X}")
+    writer.close()
+    is_old = version == OLD_BROKER_VERSION
+    properties = PROPERTIES | ({"aclEnable": "true"} if is_old else AUTHENTICATION)
+    signed = signed_fields({}, ADMIN, ADMIN_SECRET)
+    with (
+        official_name_server(tmp_path, version=version, tls=True) as name_server,
+        official_broker(
+            tmp_path / "store", tmp_path, properties=properties, name_server=name_server, version=version,
+            files={"plain_acl.yml": PLAIN_ACL} if is_old else {}, asked_with=signed, tls=True,
+        ) as broker,
+    ):  # fmt: skip
+        target = Target(name_server, broker, tmp_path / "store", tmp_path, version)
+        target.make_topic("Guarded", keys=(ADMIN, ADMIN_SECRET))
+        if not is_old:
+            user = json.dumps({"username": READER, "password": READER_SECRET, "userType": "Normal"}).encode()
+            asked = signed_fields({"username": READER}, ADMIN, ADMIN_SECRET, user)
+            assert ask(broker.address, AUTH_CREATE_USER, asked, body=user).code == 0
+        wait_until(lambda: "Guarded" in topics_of(target), "the name server has the topic")
+
+        deadline = time.monotonic() + 120
+
+        def replay(name: str, access_key: str, secret: str) -> "subprocess.CompletedProcess[bytes]":
+            keys = tmp_path / f"{name}.yml"
+            keys.write_text(f"accessKey: {access_key}\nsecretKey: {secret}\n")
+            what = ("replay", tmp_path / "source", "--topic", "Guarded", *target.arguments, "--go", "--json")
+            # Of a batch a broker 4.9 asks for no right to the topic.
+            with_keys = ("--batch", "1", "--to-credentials", keys, "--tls-no-verify", "--account", tmp_path / name)
+            while True:
+                found = run_rocketlens(*what, *with_keys)
+                # Java's first handshakes may take longer than a connection is waited for.
+                if b"cannot connect" not in found.stderr or time.monotonic() > deadline:
+                    return found
+
+        for name, access_key, secret in (("wrong", ADMIN, "no-such-secret"), ("other", READER, READER_SECRET)):
+            refused = replay(name, access_key, secret)
+            said = json.loads(refused.stdout.splitlines()[-1])
+            assert (refused.returncode, said["planned"], said["sent"]) == (3, 5, 0), (refused.stderr, said)
+            assert b"AclException" in refused.stderr if is_old else b"NO_PERMISSION" in refused.stderr
+        assert not any(record.topic == "Guarded" for record in target.messages())
+        sent = replay("right", ADMIN, ADMIN_SECRET)
+        assert sent.returncode == 0, sent.stderr
+        keys = sorted(each.properties["UNIQ_KEY"] for each in target.messages() if each.topic == "Guarded")
+        assert keys == [f"GUARD{number:027X}" for number in range(5)]
