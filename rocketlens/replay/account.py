@@ -193,6 +193,11 @@ ON CONFLICT DO UPDATE SET copies = copies || ' ' || excluded.copies,
 """
 
 
+_NOTE_UNSENT: Final = """
+INSERT OR REPLACE INTO outcome SELECT ?1, ?2, ?3
+WHERE ?1 > IFNULL((SELECT last FROM sent WHERE first <= ?1 ORDER BY first DESC LIMIT 1), 0)
+"""
+
 _AT_A_TIME: Final = 32
 _INSERT_PLAIN: Final = f"INSERT OR IGNORE INTO planned ({_PLANNED}) VALUES "
 _PLAIN_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -436,13 +441,17 @@ class ReplayAccount:
         return [0 if row is None else known.pop(row, 0) for row in rows]
 
     def decided(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges of messages among some that are not to be sent: they are, or are refused."""
+        """The ranges of messages among some that are not to be sent: they are, may be on their way, or are refused."""
         span = {"first": first, "last": last}
+        ranges = (
+            f"SELECT first, last FROM {table} WHERE first BETWEEN "
+            f"IFNULL((SELECT MAX(first) FROM {table} WHERE first <= :first), 0) AND :last AND last >= :first"
+            for table in ("sent", "leaving")
+        )
         found = self._base.execute(
             "SELECT number, number FROM planned WHERE number BETWEEN :first AND :last AND state != 0 "
             "UNION ALL SELECT number, number FROM outcome WHERE number BETWEEN :first AND :last AND state != 0 "
-            "UNION ALL SELECT first, last FROM sent WHERE first BETWEEN "
-            "IFNULL((SELECT MAX(first) FROM sent WHERE first <= :first), 0) AND :last AND last >= :first",
+            f"UNION ALL {' UNION ALL '.join(ranges)}",
             span,
         )
         return found.fetchall()
@@ -490,11 +499,11 @@ class ReplayAccount:
         self, sent: Sequence[tuple[int, int, str, str]] = (), outcomes: Iterable[tuple[int, SendState, str]] = ()
     ) -> None:
         """Note ranges of messages that were sent, with their ids at the target, separated by commas, and what else
-        became of messages; the last is what is to be said of them."""
+        became of messages; the last is what is to be said of them. What was sent stays so."""
         with self._changing() as base:
             base.executemany("DELETE FROM outcome WHERE number BETWEEN ? AND ?", (each[:2] for each in sent))
             base.executemany("INSERT INTO sent VALUES (?, ?, ?, ?)", sent)
-            base.executemany("INSERT OR REPLACE INTO outcome VALUES (?, ?, ?)", outcomes)
+            base.executemany(_NOTE_UNSENT, outcomes)
 
     def give_up_planned(self, reason: str) -> None:
         """Refuse what is still to be sent."""

@@ -399,8 +399,11 @@ class ReplaySending:
         if not numbers.any():
             return numbers
         self._behind = int(numbers.max())
-        for begin, end in self._account.decided(int(numbers[numbers > 0].min()), self._behind):
-            numbers[(numbers >= begin) & (numbers <= end)] = 0
+        decided = self._account.decided(int(numbers[numbers > 0].min()), self._behind)
+        if decided:
+            firsts, lasts = np.array(sorted(decided)).T
+            behind = np.maximum.accumulate(np.insert(lasts, 0, 0))  # Of the first ranges, where the last of them ends.
+            numbers[numbers <= behind[np.searchsorted(firsts, numbers, "right")]] = 0
         return numbers
 
     def _way_number(self, number: int) -> int:
@@ -559,16 +562,12 @@ class ReplaySending:
     def _note_sent(self, batch: Sequence[LeavingMessages], ids: str, said: str, note: str) -> None:
         """Note messages as sent, with the ids that the target gave them: one of each, or one of all."""
         reason = "; ".join(filter(None, (note, said)))
-        if len(batch) == 1:
-            each = batch[0]
-            is_whole = ids.count(",") == each.count - 1
-            return self._notes.add_sent(each.first, each.count, ids if is_whole else ids.partition(",")[0], reason)
         one_by_one = ids.split(",")
-        is_whole = len(one_by_one) == sum(each.count for each in batch)
+        if len(one_by_one) != sum(each.count for each in batch) or len(set(map(len, one_by_one))) > 1:
+            one_by_one = one_by_one[:1]  # the account finds those of a range by their length
         for each in batch:
-            mine, one_by_one = one_by_one[: each.count], one_by_one[each.count if is_whole else 0 :]
-            self._notes.add_sent(each.first, each.count, ",".join(mine) if is_whole else mine[0], reason)
-        return None
+            self._notes.add_sent(each.first, each.count, ",".join(one_by_one[: each.count]), reason)
+            one_by_one = one_by_one[each.count :] or one_by_one[:1]
 
     async def _request(self, batch: Sequence[LeavingMessages]) -> tuple[str, str]:
         """Send messages in one request: their ids at the target, and what is to be said of them."""

@@ -19,7 +19,7 @@ from broker.cluster.client import (
 from broker.endpoint import Endpoint
 from protocol.bodies import TopicRouteData
 from protocol.codes import ResponseCode
-from protocol.errors import ConfigError, RocketLensError
+from protocol.errors import BadMessageId, ConfigError, RocketLensError
 from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id
 from protocol.question import KeyKind, Question, taken_apart
@@ -204,7 +204,10 @@ class ReplayTarget:
 
     async def at(self, topic: TargetTopic, sent: SentMessage) -> Message | None:
         """The message at the id that the target gave to one that was sent; None where there is none."""
-        place = decode_message_id(sent.sent_id)
+        try:
+            place = decode_message_id(sent.sent_id)
+        except BadMessageId:  # others than Apache's brokers may say other ids
+            return None
         address = Endpoint(place.address.ip, place.address.port)
         endpoint = next((each for each in topic.brokers.values() if each == address), None)
         # A broker may say another address of itself than the one it is reached by; offsets of one broker are its own.

@@ -73,6 +73,8 @@ class TakingBroker:
     port: int = 0
     also: str = ""
     """The address of another broker that the name server names."""
+    said: str | None = None
+    """What it says for the ids of what it has stored, where these are other ones."""
     _size: int = 0
 
     @property
@@ -204,7 +206,7 @@ class TakingBroker:
             return None
         if fault is Fault.SILENT:
             return SILENT, None, {}, b""
-        said = {"msgId": ",".join(ids), "queueId": fields["e"], "queueOffset": "0"}
+        said = {"msgId": ",".join(ids) if self.said is None else self.said, "queueId": fields["e"], "queueOffset": "0"}
         return (10 if fault is Fault.FLUSH else 0), None, said, b""
 
     def _store(self, fields: Mapping[str, str], flag: int, body: bytes, properties: str) -> str:

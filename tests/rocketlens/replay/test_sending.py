@@ -1,6 +1,7 @@
 """What an account says of a run is what the target holds, whatever goes wrong on the way."""
 
 import json
+import shutil
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -270,6 +271,49 @@ def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Pat
             assert report.is_whole
             assert "goes on with the plan of" in (report.plan.notes[-1] if report.plan else "")
     assert set(keys_of(broker.log).values()) == {1}
+
+
+def test_what_was_sent_before_a_request_was_given_up_stays_so(store: Path, tmp_path: Path) -> None:
+    """Of a batch that is refused each goes alone: one is taken, the answer to the next does not come."""
+    broker = TakingBroker({"Orders": 1, "Payments": 1})
+    broker.fault = lambda number: {1: Fault.ILLEGAL, 3: Fault.SILENT}.get(number, Fault.NONE)
+    with broker.serving():
+        watching = ReplayWatcher(should_stop=lambda: broker.requests > 2)
+        with ReplayAccount(tmp_path / "account") as account:
+            speed = SendSpeed(batch=3, in_flight=1)
+            report = run(store, broker, account, watching=watching, speed=speed)
+            assert report.states[SendState.SENT] == 1
+            assert report.states[SendState.UNKNOWN] == 2
+            assert sum(report.states.values()) == COUNT
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account).is_whole
+    assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
+
+
+def test_what_a_source_brings_twice_is_sent_once(store: Path, tmp_path: Path) -> None:
+    """The store of a master and that of its slave."""
+    shutil.copytree(store, tmp_path / "slave")
+    with (
+        TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker,
+        ReplayAccount(None) as account,
+        rocketlens.open([store, tmp_path / "slave"]) as opened,
+    ):
+        choice = SourceChoice(opened, ["Orders", "Payments"])
+        manner = ResendManner(cluster="old")
+        request = ReplayRequest(choice, name_servers_of(broker.address), manner, "test", go=True)
+        assert replay(request, account, ReplayWatcher()).is_whole
+    assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
+
+
+@pytest.mark.parametrize("said", ["", "x", ",,,,", "a,bb,ccc,d,e", "A" * 32])
+def test_a_target_that_says_no_ids_is_asked_by_key(store: Path, said: str) -> None:
+    broker = TakingBroker({"Orders": 3, "Payments": 3}, said=said)
+    with broker.serving(), ReplayAccount(None) as account:
+        assert run(store, broker, account, verify=True, speed=SendSpeed(batch=5)).is_whole
+        assert all(each.sent_id in said.split(",") for each in account.sent(SendState.SENT))
+        # What is not in its index either is missing.
+        del broker.log[7]
+        assert run(store, broker, account, verify=True).outcomes[Verification.MISSING] == 1
 
 
 @given(number=st.integers(0, 39), field=st.sampled_from(["body", "topic", "uniqueKey"]), shifts=st.booleans())
