@@ -76,20 +76,23 @@ class PlainPiece:
             yield from self._chosen(offset)
 
     def runs(self, rules: ResendRules | None) -> Iterator["PlainRun | list[Chosen]"]:
-        """The messages in runs: those that are only copied by their ways, the others as they are."""
+        """The messages in runs: those that are only copied by their ways, the others as they are.
+
+        Runs are long, and those of one queue stay in their order.
+        """
         offsets = self.records.offsets
         if rules is None or not len(offsets):
             yield list(self)
             return
         region, positions, readable, base = self.place
         ways = resend_ways(region, positions, readable, base, rules)
-        ends = np.flatnonzero(np.diff(ways < 0)) + 1
-        for run in np.split(np.arange(len(ways)), ends):
-            if ways[run[0]] < 0:
-                yield [each for offset in offsets[run].tolist() for each in self._chosen(offset)]
-            else:
-                run = run[np.argsort(ways[run], kind="stable")]
-                yield PlainRun(PlainPiece(RecordsFound(self.records.segment, offsets[run])), rules)
+        for part in np.split(np.arange(len(ways)), _stops(ways)):
+            plain, others = part[ways[part] >= 0], part[ways[part] < 0]
+            if len(plain):
+                plain = plain[np.argsort(ways[plain], kind="stable")]
+                yield PlainRun(PlainPiece(RecordsFound(self.records.segment, offsets[plain])), rules)
+            if len(others):
+                yield [each for offset in offsets[others].tolist() for each in self._chosen(offset)]
 
     @property
     def place(self) -> tuple[Region, npt.NDArray[np.int64], int, int]:
@@ -108,6 +111,20 @@ class PlainPiece:
         with suppress(StoreError):  # it was intact when it was chosen, and the store has changed
             for message in decode_message(view, physical_offset=offset).inner_messages():
                 yield Chosen(message.detached(), place_of(message))
+
+
+def _stops(ways: npt.NDArray[np.int64]) -> list[int]:
+    """Where records that are only copied follow others of their queues: see `resend_ways`."""
+    stops: list[int] = []
+    if (ways < -1).any():
+        with_others: set[int] = set()
+        for number, way in enumerate(ways.tolist()):
+            if way < -1:
+                with_others.add(-2 - way)
+            elif way in with_others:
+                stops.append(number)
+                with_others.clear()
+    return stops
 
 
 Piece: TypeAlias = list[Chosen] | PlainPiece

@@ -14,14 +14,17 @@ import numpy as np
 
 from protocol.kernels.memory cimport load_i32, load_i64, load_native_u64, store_i16, store_i32
 from protocol.kernels.responses cimport LONGEST_NUMBER, digits_of, write_text
+from storage.kernels.checksum cimport crc32_of
 from storage.kernels.records cimport (
     BODY_CRC,
     BORN_TIMESTAMP,
     BORN_HOST_V6,
+    CRC_MASK,
     FLAG,
     INNER_BODY_LENGTH,
     INNER_FLAG,
     INNER_HEAD,
+    IPV6_EXTRA,
     Property,
     PropertyWalk,
     QUEUE_ID,
@@ -114,12 +117,13 @@ cdef class ResendRules:
         free(self.scratch)
 
     cdef int64_t way(self, const Plain *plain) except? -2:
-        """The way of a message."""
+        """The way of a message from an IPv4 address."""
         cdef const Text *topic = &plain.record.topic
         cdef const uint8_t *record = plain.record.start
+        cdef const uint8_t *host = record + STORE_IP + (IPV6_EXTRA if load_i32(record + SYS_FLAG) & BORN_HOST_V6 else 0)
         cdef bytes key = PyBytes_FromStringAndSize(NULL, IPV4_HOST + sizeof(int32_t) + topic.length)
         cdef uint8_t *to = <uint8_t *>PyBytes_AsString(key)
-        memcpy(to, record + STORE_IP, IPV4_HOST)
+        memcpy(to, host, IPV4_HOST)
         memcpy(to + IPV4_HOST, record + QUEUE_ID, sizeof(int32_t))
         memcpy(to + IPV4_HOST + sizeof(int32_t), topic.start, topic.length)
         found = self._ways.get(key)
@@ -188,10 +192,11 @@ cdef bint is_repeated(const Plain *plain, const Text *name) noexcept nogil:
 cdef bint read_plain(
     Plain *plain, ResendRules rules, const uint8_t *start, int64_t available, int64_t physical_offset
 ) noexcept nogil:
-    """Read a record that is only copied; False where it is another, or none."""
+    """Read a record that is only copied; False where it is another, or none, which has no size."""
     cdef PropertyWalk walk
     cdef Property each
     if read_shape(&plain.record, start, available, physical_offset) < 0:
+        plain.record.size = 0
         return False
     if is_batch(start) or load_i32(start + SYS_FLAG) & (BORN_HOST_V6 | STORE_HOST_V6):
         return False
@@ -284,13 +289,18 @@ cdef uint8_t *write_inner(uint8_t *to, const Plain *plain, ResendRules rules, in
 cdef int64_t plain_at(
     Plain *plain, ResendRules rules, Region region, int64_t position, int64_t readable, int64_t base
 ) except -2:
-    """Read a record that is only copied, and write its origin, of which the length is returned; −1 for another."""
+    """Read a record that is only copied, and write its origin, of which the length is returned; −1 for another.
+
+    The way is known of both.
+    """
     cdef int64_t origin
+    cdef bint is_plain
     require(region, position, readable)
-    if not read_plain(plain, rules, region.data + position, readable - position, base + position):
-        return -1
-    plain.way = rules.way(plain)
-    if plain.way < 0:
+    is_plain = read_plain(plain, rules, region.data + position, readable - position, base + position)
+    plain.way = -1
+    if plain.record.size > 0 and not load_i32(plain.record.start + SYS_FLAG) & STORE_HOST_V6:
+        plain.way = rules.way(plain)
+    if plain.way < 0 or not is_plain:
         return -1
     origin = write_origin(rules.scratch, plain, rules)
     return origin if inner_properties(plain, rules, origin) <= MOST_PROPERTIES else -1
@@ -299,7 +309,7 @@ cdef int64_t plain_at(
 def resend_ways(
     Region region not None, positions: npt.NDArray[np.int64], int64_t readable, int64_t base, ResendRules rules not None,
 ) -> npt.NDArray[np.int64]:
-    """Return the way of each record, negative where it is declined.
+    """Return the way of each record; where it is declined −1, or −2 − w where others of its queue go by the way w.
 
     `readable` bounds reading. The region's first byte has the physical offset `base`. Raises ValueError for a position
     that lies outside.
@@ -308,12 +318,14 @@ def resend_ways(
     cdef const int64_t *at = <const int64_t *>places.items
     cdef Plain plain
     cdef Py_ssize_t i
+    cdef int64_t origin
     ways = np.empty(places.count, np.int64)
     cdef Room room = Room(ways, sizeof(int64_t))
     cdef int64_t *to = <int64_t *>room.items
     require(region, 0, readable)
     for i in range(places.count):
-        to[i] = -1 if plain_at(&plain, rules, region, at[i], readable, base) < 0 else plain.way
+        origin = plain_at(&plain, rules, region, at[i], readable, base)
+        to[i] = plain.way if origin >= 0 else -1 if plain.way < 0 else -2 - plain.way
     return ways
 
 
@@ -326,14 +338,14 @@ def resend_parcels(
     """Return what is noted of each record; the messages as in a batch, where each ends, and its sysFlag.
 
     Noted are way, unique key, physical and queue offset, CRC of the body, born and store time (ms), bytes of the body,
-    and None for the place. A record that is declined has None, and an empty message. Without `with_messages` there are
-    none. The rest is as for :func:`resend_ways`.
+    and None for the place. A record that is declined, or whose body was changed since it was chosen, has None, and an
+    empty message. Without `with_messages` there are none. The rest is as for :func:`resend_ways`.
     """
     cdef Column places = Column(positions, sizeof(int64_t))
     cdef const int64_t *at = <const int64_t *>places.items
     cdef Plain plain
     cdef Py_ssize_t i
-    cdef int64_t origin, size = 0, needed, capacity = 0
+    cdef int64_t origin, size = 0, needed, behind, capacity = 0
     cdef const uint8_t *record
     cdef uint8_t *made = NULL
     cdef uint8_t *grown
@@ -367,7 +379,14 @@ def resend_parcels(
                         if grown == NULL:
                             raise MemoryError
                         made = grown
-                    size = write_inner(made + size, &plain, rules, origin) - made
+                    behind = write_inner(made + size, &plain, rules, origin) - made
+                    # Of what is sent, not of what may change after a look at it.
+                    if <int32_t>(
+                        crc32_of(made + size + INNER_HEAD, plain.record.body.length) & CRC_MASK
+                    ) == crc_of(&plain):
+                        size = behind
+                    else:
+                        row = None
             (<int64_t *>end_room.items)[i] = size
             rows.append(row)
         return rows, PyBytes_FromStringAndSize(<const char *>made, size) if size else b"", ends, flags

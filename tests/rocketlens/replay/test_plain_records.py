@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from rocketlens.replay.choice import Chosen, PlainPiece, PlainRun, SourceChoice,
 from rocketlens.replay.plan import row_of
 from rocketlens.replay.resent import ORIGIN, NotResent, ResendManner, RetriedGoal, cluster_text, plain_rules, resent
 from storage.kernels.resending import ResendRules, resend_parcels, resend_ways
+from store_writer import StoreWriter
 
 names = st.one_of(st.sampled_from([*sorted(SYSTEM_PROPERTIES), ORIGIN]), st.text("abAB_价", min_size=1, max_size=70))
 pieces = st.one_of(
@@ -162,3 +164,50 @@ def test_records_are_chosen_as_a_search_finds_their_messages(tmp_path: Path) -> 
                 mine = [place_of(message) for message in expected if queues[place_of(message)] == queue]
                 assert [place for place in places if queues[place] == queue] == mine
             assert bool(plain) == (topics not in (["Batched"], ["Sixth"]))
+
+
+def test_a_body_that_was_changed_since_it_was_chosen_is_not_sent() -> None:
+    record = encode_message(topic="Orders", body=b"as it was", properties={"UNIQ_KEY": "A"}, physical_offset=1000)
+    rules = plain_rules(ResendManner(), ReplayWays())
+    assert rules is not None
+    for body, is_sent in ((b"as it was", True), (bytes(9), False)):
+        data = Bytes(record.replace(b"as it was", body))
+        place = (data.region, np.array([0], np.int64), len(record), 1000, rules)
+        (row,), messages, *_ = resend_parcels(*place, with_messages=True)
+        assert (row is not None, bool(messages)) == (is_sent, is_sent)
+
+
+@given(odd=st.lists(st.booleans(), min_size=1, max_size=20), queues=st.integers(1, 3))
+def test_runs_are_as_few_as_the_order_of_queues_lets_them_be(odd: list[bool], queues: int) -> None:
+    """Those of a topic that is never plain part none; those that have no key part the others of their queue."""
+    for topic in ("%RETRY%g", "Orders"):
+        with TemporaryDirectory() as root:
+            writer = StoreWriter(Path(root) / "store")
+            for number, is_odd in enumerate(odd):
+                of = topic if is_odd else "Orders"
+                key = None if is_odd else f"{number:032X}"
+                writer.append(of, b"%d" % number, queue_id=number % queues, unique_key=key)
+            writer.close()
+            with rocketlens.open(Path(root) / "store") as store:
+                account = ReplayAccount(None)
+                runs = [
+                    run
+                    for piece in SourceChoice(store).pieces()
+                    for run in runs_of(piece, plain_rules(ResendManner(), account.ways))
+                ]
+                account.close()
+                offsets = [
+                    run.piece.records.offsets.tolist()
+                    if isinstance(run, PlainRun)
+                    else [each.message.physical_offset for each in run]
+                    for run in runs
+                ]
+                found = [offset for each in offsets for offset in each]
+                expected = [(each.physical_offset, (each.topic, each.queue_id)) for each in store.search()]
+            assert sorted(found) == [offset for offset, _ in expected]
+            queue_of = dict(expected)
+            for queue in queue_of.values():
+                mine = [offset for offset in found if queue_of[offset] == queue]
+                assert mine == sorted(mine)
+            if topic != "Orders":
+                assert len(runs) == len(set(odd))
