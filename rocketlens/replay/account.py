@@ -315,7 +315,7 @@ class ReplayAccount:
         with self._changing() as base:
             for table in (*_OF_MESSAGES, "missing", "closed", "queue_end", "way"):
                 base.execute(f"DELETE FROM {table}")
-            for index in ("planned_place", "planned_at", "planned_key", "planned_name"):
+            for index in ("planned_place", "planned_at", "planned_key", "planned_name", "planned_way"):
                 base.execute(f"DROP INDEX IF EXISTS {index}")
             if not keeps_run:
                 base.execute("DELETE FROM run WHERE name != 'form'")
@@ -389,6 +389,11 @@ class ReplayAccount:
                 (SendState.REFUSED, reason, SendState.PLANNED, topic, larger_than),
             )
 
+    def find_by_way(self) -> None:
+        """Have the messages for a topic found, where many topics are judged one after the other."""
+        with self._changing() as base:
+            base.execute("CREATE INDEX IF NOT EXISTS planned_way ON planned (way)")
+
     def close_topic(self, topic: str, reason: str) -> None:
         """Refuse all messages for a topic that the target lacks, or does not let write, until it is opened."""
         with self._changing() as base:
@@ -428,14 +433,17 @@ class ReplayAccount:
     def numbers(self, rows: Sequence[PlannedTuple | None]) -> list[int]:
         """The numbers of messages that were planned as these are; 0 for what is not among them."""
         with self._changing() as base:
-            base.execute("CREATE INDEX IF NOT EXISTS planned_at ON planned (physical_offset)")
+            # Lines that somebody wrote may have the same offset all, or the same key.
+            base.execute("CREATE INDEX IF NOT EXISTS planned_at ON planned (physical_offset, unique_key)")
         known: dict[PlannedTuple, int] = {}
-        offsets = list({row[2] for row in rows if row is not None})
-        for at in range(0, len(offsets), AT_ONCE // 2):
-            some = offsets[at : at + AT_ONCE // 2]
-            marks = ",".join("?" * len(some))
+        places = list({(row[2], row[1]) for row in rows if row is not None})
+        for at in range(0, len(places), AT_ONCE // 4):
+            some = places[at : at + AT_ONCE // 4]
+            marks = ", ".join(["(?, ?)"] * len(some))
             found = self._base.execute(
-                f"SELECT {_PLANNED}, number FROM planned WHERE physical_offset IN ({marks})", some
+                f"WITH wanted (at, name) AS (VALUES {marks}) SELECT {_PLANNED}, number FROM wanted "
+                "CROSS JOIN planned ON physical_offset = at AND unique_key = name",
+                [*chain.from_iterable(some)],
             )
             known |= {row[:-1]: row[-1] for row in found}
         return [0 if row is None else known.pop(row, 0) for row in rows]

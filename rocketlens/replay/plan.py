@@ -19,6 +19,9 @@ from storage.kernels.resending import ResendRules
 
 Item = TypeVar("Item")
 
+FEW_TOPICS: Final = 8
+"""Topics for each of which all messages are looked through, rather than find them by an index."""
+
 SENT_BEFORE: Final = "an earlier run has sent it; the account has its id there"
 
 
@@ -133,11 +136,13 @@ async def plan_closed(account: ReplayAccount, target: ReplayTarget, should_stop:
 
 
 async def _judge(
-    account: ReplayAccount, target: ReplayTarget, topics: Iterable[str], should_stop: Callable[[], bool]
+    account: ReplayAccount, target: ReplayTarget, topics: Sequence[str], should_stop: Callable[[], bool]
 ) -> list[str]:
     """Refuse what the target does not take of what is planned for some topics, or has already; what is not known."""
     asked: dict[str, TargetTopic] = {}
     notes: list[str] = []
+    if len(topics) > FEW_TOPICS:
+        account.find_by_way()
     for name in topics:
         topic = await target.topic(name)
         if topic.problem:
