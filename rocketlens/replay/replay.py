@@ -190,7 +190,15 @@ async def _manner(request: ReplayRequest, target: ReplayTarget, account: ReplayA
         account.say(**{_RETRY_TOPICS: retries})
     own = () if known == "yes" else known.split()
     hosts = frozenset(HostAddress(*Endpoint.parse(each)) for each in own)
-    return replace(request.manner, new_ids=known == "yes", own_hosts=hosts, retry_topics=frozenset(retries.split("\n")))
+    # What was sent is found by the name that the cluster had then, if it is another, or none, by now.
+    cluster = account.said("cluster") if account.said(_PLANNED) is not None else None
+    return replace(
+        request.manner,
+        cluster=request.manner.cluster if cluster is None else cluster,
+        new_ids=known == "yes",
+        own_hosts=hosts,
+        retry_topics=frozenset(retries.split("\n")),
+    )
 
 
 def _report(ending: ReplayEnding, plan: ReplayPlan | None, account: ReplayAccount, reason: str = "") -> ReplayReport:

@@ -63,6 +63,7 @@ def run(
     *,
     topics: Sequence[str] = ("Orders", "Payments"),
     watching: ReplayWatcher | None = None,
+    cluster: str = "old",
     **options: object,
 ) -> ReplayReport:
     with rocketlens.open(root) as opened:
@@ -70,7 +71,7 @@ def run(
         request = ReplayRequest(
             choice,
             name_servers_of(broker.address),
-            ResendManner(cluster="old"),
+            ResendManner(cluster=cluster),
             "test",
             go=True,
             **options,  # type: ignore[arg-type]
@@ -271,6 +272,18 @@ def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Pat
             assert report.is_whole
             assert "goes on with the plan of" in (report.plan.notes[-1] if report.plan else "")
     assert set(keys_of(broker.log).values()) == {1}
+
+
+@pytest.mark.parametrize("planned", ["old", ""])
+def test_a_run_goes_on_with_the_name_that_the_cluster_had(store: Path, tmp_path: Path, planned: str) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 7)
+        with ReplayAccount(tmp_path / "account") as account:
+            run(store, broker, account, watching=watching, cluster=planned, speed=SendSpeed(batch=1, in_flight=1))
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account, cluster="new", verify=True).is_whole
+    assert len(broker.log) == COUNT
+    assert {taken.properties[ORIGIN].split()[3] for taken in broker.log} == {planned or "-"}
 
 
 def test_what_was_sent_before_a_request_was_given_up_stays_so(store: Path, tmp_path: Path) -> None:
