@@ -141,7 +141,8 @@ def build_servers(
         dispatchers = [
             Dispatcher(build_processors(service, brokers), service.options.lookup_threads) for service, _ in served
         ]
-        other_port, watched = build_grpc(brokers.services, dispatchers, grpc, rows, securities[0])
+        forget = [service.connection_lost if member is None else member.connection_lost for service, member in served]
+        other_port, watched = build_grpc(brokers.services, dispatchers, grpc, rows, securities[0], forget)
     for number, ((service, member), listeners, security, share) in enumerate(
         zip(served, bound, securities, shares, strict=True)
     ):
@@ -383,11 +384,16 @@ def build_grpc(
     addresses: GrpcAddresses,
     rows: MetricsRows,
     security: Security,
+    forget: Sequence[Callable[[ClientConnection], None]],
 ) -> "tuple[GrpcPort, Watched[Any] | None]":
-    """The gRPC port for some stores, and the certificate to be watched; its modules are imported here alone."""
+    """The gRPC port for some stores, and the certificate to be watched; its modules are imported here alone.
+
+    Each of `forget` is called with the connection of a client that is gone.
+    """
     # As above: only where there is a gRPC port.
     from broker.grpc.admin import AdminService
     from broker.grpc.calls import CallConnection, CallRunner, ServedStores
+    from broker.grpc.messaging import MessagingService
     from broker.grpc.port import GrpcPort, credentials_of, watched_certificates
 
     options = services[0].options
@@ -396,6 +402,9 @@ def build_grpc(
     runner = CallRunner(stores, security.accounts, security.audit_log, services[0].meter)
     certificates = watched_certificates(options.tls) if options.tls.is_on else None
     credentials = None if certificates is None else credentials_of(certificates, options.tls)
-    all_handlers = {"Admin": AdminService(runner).handlers()}
+    all_handlers = {
+        "Admin": AdminService(runner).handlers(),
+        "MessagingService": MessagingService(runner, addresses.own[0].port, forget).handlers(),
+    }
     port = GrpcPort(runner, all_handlers, addresses.own, options.limits, options.frame_limit, credentials)
     return port, certificates

@@ -350,6 +350,7 @@ def test_what_is_none_of_these_habits_is_left_alone(text: str) -> None:
 # --- oracles ----------------------------------------------------------------------------------------------------------
 
 SHARED = {
+    "record_proxy": {"broker.grpc.messages": {"service_pb2"}},
     "search_oracle": {"storage.search.criteria": {"Criteria", "SearchPlace"}},
     "sql92_oracle": {
         "protocol.errors": {"FilterEvaluationError", "quote"},
@@ -360,7 +361,8 @@ SHARED = {
     },
 }  # fmt: skip
 """What an oracle has of the product: how a search is asked for, and the tree that the evaluation of SQL92 is given,
-which the answers of RocketMQ's own classes judge. The oracle of the search evaluates SQL92 by itself."""
+which the answers of RocketMQ's own classes judge. The oracle of the search evaluates SQL92 by itself. Calls by gRPC are
+made of messages that protoc makes of Apache's fields and numbers."""
 
 STARTS_THE_PRODUCT = "forked_command"
 """A module that imports the product to run it in other processes, as the judged server."""

@@ -2,12 +2,13 @@
 
 A method of a service is a coroutine of a `Call` and its request. What it raises becomes the status of its answer. Bytes
 that are no request are answered INVALID_ARGUMENT by gRPC, and a method whose answer has no status PERMISSION_DENIED.
+What is not served at all is UNIMPLEMENTED, with the reason.
 """
 
 import asyncio
 import ipaddress
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -20,7 +21,7 @@ from grpc.aio import ServicerContext
 from broker.endpoint import Endpoint
 from broker.grpc.messages.definition_pb2 import Code, Status
 from broker.grpc.signature import signature_of
-from broker.grpc.statuses import CallRefused, status_of
+from broker.grpc.statuses import CallRefused, CallUnserved, status_of
 from broker.metrics.metrics_meter import Meter
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.accounts import Account, Accounts
@@ -29,6 +30,7 @@ from broker.security.logins import LoginRefused, Logins
 from broker.security.watched_files import Watched
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import ClientConnection, Dispatcher
+from broker.service.pending_reply import PendingReply
 from broker.web.api.answer_threads import AnswerThreads
 from broker.web.api.errors import ApiError
 from broker.web.api.looks import AuditedClient
@@ -94,13 +96,14 @@ class ServedStores:
         connection: ClientConnection,
         body: bytes = b"",
         seconds: float = ASK_SECONDS,
+        language: str | None = None,
     ) -> Response:
         """Have a request answered as at the port of a store's broker, by worker 0 if it is about groups or offsets.
 
         Rights are to be checked before. Raises `CallRefused` where there is no answer in time.
         """
         dispatcher = self.dispatchers[list(self.services).index(service)]
-        command = Command(code=int(code), ext_fields=dict(fields), body=body)
+        command = Command(code=int(code), language=language, ext_fields=dict(fields), body=body)
         answer = dispatcher.dispatch(command, connection)
         try:
             async with asyncio.timeout(seconds):
@@ -109,16 +112,23 @@ class ServedStores:
                 return answer if isinstance(answer, Response) else await answer
         except TimeoutError:
             raise CallRefused(Code.PROXY_TIMEOUT, f"{code.name} was not answered within {seconds:g} s") from None
+        finally:
+            if isinstance(answer, PendingReply):
+                answer.give_up()  # nobody waits any more
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call: `account` None: everything may be seen. `client` is its address for logs, `address` a known IP."""
+    """One call: `account` None: everything may be seen. `client` is its address for logs, `address` a known IP.
+
+    `peer` is that address as processors of the broker's port see it.
+    """
 
     method: CalledMethod
     account: Account | None
     address: str | None
     client: str
+    peer: Endpoint
     metadata: Mapping[str, str]
     stores: ServedStores
     threads: AnswerThreads
@@ -146,9 +156,16 @@ class Call:
         fields: Mapping[str, str],
         body: bytes = b"",
         accepted: Sequence[ResponseCode] = (),
+        connection: ClientConnection | None = None,
+        seconds: float = ASK_SECONDS,
     ) -> Response:
-        """As :meth:`ServedStores.ask`, for a tool. Raises `CallRefused` unless the answer is SUCCESS or `accepted`."""
-        answer = await self.stores.ask(service, code, fields, self.stores.connection, body)
+        """As :meth:`ServedStores.ask`, by default for a tool.
+
+        Raises `CallRefused` unless the answer is SUCCESS or one of the `accepted`.
+        """
+        language = self.metadata.get("x-mq-language")
+        asking = self.stores.connection if connection is None else connection
+        answer = await self.stores.ask(service, code, fields, asking, body, seconds, language)
         if answer.code != ResponseCode.SUCCESS and answer.code not in accepted:
             raise CallRefused(_ANSWERS.get(answer.code, Code.INTERNAL_SERVER_ERROR), answer.remark or "no answer")
         return answer
@@ -162,9 +179,12 @@ _ANSWERS: Final[Mapping[int, "Code"]] = {
     ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
     ResponseCode.NO_PERMISSION: Code.FORBIDDEN,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.UNSUPPORTED,
+    ResponseCode.INVALID_PARAMETER: Code.BAD_REQUEST,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: Code.ILLEGAL_FILTER_EXPRESSION,
 }
 
 Answer = Callable[[Call, Any], Awaitable[Message]]
+Answers = Callable[[Call, Any], Awaitable[Sequence[Message]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +195,17 @@ class Unary:
     request: type[Message]
     response: type[Message]
     answer: Answer
+    shows: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStream:
+    """A method with one request and some answers, of which the first has the status."""
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+    answers: Answers
     shows: object = None
 
 
@@ -193,10 +224,21 @@ class CallRunner:
         broker = stores.services[0].broker_name
         self._logins = None if accounts is None else Logins("gRPC", accounts, audit_log, broker)
         self._audit_log, self._meter = audit_log, meter
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the server stops: what stays open by itself is to end."""
+
+    def note_stopping(self) -> None:
+        """End what stays open by itself."""
+        if not self.stopped.done():
+            self.stopped.set_result(None)
 
     def unary(self, method: Unary) -> "grpc.RpcMethodHandler[Any, Any]":
         """The handler of a method."""
         return grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+
+    def server_stream(self, method: ServerStream) -> "grpc.RpcMethodHandler[Any, Any]":
+        """The handler of a method with some answers."""
+        return grpc.unary_stream_rpc_method_handler(partial(self._server_stream, method))
 
     def begin(self, name: str, servicer: "ServicerContext[Any, Any]", shows: object = None) -> Call:
         """Admit a call. Raises `LoginRefused`, `TooManyLogins`, and `AuditError` for what cannot be written down."""
@@ -212,7 +254,10 @@ class CallRunner:
                 refused = ApiError(401, "unauthorized", str(error))
                 looker.note_refused(method, self.stores.services[0].broker_name, refused)
             raise
-        return Call(method, account, address, client, metadata, self.stores, self.threads, self._audit_log, servicer)
+        peer = Endpoint(client, _port_of(servicer.peer()))
+        return Call(
+            method, account, address, client, peer, metadata, self.stores, self.threads, self._audit_log, servicer
+        )
 
     def count(self, name: str, result: str, started: int) -> None:
         """Count a call that began at `started` (ns of perf_counter) and has ended."""
@@ -230,6 +275,21 @@ class CallRunner:
         return self._logins.log_in(address, client, method.request, signed.access_key, signed.signature, signed.prove)
 
     async def _unary(self, method: Unary, data: bytes, servicer: "ServicerContext[Any, Any]") -> bytes:
+        async def answers(call: Call, request: Any) -> Sequence[Message]:
+            return (await method.answer(call, request),)
+
+        (response,) = await self._answered(method, answers, data, servicer)
+        return response.SerializeToString()
+
+    async def _server_stream(
+        self, method: ServerStream, data: bytes, servicer: "ServicerContext[Any, Any]"
+    ) -> AsyncIterator[bytes]:
+        for response in await self._answered(method, method.answers, data, servicer):
+            yield response.SerializeToString()
+
+    async def _answered(
+        self, method: Unary | ServerStream, answers: Answers, data: bytes, servicer: "ServicerContext[Any, Any]"
+    ) -> Sequence[Message]:
         started, result = time.perf_counter_ns(), CANCELLED
         try:
             try:
@@ -238,11 +298,14 @@ class CallRunner:
                 result = "BAD_REQUEST"
                 await servicer.abort(grpc.StatusCode.INVALID_ARGUMENT, f"this is no {method.request.DESCRIPTOR.name}")
             try:
-                response = await method.answer(self.begin(method.name, servicer, method.shows), request)
+                responses = await answers(self.begin(method.name, servicer, method.shows), request)
+            except CallUnserved as error:
+                result = "NOT_IMPLEMENTED"
+                await servicer.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
             except Exception as error:
-                response = await _refused(method, status_of(error), servicer)
-            result = Code.Name(cast(Any, response).status.code) if _has_status(method) else "OK"
-            return response.SerializeToString()
+                responses = (await _refused(method, status_of(error), servicer),)
+            result = Code.Name(cast(Any, responses[0]).status.code) if _has_status(method) else "OK"
+            return responses
         except grpc.aio.AbortError:
             result = "FORBIDDEN" if result == CANCELLED else result
             raise
@@ -250,11 +313,11 @@ class CallRunner:
             self.count(method.name, result, started)
 
 
-def _has_status(method: Unary) -> bool:
+def _has_status(method: Unary | ServerStream) -> bool:
     return "status" in method.response.DESCRIPTOR.fields_by_name
 
 
-async def _refused(method: Unary, status: Status, servicer: "ServicerContext[Any, Any]") -> Message:
+async def _refused(method: Unary | ServerStream, status: Status, servicer: "ServicerContext[Any, Any]") -> Message:
     """The answer that has an error's status; where none has room for it, gRPC's own."""
     if not _has_status(method):
         await servicer.abort(grpc.StatusCode.PERMISSION_DENIED, status.message)
@@ -271,3 +334,9 @@ def _address_of(peer: str) -> tuple[str | None, str]:
         return (str(ipaddress.ip_address(host)), host) if kind in ("ipv4", "ipv6") else (None, peer)
     except ValueError:
         return None, peer
+
+
+def _port_of(peer: str) -> int:
+    """The port in `ipv4:127.0.0.1:5000`, 0 where there is none."""
+    port = peer.rpartition(":")[2]
+    return int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0

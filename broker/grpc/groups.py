@@ -46,9 +46,6 @@ from protocol.system_topics import LIGHT_PREFIX
 from storage.store.light_topics import SEPARATOR
 from storage.store.topic_catalog import find_topic
 
-MESSAGE_TYPE: Final = "message.type"
-"""The attribute of a topic that says which messages it takes; without it these are NORMAL."""
-
 MODELS: Final = {"CLUSTERING": pb.MessageModel.CLUSTERING, "BROADCASTING": pb.MessageModel.BROADCASTING}
 
 NOT_ONLINE: Final = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
@@ -75,7 +72,7 @@ async def describe_topic(call: Call, request: pb.DescribeTopicStatusRequest) -> 
         "order": str(found.order).lower(),
         **attributes,
     }
-    name = attributes.get(MESSAGE_TYPE, "NORMAL").upper()
+    name = found.message_type
     kind = name if name in MessageType.DESCRIPTOR.values_by_name else "MESSAGE_TYPE_UNSPECIFIED"
     return pb.DescribeTopicStatusResponse(status=OK, topic_message_type=kind, tags=tags)
 

@@ -66,7 +66,8 @@ class GrpcPort:
         await self._server.start()
 
     def note_stopping(self) -> None:
-        """Nothing is said of it: clients learn of it when the port closes."""
+        """End what stays open by itself; clients learn of it when the port closes."""
+        self._runner.note_stopping()
 
     async def stop(self) -> None:
         """Finish what is being answered, for a second at most, and close."""

@@ -45,6 +45,10 @@ class CallRefused(RocketLensError):
         self.code = code
 
 
+class CallUnserved(RocketLensError):
+    """A call that is not served, with the reason."""
+
+
 def status_of(error: BaseException) -> Status:
     """The status that stands for an error; one that is not ours is logged, and says nothing of what is inside."""
     if isinstance(error, ClientGone):

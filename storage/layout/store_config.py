@@ -57,6 +57,7 @@ FILTERS: Final = "consumerFilter.json"
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
 QUEUE_TYPE: Final = "queue.type"
+MESSAGE_TYPE: Final = "message.type"
 TYPE_OF_BATCHES: Final = "BatchCQ"
 LONGEST_FILE: Final = 256 * 1024 * 1024
 """Bytes of the longest configuration file that is read: the offsets of millions of queues."""
@@ -99,6 +100,11 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     def has_batches(self) -> bool:
         """Whether the topic's queues hold batches (BatchCQ), not single messages."""
         return self.attributes.get(QUEUE_TYPE) == TYPE_OF_BATCHES
+
+    @property
+    def message_type(self) -> str:
+        """The type of messages that the topic takes, in upper case; NORMAL unless its attributes say another."""
+        return self.attributes.get(MESSAGE_TYPE, "NORMAL").upper()
 
     @property
     def is_compacted(self) -> bool:

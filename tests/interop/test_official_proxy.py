@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from grpc_cases import asked_of, recorded
 from interop.conftest import Java
 from interop.flows import FLOWS, as_stored, ends, expected, shown
 from interop.jars import SERVER_VERSION
@@ -68,3 +69,8 @@ def test_a_new_group_of_a_client_of_grpc_is_told_that_messages_are_not_popped_he
 def test_a_producer_finds_no_queue_through_the_proxy(java: Java, proxy: OfficialProxy) -> None:
     with pytest.raises(JavaError, match="No route info of this topic"):
         java(SERVER_VERSION, "JSON").send(proxy.remoting, TOPIC)
+
+
+def test_calls_are_answered_as_they_were_recorded(proxy: OfficialProxy) -> None:
+    answers, before = asked_of(proxy.grpc), recorded()
+    assert [answer for answer in answers if answer != before[answer["name"]]] == []

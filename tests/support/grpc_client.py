@@ -50,7 +50,10 @@ class GrpcClient:
         self.metadata: dict[str, str] = {}
 
     def call(self, name: str, request: Message | bytes | None = None, **fields: Any) -> Any:
-        """The answer to a unary call, `Service/Method`; its request is made of `fields`, or is those bytes."""
+        """The answer to a call, `Service/Method`: a list where it is a stream of the server.
+
+        Its request is made of `fields`, or is those bytes.
+        """
         service, _, method = name.partition("/")
         found = next(file.DESCRIPTOR.services_by_name.get(service) for file in FILES if service in _services(file))
         assert found is not None
@@ -59,16 +62,23 @@ class GrpcClient:
         if request is None:
             request = getattr(module, described.input_type.name)(**fields)
         data = request if isinstance(request, bytes) else request.SerializeToString()
-        callable_ = self.channel.unary_unary(
+        make = self.channel.unary_stream if described.server_streaming else self.channel.unary_unary
+        callable_ = make(
             f"/{found.full_name}/{method}",
             request_serializer=bytes,
             response_deserializer=getattr(module, described.output_type.name).FromString,
         )
-        return callable_(data, timeout=SECONDS, metadata=list(self.metadata.items()), wait_for_ready=True)
+        answer = callable_(data, timeout=SECONDS, metadata=list(self.metadata.items()), wait_for_ready=True)
+        return list(answer) if described.server_streaming else answer
 
     def admin(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
         """The answer of the service `Admin`."""
         return self.call(f"Admin/{method}", request, **fields)
+
+    def messaging(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
+        """The answer of the service `MessagingService`, to which every client says its id."""
+        self.metadata.setdefault("x-mq-client-id", "client@1")
+        return self.call(f"MessagingService/{method}", request, **fields)
 
 
 def _services(module: Any) -> Any:

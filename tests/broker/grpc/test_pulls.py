@@ -1,0 +1,271 @@
+"""Pulls and offsets by gRPC, compared with a plain walk over the log and with the broker's port."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
+from broker.grpc.messages.definition_pb2 import Code, Encoding
+from broker.grpc.messages.service_pb2 import TelemetryCommand
+from broker.metrics.metrics_rows import HELD_PULLS
+from golden.record.records import Record, walk
+from growing_store import GrowingStore
+from grpc_cases import GROUP, ME, OTHER, TOPIC, TelemetryStream, subscribing
+from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
+from interop.stages import committed, wait_until
+
+IS_COMPRESSED = 1
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def served(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+    with serving_grpc(g1_store, folder=tmp_path_factory.mktemp("pulls")) as served:
+        yield served
+
+
+@pytest.fixture
+def client(served: GrpcServing) -> Iterator[GrpcClient]:
+    with grpc_client(served) as client:
+        yield client
+
+
+def queue_of(topic: str = "TopicTest", queue_id: int = 0) -> Any:
+    return {"topic": {"name": topic}, "id": queue_id}
+
+
+def pulled(client: GrpcClient, offset: int, queue: Any = None, size: int = 32, **fields: Any) -> tuple[str, Any, int]:
+    """The code of a pull, its messages, and the offset to go on from."""
+    queue = queue_of() if queue is None else queue
+    fields = {"group": GROUP, "message_queue": queue, "offset": offset, "batch_size": size, **fields}
+    first, *rest = client.messaging("PullMessage", **fields)
+    assert [first.WhichOneof("content"), rest[-1].WhichOneof("content")] == ["status", "next_offset"]
+    return Code.Name(first.status.code), [each.message for each in rest[:-1]], rest[-1].next_offset
+
+
+def settings(client: GrpcClient, **subscription: Any) -> TelemetryStream:
+    """An open stream of a client that has sent its settings."""
+    stream = TelemetryStream(client.channel, client.metadata or ME, SECONDS)
+    stream.send(ParseDict(subscribing("PULL_CONSUMER", **subscription), TelemetryCommand()))
+    assert stream.receive().status.code == Code.OK
+    return stream
+
+
+def code_of(client: GrpcClient, method: str, **fields: Any) -> str:
+    """The name of the code of an answer."""
+    return Code.Name(client.messaging(method, **fields).status.code)
+
+
+def held_pulls(served: GrpcServing) -> int:
+    """The number of pulls that wait."""
+    served.servers[0].publish()
+    return int(served.rows.totals()[HELD_PULLS])
+
+
+def shown(record: Record) -> tuple[Any, ...]:
+    """What must be seen of a record."""
+    encoding = Encoding.GZIP if record.sys_flag & IS_COMPRESSED else Encoding.IDENTITY
+    key = record.properties.get("UNIQ_KEY", record.offset_message_id)
+    return record.queue_id, record.queue_offset, key, record.properties.get("TAGS", ""), record.body, encoding
+
+
+def test_every_message_of_a_store_is_pulled_by_queue(g1_store: Path, client: GrpcClient) -> None:
+    queues: dict[tuple[str, int], list[Record]] = {}
+    for record in walk([g1_store / "commitlog"]):
+        queues.setdefault((record.topic, record.queue_id), []).append(record)
+    assert len(queues) > 15
+    for (topic, queue_id), records in queues.items():
+        queue, offset, found = queue_of(topic, queue_id), records[0].queue_offset, []
+        while True:
+            code, messages, offset = pulled(client, offset, queue, size=7)
+            if code != "OK":
+                break
+            assert 0 < len(messages) <= 7
+            found += messages
+        assert (code, offset) == ("MESSAGE_NOT_FOUND", records[-1].queue_offset + 1)
+        seen = [(each.system_properties, each) for each in found]
+        assert [
+            (one.queue_id, one.queue_offset, one.message_id, one.tag, message.body, one.body_encoding)
+            for one, message in seen
+        ] == [shown(record) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ({"type": "TAG", "expression": "TagB || 标签"}, lambda each: each.get("TAGS") in ("TagB", "标签")),
+        ({"type": "SQL", "expression": "a >= 5 AND a < 9"}, lambda each: 5 <= int(each.get("a", -1)) < 9),
+    ],
+)
+def test_a_filter_leaves_out_what_does_not_pass(
+    expression: Any, wanted: Any, g1_store: Path, client: GrpcClient
+) -> None:
+    records = [each for each in walk([g1_store / "commitlog"]) if each.topic == "TopicTest"]
+    found = []
+    for queue_id in range(4):
+        offset = 0
+        while (answer := pulled(client, offset, queue_of(queue_id=queue_id), filter_expression=expression))[1]:
+            found += [(queue_id, each.system_properties.queue_offset) for each in answer[1]]
+            offset = answer[2]
+    passing = [(each.queue_id, each.queue_offset) for each in records if wanted(each.properties)]
+    assert passing
+    assert found == sorted(passing)
+
+
+def test_an_offset_outside_of_the_range_is_illegal_and_the_next_one_in_it_is_named(client: GrpcClient) -> None:
+    end = client.messaging("QueryOffset", message_queue=queue_of(), query_offset_policy="END").offset
+    assert end > 10
+    assert pulled(client, -1)[0::2] == ("ILLEGAL_OFFSET", 0)
+    for beyond in (end + 1, end + 1000, 2**63 - 1):
+        assert pulled(client, beyond)[0] == "ILLEGAL_OFFSET"
+        assert pulled(client, beyond, long_polling_timeout={"nanos": 1_000_000})[0] == "ILLEGAL_OFFSET"
+    assert pulled(client, end) == ("MESSAGE_NOT_FOUND", [], end)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"group": {"name": ""}}, "ILLEGAL_CONSUMER_GROUP"),
+        ({"group": {"name": "a b"}}, "ILLEGAL_CONSUMER_GROUP"),
+        ({"group": {"name": "CID_RMQ_SYS_x"}}, "ILLEGAL_CONSUMER_GROUP"),
+        ({"message_queue": queue_of("")}, "ILLEGAL_TOPIC"),
+        ({"message_queue": queue_of("x" * 200)}, "ILLEGAL_TOPIC"),
+        ({"message_queue": queue_of("NoSuchTopic")}, "TOPIC_NOT_FOUND"),
+        ({"message_queue": queue_of(queue_id=4)}, "BAD_REQUEST"),
+        ({"message_queue": queue_of(queue_id=-1)}, "BAD_REQUEST"),
+        ({"message_queue": {**queue_of(), "broker": {"name": "broker-z"}}}, "NOT_FOUND"),
+        ({"filter_expression": {"type": "SQL", "expression": "a >"}}, "ILLEGAL_FILTER_EXPRESSION"),
+        ({"long_polling_timeout": {"seconds": -1}}, "ILLEGAL_POLLING_TIME"),
+    ],
+)
+def test_a_pull_that_cannot_be_made_is_refused(fields: Any, code: str, client: GrpcClient) -> None:
+    (answer,) = client.messaging("PullMessage", **{"group": GROUP, "message_queue": queue_of(), **fields})
+    assert Code.Name(answer.status.code) == code
+    assert answer.status.message
+
+
+def test_offsets_of_a_queue(g1_store: Path, client: GrpcClient) -> None:
+    records = [each for each in walk([g1_store / "commitlog"]) if (each.topic, each.queue_id) == ("TopicTest", 1)]
+    policies: list[tuple[dict[str, Any], int]] = [
+        ({"query_offset_policy": "BEGINNING"}, records[0].queue_offset),
+        ({"query_offset_policy": "END"}, records[-1].queue_offset + 1),
+    ]
+    middle = records[len(records) // 2].store_timestamp
+    first = next(each.queue_offset for each in records if each.store_timestamp >= middle)
+    seconds, milliseconds = divmod(middle, 1000)
+    time = {"seconds": seconds, "nanos": milliseconds * 1_000_000}
+    policies.append(({"query_offset_policy": "TIMESTAMP", "timestamp": time}, first))
+    for fields, wanted in policies:
+        answer = client.messaging("QueryOffset", message_queue=queue_of(queue_id=1), **fields)
+        assert (answer.status.code, answer.offset) == (Code.OK, wanted)
+    for bad in ({"query_offset_policy": "TIMESTAMP"}, {"query_offset_policy": 9}):
+        assert code_of(client, "QueryOffset", message_queue=queue_of(), **bad) == "BAD_REQUEST"
+    missing = queue_of("NoSuchTopic")
+    assert code_of(client, "QueryOffset", message_queue=missing) == "TOPIC_NOT_FOUND"
+
+
+def test_a_member_commits_offsets_in_the_store_of_the_port(served: GrpcServing, client: GrpcClient) -> None:
+    broker, asked = (served.broker.host, served.broker.port), {"group": GROUP, "message_queue": queue_of(queue_id=2)}
+    assert code_of(client, "GetOffset", **asked) == "OFFSET_NOT_FOUND"
+    assert code_of(client, "UpdateOffset", **asked, offset=3) == "FORBIDDEN"
+    assert committed(broker, GROUP["name"], "TopicTest", 2) is None
+    with settings(client):
+        assert code_of(client, "UpdateOffset", **asked, offset=3) == "OK"
+        assert client.messaging("GetOffset", **asked).offset == 3
+        assert committed(broker, GROUP["name"], "TopicTest", 2) == 3
+        assert code_of(client, "UpdateOffset", **asked, offset=-1) == "ILLEGAL_OFFSET"
+        client.metadata = dict(OTHER)
+        assert code_of(client, "UpdateOffset", **asked, offset=9) == "FORBIDDEN"
+    assert committed(broker, GROUP["name"], "TopicTest", 2) == 3
+
+
+def test_a_client_that_ends_commits_no_more(client: GrpcClient) -> None:
+    client.metadata = {**ME, "x-mq-client-id": "client@ends"}
+    asked = {"group": {"name": "GroupThatEnds"}, "message_queue": queue_of()}
+    with settings(client, group=asked["group"]):
+        assert code_of(client, "UpdateOffset", **asked, offset=1) == "OK"
+        assert code_of(client, "NotifyClientTermination", group=asked["group"]) == "OK"
+        assert code_of(client, "UpdateOffset", **asked, offset=2) == "FORBIDDEN"
+        assert client.messaging("GetOffset", **asked).offset == 1
+
+
+def test_what_is_not_served_says_why(client: GrpcClient) -> None:
+    for method in ("SendMessage", "EndTransaction", "RecallMessage"):
+        status = client.messaging(method).status
+        assert (status.code, method in status.message) == (Code.FORBIDDEN, True)
+    for method in (
+        "ReceiveMessage",
+        "AckMessage",
+        "ForwardMessageToDeadLetterQueue",
+        "ChangeInvisibleDuration",
+        "SyncLiteSubscription",
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            client.messaging(method)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert f"{method} is not served: this server only reads" in (caught.value.details() or "")
+
+
+def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_path: Path) -> None:
+    growing = GrowingStore(tmp_path / "store")
+    growing.add()
+    growing.flush()
+    with contextlib.ExitStack() as clients, ThreadPoolExecutor(1) as threads:
+        with serving_grpc(growing.root, folder=tmp_path) as served:
+            client = clients.enter_context(grpc_client(served))
+            wait = partial(pulled, client, queue=queue_of("T"), long_polling_timeout={"seconds": 20})
+            waiting = threads.submit(wait, 1)
+            wait_until(lambda: held_pulls(served) == 1, "the pull", SECONDS)
+            growing.add()
+            growing.flush()
+            code, (message,), offset = waiting.result(SECONDS)
+            assert (code, message.system_properties.message_id, offset) == ("OK", "u1", 2)
+            stream = settings(client, topic={"name": "T"})
+            refused = threads.submit(
+                client.messaging,
+                "PullMessage",
+                group=GROUP,
+                message_queue=queue_of("T"),
+                offset=2,
+                long_polling_timeout={"seconds": 20},
+            )
+            wait_until(lambda: held_pulls(served) == 1, "the second pull", SECONDS)
+        (answer,) = refused.result(SECONDS)
+        assert (answer.status.code, "stopping" in answer.status.message) == (Code.TOO_MANY_REQUESTS, True)
+        with pytest.raises(StopIteration):
+            stream.receive()
+
+
+def test_rights_are_those_of_the_account_and_looks_are_written_down(g1_store: Path, tmp_path: Path) -> None:
+    acl, audit = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit"
+    readers: Any = {"name": "readers"}
+    with serving_grpc(g1_store, folder=tmp_path, acl=acl, audit_log=audit) as served, grpc_client(served) as client:
+        asked = {"group": readers, "message_queue": queue_of()}
+        assert code_of(client, "QueryRoute", topic=TOPIC) == "UNAUTHORIZED"
+        client.metadata = {**ME, **signed(READER, READER_SECRET)}
+        assert code_of(client, "QueryRoute", topic=TOPIC) == "OK"
+        assert code_of(client, "QueryRoute", topic={"name": "TopicDelay"}) == "FORBIDDEN"
+        code, messages, _ = pulled(client, 0, group=readers, size=3)
+        assert (code, len(messages)) == ("OK", 3)
+        for fields in ({"group": GROUP}, {"message_queue": queue_of("TopicDelay")}):
+            (refused,) = client.messaging("PullMessage", **{**asked, **fields})
+            assert Code.Name(refused.status.code) == "FORBIDDEN"
+        assert code_of(client, "GetOffset", group=GROUP, message_queue=queue_of()) == "FORBIDDEN"
+        assert code_of(client, "QueryOffset", message_queue=queue_of("TopicDelay")) == "FORBIDDEN"
+        with settings(client, group=readers):
+            assert code_of(client, "UpdateOffset", **asked, offset=1) == "OK"
+            # The id of a client is its account's: another account's client of that id is another one.
+            client.metadata = {**ME, **signed(ADMIN, ADMIN_SECRET)}
+            assert code_of(client, "UpdateOffset", **asked, offset=2) == "FORBIDDEN"
+    looks = [json.loads(line) for line in audit.read_text().splitlines()]
+    (shown_look,) = [each for each in looks if each["messages"]]
+    assert (shown_look["account"], shown_look["request"]) == (READER, "gRPC MessagingService/PullMessage")
+    assert (shown_look["asked"]["topic"], len(shown_look["offsets"])) == ("TopicTest", 3)
