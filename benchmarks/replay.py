@@ -1,12 +1,14 @@
 """Messages sent again by `rocketlens replay`, beside the official Java producer: one broker, one core for who sends.
 
     python -m benchmarks.replay
+    python -m benchmarks.replay --memory 10000000
 
 Both send to an official broker 5.5.0 with as many messages a batch and requests in flight, in turns; medians. The
 producer makes its messages in memory, and has sent a tenth of them before it is timed. Of `replay` two times are given:
 of the sending, from its first message to the end of the command, in which it reads the store, compares with the plan
 and notes each message in its account; and of the whole command, which starts Python and makes the plan before. Its CPU
-is that of the whole command.
+is that of the whole command. With `--memory` it alone sends so many messages, of the store that benchmarks.make_store
+makes, and its memory is printed as it goes.
 """
 
 import json
@@ -27,7 +29,9 @@ from pathlib import Path
 import click
 
 from benchmarks import java_broker
+from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
 from benchmarks.report import machine
+from benchmarks.store_plan import StoreParameters
 from tests.interop.jars import compiled, jars, tool
 from tests.interop.official_broker import OfficialPair, official_broker, official_name_server
 from tests.interop.wire import ask
@@ -113,12 +117,31 @@ def by_java(pair: OfficialPair, topic: str, load: Load, work: Path) -> Sent:
     return Sent(said["seconds"], said["cpu"], said["seconds"])
 
 
+def replay_command(pair: OfficialPair, topic: str, load: Load, source: Path, account: Path) -> list[str]:
+    """The command that sends the messages of a store to one topic."""
+    command = [sys.executable, "-m", "rocketlens", "replay", str(source), "--account", str(account), "--go", "--json"]
+    command += ["--since", "0", "--to", pair.name_server.text_address, "--to-topic", topic]
+    return [*command, "--batch", str(load.batch), "--in-flight", str(load.in_flight)]
+
+
+def memory_of_replay(pair: OfficialPair, topic: str, load: Load, source: Path, work: Path) -> list[tuple[int, int]]:
+    """Its own memory in MB, beside the seconds since it began: each second, what it maps of files left out."""
+    process = subprocess.Popen(replay_command(pair, topic, load, source, work / "account"), stdout=subprocess.DEVNULL)
+    status, started = Path(f"/proc/{process.pid}/status"), time.perf_counter()
+    found: list[tuple[int, int]] = []
+    while process.poll() is None:
+        lines = [line for line in status.read_text().splitlines() if line.startswith("RssAnon:")]
+        found += [(round(time.perf_counter() - started), int(line.split()[1]) // 1000) for line in lines]
+        time.sleep(1)
+    if process.returncode:
+        raise RuntimeError("the replay did not send all")
+    return found
+
+
 def by_replay(pair: OfficialPair, topic: str, load: Load, source: Path, work: Path) -> Sent:
     """What the command takes, from its start to its end."""
     account = work / f"{topic}.sqlite"
-    command = ["taskset", "-c", "0", sys.executable, "-m", "rocketlens", "replay", str(source), "--topic", "Big"]
-    command += ["--to", pair.name_server.text_address, "--to-topic", topic, "--go", "--account", str(account)]
-    command += ["--batch", str(load.batch), "--in-flight", str(load.in_flight), "--json", "--order", "queue"]
+    command = ["taskset", "-c", "0", *replay_command(pair, topic, load, source, account)]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     outcome = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     seconds, ended, after = time.perf_counter() - started, time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -157,12 +180,23 @@ def markdown(sent: dict[str, Sequence[Sent]], load: Load) -> str:
 @click.option("--batch", default=32, show_default=True)
 @click.option("--in-flight", default=16, show_default=True)
 @click.option("--rounds", default=3, show_default=True)
-def main(count: int, size: int, batch: int, in_flight: int, rounds: int) -> None:
+@click.option("--memory", default=0, help="Have `replay` alone send so many messages, and print its memory.")
+def main(count: int, size: int, batch: int, in_flight: int, rounds: int, memory: int) -> None:
     """Have both send, and print the table."""
-    java_broker.find_jars(None)
-    load = Load(count, size, batch, in_flight)
+    jars_of_broker = java_broker.find_jars(None)
+    load = Load(memory or count, size, batch, in_flight)
     work = Path(tempfile.mkdtemp(prefix="replay-"))
     try:
+        if memory:
+            parameters = StoreParameters(count=memory)
+            source = make_store(DEFAULT_STORE_DIRECTORY, parameters, jars_of_broker)
+            with official_pair(work) as pair:
+                make_topic(pair, "Ours")
+                found = memory_of_replay(pair, "Ours", load, source, work)
+            some = found[:: max(1, len(found) // 20)]
+            print("\n".join(f"{seconds} s {size} MB" for seconds, size in [*some, found[-1]]))
+            print(f"at most {max(size for _, size in found)} MB")
+            return
         write_source(work / "source", load)
         sent: dict[str, list[Sent]] = {OURS: [], JAVA: []}
         with official_pair(work) as pair:
