@@ -57,7 +57,7 @@ def official_proxy(work: Path, name_server: str, *, cluster: str = "DefaultClust
 
 def receive_by_grpc(proxy: OfficialProxy, group: str, topic: str, work: Path) -> str:
     """What one call of a gRPC `SimpleConsumer` comes to: `received N`, or what it throws."""
-    jars = cached("grpc-client-5.0.8", lambda folder: copy_jars(HERE / "grpc-pom.xml", folder))
+    jars = cached("grpc-client-5.0.8", lambda folder: copy_jars(HERE / "grpc-pom.xml", folder, "-Pclient"))
     classes = compiled(jars, HERE / "Receiving.java")
     command = [tool("java"), *QUICK_JVM, f"-Duser.home={work}", "-cp", f"{jars}/*{os.pathsep}{classes}", "Receiving"]
     outcome = subprocess.run(
