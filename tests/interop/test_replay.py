@@ -26,6 +26,8 @@ from interop.stages import wait_until
 from interop.stored import comparable
 from interop.wire import ask
 from replayed_stores import Expected, write_every_kind
+from rocketlens.replay.account import ReplayAccount, SendState
+from small_disk import small_disk
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -317,6 +319,36 @@ def test_a_name_server_that_goes_is_said(tmp_path: Path) -> None:
         outcome = run_rocketlens(*arguments, "--go", "--account", tmp_path / "b")
         assert (outcome.returncode, b"cannot connect to" in outcome.stderr) == (3, True)
     shutil.rmtree(tmp_path / "store", ignore_errors=True)
+
+
+@pytest.mark.soak
+def test_a_disk_that_fills_up_is_said_and_the_run_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    keys = big_source(tmp_path / "source", 20_000)
+    with small_disk(tmp_path / "disk") as give, official_name_server(tmp_path) as name_server:
+        store = give("size=600m") / "store"
+        with official_broker(store, tmp_path, properties=PROPERTIES, name_server=name_server) as broker:
+            target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
+            target.make_topic("Killed")
+            account = ("--account", tmp_path / "account")
+            arguments = ("replay", tmp_path / "source", "--topic", "Killed", *target.arguments, *account, "--go")
+            typed = [*map(str, arguments), "--rate", "200"]  # the broker looks at its disk a minute after its start
+            process = subprocess.Popen([sys.executable, "-m", "rocketlens", *typed], stderr=subprocess.PIPE)
+            wait_until(lambda: len(target.messages()) > 1000, "some messages arrived")
+            ballast = tmp_path / "disk" / "ballast"
+            ballast.write_bytes(bytes(shutil.disk_usage(tmp_path / "disk").free - (20 << 20)))
+            _, said = process.communicate(timeout=200)
+            assert (process.returncode, b"disk is full" in said) == (3, True), said
+            with ReplayAccount(tmp_path / "account") as kept:
+                states = kept.states()
+            assert states[SendState.SENT] == len(target.messages())
+            assert states[SendState.SENT] + states[SendState.PLANNED] == len(keys)
+            ballast.unlink()
+
+            def goes_on() -> bool:
+                return run_rocketlens(*arguments).returncode == 0
+
+            wait_until(goes_on, "the broker has seen that there is room")
+            judge(target, keys, run_rocketlens(*arguments, "--verify", "--json"))
 
 
 OF_AUTH = "org.apache.rocketmq.auth"
