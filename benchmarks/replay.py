@@ -183,13 +183,13 @@ def markdown(sent: dict[str, Sequence[Sent]], load: Load) -> str:
 @click.option("--memory", default=0, help="Have `replay` alone send so many messages, and print its memory.")
 def main(count: int, size: int, batch: int, in_flight: int, rounds: int, memory: int) -> None:
     """Have both send, and print the table."""
-    jars_of_broker = java_broker.find_jars(None)
+    java_broker.find_jars(None)
     load = Load(memory or count, size, batch, in_flight)
     work = Path(tempfile.mkdtemp(prefix="replay-"))
     try:
         if memory:
             parameters = StoreParameters(count=memory)
-            source = make_store(DEFAULT_STORE_DIRECTORY, parameters, jars_of_broker)
+            source = make_store(DEFAULT_STORE_DIRECTORY, parameters, None)
             with official_pair(work) as pair:
                 make_topic(pair, "Ours")
                 found = memory_of_replay(pair, "Ours", load, source, work)
