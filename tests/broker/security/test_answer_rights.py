@@ -252,8 +252,7 @@ async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(
 
 
 def test_the_page_shows_a_copy_to_whom_its_message_may_be_shown(copies: Copies, tmp_path: Path) -> None:
-    api = ApiOf(copies.root)
-    api.api.access.accounts = watched_accounts(write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS))
+    api = ApiOf(copies.root, write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS))
     reader, owner = keys(*READER), keys(*OWNER)
 
     def count(path: str, headers: dict[str, str], member: str, **question: Any) -> Any:
