@@ -3,7 +3,8 @@
     python -m benchmarks.replay
     python -m benchmarks.replay --memory 10000000
 
-Both send to an official broker 5.5.0 with as many messages a batch and requests in flight, in turns; medians. The
+Both send to an official broker 5.5.0 with as many messages a batch and requests in flight, in turns; medians. In the
+order of queues, as by default, each queue has one request in flight, which the producer does not wait for. The
 producer makes its messages in memory, and has sent a tenth of them before it is timed. Of `replay` two times are given:
 of the sending, from its first message to the end of the command, in which it reads the store, compares with the plan
 and notes each message in its account; and of the whole command, which starts Python and makes the plan before. Its CPU
@@ -38,7 +39,7 @@ from tests.interop.wire import ask
 from tests.support.store_writer import StoreWriter
 
 SOURCE = Path(__file__).with_name("Send.java")
-OURS, JAVA = "rocketlens replay", "Java producer"
+OURS, ORDERED, JAVA = "rocketlens replay --order none", "rocketlens replay", "Java producer"
 QUEUES = 8
 _UPDATE_TOPIC = 17
 
@@ -138,10 +139,10 @@ def memory_of_replay(pair: OfficialPair, topic: str, load: Load, source: Path, w
     return found
 
 
-def by_replay(pair: OfficialPair, topic: str, load: Load, source: Path, work: Path) -> Sent:
+def by_replay(pair: OfficialPair, topic: str, load: Load, source: Path, work: Path, order: str) -> Sent:
     """What the command takes, from its start to its end."""
     account = work / f"{topic}.sqlite"
-    command = ["taskset", "-c", "0", *replay_command(pair, topic, load, source, account)]
+    command = ["taskset", "-c", "0", *replay_command(pair, topic, load, source, account), "--order", order]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     outcome = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     seconds, ended, after = time.perf_counter() - started, time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -198,16 +199,17 @@ def main(count: int, size: int, batch: int, in_flight: int, rounds: int, memory:
             print(f"at most {max(size for _, size in found)} MB")
             return
         write_source(work / "source", load)
-        sent: dict[str, list[Sent]] = {OURS: [], JAVA: []}
+        sent: dict[str, list[Sent]] = {OURS: [], ORDERED: [], JAVA: []}
         with official_pair(work) as pair:
             for number in range(rounds):
-                for name in (OURS, JAVA) if number % 2 else (JAVA, OURS):
-                    topic = f"{'Ours' if name == OURS else 'Java'}{number}"
+                for place, name in enumerate(sent) if number % 2 else reversed(list(enumerate(sent))):
+                    topic = f"Topic{number}of{place}"
                     make_topic(pair, topic)
-                    if name == OURS:
-                        sent[name].append(by_replay(pair, topic, load, work / "source", work))
-                    else:
+                    if name == JAVA:
                         sent[name].append(by_java(pair, topic, load, work))
+                    else:
+                        order = "none" if name == OURS else "queue"
+                        sent[name].append(by_replay(pair, topic, load, work / "source", work, order))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     print(markdown(dict(sent), load))
