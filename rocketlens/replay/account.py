@@ -330,7 +330,8 @@ class ReplayAccount:
     def plan_plain(self, rows: Sequence[PlannedTuple]) -> None:
         """Note messages that are only copied."""
         values = list(chain.from_iterable(rows))
-        many, one = _AT_A_TIME * len(rows[0]) if rows else 1, len(rows[0]) if rows else 1
+        one = _PLAIN_VALUES.count("?")
+        many = _AT_A_TIME * one
         whole = len(values) // many * many
         with self._changing() as base:
             self._add_ways(base)

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -37,7 +37,7 @@ GROUP: Final = "ROCKETLENS_REPLAY"
 """The producer group that messages are sent in."""
 
 AHEAD: Final = 4096
-"""Messages that are read ahead of the sending; they are noted as leaving in one change."""
+"""Messages that still wait when more are read; all that a piece of the source brings is noted as leaving at once."""
 AHEAD_BYTES: Final = 64 * 1024 * 1024
 NOTED_SECONDS: Final = 0.2
 """How often what became of messages is noted."""
@@ -108,6 +108,11 @@ class LeavingMessages:
         return SentName(property_value(properties, UNIQ_KEY) or "", property_value(properties, ORIGIN) or "")
 
 
+def one_by_one(batch: Iterable[LeavingMessages]) -> list[LeavingMessages]:
+    """The messages of a request, each as one that leaves alone."""
+    return [one for each in batch for one in each.each()]
+
+
 @dataclass(slots=True)
 class SendTally:
     """How many messages are through, and since when."""
@@ -150,6 +155,11 @@ class SendPace:
         while at > now and not is_over():
             await self._sleep(min(at - now, STALLED_SECONDS))
             now = self._clock()
+
+
+def is_final(error: ClientError) -> bool:
+    """Whether asking again would bring the same answer."""
+    return isinstance(error, ResponseError) and error.code not in BUSY
 
 
 @dataclass(slots=True)
@@ -302,7 +312,7 @@ class ReplaySending:
     async def _note_ends(self) -> None:
         """Note where the queues end that are sent to from now on: `verify` reads them from there.
 
-        Not of topics that were sent to before and not noted, as by an earlier version, or where it may not be asked.
+        Not of topics that were sent to before and not noted, as where it could not be asked.
         """
         doubtful = (SendState.SENT, SendState.UNKNOWN)
         begun = set() if self._account.has_sent_nothing else {each.topic for each in self._account.by_topic(*doubtful)}
@@ -322,8 +332,7 @@ class ReplaySending:
             return topic.name, await self._target.ends(topic)
 
         def gives_up(error: ClientError) -> bool:
-            is_final = isinstance(error, ResponseError) and error.code not in BUSY
-            return is_final or self._gives_up(patience, error)
+            return is_final(error) or self._gives_up(patience, error)
 
         self._account.end_queues(*await patience.answer(ends, gives_up))
 
@@ -359,31 +368,25 @@ class ReplaySending:
 
     async def _leaving(self, parcels: Parcels) -> list[tuple[object, LeavingMessages]]:
         """What is to be sent, as much as one request may hold at a time, each with the lane that it goes by."""
-        rows, ends = parcels.rows, parcels.ends.tolist()
+        rows, ends, view = parcels.rows, parcels.ends.tolist(), memoryview(parcels.messages)
         numbers = self._numbers(rows)
         ways = np.fromiter((-1 if row is None else self._way_number(row[0]) for row in rows), np.int64, len(rows))
-        is_cut = (np.diff(numbers) != 1) | (np.diff(ways) != 0) | (np.diff(parcels.flags) != 0)
-        for more in filter(len, (parcels.times, parcels.keys)):
-            is_cut |= np.array([one != other for one, other in itertools.pairwise(more)], bool)
-        stops = [*(np.flatnonzero(is_cut) + 1).tolist(), len(rows)]
         leaving: list[tuple[object, LeavingMessages]] = []
-        view, start = memoryview(parcels.messages), 0
-        for stop in stops:
-            if stop > start and numbers[start] > 0:
-                key = parcels.keys[start] if parcels.keys else ""
-                way = await self._way(int(ways[start]), key)
-                times = parcels.times[start] if parcels.times else 0
-                while way is not None and start < stop:
-                    begin = ends[start - 1] if start else 0
-                    end = min(start + self._most_of(way.topic), stop)
-                    while end > start + 1 and ends[end - 1] - begin > self._limit_of(way.topic):
-                        end -= 1
-                    lane, to = self._lane(way, key)
-                    some = view[begin : ends[end - 1]]
-                    flag = int(parcels.flags[start])
-                    leaving.append((lane, LeavingMessages(int(numbers[start]), end - start, to, flag, some, times)))
-                    start = end
-            start = stop
+        for start, stop in _stretches(parcels, numbers, ways):
+            key = parcels.keys[start] if parcels.keys else ""
+            way = await self._way(int(ways[start]), key)
+            if way is None:
+                continue
+            flag, times = int(parcels.flags[start]), parcels.times[start] if parcels.times else 0
+            while start < stop:
+                begin = ends[start - 1] if start else 0
+                end = min(start + self._most_of(way.topic), stop)
+                while end > start + 1 and ends[end - 1] - begin > self._limit_of(way.topic):
+                    end -= 1
+                lane, to = self._lane(way)
+                some = view[begin : ends[end - 1]]
+                leaving.append((lane, LeavingMessages(int(numbers[start]), end - start, to, flag, some, times)))
+                start = end
         return leaving
 
     def _numbers(self, rows: Sequence[PlannedTuple | None]) -> npt.NDArray[np.int64]:
@@ -437,7 +440,7 @@ class ReplaySending:
         way = self._ways[number] = SendWay(topic, mine[source.queue_id % len(mine)])
         return way
 
-    def _lane(self, way: SendWay, key: str) -> tuple[object, SendWay]:
+    def _lane(self, way: SendWay) -> tuple[object, SendWay]:
         """The lane that messages go by, and where they go: without order each to the next queue."""
         if self._order != "none":
             return (way.topic.name, way.queue), way
@@ -549,7 +552,7 @@ class ReplaySending:
 
     async def _refused(self, batch: list[LeavingMessages], note: str, reason: str) -> None:
         """Send each of some messages alone, as the refusal may be about one of them; one alone is refused."""
-        singles = [one for each in batch for one in each.each()]
+        singles = one_by_one(batch)
         if len(singles) > 1:
             for each in singles:
                 await self._deliver([each], note)
@@ -562,12 +565,12 @@ class ReplaySending:
     def _note_sent(self, batch: Sequence[LeavingMessages], ids: str, said: str, note: str) -> None:
         """Note messages as sent, with the ids that the target gave them: one of each, or one of all."""
         reason = "; ".join(filter(None, (note, said)))
-        one_by_one = ids.split(",")
-        if len(one_by_one) != sum(each.count for each in batch) or len(set(map(len, one_by_one))) > 1:
-            one_by_one = one_by_one[:1]  # the account finds those of a range by their length
+        left = ids.split(",")
+        if len(left) != sum(each.count for each in batch) or len(set(map(len, left))) > 1:
+            left = left[:1]  # the account finds those of a range by their length
         for each in batch:
-            self._notes.add_sent(each.first, each.count, ",".join(one_by_one[: each.count]), reason)
-            one_by_one = one_by_one[each.count :] or one_by_one[:1]
+            self._notes.add_sent(each.first, each.count, ",".join(left[: each.count]), reason)
+            left = left[each.count :] or left[:1]
 
     async def _request(self, batch: Sequence[LeavingMessages]) -> tuple[str, str]:
         """Send messages in one request: their ids at the target, and what is to be said of them."""
@@ -600,7 +603,7 @@ class ReplaySending:
 
         Where it cannot be asked they are noted as unknown, and none is left.
         """
-        singles = [one for each in batch for one in each.each()]
+        singles = one_by_one(batch)
         ids = await self._asked(batch[0].way.topic, [each.name for each in singles], patience)
         if ids is None:
             self._leave_doubtful(batch, problem)
@@ -650,3 +653,16 @@ class ReplaySending:
             self._notes.write()
         self._account.end_all()
         self._is_settled = True
+
+
+def _stretches(
+    parcels: Parcels, numbers: npt.NDArray[np.int64], ways: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, int]]:
+    """Where messages that are to be sent begin and end whose numbers follow one another, and which may go together."""
+    is_cut = (np.diff(numbers) != 1) | (np.diff(ways) != 0) | (np.diff(parcels.flags) != 0)
+    for more in filter(len, (parcels.times, parcels.keys)):
+        is_cut |= np.array([one != other for one, other in itertools.pairwise(more)], bool)
+    cuts = (np.flatnonzero(is_cut) + 1).tolist()
+    for start, stop in itertools.pairwise([0, *cuts, len(numbers)]):
+        if start < stop and numbers[start] > 0:
+            yield start, stop

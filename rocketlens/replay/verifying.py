@@ -17,11 +17,10 @@ from protocol.errors import StoreError
 from protocol.message import Message, decode_message
 from protocol.message_layout import locate
 from protocol.question import taken_apart
-from protocol.sending import BUSY
 from protocol.sys_flag import has_inner_messages
 from rocketlens.replay.account import ReplayAccount, SendState, SentMessage, Verification
 from rocketlens.replay.resent import ORIGIN
-from rocketlens.replay.sending import Patience
+from rocketlens.replay.sending import Patience, is_final
 from rocketlens.replay.target import ASKED_AT_ONCE, ReplayTarget
 
 Answer = TypeVar("Answer")
@@ -73,8 +72,7 @@ class ReplayVerifying:
         patience = Patience()
 
         def gives_up(error: ClientError) -> bool:
-            is_final = isinstance(error, ResponseError) and error.code not in BUSY
-            return is_final or patience.failures >= self.most_failures or self.should_stop()
+            return is_final(error) or patience.failures >= self.most_failures or self.should_stop()
 
         return await patience.answer(ask, gives_up)
 
