@@ -8,10 +8,10 @@ What is not served at all is UNIMPLEMENTED, with the reason.
 import asyncio
 import ipaddress
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import unquote
 
 import grpc
@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from grpc.aio import ServicerContext
 
 from broker.endpoint import Endpoint
-from broker.grpc.messages.definition_pb2 import Code, Status
+from broker.grpc.messages.definition_pb2 import Code
 from broker.grpc.signature import signature_of
 from broker.grpc.statuses import CallRefused, CallUnserved, status_of
 from broker.metrics.metrics_meter import Meter
@@ -51,9 +51,9 @@ METADATA: Final = ("x-mq-client-id", "x-mq-namespace", "x-mq-language", "x-mq-cl
 """What clients say of themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CalledMethod:
-    """A method as an audit log has it; `shows` None: no message of a store is shown."""
+    """A method, `SERVICE/METHOD`, as an audit log has it; `shows` None: no message of a store is shown."""
 
     name: str
     shows: object = None
@@ -140,9 +140,9 @@ class Call:
         """The client, as the audit log names it."""
         return AuditedClient(self.client, self.audit_log)
 
-    def context(self, broker: str | None = None) -> RequestContext:
-        """The context of this call for a store; by default the first. Raises `ApiError`."""
-        return self.threads.context(broker, self.account)
+    def context(self, service: BrokerService | None = None) -> RequestContext:
+        """What this call may see of a store, by default of the first."""
+        return RequestContext(self.stores.services[0] if service is None else service, self.account)
 
     async def run(self, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Have a thread do the work until the call's deadline. Raises `ApiError`."""
@@ -183,30 +183,36 @@ _ANSWERS: Final[Mapping[int, "Code"]] = {
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: Code.ILLEGAL_FILTER_EXPRESSION,
 }
 
-Answer = Callable[[Call, Any], Awaitable[Message]]
-Answers = Callable[[Call, Any], Awaitable[Sequence[Message]]]
+Answer = Callable[[Call, Any], Awaitable[Any]]
+"""Answers a request by a message; that of a stream by some, of which the first has the status."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unary:
-    """A method with one request and one answer; `shows` is as in :class:`CalledMethod`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedMethod(CalledMethod):
+    """A method with one request and one answer, or a stream of them."""
 
-    name: str
-    request: type[Message]
-    response: type[Message]
+    request_type: type[Message]
+    response_type: type[Message]
     answer: Answer
-    shows: object = None
+    is_stream: bool
+
+    @property
+    def has_status(self) -> bool:
+        """Whether its answers have room for a status."""
+        return "status" in self.response_type.DESCRIPTOR.fields_by_name
+
+    async def answers(self, call: Call, data: bytes) -> Sequence[Any]:
+        """The answers to a request. Raises `DecodeError`, and what the method raises."""
+        request = self.request_type.FromString(data)
+        answer = await self.answer(call, request)
+        return answer if self.is_stream else (answer,)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerStream:
-    """A method with one request and some answers, of which the first has the status."""
-
-    name: str
-    request: type[Message]
-    response: type[Message]
-    answers: Answers
-    shows: object = None
+async def refuse_write(call: Call, _request: Message) -> NoReturn:
+    """Refuse what would change something."""
+    raise CallRefused(
+        Code.FORBIDDEN, f"this server only reads: {call.method.name.partition('/')[2]} is not possible here"
+    )
 
 
 class CallRunner:
@@ -232,20 +238,32 @@ class CallRunner:
         if not self.stopped.done():
             self.stopped.set_result(None)
 
-    def unary(self, method: Unary) -> "grpc.RpcMethodHandler[Any, Any]":
-        """The handler of a method."""
-        return grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+    def handlers(
+        self, module: Any, service: str, answers: Mapping[str, Answer], shows: Collection[str] = ()
+    ) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """The handlers of methods of a service of generated messages by their names; some show messages."""
+        found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for name, answer in answers.items():
+            described = module.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+            method = ServedMethod(
+                name=f"{service}/{name}",
+                shows=True if name in shows else None,
+                request_type=getattr(module, described.input_type.name),
+                response_type=getattr(module, described.output_type.name),
+                answer=answer,
+                is_stream=described.server_streaming,
+            )
+            if method.is_stream:
+                found[name] = grpc.unary_stream_rpc_method_handler(partial(self._stream, method))
+            else:
+                found[name] = grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+        return found
 
-    def server_stream(self, method: ServerStream) -> "grpc.RpcMethodHandler[Any, Any]":
-        """The handler of a method with some answers."""
-        return grpc.unary_stream_rpc_method_handler(partial(self._server_stream, method))
-
-    def begin(self, name: str, servicer: "ServicerContext[Any, Any]", shows: object = None) -> Call:
+    def begin(self, method: CalledMethod, servicer: "ServicerContext[Any, Any]") -> Call:
         """Admit a call. Raises `LoginRefused`, `TooManyLogins`, and `AuditError` for what cannot be written down."""
         pairs = servicer.invocation_metadata() or ()
         metadata = {key: value for key, value in pairs if isinstance(value, str)}
         address, client = _address_of(servicer.peer())
-        method = CalledMethod(name, shows)
         looker = AuditedClient(client, self._audit_log)
         try:
             account = self._account_of(method, address, client, metadata)
@@ -274,56 +292,40 @@ class CallRunner:
             raise LoginRefused("this server asks for calls that are signed by an access key", is_noted=False)
         return self._logins.log_in(address, client, method.request, signed.access_key, signed.signature, signed.prove)
 
-    async def _unary(self, method: Unary, data: bytes, servicer: "ServicerContext[Any, Any]") -> bytes:
-        async def answers(call: Call, request: Any) -> Sequence[Message]:
-            return (await method.answer(call, request),)
+    async def _unary(self, method: ServedMethod, data: bytes, servicer: "ServicerContext[Any, Any]") -> bytes:
+        (response,) = await self._answered(method, data, servicer)
+        return bytes(response.SerializeToString())
 
-        (response,) = await self._answered(method, answers, data, servicer)
-        return response.SerializeToString()
-
-    async def _server_stream(
-        self, method: ServerStream, data: bytes, servicer: "ServicerContext[Any, Any]"
+    async def _stream(
+        self, method: ServedMethod, data: bytes, servicer: "ServicerContext[Any, Any]"
     ) -> AsyncIterator[bytes]:
-        for response in await self._answered(method, method.answers, data, servicer):
+        for response in await self._answered(method, data, servicer):
             yield response.SerializeToString()
 
     async def _answered(
-        self, method: Unary | ServerStream, answers: Answers, data: bytes, servicer: "ServicerContext[Any, Any]"
-    ) -> Sequence[Message]:
+        self, method: ServedMethod, data: bytes, servicer: "ServicerContext[Any, Any]"
+    ) -> Sequence[Any]:
         started, result = time.perf_counter_ns(), CANCELLED
         try:
             try:
-                request = method.request.FromString(data)
+                responses = await method.answers(self.begin(method, servicer), data)
             except DecodeError:
                 result = "BAD_REQUEST"
-                await servicer.abort(grpc.StatusCode.INVALID_ARGUMENT, f"this is no {method.request.DESCRIPTOR.name}")
-            try:
-                responses = await answers(self.begin(method.name, servicer, method.shows), request)
+                text = f"this is no {method.request_type.DESCRIPTOR.name}"
+                await servicer.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
             except CallUnserved as error:
                 result = "NOT_IMPLEMENTED"
                 await servicer.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
             except Exception as error:
-                responses = (await _refused(method, status_of(error), servicer),)
-            result = Code.Name(cast(Any, responses[0]).status.code) if _has_status(method) else "OK"
+                status = status_of(error)
+                if not method.has_status:
+                    result = "FORBIDDEN"
+                    await servicer.abort(grpc.StatusCode.PERMISSION_DENIED, status.message)
+                responses = (method.response_type(status=status),)
+            result = Code.Name(responses[0].status.code) if method.has_status else "OK"
             return responses
-        except grpc.aio.AbortError:
-            result = "FORBIDDEN" if result == CANCELLED else result
-            raise
         finally:
             self.count(method.name, result, started)
-
-
-def _has_status(method: Unary | ServerStream) -> bool:
-    return "status" in method.response.DESCRIPTOR.fields_by_name
-
-
-async def _refused(method: Unary | ServerStream, status: Status, servicer: "ServicerContext[Any, Any]") -> Message:
-    """The answer that has an error's status; where none has room for it, gRPC's own."""
-    if not _has_status(method):
-        await servicer.abort(grpc.StatusCode.PERMISSION_DENIED, status.message)
-    response: Any = method.response()
-    response.status.CopyFrom(status)
-    return cast(Message, response)
 
 
 def _address_of(peer: str) -> tuple[str | None, str]:

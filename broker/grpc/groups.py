@@ -7,6 +7,7 @@ subscribes to what its last heartbeat said, so that all of its clients are taken
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from broker.grpc.messages.definition_pb2 import (
     MessageType,
     Resource,
 )
-from broker.grpc.resources import full_name, resource_of, written
+from broker.grpc.resources import full_name, named_group, named_topic, resource_of
 from broker.grpc.statuses import OK, CallRefused
 from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ApiError
@@ -42,7 +43,9 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import RocketLensError
 from protocol.fastjson import parse_fastjson
+from protocol.header_fields import well_formed
 from protocol.system_topics import LIGHT_PREFIX
+from storage.layout.store_config import TopicConfig
 from storage.store.light_topics import SEPARATOR
 from storage.store.topic_catalog import find_topic
 
@@ -60,11 +63,9 @@ MOST_GROUPS: Final = 1000
 
 async def describe_topic(call: Call, request: pb.DescribeTopicStatusRequest) -> pb.DescribeTopicStatusResponse:
     """What the configuration of a topic says."""
-    topic = full_name(request.topic)
-    if not topic:
-        raise CallRefused(Code.ILLEGAL_TOPIC, "the topic is missing")
+    topic = named_topic(request.topic)
     found = await _topic_config(call, topic)
-    attributes = {written(name.lstrip("+")): written(value) for name, value in found.attributes.items()}
+    attributes = {well_formed(name.lstrip("+")): well_formed(value) for name, value in found.attributes.items()}
     tags = {
         "readQueueNums": str(found.read_queue_nums),
         "writeQueueNums": str(found.write_queue_nums),
@@ -77,32 +78,28 @@ async def describe_topic(call: Call, request: pb.DescribeTopicStatusRequest) -> 
     return pb.DescribeTopicStatusResponse(status=OK, topic_message_type=kind, tags=tags)
 
 
-async def _topic_config(call: Call, topic: str) -> Any:
-    unknown: ApiError | None = None
+async def _topic_config(call: Call, topic: str) -> TopicConfig:
+    unknown = list[ApiError]()
     for service in call.stores.services:
-        context = call.context(service.broker_name)
-
-        def work(context: RequestContext = context) -> Any:
-            context.require_topic(topic)
-            return find_topic(context.store, topic)
-
+        context = call.context(service)
         try:
-            found = await call.run(context, work)
+            return await call.run(context, partial(_config_in, context, topic))
         except ApiError as error:
             if error.status != 404:
                 raise
-            unknown = error
-            continue
-        if found is not None:
-            return found
-    raise unknown or CallRefused(Code.TOPIC_NOT_FOUND, f"the store has no topic {topic}")
+            unknown.append(error)
+    raise unknown[0]
+
+
+def _config_in(context: RequestContext, topic: str) -> TopicConfig:
+    """The configuration of a topic in a store, on a thread. Raises `ApiError`."""
+    context.require_topic(topic)
+    return find_topic(context.store, topic) or TopicConfig(topic)
 
 
 async def topic_route(call: Call, request: pb.GetTopicRouteRequest) -> pb.GetTopicRouteResponse:
     """The route of a topic as JSON, as the name server on the broker's port gives it."""
-    topic = full_name(request.topic)
-    if not topic:
-        raise CallRefused(Code.ILLEGAL_TOPIC, "the topic is missing")
+    topic = named_topic(request.topic)
     call.context().require_right(topic)
     fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
     answer = await call.ask(call.stores.services[0], RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
@@ -120,8 +117,9 @@ async def consumer_connections(
         raise CallRefused(Code.UNSUPPORTED, "which light topics a client subscribes to is not known here")
     group, topic = _group_of(call, request.group), full_name(request.topic)
     clients: dict[str, pb.ClientInfo] = {}
-    async for _, found in _connections(call, group):
-        if not topic or topic in found.subscription_table:
+    for service in call.stores.services:
+        found = await _connection(call, service, group)
+        if found is not None and (not topic or topic in found.subscription_table):
             clients.update((each.client_id, each) for each in _clients(found))
     return pb.ListConsumerConnectionResponse(status=OK, client_info=clients.values())
 
@@ -161,7 +159,7 @@ async def _subscriptions(
     if one_topic:
         call.context().require_right(one_topic)
     for service in call.stores.services:
-        context = call.context(service.broker_name)
+        context = call.context(service)
         groups = [_group_of(call, group)] if one_group else await _groups_of_topic(call, service, one_topic)
         for name in groups:
             if not context.may_see_group(name):
@@ -190,7 +188,7 @@ def _subscription(
 
 
 def _expression(kind: str, text: str) -> FilterExpression:
-    return FilterExpression(type=FilterType.SQL if kind == "SQL92" else FilterType.TAG, expression=written(text))
+    return FilterExpression(type=FilterType.SQL if kind == "SQL92" else FilterType.TAG, expression=well_formed(text))
 
 
 async def _groups_of_topic(call: Call, service: BrokerService, topic: str) -> list[str]:
@@ -203,16 +201,10 @@ async def _topics_of_group(call: Call, service: BrokerService, group: str) -> li
     return decode_json(bytes(answer.body), TopicList).topic_list[:MOST_GROUPS]
 
 
-async def _readable_topics(call: Call, service: BrokerService, context: RequestContext, group: str) -> list[str]:
+async def _readable_topics(call: Call, service: BrokerService, group: str) -> list[str]:
     """The topics of a group at one broker that the account may read."""
+    context = call.context(service)
     return [topic for topic in await _topics_of_group(call, service, group) if context.may_read(topic)]
-
-
-async def _connections(call: Call, group: str) -> AsyncIterator[tuple[BrokerService, ConsumerConnection]]:
-    for service in call.stores.services:
-        found = await _connection(call, service, group)
-        if found is not None:
-            yield service, found
 
 
 async def _connection(call: Call, service: BrokerService, group: str) -> ConsumerConnection | None:
@@ -226,23 +218,18 @@ def _clients(connection: ConsumerConnection) -> Iterable[pb.ClientInfo]:
     model = MODELS.get(connection.message_model, pb.MessageModel.MESSAGE_MODEL_UNSPECIFIED)
     for each in connection.connection_set:
         yield pb.ClientInfo(
-            client_id=written(each.client_id),
+            client_id=well_formed(each.client_id),
             version=str(each.version),
-            language=written(each.language),
-            egress_ip=written(each.client_addr.rpartition(":")[0].strip("[]")),
+            language=well_formed(each.language),
+            egress_ip=well_formed(each.client_addr.rpartition(":")[0].strip("[]")),
             message_model=model,
         )
 
 
 def _group_of(call: Call, resource: Resource) -> str:
-    """The group of a request. Raises `CallRefused` for none, and for one that may not be seen."""
-    group = full_name(resource)
-    if not group:
-        raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, "the group is missing")
-    context = call.context()
-    if not context.may_see_group(group):
-        assert context.account is not None
-        raise CallRefused(Code.FORBIDDEN, f"{context.account.access_key} may not see group {group}")
+    """The group of a request. Raises `CallRefused` for none, `ApiError` for one that may not be seen."""
+    group = named_group(resource)
+    call.context().require_group(group)
     return group
 
 
@@ -295,16 +282,12 @@ async def group_accumulation(
         light = {f"{LIGHT_PREFIX}{SEPARATOR}{asked[0]}{SEPARATOR}{request.lite_topic}": request.lite_topic}
         names = dict.fromkeys(light)
     for service in call.stores.services:
-        context = call.context(service.broker_name)
-        topics = list(names) or [
-            each for each in await _topics_of_group(call, service, group) if context.may_read(each)
-        ]
-        for topic in topics:
+        for topic in list(names) or await _readable_topics(call, service, group):
             accumulation = await _accumulation(call, service, group, topic)
             if topic in light:
                 _add(response.lite_topic_accumulation[light[topic]], accumulation)
             else:
-                _add(response.topic_accumulation[written(topic)], accumulation)
+                _add(response.topic_accumulation[well_formed(topic)], accumulation)
             _add(response.accumulation, accumulation)
     return response
 
@@ -345,9 +328,7 @@ async def time_spans(call: Call, request: pb.QueryTimeSpanRequest) -> pb.QueryTi
         call.context().require_right(topic)
     response = pb.QueryTimeSpanResponse(status=OK)
     for service in call.stores.services:
-        context = call.context(service.broker_name)
-        topics = asked or await _readable_topics(call, service, context, group)
-        for topic in topics:
+        for topic in asked or await _readable_topics(call, service, group):
             for each in await _time_spans(call, service, group, topic):
                 response.queue_time_span_list.add(
                     message_queue=_queue(topic, each.message_queue.queue_id, service.broker_name),
@@ -369,7 +350,7 @@ async def _time_spans(call: Call, service: BrokerService, group: str, topic: str
 
 
 def _queue(topic: str, queue_id: int, broker: str) -> MessageQueue:
-    return MessageQueue(topic=resource_of(topic), id=queue_id, broker=Broker(name=written(broker)))
+    return MessageQueue(topic=resource_of(topic), id=queue_id, broker=Broker(name=well_formed(broker)))
 
 
 def _table(answer: Response, name: str) -> Mapping[str, Any]:
@@ -387,12 +368,12 @@ async def running_info(call: Call, request: pb.GetConsumerRunningInfoRequest) ->
     body = await _asked_client(call, request.group, request.client_id, stacks=False)
     info = pb.ConsumerRunningInfo()
     for name, value in _members(body, "properties"):
-        info.properties[written(name)] = written(str(value))
+        info.properties[well_formed(name)] = well_formed(str(value))
     subscribed = body.get("subscriptionSet")
     for each in subscribed if isinstance(subscribed, list) else ():
         if isinstance(each, dict) and context.may_read(str(each.get("topic"))):
             expression = _expression(str(each.get("expressionType")), str(each.get("subString")))
-            info.subscriptions[written(str(each.get("topic")))].CopyFrom(expression)
+            info.subscriptions[well_formed(str(each.get("topic")))].CopyFrom(expression)
     for key, value in _members(body, "mqTable"):
         queue = json.loads(key)
         if isinstance(value, dict) and context.may_read(str(queue.get("topic"))):
@@ -406,7 +387,7 @@ async def running_info(call: Call, request: pb.GetConsumerRunningInfoRequest) ->
             item.process_queue_info.dropped = value.get("droped") is True
     for topic, value in _members(body, "statusTable"):
         if isinstance(value, dict) and context.may_read(topic):
-            status = info.consume_status_table[written(topic)]
+            status = info.consume_status_table[well_formed(topic)]
             for name, field in _STATUS.items():
                 given = value.get(name)
                 setattr(status, field, float(given) if isinstance(given, int | float) else 0.0)
@@ -443,7 +424,7 @@ async def stack_trace(call: Call, request: pb.PrintThreadStackTraceRequest) -> p
     """The stacks of the threads of a client that is connected here."""
     body = await _asked_client(call, request.group, request.client_id, stacks=True)
     stacks = body.get("jstack")
-    return pb.PrintThreadStackTraceResponse(status=OK, thread_stack_trace=written(str(stacks or "")))
+    return pb.PrintThreadStackTraceResponse(status=OK, thread_stack_trace=well_formed(str(stacks or "")))
 
 
 async def _asked_client(call: Call, group: Resource, client_id: str, *, stacks: bool) -> dict[str, Any]:
@@ -461,7 +442,7 @@ async def _asked_client(call: Call, group: Resource, client_id: str, *, stacks: 
             except RocketLensError as error:
                 raise CallRefused(Code.INTERNAL_ERROR, f"the client's answer cannot be read: {error}") from None
             return body if isinstance(body, dict) else {}
-    raise CallRefused(Code.NOT_FOUND, f"no client {written(client_id)[:255]} of group {name} is connected here")
+    raise CallRefused(Code.NOT_FOUND, f"no client {well_formed(client_id)[:255]} of group {name} is connected here")
 
 
 def _members(body: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:

@@ -21,10 +21,12 @@ from broker.grpc.messages.definition_pb2 import (
     SystemProperties,
 )
 from broker.grpc.messages.definition_pb2 import Message as GrpcMessage
-from broker.grpc.resources import resource_of, written
+from broker.grpc.resources import resource_of
 from protocol import properties as names
+from protocol.header_fields import well_formed
 from protocol.host_address import KEPT
 from protocol.message import Message
+from protocol.question import LARGEST
 from protocol.sys_flag import SysFlag
 
 BORN_HOST: Final = "__BORNHOST"
@@ -55,13 +57,13 @@ def message_of(stored: Message) -> GrpcMessage:
     digest = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
     # One constructor with all fields: each that is set by itself costs as much as five of these.
     fields: dict[str, Any] = {
-        "keys": [written(key) for key in _split(properties.get(names.KEYS))],
-        "message_id": written(stored.message_id),
+        "keys": [well_formed(key) for key in _split(properties.get(names.KEYS))],
+        "message_id": well_formed(stored.message_id),
         "body_digest": Digest(type=_MD5, checksum=digest),
         "body_encoding": _GZIP if stored.sys_flag & _COMPRESSED else _IDENTITY,
         "message_type": type_of(properties),
         "born_timestamp": timestamp_of(stored.born_timestamp),
-        "born_host": written(properties.get(BORN_HOST, "").strip() or _java_address(stored.born_host.ip)),
+        "born_host": well_formed(properties.get(BORN_HOST, "").strip() or _java_address(stored.born_host.ip)),
         "store_timestamp": timestamp_of(stored.store_timestamp),
         "store_host": f"{_java_address(stored.store_host.ip)}:{stored.store_host.port}",
         "queue_id": stored.queue_id,
@@ -70,7 +72,7 @@ def message_of(stored: Message) -> GrpcMessage:
     }
     for name, field in _TEXTS:
         if name in properties:
-            fields[field] = written(properties[name])
+            fields[field] = well_formed(properties[name])
     delivery = _delivery(stored)
     if delivery is not None:
         fields["delivery_timestamp"] = timestamp_of(delivery)
@@ -79,10 +81,12 @@ def message_of(stored: Message) -> GrpcMessage:
         fields["priority"] = _i32(priority)
     if names.DLQ_ORIGIN_TOPIC in properties and names.DLQ_ORIGIN_MESSAGE_ID in properties:
         origin = properties[names.DLQ_ORIGIN_TOPIC], properties[names.DLQ_ORIGIN_MESSAGE_ID]
-        fields["dead_letter_queue"] = DeadLetterQueue(topic=written(origin[0]), message_id=written(origin[1]))
+        fields["dead_letter_queue"] = DeadLetterQueue(topic=well_formed(origin[0]), message_id=well_formed(origin[1]))
     return GrpcMessage(
         topic=resource_of(stored.topic),
-        user_properties={written(name): written(value) for name, value in properties.items() if name not in SYSTEM},
+        user_properties={
+            well_formed(name): well_formed(value) for name, value in properties.items() if name not in SYSTEM
+        },
         system_properties=SystemProperties(**fields),
         body=body,
     )
@@ -121,6 +125,12 @@ def timestamp_of(milliseconds: int) -> Timestamp:
     """A time of a store."""
     seconds, rest = divmod(milliseconds, 1000)
     return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
+
+
+def milliseconds_of(timestamp: Timestamp, *, is_up: bool = True) -> int:
+    """A time in ms, as stores have it: the first one not before it, or the last one not behind it."""
+    nanos = timestamp.seconds * 1_000_000_000 + timestamp.nanos
+    return min(max(-(-nanos // 1_000_000) if is_up else nanos // 1_000_000, 0), LARGEST)
 
 
 def _split(keys: str | None) -> list[str]:

@@ -7,26 +7,36 @@ Answers and errors are those of the official proxy 5.5.0, where it has the call;
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc.aio import ServicerContext
 
-from broker.grpc.calls import Call, CallRunner, ServerStream, Unary
+from broker.grpc.calls import Answer, Call, CalledMethod, CallRunner, refuse_write
 from broker.grpc.clients import Forget, KnownClients, client_id_of, join
 from broker.grpc.messages import service_pb2 as pb
 from broker.grpc.messages.definition_pb2 import ClientType, Code, Settings
-from broker.grpc.named import group_of, topic_of
-from broker.grpc.pulls import PullingCalls, require_group
+from broker.grpc.pulls import PullingCalls
+from broker.grpc.resources import checked_group, checked_topic
 from broker.grpc.routes import EVERY_QUEUE, brokers_of, endpoints_for, message_types, queue_of, queues_of
 from broker.grpc.settings import CONSUMERS, LIGHT_CONSUMERS, settings_of_consumer, settings_of_producer
-from broker.grpc.statuses import OK, READ_ONLY, CallRefused, CallUnserved, status_of
-from broker.web.api.request_context import RequestContext
+from broker.grpc.statuses import OK, CallRefused, CallUnserved, status_of
 from storage.layout.store_config import SubscriptionGroup
 
 SERVICE: Final = "MessagingService"
-TELEMETRY: Final = f"{SERVICE}/Telemetry"
+TELEMETRY: Final = CalledMethod(name=f"{SERVICE}/Telemetry")
+
+WRITES: Final = ("SendMessage", "EndTransaction", "RecallMessage")
+OF_POPPED: Final = (
+    "ReceiveMessage",
+    "AckMessage",
+    "ForwardMessageToDeadLetterQueue",
+    "ChangeInvisibleDuration",
+    "SyncLiteSubscription",
+)
+"""Methods about messages that are popped."""
 
 SETTINGS_ROOM: Final = 8
 """The part of the budget of registries that the settings of clients may take: one of so many."""
@@ -57,57 +67,28 @@ class MessagingService:
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """The handlers by method."""
         pulls = PullingCalls(self._clients)
-        answers: tuple[tuple[str, type[Message], type[Message], Any], ...] = (
-            ("QueryRoute", pb.QueryRouteRequest, pb.QueryRouteResponse, self._query_route),
-            ("Heartbeat", pb.HeartbeatRequest, pb.HeartbeatResponse, self._heartbeat),
-            ("QueryAssignment", pb.QueryAssignmentRequest, pb.QueryAssignmentResponse, self._query_assignment),
-            (
-                "NotifyClientTermination",
-                pb.NotifyClientTerminationRequest,
-                pb.NotifyClientTerminationResponse,
-                self._notify_termination,
-            ),
-            ("GetOffset", pb.GetOffsetRequest, pb.GetOffsetResponse, pulls.get_offset),
-            ("QueryOffset", pb.QueryOffsetRequest, pb.QueryOffsetResponse, pulls.query_offset),
-            ("UpdateOffset", pb.UpdateOffsetRequest, pb.UpdateOffsetResponse, pulls.update_offset),
-            ("SendMessage", pb.SendMessageRequest, pb.SendMessageResponse, _refuse),
-            ("EndTransaction", pb.EndTransactionRequest, pb.EndTransactionResponse, _refuse),
-            ("RecallMessage", pb.RecallMessageRequest, pb.RecallMessageResponse, _refuse),
-            ("AckMessage", pb.AckMessageRequest, pb.AckMessageResponse, _not_popped),
-            (
-                "ForwardMessageToDeadLetterQueue",
-                pb.ForwardMessageToDeadLetterQueueRequest,
-                pb.ForwardMessageToDeadLetterQueueResponse,
-                _not_popped,
-            ),
-            (
-                "ChangeInvisibleDuration",
-                pb.ChangeInvisibleDurationRequest,
-                pb.ChangeInvisibleDurationResponse,
-                _not_popped,
-            ),
-            ("SyncLiteSubscription", pb.SyncLiteSubscriptionRequest, pb.SyncLiteSubscriptionResponse, _not_popped),
-        )
-        found = {
-            name: self._runner.unary(Unary(f"{SERVICE}/{name}", request, response, _identified(answer)))
-            for name, request, response, answer in answers
+        answers: dict[str, Answer] = {
+            "QueryRoute": self._query_route,
+            "Heartbeat": self._heartbeat,
+            "QueryAssignment": self._query_assignment,
+            "NotifyClientTermination": self._notify_termination,
+            "PullMessage": pulls.pull,
+            "GetOffset": pulls.get_offset,
+            "QueryOffset": pulls.query_offset,
+            "UpdateOffset": pulls.update_offset,
+            **dict.fromkeys(WRITES, refuse_write),
+            **dict.fromkeys(OF_POPPED, _not_popped),
         }
-        streams: tuple[tuple[str, type[Message], type[Message], Any, object], ...] = (
-            ("PullMessage", pb.PullMessageRequest, pb.PullMessageResponse, pulls.pull, True),
-            ("ReceiveMessage", pb.ReceiveMessageRequest, pb.ReceiveMessageResponse, _not_popped, None),
-        )
-        for name, request, response, answer, shows in streams:
-            method = ServerStream(f"{SERVICE}/{name}", request, response, _identified(answer), shows)
-            found[name] = self._runner.server_stream(method)
-        found["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._telemetry)
-        return found
+        identified = {name: partial(_identified, answer) for name, answer in answers.items()}
+        handlers = self._runner.handlers(pb, SERVICE, identified, shows=("PullMessage",))
+        return handlers | {"Telemetry": grpc.stream_stream_rpc_method_handler(self._telemetry)}
 
     # ------------------------------------------------------------------ routes
 
     async def _query_route(self, call: Call, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
         """The queues of a topic."""
-        topic = topic_of(request.topic)
-        RequestContext(self._runner.stores.services[0], call.account).require_right(topic)
+        topic = checked_topic(request.topic)
+        call.context().require_right(topic)
         endpoints = endpoints_for(request.endpoints, self._port)
         brokers = await brokers_of(call, topic)
         types = message_types(brokers, topic)
@@ -117,10 +98,10 @@ class MessagingService:
 
     async def _query_assignment(self, call: Call, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
         """All queues of a topic: each by itself for a group that consumes in order, else all of a broker as one."""
-        topic, group = topic_of(request.topic), group_of(request.group)
-        context = RequestContext(self._runner.stores.services[0], call.account)
+        topic, group = checked_topic(request.topic), checked_group(request.group)
+        context = call.context()
         context.require_right(topic)
-        require_group(context, group)
+        context.require_group(group)
         endpoints = endpoints_for(request.endpoints, self._port)
         brokers = await brokers_of(call, topic)
         if self._group(group).consume_message_orderly:
@@ -143,8 +124,8 @@ class MessagingService:
         """Keep a client in its group."""
         client = self._clients.require(call)
         if client.is_consumer:
-            group = group_of(request.group)
-            require_group(RequestContext(self._runner.stores.services[0], call.account), group)
+            group = checked_group(request.group)
+            call.context().require_group(group)
             await join(call, client, group)
         return pb.HeartbeatResponse(status=OK)
 
@@ -153,7 +134,7 @@ class MessagingService:
     ) -> pb.NotifyClientTerminationResponse:
         """Forget a client that ends."""
         if self._clients.drop(call).is_consumer:
-            group_of(request.group)
+            checked_group(request.group)
         return pb.NotifyClientTerminationResponse(status=OK)
 
     async def _telemetry(self, requests: AsyncIterator[bytes], servicer: "ServicerContext[Any, Any]") -> None:
@@ -182,7 +163,7 @@ class MessagingService:
                     await servicer.write(answer.SerializeToString())
             result = "OK"
         finally:
-            self._runner.count(TELEMETRY, result, started)
+            self._runner.count(TELEMETRY.name, result, started)
 
     async def _next(self, requests: AsyncIterator[bytes]) -> bytes | None:
         """The next command of a client; None when it goes, or the server stops."""
@@ -208,26 +189,22 @@ class MessagingService:
             raise SettingsRefused(grpc.StatusCode.INVALID_ARGUMENT, text)
         if sent.HasField("publishing"):
             for topic in sent.publishing.topics:
-                _in_settings(topic_of, topic)
+                _in_settings(checked_topic, topic)
             self._clients.take(call, sent)
             return pb.TelemetryCommand(status=OK, settings=settings_of_producer(sent))
-        group = _in_settings(group_of, sent.subscription.group)
-        context = RequestContext(self._runner.stores.services[0], call.account)
-        require_group(context, group)
+        group = _in_settings(checked_group, sent.subscription.group)
+        context = call.context()
+        context.require_group(group)
         _check_type(sent, group)
         client = self._clients.take(call, sent)
         await join(call, client, group)
         return pb.TelemetryCommand(status=OK, settings=settings_of_consumer(sent, self._group(group)))
 
 
-def _identified(answer: Any) -> Any:
-    """A method that asks for the id of its client first, as all do."""
-
-    async def identified(call: Call, request: Any) -> Any:
-        client_id_of(call)
-        return await answer(call, request)
-
-    return identified
+async def _identified(answer: Answer, call: Call, request: Any) -> Any:
+    """Ask for the id of the client first, as all methods do."""
+    client_id_of(call)
+    return await answer(call, request)
 
 
 def _in_settings(check: Any, resource: Any) -> str:
@@ -250,10 +227,6 @@ def _check_type(sent: Settings, group: str) -> None:
 
 def _failed(message: str) -> str:
     return f"process client telemetryCommand failed. {message}"
-
-
-async def _refuse(call: Call, _request: Message) -> NoReturn:
-    raise CallRefused(Code.FORBIDDEN, READ_ONLY.format(call.method.name.partition("/")[2]))
 
 
 async def _not_popped(call: Call, _request: Message) -> NoReturn:

@@ -7,9 +7,10 @@ wait, and the answer names the next one in the range.
 import asyncio
 from typing import Final
 
+from broker.cluster.client import QueueQuestion
 from broker.grpc.calls import ASK_SECONDS, Call
 from broker.grpc.clients import KnownClients
-from broker.grpc.message_conversion import message_of
+from broker.grpc.message_conversion import message_of, milliseconds_of
 from broker.grpc.messages import service_pb2 as pb
 from broker.grpc.messages.definition_pb2 import (
     Code,
@@ -20,13 +21,12 @@ from broker.grpc.messages.definition_pb2 import (
     Status,
 )
 from broker.grpc.messages.definition_pb2 import Message as GrpcMessage
-from broker.grpc.named import group_of
+from broker.grpc.resources import checked_group
 from broker.grpc.routes import brokers_of
 from broker.grpc.statuses import OK, CallRefused
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.report_limits import check_topic
 from broker.service.long_polling import LONGEST_HOLD_SECONDS
-from broker.service.processors.pull_message import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from broker.web.api.request_context import RequestContext
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -62,7 +62,7 @@ class AskedQueue:
             raise CallRefused(Code.ILLEGAL_TOPIC, str(error)) from None
         if self.queue_id < 0:
             raise CallRefused(Code.BAD_REQUEST, f"queue {self.queue_id}: expected 0 or more")
-        self.context = RequestContext(self.service, call.account)
+        self.context = call.context(self.service)
         self.context.require_right(self.topic)
 
     @property
@@ -91,65 +91,58 @@ class PullingCalls:
     async def pull(self, call: Call, request: pb.PullMessageRequest) -> list[pb.PullMessageResponse]:
         """Messages of a queue from an offset on; a status is first, the offset to go on from is last."""
         connection = self._clients.connection_of(call)
-        group = group_of(request.group)
+        group = checked_group(request.group)
         queue = AskedQueue(call, request.message_queue)
-        require_group(queue.context, group)
-        text, kind = _expression_of(request.filter_expression)
-        seconds = _polling_seconds(call, request)
+        queue.context.require_group(group)
+        expression, kind = _expression_of(request.filter_expression)
+        seconds, number = _polling_seconds(call, request), max(request.batch_size, 1)
+        asked = QueueQuestion(
+            queue.topic, queue.queue_id, request.offset, number, group, expression, kind, round(seconds * 1000)
+        )
         cuts = count_cuts()
-        fields = {
-            **queue.fields,
-            "consumerGroup": group,
-            "queueOffset": str(request.offset),
-            "maxMsgNums": str(max(request.batch_size, 1)),
-            "sysFlag": str(SUBSCRIPTION_FLAG | (SUSPEND_FLAG if seconds else 0)),
-            "commitOffset": "0",
-            "suspendTimeoutMillis": str(round(seconds * 1000)),
-            "subVersion": "0",
-            "subscription": text,
-            "expressionType": kind,
-        }
         answer = await call.ask(
             queue.service,
             RequestCode.PULL_MESSAGE,
-            fields,
+            asked.ext_fields(),
             accepted=WITHOUT_MESSAGES,
             connection=connection,
             seconds=seconds + ASK_SECONDS,
         )
-        messages: list[GrpcMessage] = []
-        if answer.code == ResponseCode.SUCCESS:
-            asked = {name: fields[name] for name in ("topic", "queueId", "consumerGroup", "queueOffset")}
-            messages = await self._shown(call, queue, answer, asked)
-            if (cut := queue.service.store.cut(cuts)) is not None:
-                raise cut
+        messages = await self._shown(call, queue, asked, answer, cuts) if answer.code == ResponseCode.SUCCESS else []
         return [
             pb.PullMessageResponse(status=_status_of(queue.context, answer, request.offset)),
             *(pb.PullMessageResponse(message=message) for message in messages),
             pb.PullMessageResponse(next_offset=_number(answer, "nextBeginOffset")),
         ]
 
-    async def _shown(self, call: Call, queue: AskedQueue, answer: Response, asked: dict[str, str]) -> list[GrpcMessage]:
-        """The messages of an answer, if all may be seen; they are written down first."""
+    async def _shown(
+        self, call: Call, queue: AskedQueue, asked: QueueQuestion, answer: Response, cuts: int
+    ) -> list[GrpcMessage]:
+        """The messages of an answer, if all may be seen, and no file was cut; they are written down first."""
+        fields = asked.ext_fields()
+        looked = {name: fields[name] for name in ("topic", "queueId", "consumerGroup", "queueOffset")}
         found: list[GrpcMessage] = []
         offsets: list[int] = []
         try:
-            for number, stored in enumerate(decode_messages(answer.body, check_crc=False), 1):
+            for stored in decode_messages(answer.body, check_crc=False):
                 queue.context.require_message(stored)
                 offsets.append(stored.physical_offset)
-                found.extend(map(message_of, stored.inner_messages()))  # of an inner batch its messages
-                if number % CONVERTED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                for message in stored.inner_messages():  # of an inner batch its messages
+                    found.append(message_of(message))
+                    if len(found) % CONVERTED_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+            if (cut := queue.service.store.cut(cuts)) is not None:
+                raise cut
         except RocketLensError as error:
-            call.looker.note(call.method, queue.context, asked, [], error)
+            call.looker.note(call.method, queue.context, looked, [], error)
             raise
-        call.looker.note(call.method, queue.context, asked, offsets)
+        call.looker.note(call.method, queue.context, looked, offsets)
         return found
 
     async def get_offset(self, call: Call, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
         """The offset from which a group goes on in a queue."""
-        group, queue = group_of(request.group), AskedQueue(call, request.message_queue)
-        require_group(queue.context, group)
+        group, queue = checked_group(request.group), AskedQueue(call, request.message_queue)
+        queue.context.require_group(group)
         await queue.check(call)
         fields = {**queue.fields, "consumerGroup": group, "setZeroIfNotFound": "false"}
         code, absent = RequestCode.QUERY_CONSUMER_OFFSET, ResponseCode.QUERY_NOT_FOUND
@@ -167,8 +160,7 @@ class PullingCalls:
         if policy == QueryOffsetPolicy.TIMESTAMP:
             if not request.HasField("timestamp"):
                 raise CallRefused(Code.BAD_REQUEST, "the policy TIMESTAMP needs a timestamp")
-            milliseconds = -(-(request.timestamp.seconds * 1_000_000_000 + request.timestamp.nanos) // 1_000_000)
-            fields["timestamp"] = str(min(max(milliseconds, 0), 2**63 - 1))
+            fields["timestamp"] = str(milliseconds_of(request.timestamp))
             code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
         elif policy in (QueryOffsetPolicy.BEGINNING, QueryOffsetPolicy.END):
             at_end = policy == QueryOffsetPolicy.END
@@ -180,8 +172,8 @@ class PullingCalls:
 
     async def update_offset(self, call: Call, request: pb.UpdateOffsetRequest) -> pb.UpdateOffsetResponse:
         """Commit the offset of a member of a group, as at the broker's port."""
-        group, queue = group_of(request.group), AskedQueue(call, request.message_queue)
-        require_group(queue.context, group)
+        group, queue = checked_group(request.group), AskedQueue(call, request.message_queue)
+        queue.context.require_group(group)
         if request.offset < 0:
             raise CallRefused(Code.ILLEGAL_OFFSET, f"offset {request.offset}: expected 0 or more")
         await queue.check(call)
@@ -189,13 +181,6 @@ class PullingCalls:
         connection = self._clients.connection_of(call)
         await call.ask(queue.service, RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=connection)
         return pb.UpdateOffsetResponse(status=OK)
-
-
-def require_group(context: RequestContext, group: str) -> None:
-    """Raise `CallRefused` for a group as which an account may not consume."""
-    if not context.may_see_group(group):
-        assert context.account is not None
-        raise CallRefused(Code.FORBIDDEN, f"{context.account.access_key} may not consume as group {group}")
 
 
 def _expression_of(expression: FilterExpression) -> tuple[str, str]:

@@ -15,30 +15,32 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
-from broker.grpc.message_conversion import message_of
+from broker.grpc.message_conversion import message_of, milliseconds_of
 from broker.grpc.messages.admin_pb2 import ListMessageRequest, ListMessageResponse
 from broker.grpc.messages.definition_pb2 import Code, Status
-from broker.grpc.resources import full_name, written
+from broker.grpc.resources import full_name, named_topic
 from broker.grpc.statuses import CallRefused
 from broker.service.broker_service import BrokerService
 from broker.web.api.browse import ROOM_OF_MESSAGE, BrowseQuestion, Walk, browsed_parts
-from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.errors import ApiError
 from broker.web.api.filters import choice_of
 from broker.web.api.find import refusal_to
 from broker.web.api.request_context import RequestContext
+from protocol.cursors import decode_cursor, encode_cursor
 from protocol.errors import ConfigError
 from protocol.find_place import FindPlace
+from protocol.header_fields import well_formed
 from protocol.message import Message
 from protocol.question import LARGEST, OFFSET_ID, KeyKind, Question, message_id_of
 from protocol.system_topics import LIGHT_PREFIX
 from storage.search.find import Finder
 from storage.store.light_topics import SEPARATOR
 from storage.store.topic_catalog import queues_of_topic
+
+Place = TypeVar("Place")
 
 DEFAULT_MESSAGES: Final = 32
 """Messages of a page where a request says nothing, as at the official proxy."""
@@ -99,6 +101,13 @@ class ListedQuestion:
         return fields | {"begin": self.begin, "end": self.end, "broker": self.broker, "queueId": self.queue}
 
 
+class ShownPage(NamedTuple):
+    """An answer, and the physical offsets of its messages."""
+
+    response: ListMessageResponse
+    physical_offsets: list[int]
+
+
 @dataclass(slots=True)
 class ListedPage:
     """Messages of one broker, why some may be missing, and where it goes on."""
@@ -119,13 +128,9 @@ def read_question(request: ListMessageRequest) -> ListedQuestion:
         raise CallRefused(Code.BAD_REQUEST, f"{by} is empty")
     if len(text) > LONGEST_TEXT:
         raise CallRefused(Code.BAD_REQUEST, f"{by} is longer than {LONGEST_TEXT} characters")
-    topic = full_name(request.topic)
-    if not topic and by not in ("message_id", "message_key"):
-        raise CallRefused(Code.ILLEGAL_TOPIC, "the topic is missing")
-    begin, end = (
-        _milliseconds(request.begin_timestamp, up=True) if request.HasField("begin_timestamp") else 0,
-        _milliseconds(request.end_timestamp, up=False) if request.HasField("end_timestamp") else LARGEST,
-    )
+    topic = full_name(request.topic) if by in ("message_id", "message_key") else named_topic(request.topic)
+    begin = milliseconds_of(request.begin_timestamp) if request.HasField("begin_timestamp") else 0
+    end = milliseconds_of(request.end_timestamp, is_up=False) if request.HasField("end_timestamp") else LARGEST
     if begin > end:
         raise CallRefused(Code.BAD_REQUEST, "the end of the time is before its begin")
     broker = request.broker_name if request.HasField("broker_name") and request.broker_name else None
@@ -145,19 +150,10 @@ def _limit_of(request: ListMessageRequest) -> int:
     return min(asked or DEFAULT_MESSAGES, MOST_MESSAGES)
 
 
-def _milliseconds(timestamp: Timestamp, *, up: bool) -> int:
-    """A time in ms, as messages have it: the first one not before it, or the last one not behind it."""
-    nanos = timestamp.seconds * 1_000_000_000 + timestamp.nanos
-    return min(max(-(-nanos // 1_000_000) if up else nanos // 1_000_000, 0), LARGEST)
-
-
 def list_messages(
     context: RequestContext, services: Sequence[BrokerService], question: ListedQuestion, scroll_id: str
-) -> tuple[ListMessageResponse, list[int]]:
-    """Answer with a page, on a thread that may wait; also the physical offsets of its messages.
-
-    Raises `ApiError` and `CallRefused`.
-    """
+) -> ShownPage:
+    """Answer with a page, on a thread that may wait. Raises RocketLensError."""
     context.allow(PAGE_MILLISECONDS)
     place = _place_of(scroll_id, question)
     contexts = [replace(context, service=each) for each in services]
@@ -165,34 +161,29 @@ def list_messages(
         contexts = [each for each in contexts if each.service.broker_name == question.broker]
         if not contexts:
             raise CallRefused(Code.NOT_FOUND, f"no store of a broker {question.broker} is served here")
-    for each in contexts:
-        each.deadline = context.deadline
     unknown: ApiError | None = None
     last: ListedPage | None = None
     for number, each in enumerate(_from_broker(contexts, place)):
         start = place if place is not None and not number else ScrollPlace(question.checksum, "")
         try:
-            last = _page_of(each, question, start)
+            last = each.uncut(partial(_page_of, each, question, start))
         except ApiError as error:
             if error.status != 404:
                 raise
             unknown = error
             continue
         if last.messages or not last.is_over:
-            return _answer(last, _following(contexts, each, last, question.checksum))
+            return _answer(each, question, last, _following(contexts, each, last, question.checksum))
     if last is None and unknown is not None and place is None:
         raise unknown
-    return _answer(last or ListedPage(), "")
+    return _answer(contexts[-1], question, last or ListedPage(), "")
 
 
 def _place_of(scroll_id: str, question: ListedQuestion) -> ScrollPlace | None:
     """Read where a page begins. Raises `CallRefused` for what is no `scroll_id` of an answer to this question."""
     if not scroll_id:
         return None
-    try:
-        place = decode_cursor(scroll_id, ScrollPlace)
-    except ApiError:
-        raise CallRefused(Code.BAD_REQUEST, "the scroll_id is not one that an answer has given") from None
+    place = _decoded(scroll_id, ScrollPlace)
     if place.asked != question.checksum:
         raise CallRefused(Code.BAD_REQUEST, "the scroll_id belongs to another question")
     return place
@@ -216,11 +207,11 @@ def _following(contexts: Sequence[RequestContext], here: RequestContext, page: L
     return encode_cursor(ScrollPlace(checksum, behind[0].service.broker_name)) if behind else ""
 
 
-def _answer(page: ListedPage, scroll_id: str) -> tuple[ListMessageResponse, list[int]]:
-    note = "; ".join(dict.fromkeys(page.notes)) or "OK"
-    response = ListMessageResponse(status=Status(code=Code.OK, message=written(note)), scroll_id=scroll_id)
+def _answer(context: RequestContext, question: ListedQuestion, page: ListedPage, scroll_id: str) -> ShownPage:
+    note = context.readable("; ".join(dict.fromkeys(page.notes)) or "OK", (question.text, question.topic))
+    response = ListMessageResponse(status=Status(code=Code.OK, message=well_formed(note)), scroll_id=scroll_id)
     response.messages.extend(map(message_of, page.messages))
-    return response, [each.physical_offset for each in page.messages]
+    return ShownPage(response, [each.physical_offset for each in page.messages])
 
 
 def _page_of(context: RequestContext, question: ListedQuestion, place: ScrollPlace) -> ListedPage:
@@ -240,7 +231,7 @@ def _found(context: RequestContext, question: ListedQuestion, place: ScrollPlace
     names = [question.topic] if question.topic else context.topics()
     text, is_id = question.text.strip(), question.by == "message_id"
     page = ListedPage()
-    start = None if place.cursor is None else _decoded(place.cursor)
+    start = None if place.cursor is None else _decoded(place.cursor, FindPlace)
     if start is not None and start.before <= context.store.commit_log.minimum:
         page.notes.append("older messages have expired since the last page")
     if start is None and is_id and message_id_of(text) is not None:
@@ -289,10 +280,11 @@ def _finder(context: RequestContext, question: ListedQuestion, names: Sequence[s
     )
 
 
-def _decoded(cursor: str) -> FindPlace:
+def _decoded(text: str, kind: type[Place]) -> Place:
+    """The place of a `scroll_id`, or of the cursor in it. Raises `CallRefused`."""
     try:
-        return decode_cursor(cursor, FindPlace)
-    except ApiError:
+        return decode_cursor(text, kind)
+    except ConfigError:
         raise CallRefused(Code.BAD_REQUEST, "the scroll_id is not one that an answer has given") from None
 
 

@@ -1,16 +1,28 @@
-"""Names of topics and groups with their namespace, as clients write them and as stores have them (`NamespaceUtil`)."""
+"""Names of topics and groups: with their namespace as tools write them (`NamespaceUtil`), and those of clients.
 
+Names of clients are checked in the words of the official proxy (`GrpcValidator`). As there, the namespace of their
+resources is echoed and no part of a name.
+"""
+
+import re
 from functools import lru_cache
 from typing import Final
 
-from broker.grpc.messages.definition_pb2 import Resource
-from protocol.system_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from broker.grpc.messages.definition_pb2 import Code, Resource
+from broker.grpc.statuses import CallRefused
+from protocol.header_fields import well_formed
+from protocol.system_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX, system_topic
 
 KEPT: Final = 1024
 """Names whose form is remembered."""
 
 SEPARATOR: Final = "%"
 """Stands between a namespace and a name."""
+
+LONGEST_TOPIC: Final = 127
+LONGEST_GROUP: Final = 120
+LETTERS: Final = "^[%|a-zA-Z0-9_-]+$"
+_LETTERS: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def full_name(resource: Resource) -> str:
@@ -22,19 +34,28 @@ def full_name(resource: Resource) -> str:
     return f"{prefix}{namespace}{SEPARATOR}{name}"
 
 
+def named_topic(resource: Resource) -> str:
+    """The full name of the topic of a request. Raises `CallRefused` where none is named."""
+    if name := full_name(resource):
+        return name
+    raise CallRefused(Code.ILLEGAL_TOPIC, "the topic is missing")
+
+
+def named_group(resource: Resource) -> str:
+    """The full name of the group of a request. Raises `CallRefused` where none is named."""
+    if name := full_name(resource):
+        return name
+    raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, "the group is missing")
+
+
 @lru_cache(KEPT)
 def resource_of(name: str) -> Resource:
     """A topic or a group as clients know it; not to be changed."""
     prefix, rest = _prefix_and_rest(name)
     at = rest.find(SEPARATOR)
     if at <= 0:
-        return Resource(name=written(name))
-    return Resource(resource_namespace=written(rest[:at]), name=written(prefix + rest[at + 1 :]))
-
-
-def written(text: str) -> str:
-    """A text as protobuf can hold it: what is no Unicode is replaced."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+        return Resource(name=well_formed(name))
+    return Resource(resource_namespace=well_formed(rest[:at]), name=well_formed(prefix + rest[at + 1 :]))
 
 
 def _prefix_and_rest(name: str) -> tuple[str, str]:
@@ -42,3 +63,34 @@ def _prefix_and_rest(name: str) -> tuple[str, str]:
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]
     return "", name
+
+
+def checked_topic(resource: Resource) -> str:
+    """The name of a topic that clients may know. Raises `CallRefused`."""
+    name = resource.name
+    if not name.strip():
+        raise CallRefused(Code.ILLEGAL_TOPIC, "The specified topic is blank")
+    if not _LETTERS.fullmatch(name):
+        text = f"The specified topic[{name}] contains illegal characters, allowing only {LETTERS}"
+        raise CallRefused(Code.ILLEGAL_TOPIC, text)
+    if len(name) > LONGEST_TOPIC:
+        raise CallRefused(Code.ILLEGAL_TOPIC, f"The specified topic is longer than topic max length {LONGEST_TOPIC}.")
+    if system_topic(name) is not None:
+        raise CallRefused(Code.ILLEGAL_TOPIC, "cannot access system topic")
+    return name
+
+
+def checked_group(resource: Resource) -> str:
+    """The name of a consumer group. Raises `CallRefused`."""
+    name = resource.name
+    if not name.strip():
+        raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, "the specified group is blank")
+    if not _LETTERS.fullmatch(name):
+        text = f"the specified group[{name}] contains illegal characters, allowing only {LETTERS}"
+        raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, text)
+    if len(name) > LONGEST_GROUP:
+        text = f"the specified group[{name}] is longer than group max length: {LONGEST_GROUP}."
+        raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, text)
+    if name.startswith(SYSTEM_GROUP_PREFIX):
+        raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
+    return name

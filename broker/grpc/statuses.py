@@ -7,17 +7,15 @@ import logging
 from typing import Final
 
 from broker.grpc.messages.definition_pb2 import Code, Status
-from broker.grpc.resources import written
 from broker.security.logins import LoginRefused, TooManyLogins
 from broker.service.registry_budget import BudgetSpent
 from broker.web.api.errors import ApiError, ClientGone
 from protocol.errors import BeingSearched, ConfigError, FilterSyntaxError, RocketLensError
+from protocol.header_fields import well_formed
 
 logger = logging.getLogger(__name__)
 
 OK: Final = Status(code=Code.OK, message="OK")
-
-READ_ONLY: Final = "this server only reads: {} is not possible here"
 
 _BY_HTTP: Final = {
     400: Code.BAD_REQUEST,
@@ -56,7 +54,7 @@ def status_of(error: BaseException) -> Status:
     if not isinstance(error, RocketLensError):
         logger.error("a call by gRPC failed", exc_info=error)
         return Status(code=Code.INTERNAL_SERVER_ERROR, message="this failed; the server's log has the reason")
-    return Status(code=_code_of(error), message=written(str(error)))
+    return Status(code=_code_of(error), message=well_formed(str(error)))
 
 
 def _code_of(error: RocketLensError) -> "Code":

@@ -22,9 +22,9 @@ from starlette.routing import Route
 from broker.config import installed_version
 from broker.security.accounts import Account
 from broker.web.api.access import advice
-from broker.web.api.application import PLAIN, Api, look, texts_of
+from broker.web.api.application import PLAIN, Api
 from broker.web.api.errors import ClientGone, refusal_of
-from broker.web.api.looks import AuditedClient
+from broker.web.api.looks import AuditedClient, look, texts_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
 from rocketlens.mcp.rpc import (

@@ -14,7 +14,6 @@ from broker.service.broker_service import BrokerService
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.errors import ApiError, ClientGone, not_found
 from broker.web.api.request_context import RequestContext
-from storage.kernels.file_map import count_cuts
 
 Result = TypeVar("Result")
 
@@ -54,9 +53,7 @@ class AnswerThreads:
         self._pool.close()
 
     def context(self, broker: str | None, account: Account | None) -> RequestContext:
-        """Make the context of a request. Raises `ApiError` where too many wait, and for an unknown broker."""
-        if len(self._pool) >= MOST_WAITING:
-            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        """Make the context of a request. Raises `ApiError` for an unknown broker."""
         return RequestContext(self.service_of(broker), account, needs_keys=self._needs_keys, brokers=self.brokers)
 
     def service_of(self, broker: str | None) -> BrokerService:
@@ -78,9 +75,11 @@ class AnswerThreads:
     ) -> Result:
         """Have a thread do the work, until it is done, the client is `gone`, or `seconds` or `ANSWER_SECONDS` are over.
 
-        Works of one `owner` wait for one another. Raises `ClientGone` and `ApiError`.
+        Works of one `owner` wait for one another. Raises `ClientGone`, and `ApiError` also where too many wait.
         """
-        future: asyncio.Future[Any] = self._pool.run(owner, partial(_unless_cut, context, work))
+        if len(self._pool) >= MOST_WAITING:
+            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        future: asyncio.Future[Any] = self._pool.run(owner, partial(context.uncut, work))
         self._working.add(context)
         seconds = min(ANSWER_SECONDS, seconds or ANSWER_SECONDS)
         waiting = {future} if gone is None else {future, gone}
@@ -99,12 +98,3 @@ class AnswerThreads:
             if gone is not None:
                 gone.cancel()
             future.cancel()
-
-
-def _unless_cut(context: RequestContext, work: Callable[[], Result]) -> Result:
-    """Return what a work finds, unless a file of the store was cut meanwhile: it may be made of zeros."""
-    before = count_cuts()
-    found = work()
-    if (cut := context.store.cut(before)) is not None:
-        raise cut
-    return found

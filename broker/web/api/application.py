@@ -42,6 +42,7 @@ from broker.web.api.light import LightAnswer, LightQuestion, light_topics
 from broker.web.api.looks import (
     AuditedClient,
     Looked,
+    look,
     shown_body,
     shown_events,
     shown_largest,
@@ -49,6 +50,7 @@ from broker.web.api.looks import (
     shown_message,
     shown_nothing,
     shown_waiting,
+    texts_of,
 )
 from broker.web.api.messages import (
     BodyQuestion,
@@ -69,8 +71,6 @@ from broker.web.api.space import SpaceAnswer, SpaceCounts, SpaceQuestion
 from broker.web.api.tail import TailAnswer, TailQuestion, growth_questions, tail
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from protocol.errors import RocketLensError
-from storage.kernels.file_map import count_cuts
-from storage.patterns.processes import PatternsStopped
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class Api:
             raise
 
     def context(self, broker: str | None, account: Account | None) -> RequestContext:
-        """Make the context of a request. Raises `ApiError` where too many wait, and for an unknown broker."""
+        """Make the context of a request. Raises `ApiError` for an unknown broker."""
         return self._threads.context(broker, account)
 
     def service_of(self, broker: str | None) -> BrokerService:
@@ -244,43 +244,6 @@ class Api:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         gone = asyncio.ensure_future(_wait_until_gone(request))
         return await self._threads.run(self.access.client_address(request), context, work, gone)
-
-
-def look(
-    endpoint: Looked,
-    context: RequestContext,
-    question: Any,
-    looker: AuditedClient,
-    work: Callable[[], Result],
-    shown: Callable[[Result], list[int]],
-) -> Result:
-    """What a work finds, on a thread, which may wait for the disk; how it ended is logged before it is shown.
-
-    Nothing is found where a file of the store was cut meanwhile: it may be made of zeros. Raises RocketLensError, whose
-    text names no topic that the client may not read.
-    """
-    context.check()
-    before = count_cuts()
-    try:
-        found = work()
-        if (cut := context.store.cut(before)) is not None:
-            raise cut
-    except PatternsStopped:
-        raise ClientGone from None
-    except RocketLensError as error:
-        looker.note(endpoint, context, question, [], error)
-        refusal = refusal_of(error)
-        said = context.readable(str(refusal), texts_of(question))
-        if said != str(refusal):
-            raise ApiError(refusal.status, refusal.detail.code, said) from None
-        raise
-    looker.note(endpoint, context, question, shown(found))
-    return found
-
-
-def texts_of(question: Any) -> set[str]:
-    """The texts of a question: what they name, its answer may name too."""
-    return {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}
 
 
 def _work(endpoint: ApiEndpoint, context: RequestContext, question: Any, looker: AuditedClient) -> bytes:

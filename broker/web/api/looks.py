@@ -1,14 +1,18 @@
 """Which messages an answer of the API shows, and the line about it in the audit log."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from broker.security.audit_log import AuditLog, Look, cut, now
-from broker.web.api.errors import ApiError
+from broker.web.api.errors import ApiError, ClientGone, refusal_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
+from storage.patterns.processes import PatternsStopped
+
+Result = TypeVar("Result")
 
 TOO_MANY: Final = 429
 
@@ -90,7 +94,7 @@ class AuditedClient:
         if self.audit_log is None or endpoint.shows is None:
             return
         fields = {name: value for name, value in msgspec.to_builtins(question).items() if value is not None}
-        look = Look(
+        line = Look(
             now(),
             context.service.broker_name,
             None if context.account is None else context.account.access_key,
@@ -102,4 +106,38 @@ class AuditedClient:
             offsets,
             None if error is None else cut(str(error)),
         )
-        self.audit_log.write(look)
+        self.audit_log.write(line)
+
+
+def look(
+    endpoint: Looked,
+    context: RequestContext,
+    question: Any,
+    looker: AuditedClient,
+    work: Callable[[], Result],
+    shown: Callable[[Result], list[int]],
+) -> Result:
+    """What a work finds, on a thread, which may wait for the disk; how it ended is logged before it is shown.
+
+    Nothing is found where a file of the store was cut meanwhile: it may be made of zeros. Raises RocketLensError, whose
+    text names no topic that the client may not read.
+    """
+    context.check()
+    try:
+        found = context.uncut(work)
+    except PatternsStopped:
+        raise ClientGone from None
+    except RocketLensError as error:
+        looker.note(endpoint, context, question, [], error)
+        refusal = refusal_of(error)
+        said = context.readable(str(refusal), texts_of(question))
+        if said != str(refusal):
+            raise ApiError(refusal.status, refusal.detail.code, said) from None
+        raise
+    looker.note(endpoint, context, question, shown(found))
+    return found
+
+
+def texts_of(question: Any) -> set[str]:
+    """The texts of a question: what they name, its answer may name too."""
+    return {value for value in msgspec.to_builtins(question).values() if isinstance(value, str)}

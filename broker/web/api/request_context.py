@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from broker.security.accounts import Account, Permission
 from broker.security.needs import group_resource
@@ -12,10 +13,13 @@ from broker.service.broker_service import BrokerService
 from broker.web.api.errors import ApiError, ClientGone, forbidden, not_found
 from protocol.errors import ConfigError, StoreError
 from protocol.message import Message
+from storage.kernels.file_map import count_cuts
 from storage.names import did_you_mean, similar_names
 from storage.patterns.mask import MOST_OF_ANSWER, BoundedMask, mask_of
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
+
+Result = TypeVar("Result")
 
 UNBOUNDED = float("inf")
 
@@ -71,6 +75,14 @@ class RequestContext:
         if self.gone.is_set():
             raise ClientGone
 
+    def uncut(self, work: Callable[[], Result]) -> Result:
+        """Return what a work finds, unless a file of the store was cut meanwhile: it may be made of zeros."""
+        before = count_cuts()
+        found = work()
+        if (cut := self.store.cut(before)) is not None:
+            raise cut
+        return found
+
     @property
     def is_admin(self) -> bool:
         """Whether figures of all topics together may be seen."""
@@ -98,6 +110,12 @@ class RequestContext:
     def may_see_group(self, group: str) -> bool:
         """Whether the progress of a consumer group may be seen."""
         return self.account is None or self.account.permits(group_resource(group), Permission.SUB)
+
+    def require_group(self, group: str) -> None:
+        """Raise `ApiError` for a group as which this account may not consume."""
+        if not self.may_see_group(group):
+            assert self.account is not None
+            raise forbidden(f"{self.account.access_key} may not read group {group}")
 
     def require_admin(self) -> None:
         """Raise `ApiError` for an account that is no administrator's."""

@@ -15,7 +15,6 @@ from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from asking import Asker
 from broker.grpc.messages.admin_pb2 import ListMessageRequest
 from broker.grpc.messages.definition_pb2 import Code, Resource
-from broker.grpc.resources import written
 from golden_store import G1, GOLDEN, unpack
 from growing_store import GrowingStore
 from grpc_client import GrpcClient, grpc_client, serving_grpc, signed
@@ -395,7 +394,3 @@ def test_a_message_is_converted_as_the_official_proxy_does(tmp_path: Path) -> No
     assert (system.message_type, system.priority, system.lite_topic, system.born_host) == (6, 3, "chat", "10.1.2.3")
     system = third.system_properties
     assert (system.message_type, system.born_host, system.body_encoding) == (4, "0:0:0:0:0:0:0:1", 2)
-
-
-def test_texts_that_are_no_unicode_are_replaced() -> None:
-    assert (written("a\ud800b"), written("a\u00e9b")) == ("a?b", "a\u00e9b")
