@@ -9,30 +9,18 @@ message, the messages that the log has for them are (:mod:`storage.queue.queue_h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
-from storage.queue.queue_hole import QueueHole
+from storage.queue.queue import SourceQueue
 
 Offsets: TypeAlias = "npt.NDArray[np.int64]"
 Units: TypeAlias = "npt.NDArray[np.void]"
 Flags: TypeAlias = "npt.NDArray[np.bool_]"
 Run = tuple[int, int]
 """A range of queue offsets: the first one, and the one after the last."""
-
-
-class QueueWithHoles(Protocol):
-    """A queue, as far as it is needed for its doubted units."""
-
-    def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether a unit is lost, or points to a place where its message cannot be."""
-        ...
-
-    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """Return the hole around such a unit, searched in the log."""
-        ...
 
 
 class DoubtedUnits:
@@ -78,38 +66,20 @@ class DoubtedUnits:
         return [*self._runs, (self._next, end)] if self._next < end else self._runs
 
 
-def places_in_log(queue: QueueWithHoles, runs: Iterable[Run]) -> Lookup[list[Offsets]]:
+def places_in_log(queue: SourceQueue, runs: Iterable[Run]) -> Lookup[list[Offsets]]:
     """Return the physical offsets of messages that the log has for units in ranges of queue offsets that lead to none.
 
     Raises BeingSearched while the log is being searched.
     """
     found: list[Offsets] = []
     for start, stop in runs:
-        for hole, first, end in (yield from _holes_in(queue, start, stop)):
-            found.append(hole.places(first, end))
-    return found
-
-
-def offsets_in_log(queue: QueueWithHoles, start: int, stop: int) -> Lookup[list[int]]:
-    """Return the queue offsets in [start, stop) of messages that the log has, whose units lead to none; ascending.
-
-    Raises BeingSearched while the log is being searched.
-    """
-    holes = yield from _holes_in(queue, start, stop)
-    return [offset for hole, first, end in holes for offset in hole.offsets(first, end)]
-
-
-def _holes_in(queue: QueueWithHoles, start: int, stop: int) -> Lookup[list[tuple[QueueHole, int, int]]]:
-    """Return the holes in a range of queue offsets, each with the part of it that lies there."""
-    found: list[tuple[QueueHole, int, int]] = []
-    while start < stop:
-        if not (yield from queue.is_doubtful_lookup(start)):
-            start += 1
-            continue
-        hole = yield from queue.hole_at_lookup(start)
-        end = min(stop, hole.stop)
-        found.append((hole, start, end))
-        start = end
+        while start < stop:
+            behind = start + 1
+            if (yield from queue.is_doubtful_lookup(start)):
+                hole = yield from queue.hole_at_lookup(start)
+                behind = min(stop, hole.stop)
+                found.append(hole.places(start, behind))
+            start = behind
     return found
 
 

@@ -27,7 +27,7 @@ from typing import Final, TypeAlias
 from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
-from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
+from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue._doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue._queue_begin import first_live, next_sound
@@ -333,14 +333,10 @@ class BatchConsumeQueue(NamedQueue):
         if unit is not None and unit[0] >= self._commit_log.minimum:
             queue_offset = max(queue_offset, unit[4] + unit[5])
         last = None
-        while queue_offset < base:
-            hole = yield from self.hole_at_lookup(queue_offset)
-            place = hole.place(queue_offset)
-            if place is not None:
-                if is_behind((yield from self._commit_log.store_timestamp_at_lookup(place, MINIMUM_SIZE))):
-                    return last, queue_offset
-                last = queue_offset
-            queue_offset = hole.after(queue_offset)
+        for entry in (yield from self.entries_lookup(queue_offset, base - queue_offset)):
+            if is_behind((yield from self._commit_log.store_timestamp_at_lookup(entry.physical_offset, entry.size))):
+                return last, entry.queue_offset
+            last = entry.queue_offset
         return last, None
 
     def places(self) -> tuple[npt.NDArray[np.int64], list[Range]]:

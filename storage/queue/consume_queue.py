@@ -31,7 +31,7 @@ from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import doubt_behind, find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
-from storage.queue._tagged_units import DoubtedUnits, offsets_in_log, places_in_log
+from storage.queue._tagged_units import DoubtedUnits, places_in_log
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary
@@ -39,6 +39,7 @@ from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, Unit
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import NamedQueue, QueueName
+from storage.queue.unit_reader import LOST, entries_before, entries_between
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
@@ -356,7 +357,7 @@ class ConsumeQueue(NamedQueue):
                 step = min(2 * step, LARGEST_STEP)
 
     def without_units(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
-        """Yield the queue offsets in [first, stop) whose messages the log has, though no unit leads there; waits.
+        """Yield the queue offsets in [first, stop) of doubted units whose messages the log has; waits.
 
         Raises BeingSearched while the log is searched for them.
         """
@@ -364,10 +365,9 @@ class ConsumeQueue(NamedQueue):
         for start, behind in self.blocks(first, stop):
             units = finish(self._array(start, behind - start))
             doubted.put(start, units["physical_offset"].astype(np.int64), units["size"] > 0)
-        runs = doubted.runs(stop)
+        runs, entries = doubted.runs(stop), entries_before if is_backward else entries_between
         for start, behind in reversed(runs) if is_backward else runs:
-            found = finish(offsets_in_log(self, start, behind))
-            yield from reversed(found) if is_backward else found
+            yield from (entry.queue_offset for entry in entries(self, start, behind) if entry.size != LOST)
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
         """Return whether a unit is lost, or points to a place where its message cannot be."""

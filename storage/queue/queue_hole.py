@@ -155,11 +155,6 @@ class QueueHole:
         begun = self.place(start)  # the record of a batch that begins before `start`
         return np.unique(np.append(found[found >= 0], [] if begun is None else [begun]).astype(np.int64))
 
-    def offsets(self, start: int, stop: int) -> list[int]:
-        """Return the queue offsets in [start, stop) for which a record was found."""
-        is_found = self.wanted.places[start - self.first : stop - self.first] >= 0
-        return [start + int(number) for number in np.flatnonzero(is_found)]
-
     def after(self, queue_offset: int) -> int:
         """Return the queue offset after the record with `queue_offset`, or after the run of lost ones from there on."""
         number = queue_offset - self.first

@@ -102,3 +102,11 @@ def entries_between(queue: SourceQueue, first: int, stop: int) -> Iterator[Consu
         extension = finish(queue.extension_at(tags_code)) if is_extension_address(tags_code) else None
         code = tags_code if extension is None else extension.tags_code
         yield ConsumeQueueEntry(offset, place, size, code, extension, first - offset)
+
+
+def entries_before(queue: SourceQueue, first: int, stop: int) -> Iterator[ConsumeQueueEntry]:
+    """Yield the entries of queue offsets in [first, stop) from the last one on; those of batches perhaps twice."""
+    while first < stop:
+        start = max(stop - AT_ONCE, first)
+        yield from (each for each in reversed(list(entries_between(queue, start, stop))) if each.queue_offset < stop)
+        stop = start

@@ -34,13 +34,10 @@ from protocol.errors import StoreError
 from protocol.message import Message, decode_message
 from storage.log.absence import explain_absence
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
-from storage.queue.unit_reader import LOST, entries_between
+from storage.queue.unit_reader import LOST, entries_before, entries_between
 
 ROOM_OF_MESSAGE: Final = 256
 """Bytes that a message takes in an answer besides those of its record."""
-
-AT_ONCE: Final = 64
-"""Units of one queue that are read together from its end back."""
 
 
 class BrowseQuestion(TimedParameters):
@@ -249,13 +246,10 @@ def _forward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
 
 def _backward(span: SpanPart) -> Iterator[ConsumeQueueEntry]:
     """Yield the entries of a part from its end to its beginning, as `_forward` does."""
-    log, end, last = span.queue.log, span.end, -1
-    while end > span.first:
-        start = max(end - AT_ONCE, span.first)
-        for entry in reversed(list(entries_between(span.queue, start, end))):
-            if entry.size == LOST:
-                yield replace(entry, physical_offset=last if last >= 0 else log.end)
-            elif entry.queue_offset < end and entry.physical_offset != last:
-                last = entry.physical_offset
-                yield entry
-        end = start
+    last = -1
+    for entry in entries_before(span.queue, span.first, span.end):
+        if entry.size == LOST:
+            yield replace(entry, physical_offset=last if last >= 0 else span.queue.log.end)
+        elif entry.physical_offset != last:
+            last = entry.physical_offset
+            yield entry
