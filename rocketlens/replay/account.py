@@ -148,6 +148,7 @@ CREATE TABLE planned (
     size INTEGER NOT NULL, place TEXT, source_key TEXT, origin TEXT, is_copy INTEGER NOT NULL DEFAULT 0,
     can_batch INTEGER NOT NULL DEFAULT 1, state INTEGER NOT NULL DEFAULT 0, reason TEXT NOT NULL DEFAULT '',
     sent_id TEXT NOT NULL DEFAULT '');
+CREATE INDEX planned_otherwise ON planned (state) WHERE state != 0;
 CREATE TABLE sent (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, ids TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE outcome (number INTEGER PRIMARY KEY, state INTEGER NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE leaving (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
@@ -604,14 +605,14 @@ class ReplayAccount:
         if self._base.execute("SELECT 1 FROM leaving LIMIT 1").fetchone():
             found = dict(self._base.execute("SELECT state, COUNT(*) FROM chosen GROUP BY state"))
             return {state: found.get(state, 0) for state in SendState}
-        # Not by the join, nor sorted: every run counts all.
-        sums = ", ".join(f"IFNULL(SUM(state = {state:d}), 0)" for state in SendState)
-        planned = self._base.execute(f"SELECT {sums} FROM planned").fetchone()
-        noted = self._base.execute(f"SELECT {sums} FROM outcome").fetchone()
+        # Not by the join: every run counts all. Numbers begin with 1, and none is left out.
+        (count,) = self._base.execute("SELECT IFNULL(MAX(number), 0) FROM planned").fetchone()
         (sent,) = self._base.execute("SELECT IFNULL(SUM(last - first + 1), 0) FROM sent").fetchone()
-        counts = {state: planned[state] + noted[state] for state in SendState}
+        planned = dict(self._base.execute("SELECT state, COUNT(*) FROM planned WHERE state != 0 GROUP BY state"))
+        noted = dict(self._base.execute("SELECT state, COUNT(*) FROM outcome GROUP BY state"))
+        counts = {state: planned.get(state, 0) + noted.get(state, 0) for state in SendState}
         counts[SendState.SENT] += sent
-        counts[SendState.PLANNED] -= sum(noted) + sent
+        counts[SendState.PLANNED] += count - sent - sum(planned.values()) - sum(noted.values())
         return counts
 
     def outcomes(self) -> dict[Verification, int]:
@@ -621,6 +622,9 @@ class ReplayAccount:
 
     def reasons(self, *states: SendState) -> list[tuple[str, int, str]]:
         """Why messages are in some states: each reason, how many have it, and the place of the first of them."""
+        counts = self.states()
+        if not any(counts[state] for state in states):
+            return []
         marks = ",".join("?" * len(states))
         found = self._base.execute(
             "SELECT reason, COUNT(*), place, MIN(number) FROM chosen "
@@ -633,7 +637,8 @@ class ReplayAccount:
         """Some messages with these outcomes: unique key, ids at the target, outcome."""
         marks = ",".join("?" * len(outcomes))
         found = self._base.execute(
-            f"SELECT unique_key, copies, outcome FROM message WHERE outcome IN ({marks}) ORDER BY number LIMIT ?",
+            "SELECT unique_key, copies, outcome FROM verified CROSS JOIN planned USING (number) "
+            f"WHERE outcome IN ({marks}) ORDER BY number LIMIT ?",
             (*outcomes, most),
         )
         return [(key, copies, Verification(outcome)) for key, copies, outcome in found]

@@ -40,6 +40,9 @@ BYTES_REMEMBERED: Final = 64 * 1024 * 1024
 KNOWN_HOSTS: Final = 1024
 """Addresses whose text is remembered."""
 
+LONGEST_RUN: Final = 256
+"""Messages that are looked at in one go, while no answer is taken: benchmarks.replay."""
+
 LINES_AT_ONCE: Final = 1000
 BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 
@@ -78,7 +81,7 @@ class PlainPiece:
     def runs(self, rules: ResendRules | None) -> Iterator["PlainRun | list[Chosen]"]:
         """The messages in runs: those that are only copied by their ways, the others as they are.
 
-        Runs are long, and those of one queue stay in their order.
+        Runs are as long as they may be, and those of one queue stay in their order.
         """
         offsets = self.records.offsets
         if rules is None or not len(offsets):
@@ -90,7 +93,8 @@ class PlainPiece:
             plain, others = part[ways[part] >= 0], part[ways[part] < 0]
             if len(plain):
                 plain = plain[np.argsort(ways[plain], kind="stable")]
-                yield PlainRun(PlainPiece(RecordsFound(self.records.segment, offsets[plain])), rules)
+                for some in np.split(plain, range(LONGEST_RUN, len(plain), LONGEST_RUN)):
+                    yield PlainRun(PlainPiece(RecordsFound(self.records.segment, offsets[some])), rules)
             if len(others):
                 yield [each for offset in offsets[others].tolist() for each in self._chosen(offset)]
 

@@ -262,7 +262,8 @@ class ReplaySending:
         self._refusals = 0
         self._stop_reason: str | None = None
         counts = account.states()
-        self._tally = SendTally(counts[SendState.PLANNED] + counts[SendState.SENDING] + counts[SendState.UNKNOWN])
+        self._doubtful = counts[SendState.SENDING] + counts[SendState.UNKNOWN]
+        self._tally = SendTally(counts[SendState.PLANNED] + self._doubtful)
         self._notes = SendNotes(account, self._tally)
 
     async def run(self) -> None:
@@ -343,6 +344,7 @@ class ReplaySending:
         leaving: list[tuple[object, LeavingMessages]] = []
         for run in runs_of(piece, self._rules):
             leaving += await self._leaving(run.parcels() if isinstance(run, PlainRun) else self._parcels(run))
+            await asyncio.sleep(0)  # for answers, behind which the next requests leave
         await self._moved_until(lambda: self._waiting <= AHEAD and self._waiting_bytes <= AHEAD_BYTES)
         if self._is_over():
             return
@@ -370,7 +372,7 @@ class ReplaySending:
         """What is to be sent, as much as one request may hold at a time, each with the lane that it goes by."""
         rows, ends, view = parcels.rows, parcels.ends.tolist(), memoryview(parcels.messages)
         numbers = self._numbers(rows)
-        ways = np.fromiter((-1 if row is None else self._way_number(row[0]) for row in rows), np.int64, len(rows))
+        ways = self._together(np.fromiter((-1 if row is None else row[0] for row in rows), np.int64, len(rows)))
         leaving: list[tuple[object, LeavingMessages]] = []
         for start, stop in _stretches(parcels, numbers, ways):
             key = parcels.keys[start] if parcels.keys else ""
@@ -409,11 +411,14 @@ class ReplaySending:
             numbers[numbers <= behind[np.searchsorted(firsts, numbers, "right")]] = 0
         return numbers
 
-    def _way_number(self, number: int) -> int:
-        """A way, or, where order does not count, the first one to its topic."""
+    def _together(self, ways: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The ways of messages; where order does not count, the first one to each topic in place of all to it."""
         if self._order != "none":
-            return number
-        return self._first_ways.setdefault(self._account.ways[number].topic, number)
+            return ways
+        known, places = np.unique(ways, return_inverse=True)
+        topics = ((way, self._account.ways[way].topic) for way in known.tolist() if way >= 0)
+        firsts = {way: self._first_ways.setdefault(topic, way) for way, topic in topics}
+        return np.array([firsts.get(way, way) for way in known.tolist()], np.int64)[places]
 
     def _most_of(self, topic: TargetTopic) -> int:
         """How many messages a request to a topic may hold."""
@@ -636,7 +641,7 @@ class ReplaySending:
 
     async def _settle_doubtful(self) -> None:
         """Ask for what may have been sent by a process that ended: it is sent, or planned again."""
-        for piece in self._account.each_sent(SendState.SENDING, SendState.UNKNOWN):
+        for piece in self._account.each_sent(SendState.SENDING, SendState.UNKNOWN) if self._doubtful else ():
             for name in dict.fromkeys(each.topic for each in piece):
                 if self._is_over():
                     return
