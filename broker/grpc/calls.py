@@ -8,7 +8,7 @@ What is not served at all is UNIMPLEMENTED, with the reason.
 import asyncio
 import ipaddress
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
@@ -20,6 +20,7 @@ from grpc.aio import ServicerContext
 
 from broker.endpoint import Endpoint
 from broker.grpc.messages.definition_pb2 import Code
+from broker.grpc.open_calls import OpenCall, OpenCalls
 from broker.grpc.signature import signature_of
 from broker.grpc.statuses import CallRefused, CallUnserved, status_of
 from broker.metrics.metrics_meter import Meter
@@ -226,6 +227,10 @@ class CallRunner:
         meter: Meter | None,
     ) -> None:
         self.stores = stores
+        limits = stores.services[0].options.limits
+        self._open = OpenCalls(limits)
+        self.request_seconds = limits.frame_seconds
+        """How long the first request of a call may take to come."""
         self.threads = AnswerThreads(stores.services, needs_keys=accounts is not None)
         broker = stores.services[0].broker_name
         self._logins = None if accounts is None else Logins("gRPC", accounts, audit_log, broker)
@@ -253,10 +258,11 @@ class CallRunner:
                 answer=answer,
                 is_stream=described.server_streaming,
             )
+            # Requests are read here, whatever their number: one that does not come must not keep its call open.
             if method.is_stream:
-                found[name] = grpc.unary_stream_rpc_method_handler(partial(self._stream, method))
+                found[name] = grpc.stream_stream_rpc_method_handler(partial(self._stream, method))
             else:
-                found[name] = grpc.unary_unary_rpc_method_handler(partial(self._unary, method))
+                found[name] = grpc.stream_unary_rpc_method_handler(partial(self._unary, method))
         return found
 
     def begin(self, method: CalledMethod, servicer: "ServicerContext[Any, Any]") -> Call:
@@ -292,23 +298,30 @@ class CallRunner:
             raise LoginRefused("this server asks for calls that are signed by an access key", is_noted=False)
         return self._logins.log_in(address, client, method.request, signed.access_key, signed.signature, signed.prove)
 
-    async def _unary(self, method: ServedMethod, data: bytes, servicer: "ServicerContext[Any, Any]") -> bytes:
-        (response,) = await self._answered(method, data, servicer)
-        return bytes(response.SerializeToString())
+    async def admit(self, servicer: "ServicerContext[Any, Any]") -> OpenCall:
+        """Count a call until it is over; one too many of its address is aborted."""
+        try:
+            return self._open.begin(servicer)
+        except CallRefused as error:
+            await servicer.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
 
-    async def _stream(
-        self, method: ServedMethod, data: bytes, servicer: "ServicerContext[Any, Any]"
-    ) -> AsyncIterator[bytes]:
-        for response in await self._answered(method, data, servicer):
-            yield response.SerializeToString()
+    async def _unary(self, method: ServedMethod, _requests: object, servicer: "ServicerContext[Any, Any]") -> bytes:
+        (answer,) = await self._answered(method, servicer)
+        return answer
 
-    async def _answered(
-        self, method: ServedMethod, data: bytes, servicer: "ServicerContext[Any, Any]"
-    ) -> Sequence[Any]:
+    async def _stream(self, method: ServedMethod, _requests: object, servicer: "ServicerContext[Any, Any]") -> None:
+        for answer in await self._answered(method, servicer):
+            await servicer.write(answer)
+
+    async def _answered(self, method: ServedMethod, servicer: "ServicerContext[Any, Any]") -> Sequence[bytes]:
         started, result = time.perf_counter_ns(), CANCELLED
         try:
+            opened = await self.admit(servicer)
+            data = await self._request(servicer)
             try:
                 responses = await method.answers(self.begin(method, servicer), data)
+                answers = [each.SerializeToString() for each in responses]
+                opened.hold(sum(map(len, answers)))
             except DecodeError:
                 result = "BAD_REQUEST"
                 text = f"this is no {method.request_type.DESCRIPTOR.name}"
@@ -322,10 +335,22 @@ class CallRunner:
                     result = "FORBIDDEN"
                     await servicer.abort(grpc.StatusCode.PERMISSION_DENIED, status.message)
                 responses = (method.response_type(status=status),)
+                answers = [responses[0].SerializeToString()]
             result = Code.Name(responses[0].status.code) if method.has_status else "OK"
-            return responses
+            return answers
         finally:
             self.count(method.name, result, started)
+
+    async def _request(self, servicer: "ServicerContext[Any, Any]") -> bytes:
+        """The one request of a call; a call without one is aborted."""
+        try:
+            async with asyncio.timeout(self.request_seconds):
+                data = await servicer.read()
+        except TimeoutError:
+            await servicer.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no request within {self.request_seconds} s")
+        if not isinstance(data, bytes):
+            await servicer.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is missing")
+        return data
 
 
 def _address_of(peer: str) -> tuple[str | None, str]:

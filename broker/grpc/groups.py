@@ -5,8 +5,7 @@ are those of the account: a group that it may not see is refused, and topics tha
 subscribes to what its last heartbeat said, so that all of its clients are taken to have the same subscription.
 """
 
-import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -56,6 +55,9 @@ NOT_ONLINE: Final = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR
 
 MOST_GROUPS: Final = 1000
 """Groups of one topic, or topics of one group, that an answer lists."""
+
+MOST_MESSAGES: Final = 2**40
+"""Messages of one queue that are not consumed, at most: offsets are what clients have committed."""
 
 
 # ---------------------------------------------------------------------- topics
@@ -265,24 +267,31 @@ class _QueueProgress(msgspec.Struct, rename="camel"):
     pull_offset: int = 0
 
 
+def _topics_of(call: Call, resources: Collection[Resource]) -> list[str]:
+    """The topics that a request names, each once. Raises `CallRefused`, and `ApiError` for one that may not be read."""
+    if len(resources) > MOST_GROUPS:
+        raise CallRefused(Code.BAD_REQUEST, f"{len(resources)} topics: name no more than {MOST_GROUPS}")
+    names = dict.fromkeys(map(named_topic, resources))
+    for name in names:
+        call.context().require_right(name)
+    return list(names)
+
+
 async def group_accumulation(
     call: Call, request: pb.DescribeGroupAccumulationRequest
 ) -> pb.DescribeGroupAccumulationResponse:
     """What a group has not consumed, in all and by topic; of light topics by their own names."""
     group = _group_of(call, request.group)
-    asked = [full_name(topic) for topic in request.topics]
-    for topic in asked:
-        call.context().require_right(topic)
+    asked = _topics_of(call, request.topics)
     response = pb.DescribeGroupAccumulationResponse(status=OK)
-    names = dict.fromkeys(asked)
-    light = {}
+    names, light = asked, {}
     if request.HasField("lite_topic"):
         if len(asked) != 1:
             raise CallRefused(Code.ILLEGAL_TOPIC, "a light topic belongs to one topic: name that")
         light = {f"{LIGHT_PREFIX}{SEPARATOR}{asked[0]}{SEPARATOR}{request.lite_topic}": request.lite_topic}
-        names = dict.fromkeys(light)
+        names = list(light)
     for service in call.stores.services:
-        for topic in list(names) or await _readable_topics(call, service, group):
+        for topic in names or await _readable_topics(call, service, group):
             accumulation = await _accumulation(call, service, group, topic)
             if topic in light:
                 _add(response.lite_topic_accumulation[light[topic]], accumulation)
@@ -301,8 +310,9 @@ async def _accumulation(call: Call, service: BrokerService, group: str, topic: s
     found = Accumulation()
     for value in (_table(answer, "offsetTable")).values():
         queue = msgspec.convert(value, _QueueProgress)
-        found.inflight_messages += max(queue.pull_offset - queue.consumer_offset, 0)
-        found.accumulation += max(queue.broker_offset - queue.consumer_offset, 0)
+        consumed = max(queue.consumer_offset, 0)
+        found.inflight_messages += min(max(queue.pull_offset - consumed, 0), MOST_MESSAGES)
+        found.accumulation += min(max(queue.broker_offset - consumed, 0), MOST_MESSAGES)
         found.last_consume_timestamp = max(found.last_consume_timestamp, queue.last_timestamp)
     found.ready_messages = max(found.accumulation - found.inflight_messages, 0)
     spans = await _time_spans(call, service, group, topic)
@@ -323,9 +333,7 @@ def _add(total: Accumulation, more: Accumulation) -> None:
 async def time_spans(call: Call, request: pb.QueryTimeSpanRequest) -> pb.QueryTimeSpanResponse:
     """The times of the first, last and last consumed message of each queue."""
     group = _group_of(call, request.group)
-    asked = [full_name(topic) for topic in request.topics]
-    for topic in asked:
-        call.context().require_right(topic)
+    asked = _topics_of(call, request.topics)
     response = pb.QueryTimeSpanResponse(status=OK)
     for service in call.stores.services:
         for topic in asked or await _readable_topics(call, service, group):
@@ -375,8 +383,8 @@ async def running_info(call: Call, request: pb.GetConsumerRunningInfoRequest) ->
             expression = _expression(str(each.get("expressionType")), str(each.get("subString")))
             info.subscriptions[well_formed(str(each.get("topic")))].CopyFrom(expression)
     for key, value in _members(body, "mqTable"):
-        queue = json.loads(key)
-        if isinstance(value, dict) and context.may_read(str(queue.get("topic"))):
+        queue = _parsed(key)
+        if isinstance(value, dict) and "topic" in queue and context.may_read(str(queue["topic"])):
             item = info.message_queue_table.add()
             item.message_queue.CopyFrom(
                 _queue(str(queue.get("topic")), _number(queue.get("queueId"), 32), str(queue.get("brokerName")))
@@ -390,7 +398,7 @@ async def running_info(call: Call, request: pb.GetConsumerRunningInfoRequest) ->
             status = info.consume_status_table[well_formed(topic)]
             for name, field in _STATUS.items():
                 given = value.get(name)
-                setattr(status, field, float(given) if isinstance(given, int | float) else 0.0)
+                setattr(status, field, given if isinstance(given, float) else float(_number(given)))
             status.consume_failed_msgs = _number(value.get("consumeFailedMsgs"))
     return pb.GetConsumerRunningInfoResponse(status=OK, consumer_running_info=info)
 
@@ -443,6 +451,15 @@ async def _asked_client(call: Call, group: Resource, client_id: str, *, stacks: 
                 raise CallRefused(Code.INTERNAL_ERROR, f"the client's answer cannot be read: {error}") from None
             return body if isinstance(body, dict) else {}
     raise CallRefused(Code.NOT_FOUND, f"no client {well_formed(client_id)[:255]} of group {name} is connected here")
+
+
+def _parsed(key: str) -> Mapping[str, Any]:
+    """A queue that is a key of a client's map; empty for what is none."""
+    try:
+        found = parse_fastjson(key)
+    except RocketLensError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _members(body: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:

@@ -141,6 +141,7 @@ class MessagingService:
         """Answer the settings of a client until it goes, or the server stops."""
         started, result = time.perf_counter_ns(), "CANCELLED"
         try:
+            await self._runner.admit(servicer)
             try:
                 call = self._runner.begin(TELEMETRY, servicer)
             except Exception as error:
@@ -148,7 +149,8 @@ class MessagingService:
                 result = Code.Name(status.code)
                 await servicer.write(pb.TelemetryCommand(status=status).SerializeToString())
                 return
-            while (data := await self._next(requests)) is not None:
+            seconds: float | None = self._runner.request_seconds
+            while (data := await self._next(requests, seconds)) is not None:
                 try:
                     answer = await self._answer(call, pb.TelemetryCommand.FromString(data))
                 except DecodeError:
@@ -161,16 +163,20 @@ class MessagingService:
                     answer = pb.TelemetryCommand(status=status_of(error))
                 if answer is not None:
                     await servicer.write(answer.SerializeToString())
+                    seconds = None if answer.HasField("settings") else seconds
             result = "OK"
+        except TimeoutError:
+            await servicer.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no settings within {seconds} s")
         finally:
             self._runner.count(TELEMETRY.name, result, started)
 
-    async def _next(self, requests: AsyncIterator[bytes]) -> bytes | None:
-        """The next command of a client; None when it goes, or the server stops."""
+    async def _next(self, requests: AsyncIterator[bytes], seconds: float | None) -> bytes | None:
+        """The next command of a client; None when it goes, or the server stops. Raises `TimeoutError`."""
         reading = asyncio.ensure_future(anext(requests, None))
         waiting: set[asyncio.Future[Any]] = {reading, self._runner.stopped}
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not (await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED))[0]:
+                raise TimeoutError
             return reading.result() if reading.done() else None
         finally:
             reading.cancel()
@@ -195,6 +201,8 @@ class MessagingService:
         group = _in_settings(checked_group, sent.subscription.group)
         context = call.context()
         context.require_group(group)
+        for entry in sent.subscription.subscriptions:
+            context.require_right(entry.topic.name)
         _check_type(sent, group)
         client = self._clients.take(call, sent)
         await join(call, client, group)

@@ -65,6 +65,11 @@ def _prefix_and_rest(name: str) -> tuple[str, str]:
     return "", name
 
 
+def _check_namespace(resource: Resource, code: "Code") -> None:
+    if len(resource.resource_namespace) > LONGEST_TOPIC:
+        raise CallRefused(code, f"the namespace is longer than {LONGEST_TOPIC} characters")
+
+
 def checked_topic(resource: Resource) -> str:
     """The name of a topic that clients may know. Raises `CallRefused`."""
     name = resource.name
@@ -77,6 +82,7 @@ def checked_topic(resource: Resource) -> str:
         raise CallRefused(Code.ILLEGAL_TOPIC, f"The specified topic is longer than topic max length {LONGEST_TOPIC}.")
     if system_topic(name) is not None:
         raise CallRefused(Code.ILLEGAL_TOPIC, "cannot access system topic")
+    _check_namespace(resource, Code.ILLEGAL_TOPIC)
     return name
 
 
@@ -93,4 +99,5 @@ def checked_group(resource: Resource) -> str:
         raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, text)
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise CallRefused(Code.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
+    _check_namespace(resource, Code.ILLEGAL_CONSUMER_GROUP)
     return name

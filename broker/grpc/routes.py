@@ -37,6 +37,9 @@ TYPES: Final = {
     "PRIORITY": MessageType.PRIORITY,
 }
 MIXED: Final = [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]
+LONGEST_ENDPOINTS: Final = 4096
+"""Bytes of the endpoints that a client names: each queue of an answer repeats them."""
+
 EVERY_QUEUE: Final = -1
 """The queue id of an assignment that stands for all queues of a broker."""
 
@@ -87,7 +90,9 @@ def queue_of(
 
 
 def endpoints_for(asked: Endpoints, port: int) -> Endpoints:
-    """The endpoints that a client named, at our port. Raises `CallRefused` for addresses without a scheme."""
+    """The endpoints that a client named, at our port. Raises `CallRefused` for too many, or without a scheme."""
+    if asked.ByteSize() > LONGEST_ENDPOINTS:
+        raise CallRefused(Code.BAD_REQUEST, f"the endpoints have more than {LONGEST_ENDPOINTS} bytes")
     if not asked.addresses:
         return Endpoints(scheme=AddressScheme.IPv4)
     if asked.scheme == AddressScheme.ADDRESS_SCHEME_UNSPECIFIED:

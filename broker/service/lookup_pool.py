@@ -33,6 +33,10 @@ class LookupPool:
         """The number of works that are being done or wait for a thread."""
         return self._waiting
 
+    def count(self, owner: object) -> int:
+        """Count the works of an owner that are being done or wait for a thread."""
+        return len(self._lines.get(owner, ())) + self._running.get(owner, 0)
+
     def run(self, owner: object, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """Have `work` done when it is its owner's turn; if the future is cancelled before that, it is not done."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()

@@ -11,7 +11,8 @@ from protocol.command import Command, Response, decode_command, encode_request, 
 from protocol.frame import FrameDecoder
 
 RUNNING = b"""{"jstack":"main RUNNABLE","properties":{"PROP_THREADPOOL_CORE_SIZE":"20"},
-"mqTable":{{"brokerName":"broker-a","queueId":1,"topic":"orders"}:{"commitOffset":7,"cachedMsgCount":3,"droped":false,
+"mqTable":{"no queue":{"commitOffset":1},"[1]":{"commitOffset":2},
+{"brokerName":"broker-a","queueId":1,"topic":"orders"}:{"commitOffset":7,"cachedMsgCount":3,"droped":false,
 "locked":true,"lastPullTimestamp":99}},"statusTable":{"orders":{"consumeFailedMsgs":2,"consumeRT":1.5,"pullTPS":3.0}},
 "subscriptionSet":[{"topic":"orders","subString":"t0","expressionType":"TAG"}]}"""
 

@@ -20,6 +20,8 @@ Result = TypeVar("Result")
 THREADS: Final = 3
 MOST_WAITING: Final = 32
 """Requests that are answered or wait for a thread; further ones are refused."""
+MOST_OF_ONE: Final = 24
+"""Those of one client."""
 
 ANSWER_SECONDS: Final = 18.0
 """How long an answer may take at most; the HTTP port closes connections some seconds later."""
@@ -77,8 +79,8 @@ class AnswerThreads:
 
         Works of one `owner` wait for one another. Raises `ClientGone`, and `ApiError` also where too many wait.
         """
-        if len(self._pool) >= MOST_WAITING:
-            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        if len(self._pool) >= MOST_WAITING or self._pool.count(owner) >= MOST_OF_ONE:
+            raise ApiError(503, "busy", "many requests are being answered already; ask again in a moment")
         future: asyncio.Future[Any] = self._pool.run(owner, partial(context.uncut, work))
         self._working.add(context)
         seconds = min(ANSWER_SECONDS, seconds or ANSWER_SECONDS)

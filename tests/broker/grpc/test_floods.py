@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,15 @@ from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code, Resource
 from broker.limits import Limits
 from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc
+from store_writer import StoreWriter
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+NO_WINDOW = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0])
+"""Settings by which no byte of an answer may be sent (SETTINGS_INITIAL_WINDOW_SIZE 0)."""
 METHODS = [each for each in admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods if each.name != "ChangeLogLevel"]
 MOST = 40
+LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +131,78 @@ def test_connections_beyond_the_limit_are_closed_and_those_that_stay_silent_too(
             each.close()
     with grpc_client(served) as another:
         assert answers(another)
+
+
+def head(path: bytes) -> bytes:
+    """The head of a call, written as literals."""
+    fields = {b":path": path, b":authority": b"x", b"content-type": b"application/grpc", b"te": b"trailers"}
+    literals = b"".join(bytes([0, len(name)]) + name + bytes([len(value)]) + value for name, value in fields.items())
+    return b"\x83\x86" + literals
+
+
+def open_calls(
+    address: tuple[str, int], path: bytes, count: int, own: str = "127.0.0.2", settings: bytes = SETTINGS
+) -> socket.socket:
+    """A connection from an address of ours with calls of which no request has come."""
+    connection = socket.create_connection(address, 60, (own, 0))
+    connection.sendall(PREFACE + settings)
+    data = head(path)
+    for number in range(count):
+        connection.sendall(len(data).to_bytes(3) + bytes([1, 4]) + (2 * number + 1).to_bytes(4) + data)
+    return connection
+
+
+@pytest.mark.parametrize("method", ["Admin/QueryMessage", "MessagingService/PullMessage", "MessagingService/Telemetry"])
+def test_calls_without_a_request_keep_nobody_else_from_being_answered(
+    method: str, served: GrpcServing, client: GrpcClient
+) -> None:
+    path = f"/apache.rocketmq.v2.{method}".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(open_calls(served.address, path, MOST))
+        assert all(answers(client) for _ in range(5))
+
+
+def test_a_call_whose_request_does_not_come_ends(g1_store: Path, tmp_path: Path) -> None:
+    limits = Limits(frame_seconds=1)
+    with serving_grpc(g1_store, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:
+        for method in ("Admin/QueryMessage", "MessagingService/Telemetry"):
+            silent = threading.Event()
+            call = client.channel.stream_stream(f"/apache.rocketmq.v2.{method}")(iter(silent.wait, True), timeout=60)
+            with pytest.raises(grpc.RpcError) as caught:
+                next(call)
+            silent.set()
+            assert (caught.value.code(), "within 1 s" in (caught.value.details() or "")) == (LATE, True), method
+
+
+def test_answers_that_a_client_does_not_read_are_bounded_for_its_address(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=8 << 20)
+    for _ in range(4):
+        writer.append("orders", bytes(100_000))
+    writer.close()
+    asked = admin_pb2.ListMessageRequest(topic=Resource(name="orders")).SerializeToString()
+    limits = Limits(unsent_bytes=1 << 20)
+    with serving_grpc(writer.root, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:
+        unread = open_calls(served.address, b"/apache.rocketmq.v2.Admin/QueryMessage", 1, "127.0.0.1", NO_WINDOW)
+        message = bytes([0]) + len(asked).to_bytes(4) + asked
+        unread.sendall(len(message).to_bytes(3) + bytes([0, 1]) + (1).to_bytes(4) + message)
+        deadline = time.monotonic() + 60
+        while client.admin("QueryMessage", asked).status.code != Code.TOO_MANY_REQUESTS:
+            assert time.monotonic() < deadline
+        unread.close()
+        while client.admin("QueryMessage", asked).status.code != Code.OK:
+            assert time.monotonic() < deadline
+
+
+def test_what_an_answer_repeats_for_each_queue_is_bounded(client: GrpcClient) -> None:
+    addresses = [{"host": "10.0.0.1", "port": 1}] * 1000
+    topic, endpoints = {"name": "TopicTest"}, {"scheme": "IPv4", "addresses": addresses}
+    status = client.messaging("QueryRoute", topic=topic, endpoints=endpoints).status
+    assert (status.code, "4096 bytes" in status.message) == (Code.BAD_REQUEST, True)
+    status = client.messaging("QueryRoute", topic={**topic, "resource_namespace": "n" * 128}).status
+    assert (status.code, "namespace" in status.message) == (Code.ILLEGAL_TOPIC, True)
+    status = client.admin("QueryTimeSpan", group={"name": "CG_FAIL"}, topics=[topic] * 1001).status
+    assert (status.code, "1000" in status.message) == (Code.BAD_REQUEST, True)
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -270,8 +270,9 @@ def test_a_wrong_parameter_is_named(api: ApiOf, path: str, parameters: dict[str,
     assert wrong in answer.error["message"]
 
 
-def test_too_many_questions_at_once_are_refused(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.web.api.answer_threads.MOST_WAITING", 0)
+@pytest.mark.parametrize("limit", ["MOST_WAITING", "MOST_OF_ONE"])
+def test_too_many_questions_at_once_are_refused(limit: str, g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"broker.web.api.answer_threads.{limit}", 0)
     answer = ApiOf(g1_store).ask("/store")
     assert (answer.status, answer.error["code"], answer.headers["retry-after"]) == (503, "busy", "1")
 
