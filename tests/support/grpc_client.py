@@ -23,8 +23,19 @@ from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.server import Server
 from broker_harness import LOOPBACK, in_a_thread
+from golden_store import G1, GOLDEN, unpack
 from storage.store.message_store import MessageStore
 from storage.store.snapshot import StoreOptions
+
+RECORDED = {
+    "crashed": ("store-crashed", G1),
+    "light": ("store", GOLDEN / "g2" / "g2-rocksdb-double"),
+    "plain": ("store", G1),
+    "queues": ("store", GOLDEN / "g2" / "g2-queues"),
+    "rocksdb": ("store", GOLDEN / "g2" / "g2-rocksdb"),
+    "tier": ("store", GOLDEN / "g2" / "g2-tier"),
+}
+"""Small recorded stores: archive and folder."""
 
 SECONDS = 60
 DATE_TIME = "20261127T193000Z"
@@ -86,10 +97,12 @@ def _services(module: Any) -> Any:
 
 
 class GrpcServing:
-    """A served port: its address, the services behind it, and the address of the first broker's port."""
+    """A served port: its address, the stores and services behind it, and the address of the first broker's port."""
 
-    def __init__(self, address: Endpoint, broker: Endpoint, servers: Sequence[Server], rows: MetricsRows) -> None:
-        self.address, self.broker, self.servers, self.rows = address, broker, servers, rows
+    def __init__(
+        self, address: Endpoint, roots: Sequence[Path], broker: Endpoint, servers: Sequence[Server], rows: MetricsRows
+    ) -> None:
+        self.address, self.roots, self.broker, self.servers, self.rows = address, roots, broker, servers, rows
 
 
 @contextlib.asynccontextmanager
@@ -116,7 +129,7 @@ async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) 
     try:
         for server in servers:
             await server.start()
-        yield GrpcServing(address, brokers[0][0], servers, rows)
+        yield GrpcServing(address, roots, brokers[0][0], servers, rows)
     finally:
         for server in servers:
             await server.stop()
@@ -128,6 +141,15 @@ async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) 
 def serving_grpc(*roots: Path, folder: Path, **options: Any) -> Iterator[GrpcServing]:
     """The gRPC port of some stores, whose state lies in `folder`; `options` are those of `ServeOptions`."""
     with in_a_thread(lambda: _served(roots, folder, options)) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def serving_recorded(name: str, folder: Path) -> Iterator[GrpcServing]:
+    """The gRPC port of a recorded store."""
+    archive, archives = RECORDED[name]
+    root = unpack(archive, folder / "store", archives=archives)
+    with serving_grpc(root, folder=folder, tier=root / "tiered" if name == "tier" else None) as served:
         yield served
 
 

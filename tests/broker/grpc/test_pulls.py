@@ -19,10 +19,24 @@ from broker.metrics.metrics_rows import HELD_PULLS
 from golden.record.records import Record, walk
 from growing_store import GrowingStore
 from grpc_cases import GROUP, ME, OTHER, TOPIC, TelemetryStream, subscribing
-from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
+from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, serving_recorded, signed
 from interop.stages import committed, wait_until
+from interop.wire import ask
+from protocol.codes import RequestCode, ResponseCode
+from protocol.fastjson import parse_fastjson
+from protocol.message import decode_messages
 
 IS_COMPRESSED = 1
+PULLED_FIELDS = {
+    "consumerGroup": GROUP["name"],
+    "maxMsgNums": "32",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
+"""Fields of a pull by the broker's port."""
 SECONDS = 60
 
 
@@ -55,7 +69,8 @@ def settings(client: GrpcClient, **subscription: Any) -> TelemetryStream:
     """An open stream of a client that has sent its settings."""
     stream = TelemetryStream(client.channel, client.metadata or ME, SECONDS)
     stream.send(ParseDict(subscribing("PULL_CONSUMER", **subscription), TelemetryCommand()))
-    assert stream.receive().status.code == Code.OK
+    answered = Code.Name(stream.receive().status.code)
+    assert answered == "OK", answered
     return stream
 
 
@@ -96,6 +111,66 @@ def test_every_message_of_a_store_is_pulled_by_queue(g1_store: Path, client: Grp
             (one.queue_id, one.queue_offset, one.message_id, one.tag, message.body, one.body_encoding)
             for one, message in seen
         ] == [shown(record) for record in records]
+
+
+@pytest.mark.parametrize("name", ["crashed", "light", "rocksdb", "tier"])
+def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(name: str, tmp_path: Path) -> None:
+    pulled_ones = light_ones = groups = 0
+    with serving_recorded(name, tmp_path) as served, grpc_client(served) as client:
+        broker = served.broker.host, served.broker.port
+        topics = parse_fastjson(ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG).body)["topicConfigTable"]
+        queues = dict[tuple[str, int], tuple[int, int]]()
+        for topic in topics:
+            table = parse_fastjson(ask(broker, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic}).body)["offsetTable"]
+            for key, ends in table.items():
+                queues[topic, parse_fastjson(key)["queueId"]] = ends["minOffset"], ends["maxOffset"]
+        assert len(queues) > 30
+        filled = {key: ends for key, ends in queues.items() if ends[0] < ends[1] or key == (next(iter(topics)), 0)}
+        for (topic, queue_id), (begin, end) in filled.items():
+            fields, queue = {"topic": topic, "queueId": str(queue_id)}, queue_of(topic, queue_id)
+            assert (offset_of(client, queue, "BEGINNING"), offset_of(client, queue, "END")) == (begin, end), queue
+            time, offset, is_over = 0, begin, begin == end
+            while not is_over:
+                answer = ask(broker, RequestCode.PULL_MESSAGE, fields | PULLED_FIELDS | {"queueOffset": str(offset)})
+                stored = [each for record in decode_messages(answer.body) for each in record.inner_messages()]
+                code, found, following = pulled(client, offset, queue)
+                assert following == int(answer.header["extFields"]["nextBeginOffset"])
+                assert (code == "OK") == (answer.code == ResponseCode.SUCCESS) == bool(found)
+                assert [
+                    (each.topic.name, each.system_properties.queue_offset, each.system_properties.message_id, each.body)
+                    for each in found
+                ] == [(each.topic, each.queue_offset, each.message_id, bytes(each.stored_body)) for each in stored]
+                time = stored[-1].store_timestamp if stored else time
+                pulled_ones += len(found)
+                light_ones += len(found) * topic.startswith("%LMQ%")
+                is_over, offset = not found, following
+            by_time = ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields | {"timestamp": str(time)})
+            stamp = {"seconds": time // 1000, "nanos": time % 1000 * 1_000_000}
+            wanted = int(by_time.header["extFields"]["offset"])
+            assert offset_of(client, queue, "TIMESTAMP", timestamp=stamp) == wanted, (queue, time)
+        table = parse_fastjson(ask(broker, RequestCode.GET_ALL_CONSUMER_OFFSET).body)["offsetTable"]
+        for key, offsets in table.items():
+            topic, _, group = key.partition("@")
+            for queue_id, offset in offsets.items():
+                asked = {"group": {"name": group}, "message_queue": queue_of(topic, int(queue_id))}
+                if (topic, int(queue_id)) in queues and not group.startswith("CID_RMQ_SYS_"):
+                    assert client.messaging("GetOffset", **asked).offset == offset, asked
+                    groups += 1
+        with settings(client):
+            asked = {"group": GROUP, "message_queue": queue}
+            assert code_of(client, "UpdateOffset", **asked, offset=5) == "OK"
+            assert client.messaging("GetOffset", **asked).offset == 5
+            assert committed(broker, GROUP["name"], topic=queue["topic"]["name"], queue_id=queue["id"]) == 5
+    assert pulled_ones > 50
+    assert (light_ones > 10) == (name in ("light", "rocksdb"))
+    assert groups
+
+
+def offset_of(client: GrpcClient, queue: Any, policy: str, **fields: Any) -> int:
+    """The offset of a queue by a policy."""
+    answer = client.messaging("QueryOffset", message_queue=queue, query_offset_policy=policy, **fields)
+    assert answer.status.code == Code.OK, answer.status
+    return int(answer.offset)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +335,8 @@ def test_rights_are_those_of_the_account_and_looks_are_written_down(g1_store: Pa
             assert Code.Name(refused.status.code) == "FORBIDDEN"
         assert code_of(client, "GetOffset", group=GROUP, message_queue=queue_of()) == "FORBIDDEN"
         assert code_of(client, "QueryOffset", message_queue=queue_of("TopicDelay")) == "FORBIDDEN"
+        with pytest.raises(AssertionError, match="FORBIDDEN"):
+            settings(client, group=readers, topic={"name": "TopicDelay"})
         with settings(client, group=readers):
             assert code_of(client, "UpdateOffset", **asked, offset=1) == "OK"
             # The id of a client is its account's: another account's client of that id is another one.

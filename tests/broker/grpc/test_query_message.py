@@ -15,22 +15,17 @@ from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from asking import Asker
 from broker.grpc.messages.admin_pb2 import ListMessageRequest
 from broker.grpc.messages.definition_pb2 import Code, Resource
-from golden_store import G1, GOLDEN, unpack
+from broker.grpc.query_message import read_question
 from growing_store import GrowingStore
-from grpc_client import GrpcClient, grpc_client, serving_grpc, signed
+from grpc_client import RECORDED, GrpcClient, grpc_client, serving_grpc, serving_recorded, signed
 from oracles import Record, read_log
 from protocol.codes import RequestCode
+from protocol.cursors import encode_cursor
 from protocol.message import decode_messages
+from protocol.question import KeyKind
 from store_writer import StoreWriter
 
 Place = tuple[str, int, int]
-RECORDED = {
-    "crashed": ("store-crashed", G1),
-    "light": ("store", GOLDEN / "g2" / "g2-rocksdb-double"),
-    "plain": ("store", G1),
-    "queues": ("store", GOLDEN / "g2" / "g2-queues"),
-    "rocksdb": ("store", GOLDEN / "g2" / "g2-rocksdb"),
-}
 PREPARED, ROLLBACK = 0x4, 0xC
 
 
@@ -68,26 +63,22 @@ def inner_count(record: Record) -> int:
     return int(record.properties.get("INNER_NUM", 1))
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", sorted(RECORDED.keys() - {"tier"}))
 def test_every_message_of_a_recorded_store_is_reached_exactly_once(name: str, tmp_path: Path) -> None:
-    archive, folder = RECORDED[name]
-    root = unpack(archive, tmp_path / "store", archives=folder)
-    records = queued(read_log(root / "commitlog"))
-    expected: dict[str, Counter[Place]] = {}
-    for record in records:
-        places = ((record.topic, record.queue_id, record.queue_offset + at) for at in range(inner_count(record)))
-        expected.setdefault(record.topic, Counter()).update(places)
-    assert len(expected) > 3
-    with serving_grpc(root, folder=tmp_path) as served, grpc_client(served) as client:
+    with serving_recorded(name, tmp_path) as served, grpc_client(served) as client:
+        expected: dict[str, Counter[Place]] = {}
+        for record in queued(read_log(served.roots[0] / "commitlog")):
+            places = ((record.topic, record.queue_id, record.queue_offset + at) for at in range(inner_count(record)))
+            expected.setdefault(record.topic, Counter()).update(places)
+        assert len(expected) > 3
         for topic, places in expected.items():
             assert Counter(map(place_of, messages(client, topic, max_message_nums=7))) == places, topic
 
 
 def test_every_message_of_a_tier_is_reached_exactly_once(tmp_path: Path) -> None:
-    folder = GOLDEN / "g2" / "g2-tier"
-    root = unpack("store", tmp_path / "store", archives=folder)
-    told = [line.split("\t") for line in (folder / "produced.tsv").read_text().splitlines() if line]
-    with serving_grpc(root, folder=tmp_path, tier=root / "tiered") as served, grpc_client(served) as client:
+    produced = RECORDED["tier"][1] / "produced.tsv"
+    told = [line.split("\t") for line in produced.read_text().splitlines() if line]
+    with serving_recorded("tier", tmp_path) as served, grpc_client(served) as client:
         for topic in {line[4] for line in told}:
             found = Counter(each.system_properties.message_id for each in messages(client, topic, max_message_nums=7))
             assert found == Counter(key for line in told if line[4] == topic for key in line[2].split(","))
@@ -262,6 +253,28 @@ def test_no_scroll_id_and_no_bytes_break_the_server(filtered: GrpcClient, scroll
     except Exception:
         return
     assert filtered.admin("QueryMessage", mixed).status.code != Code.INTERNAL_SERVER_ERROR
+
+
+PLACES = st.one_of(st.none(), st.integers(-(2**70), 2**70), st.text(max_size=9))
+FOUND_AT = st.tuples(st.sampled_from([*KeyKind, "x"]), st.text(max_size=9), PLACES, PLACES)
+
+
+@given(
+    queue=PLACES,
+    cursor=st.one_of(st.builds(encode_cursor, st.one_of(PLACES, FOUND_AT)), PLACES),
+    likely=st.lists(st.tuples(PLACES, PLACES), max_size=3),
+    fields=st.sampled_from([{}, {"message_key": "k"}, {"subscription": "t1"}, {"subscription": "size > 9"}]),
+)
+def test_no_place_in_a_scroll_id_breaks_the_server_or_leads_elsewhere(
+    filtered: GrpcClient, queue: Any, cursor: Any, likely: Any, fields: dict[str, Any]
+) -> None:
+    """Places as only a hostile client has them, of the very question that is asked."""
+    request = ListMessageRequest(topic=Resource(name="orders"), max_message_nums=3, **fields)
+    place = read_question(request).checksum, "broker-a", queue, cursor, likely
+    request.scroll_id = encode_cursor(place)
+    answer = filtered.admin("QueryMessage", request)
+    assert answer.status.code in (Code.OK, Code.BAD_REQUEST), answer.status
+    assert {each.topic.name for each in answer.messages} <= {"orders"}
 
 
 def test_rights_are_asked_for_on_every_page(g1_store: Path, tmp_path: Path) -> None:
