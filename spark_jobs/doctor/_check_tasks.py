@@ -19,8 +19,9 @@ import numpy as np
 from spark_jobs.build.build_queues import HELD_BYTES, BuiltPart
 from spark_jobs.build.unit_blocks import QueueRun, UnitList, queue_runs
 from spark_jobs.doctor._read_log import LogTable
+from spark_jobs.places.hollow_copy import HollowCopy
 from spark_jobs.places.remote_file import RemoteObject
-from spark_jobs.places.remote_tree import HollowCopy, RemoteTree, local_copy, named_as
+from spark_jobs.places.remote_tree import RemoteTree, local_copy, named_as
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, block_file, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.queue_plan import QueueKey

@@ -148,11 +148,16 @@ class RemoteFile:
 
     def close(self) -> None:
         """Give up what was asked for ahead. Raises RemoteReadError if the file has changed since it was listed."""
+        self.release()
+        if self._following >= 0:
+            self._require_unchanged()
+
+    def release(self) -> None:
+        """Give up what was asked for ahead; for who looks by itself whether the file has changed."""
         self._forget()
         if self._helper is not None:
             self._helper.shutdown()
-        if self._following >= 0:
-            self._require_unchanged()
+            self._helper = None
 
     def _shows(self, position: int) -> bool:
         return self._piece_start <= position < self._piece_start + len(self._piece)

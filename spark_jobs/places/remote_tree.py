@@ -104,22 +104,6 @@ class RemoteTree(msgspec.Struct, frozen=True):
             (root / path).mkdir(parents=True, exist_ok=True)
 
 
-class HollowCopy:
-    """A hollow copy of a tree below a directory, in which each file is fetched when it is first asked for."""
-
-    def __init__(self, tree: RemoteTree, root: Path) -> None:
-        """Make the hollow files."""
-        tree.hollow(root)
-        self._tree, self._root = tree, root
-        self._left = {str(root / each.path): each for each in tree.files}
-
-    def fill(self, path: Path) -> None:
-        """Have the content of a file of the copy, unless it is there already; raises RemoteReadError."""
-        entry = self._left.pop(str(path), None)
-        if entry is not None:
-            self._tree.fetch_file(self._root, entry)
-
-
 def named_as(copy: Path, name: str) -> Callable[[str], str]:
     """What gives texts in which a copy bears the name of what it was made of."""
     return str if str(copy) == name else partial(_renamed, str(copy), name)

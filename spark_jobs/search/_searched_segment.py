@@ -11,15 +11,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
+from spark_jobs.places.hollow_copy import FilledFile
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.remote_file import RemoteFile, RemoteObject
 from storage.files.mapped_file import MappedFile
 from storage.log.commit_log import Segment
-from storage.ranges import Range, Ranges, merge, subtract
+from storage.ranges import Range
 
 GLANCE_BYTES: Final = 16 * 1024
 """Fetched of a record whose size is not known; most are shorter."""
@@ -29,9 +30,6 @@ RECORD_BYTES: Final = 4 * 1024 * 1024
 
 CLOSE_BYTES: Final = 256 * 1024
 """Records that lie less far from one another are fetched by one request: it takes as long as one for a few bytes."""
-
-LONG_BYTES: Final = 4 * 1024 * 1024
-"""Longer stretches are read ahead, one after the other, not several at a time."""
 
 
 class SearchedSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -50,16 +48,15 @@ class SearchedSegment(msgspec.Struct, frozen=True, array_like=True):
 class SegmentCopy:
     """A segment, open to be searched; positions are those in its file."""
 
-    def __init__(self, segment: Segment, source: RemoteFile | None = None, file: BinaryIO | None = None) -> None:
-        """Take a map of the segment's file, or of a copy that `source` is to fill through `file`."""
+    def __init__(self, segment: Segment, filled: FilledFile | None = None) -> None:
+        """Take a map of the segment's file, or of a copy that is filled so."""
         self.segment = segment
-        self._source, self._file = source, file
-        self._there: Ranges = ()
+        self._filled = filled
 
     @property
     def is_whole(self) -> bool:
         """Whether every byte is there anyway."""
-        return self._source is None
+        return self._filled is None
 
     def show(self, start: int, stop: int) -> None:
         """Have the bytes [start, stop) be there, as far as the segment goes; raises RemoteReadError."""
@@ -77,14 +74,8 @@ class SegmentCopy:
         self._fetch([(at, end) for at, end in ends if at < end])
 
     def _fetch(self, wanted: Sequence[Range]) -> None:
-        if self._source is None or self._file is None:
-            return
-        lacking = subtract(merge(wanted), self._there)
-        for start, stop in lacking:
-            if stop - start > LONG_BYTES:
-                self._source.copy_range(self._file, start, stop)
-        self._source.copy_pieces(self._file, [piece for piece in lacking if piece[1] - piece[0] <= LONG_BYTES])
-        self._there = merge((*self._there, *lacking))
+        if self._filled is not None:
+            self._filled.show(wanted)
 
 
 @contextlib.contextmanager
@@ -95,9 +86,10 @@ def opened_segment(place: SearchedSegment) -> Iterator[SegmentCopy]:
         return
     with tempfile.TemporaryDirectory(prefix=COPIES) as directory:
         path = Path(directory, os.path.basename(place.path))
-        with path.open("wb") as file, RemoteFile(place.path, "", place.remote) as source:
+        with path.open("wb") as file:
             file.truncate(place.remote.size)
-            yield SegmentCopy(_segment(place, path), source, file)
+        with RemoteFile(place.path, "", place.remote) as source:
+            yield SegmentCopy(_segment(place, path), FilledFile(source, path))
 
 
 def _segment(place: SearchedSegment, path: Path) -> Segment:

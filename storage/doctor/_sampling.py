@@ -21,6 +21,9 @@ RECORDS_A_PLACE = 4
 TAIL_BYTES = 8 * 1024 * 1024
 """Bytes at the end of the log all of whose records are taken."""
 
+PIECE_BYTES, RECORD_BYTES = 1024 * 1024, 4 * 1024 * 1024
+"""Looked through at once, and what the last record there may have behind it."""
+
 UNQUEUED = (0x4, 0xC)
 TRANSACTION_MASK = 0xC
 
@@ -63,21 +66,25 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
     """The intact records that start in [start, stop), across segments and damage."""
     for segment in commit_log.segments:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
-        region, readable, sums = segment.file.region, segment.valid_length, Sums()
+        readable, sums = segment.valid_length, Sums()
         while position < limit:
-            position = find_recent(region, position, limit, readable, segment.base_offset, ANY_TIME, sums)
-            sample = _sample(segment, position) if position < limit else None
+            stop = min(position + PIECE_BYTES, limit)
+            region = segment.file.region_of(position, stop + RECORD_BYTES)
+            position = find_recent(region, position, stop, readable, segment.base_offset, ANY_TIME, sums)
+            if position >= stop:
+                continue
+            sample = _sample(segment, position)
             if sample is not None:
                 yield sample
             position += sample.size if sample is not None else 1
 
 
 def _sample(segment: Segment, position: int) -> Sample | None:
-    region, physical_offset = segment.file.region, segment.base_offset + position
+    region, physical_offset = segment.region_at(position), segment.base_offset + position
     size = check_shape(region, position, segment.valid_length, physical_offset)
     if size <= 0:
         return None
-    record = bytes(segment.file.view[position : position + size])  # that does not change while it is looked at
+    record = bytes(segment.file.slice(position, position + size))  # that does not change while it is looked at
     try:
         places = locate(record, physical_offset)
     except StoreError:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import StoreError, TruncatedFile
+from storage.files.hollow_files import HollowContent, hollow_content
 from storage.files.waiting import Lookup, Wait, current_tick
 from storage.kernels.file_map import FileMap
 from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
@@ -66,8 +67,19 @@ class FileIdentity(NamedTuple):
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def open_read_only(path: Path) -> int:
-    """A descriptor of a regular file, opened for reading only; raises StoreError naming the path and the cause."""
+def open_read_only(path: Path, start: int = 0, stop: int = LARGEST_OFFSET) -> int:
+    """A descriptor of a regular file, opened for reading only; raises StoreError naming the path and the cause.
+
+    Of a hollow file the bytes [start, stop), which are to be read, are there.
+    """
+    descriptor = _open(path)
+    content = hollow_content(path)
+    if content is not None:
+        content.show(start, min(stop, os.fstat(descriptor).st_size))
+    return descriptor
+
+
+def _open(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -115,7 +127,7 @@ def read_piece(path: Path, position: int, size: int) -> bytes:
 
     For a few bytes of a file that nobody keeps open; it is not mapped.
     """
-    descriptor = open_read_only(path)
+    descriptor = open_read_only(path, position, position + size)
     try:
         return os.pread(descriptor, size, position)
     except OSError as error:
@@ -136,9 +148,9 @@ def lacks_means(error: BaseException) -> bool:
 class MappedFile(FileView):
     """A read-only map of one whole file; ``region`` is what kernels read."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        """Map an open file; the descriptor is owned from here on."""
-        self.path = path
+    def __init__(self, path: Path, descriptor: int, content: HollowContent | None = None) -> None:
+        """Map an open file; the descriptor is owned from here on. `content` is that of a hollow file."""
+        self.path, self._content_elsewhere = path, content
         weakref.finalize(self, os.close, descriptor)
         self.identity = FileIdentity.of(os.fstat(descriptor))
         self.size = self.identity.size
@@ -149,13 +161,13 @@ class MappedFile(FileView):
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
         heat = _no_heat((self.size >> PROBE_SHIFT) + 1)
-        super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1)
+        super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1, content)
         self._descriptor = descriptor
 
     @classmethod
     def open(cls, path: Path, name: Path | None = None) -> "MappedFile":
         """Open and map a file, which is called `name` from then on; raises StoreError where that is not possible."""
-        return cls(name or path, open_read_only(path))
+        return cls(name or path, _open(path), hollow_content(path))
 
     @classmethod
     def of(cls, path: Path, known: "MappedFile | None", name: Path | None = None) -> "MappedFile":
@@ -175,7 +187,7 @@ class MappedFile(FileView):
             raise TruncatedFile(
                 self.path, expected=f"{length} bytes at position {position}", found=f"a file of {self.size} bytes"
             )
-        return self.view[position : position + length]
+        return self.slice(position, position + length)
 
     def read_lookup(self, position: int, length: int) -> Lookup[memoryview]:
         """`read` as a look-up, which waits until these bytes are in memory."""
@@ -204,6 +216,7 @@ class MappedFile(FileView):
 
     def peek(self, position: int, length: int) -> bytes:
         """Up to `length` bytes as they are now, read and not mapped: fewer, no signal, where the file was truncated."""
+        self.show(position, position + length)
         try:
             return os.pread(self._descriptor, length, position)
         except OSError:
@@ -231,7 +244,12 @@ class MappedFile(FileView):
         return (status.st_dev, status.st_ino, status.st_size) == self.identity[:3]
 
     def first_data(self, position: int) -> int:
-        """Position of the first byte at or after ``position`` that is no hole, or ``size`` (SEEK_DATA)."""
+        """Position of the first byte at or after ``position`` that is no hole, or ``size`` (SEEK_DATA).
+
+        Holes of what is elsewhere are not known.
+        """
+        if self._content_elsewhere is not None:
+            return min(position, self.size)
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
         except OSError:
@@ -239,6 +257,8 @@ class MappedFile(FileView):
 
     def first_hole(self, position: int) -> int:
         """Position of the first hole at or after ``position``, or ``size`` (SEEK_HOLE)."""
+        if self._content_elsewhere is not None:
+            return self.size
         try:
             return os.lseek(self._descriptor, position, os.SEEK_HOLE)
         except OSError:

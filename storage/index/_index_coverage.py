@@ -22,6 +22,7 @@ from storage.index.index_file import ENTRY, ENTRY_DTYPE, IndexEntry, IndexFile
 from storage.kernels.indexes import ENTRY_BYTES
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, Sums, find_record, find_record_by_entries
 from storage.log.commit_log import CommitLog, Segment
+from storage.log.record_scan import LONGEST_RECORD
 from storage.ranges import intersect
 
 COMPARED_BYTES = 128 * 1024 * 1024
@@ -191,8 +192,9 @@ class _Comparison:
         return self._gaps
 
     def _run_segment(self, segment: Segment, start: int, stop: int) -> None:
-        region, base, readable = segment.file.region, segment.base_offset, segment.valid_length
+        base, readable = segment.base_offset, segment.valid_length
         position, limit, sums = start - base, stop - base, Sums()
+        region = segment.file.region_of(position, limit + LONGEST_RECORD)
         while position < limit and len(self._gaps) < MAXIMUM_GAPS:
             found = find_record_by_entries(
                 region, position, limit, readable, base, segment.boundary, self._rows, self._number, self._has_tags,
@@ -200,7 +202,7 @@ class _Comparison:
             )  # fmt: skip
             position, self._number = found.position, found.number
             if found.reason == AT_DAMAGE:
-                position = find_record(region, position + 1, readable, base, sums)
+                position = find_record(segment.file.region, position + 1, readable, base, sums)
             elif found.reason != AT_RECORD:
                 return
             elif self._open is None:

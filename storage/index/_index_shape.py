@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from storage.arrays import np, npt
 from storage.files.mapped_file import MappedFile
-from storage.index.index_mark import is_true, read_mark
+from storage.index.index_mark import is_true, mark_of
 from storage.kernels.indexes import GAP_BYTES, NO_ENTRY, STRETCH_BYTES, measure_compacted, measure_entries
 
 MAXIMUM_GAPS = 64
@@ -42,7 +42,7 @@ class IndexShape:
 
 def measure_shape(file: MappedFile, slots: int, entries: int) -> IndexShape:
     """Measure the first ``entries`` of a file of so many slots. Waits for the disk."""
-    mark = read_mark(file.view, slots)
+    mark = mark_of(file, slots)
     if mark is not None and mark.entries <= entries and is_true(file.view, slots):
         shape = _measure_compacted(file, slots, entries, mark.entries)
         if shape is not None:

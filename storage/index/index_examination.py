@@ -15,7 +15,7 @@ from storage.index._index_coverage import find_gaps, find_new_gaps
 from storage.index._index_shape import IndexShape
 from storage.index.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
 from storage.index.index_glance import glance
-from storage.index.index_mark import read_mark
+from storage.index.index_mark import mark_of
 from storage.index.index_probe import probe_index_file
 from storage.index.state_cache import KnownShape, StateCache
 from storage.kernels.indexes import check_growth
@@ -166,7 +166,7 @@ def _judged(
     if not known.is_sound:
         problem = f"{file.path}: its entries do not belong to this log; its range is scanned from the log"
         return Examined(file, identity, index_count, None, problem, ranges=ranges)
-    mark = read_mark(file.view, known.shape.slots) if known.shape.compacted else None
+    mark = mark_of(file, known.shape.slots) if known.shape.compacted else None
     if mark is not None and not mark.is_complete:
         problem = (
             f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
@@ -193,7 +193,7 @@ def _hold_against_log(index: IndexFile, commit_log: CommitLog, *, is_own: bool) 
 
 def _may_have_tags(index: IndexFile) -> bool:
     """Whether only a sample can show that a file has no tag entries."""
-    mark = read_mark(index.file.view, index.shape.slots) if index.shape.compacted else None
+    mark = mark_of(index.file, index.shape.slots) if index.shape.compacted else None
     return mark is None or mark.has_tags
 
 

@@ -98,11 +98,12 @@ class IndexFile:
     def rows(self, first: int, last: int) -> memoryview:
         """The bytes of the entries ``first`` to ``last``."""
         position = INDEX_HEADER + SLOT_BYTES * self.shape.slots + ENTRY_BYTES * first
-        return self.file.view[position : position + ENTRY_BYTES * (last - first + 1)]
+        return self.file.slice(position, position + ENTRY_BYTES * (last - first + 1))
 
     def slot(self, key_hash: int) -> int:
         """Number of the newest entry in the slot of a hash, 0 for none."""
-        newest: int = SLOT.unpack_from(self.file.view, INDEX_HEADER + SLOT_BYTES * (key_hash % self.shape.slots))[0]
+        position = INDEX_HEADER + SLOT_BYTES * (key_hash % self.shape.slots)
+        newest: int = SLOT.unpack(self.file.slice(position, position + SLOT_BYTES))[0]
         return newest
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
@@ -134,7 +135,7 @@ def last_data_position(file: MappedFile) -> int:
     for start, stop in reversed(extents):
         while stop > start:
             chunk = max(start, stop - SEARCH_CHUNK)
-            written = written_length(file.view[chunk:stop])
+            written = written_length(file.slice(chunk, stop))
             if written:
                 return chunk + written - 1
             stop = chunk

@@ -17,7 +17,7 @@ from storage.index.index_file import (
     last_data_position,
     read_header,
 )
-from storage.index.index_mark import read_mark
+from storage.index.index_mark import mark_of
 from storage.index.index_probe import probe_index_file
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.log.commit_log import CommitLog
@@ -40,7 +40,7 @@ def glance(
         if index is None or not (_begins_well(index) and _ends_well(index)):
             continue
         probe = probe_index_file(index, commit_log)
-        mark = read_mark(file.view, slots)
+        mark = mark_of(file, slots)
         return (index, probe.has_tags and (mark is None or mark.has_tags)) if probe.fits else None
     return None
 
@@ -57,7 +57,7 @@ def _with_slots(file: MappedFile, header: IndexHeader, slots: int) -> IndexFile 
     entries = header.index_count - 1
     if entries < 1 or INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * (entries + 1) > file.size:
         return None
-    mark = read_mark(file.view, slots)
+    mark = mark_of(file, slots)
     if mark is not None and (not mark.is_complete or mark.entries > entries):
         return None
     index = IndexFile(file, IndexShape(slots, entries, 0, 0, mark is None, ()))

@@ -25,7 +25,7 @@ class IndexHeader:
 
 def read_header(file: MappedFile) -> IndexHeader:
     """The header of a file of at least 40 bytes."""
-    return IndexHeader(*HEADER.unpack_from(file.view, 0))
+    return IndexHeader(*HEADER.unpack(file.slice(0, HEADER.size)))
 
 
 def is_index_name(name: str) -> bool:

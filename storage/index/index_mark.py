@@ -22,6 +22,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.checksum import crc32
+from storage.files.mapped_file import MappedFile
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 
 MARK = Struct(">iiiiI")
@@ -45,12 +46,23 @@ class IndexMark:
 
 
 def read_mark(view: memoryview, slots: int) -> IndexMark | None:
-    """The mark of a file of so many slots, unchecked; None where there is none."""
+    """The mark of a file of so many slots, of which all is given, unchecked; None where there is none."""
     position = INDEX_HEADER + SLOT_BYTES * slots
-    if position + MARK.size > len(view):
+    return _mark(view[position : position + MARK.size], len(view) - position)
+
+
+def mark_of(file: MappedFile, slots: int) -> IndexMark | None:
+    """As :func:`read_mark`, of a mapped file."""
+    position = INDEX_HEADER + SLOT_BYTES * slots
+    return _mark(file.slice(position, position + MARK.size), file.size - position)
+
+
+def _mark(mark: memoryview, left: int) -> IndexMark | None:
+    """The mark in some bytes; `left` are there from its begin to the file's end."""
+    if len(mark) < MARK.size:
         return None
-    magic, entries, flags, reserved, _ = MARK.unpack_from(view, position)
-    if magic != MAGIC or reserved or not 0 < entries <= (len(view) - position) // ENTRY_BYTES - 1:
+    magic, entries, flags, reserved, _ = MARK.unpack(mark)
+    if magic != MAGIC or reserved or not 0 < entries <= left // ENTRY_BYTES - 1:
         return None
     return IndexMark(entries, bool(flags & COMPLETE), bool(flags & TAGS))
 

@@ -41,13 +41,14 @@ def probe_index_file(index_file: IndexFile, commit_log: CommitLog) -> ProbeResul
             continue
         seen += 1
         position, stop = entry.physical_offset - segment.base_offset, segment.valid_length
-        is_there = check_shape(segment.file.region, position, stop, entry.physical_offset) > 0
-        hashes = entry_hashes(segment.file.region, position, stop) if is_there else None
+        region = segment.region_at(position)
+        is_there = check_shape(region, position, stop, entry.physical_offset) > 0
+        hashes = entry_hashes(region, position, stop) if is_there else None
         if hashes is None:
             missing += 1
             continue
         foreign += entry.key_hash not in hashes
-        tag_hash = tag_entry_hash(segment.file.region, position, stop)
+        tag_hash = tag_entry_hash(region, position, stop)
         if tag_hash is not None and entry.physical_offset not in ends:
             tagged += 1
             kept += _has_entry(index_file, number, tag_hash, entry.physical_offset)

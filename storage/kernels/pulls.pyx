@@ -343,4 +343,4 @@ cdef object slice_of(LogView log, const Hit *hit):
     """A record as a slice of its segment's map."""
     cdef const Segment *segment = find_segment(&log.log, hit.physical_offset)
     cdef int64_t position = hit.record - segment.file.data
-    return (<FileView>segment.file.view).view[position : position + hit.size]
+    return (<FileView>segment.file.view)._view[position : position + hit.size]

@@ -40,6 +40,7 @@ cdef struct File:  # A file in memory.
     int32_t *heat  # For each 64 KiB the tick at which they were last known to be in memory,
     int32_t *asked  # and the one at which that was last asked.
     int descriptor  # What is asked whether pages are in memory; −1 says that all are.
+    bint is_hollow  # Whether its bytes are fetched when they are first looked at.
     PyObject *view  # The FileView that holds all this.
 
 cdef struct Segment:
@@ -82,8 +83,9 @@ cdef struct ColdBytes:  # What has to be read first, on a thread that may wait.
 
 cdef class FileView:
     cdef File file
-    cdef readonly Region region  # What kernels read.
-    cdef readonly memoryview view  # The map.
+    cdef Region _region
+    cdef memoryview _view
+    cdef object _content  # What fetches the bytes of a hollow file, else None.
     cdef readonly object heat  # `Any`: For each 64 KiB the tick at which they were last found in memory.
     cdef Room _heat
 
@@ -128,11 +130,15 @@ cdef class StoreView:
 cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t stop, int64_t tick) noexcept nogil
 
 
+# Fetch bytes of a hollow file that are not there yet; true. An error is kept by what fetches.
+cdef bint show_bytes(const File *file, int64_t position, int64_t length) noexcept with gil
+
+
 cdef inline bint is_hot(const File *file, int64_t position, int64_t length, int64_t tick) noexcept nogil:
     """Whether bytes of a file, at least one, are in memory, as far as is known. They must lie in it."""
     cdef int64_t unit, last
     if tick == 0 or file.descriptor < 0:
-        return True
+        return not file.is_hollow or show_bytes(file, position, length)
     unit, last = position >> PROBE_SHIFT, (position + length - 1) >> PROBE_SHIFT
     while unit <= last:
         if file.heat[unit] != tick:

@@ -58,31 +58,69 @@ cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t 
     return True
 
 
-cdef class FileView:
-    """A file in memory, and how hot its pages are."""
+cdef bint show_bytes(const File *file, int64_t position, int64_t length) noexcept with gil:
+    (<FileView>file.view).show(position, position + length)
+    return True
 
-    def __init__(self, view: memoryview, heat: Buffer, int descriptor) -> None:
+
+cdef class FileView:
+    """A file in memory, and how hot its pages are.
+
+    A hollow one has bytes that are fetched before they are first looked at: those that a reader names, or all where it
+    takes the whole map.
+    """
+
+    def __init__(self, view: memoryview, heat: Buffer, int descriptor, content: Any = None) -> None:
         """See a map; `heat` has a zero for each 64 KiB and one more: the tick at which they were last found in memory.
 
         `descriptor` is asked whether pages are in memory; with −1, where the file system does not support that, all
-        count as hot.
+        count as hot. `content` fetches the bytes of a hollow file (:class:`storage.files.hollow_files.HollowContent`).
         """
         cdef Region region = Region(view)
         cdef Room room = Room(heat, sizeof(int32_t))
-        if self.region is not None:
+        if self._region is not None:
             raise ValueError("a file that is seen already")
         if room.count <= region.size >> PROBE_SHIFT:
             raise ValueError(f"heat of {room.count} times 64 KiB, for a file of {region.size} bytes")
         self.file.asked = <int32_t *>calloc(room.count, sizeof(int32_t))
         if self.file.asked == NULL:
             raise MemoryError
-        self.view, self.region, self.heat, self._heat = view, region, heat, room
+        self._view, self._region, self.heat, self._heat, self._content = view, region, heat, room, content
         self.file.data, self.file.size, self.file.heat = region.data, region.size, <int32_t *>room.items
-        self.file.descriptor = descriptor if has_probe() else -1
+        self.file.descriptor = descriptor if has_probe() and content is None else -1
+        self.file.is_hollow = content is not None
         self.file.view = <PyObject *>self
 
     def __dealloc__(self):
         free(self.file.asked)
+
+    @property
+    def region(self) -> Region:
+        """What kernels read, all of it there."""
+        return self.region_of(0, self.file.size)
+
+    @property
+    def view(self) -> memoryview:
+        """The map, all of it there."""
+        return self.slice(0, self.file.size)
+
+    def region_of(self, int64_t position, int64_t stop) -> Region:
+        """What kernels read, of which the bytes [position, stop) are there, as far as the file goes."""
+        if self._content is not None:
+            self.show(position, stop)
+        return self._region
+
+    def slice(self, int64_t position, int64_t stop) -> memoryview:
+        """The bytes [position, stop), as far as the file goes; nothing is copied."""
+        if self._content is not None:
+            self.show(position, stop)
+        return self._view[position:stop]
+
+    def show(self, int64_t position, int64_t stop) -> None:
+        """Have the bytes [position, stop) of a hollow file be there, as far as the file goes."""
+        position, stop = max(position, 0), min(stop, self.file.size)
+        if self._content is not None and position < stop:
+            self._content.show(position, stop)
 
     @property
     def descriptor(self) -> int:
@@ -148,7 +186,7 @@ def stay_alike(places: Iterable[tuple[HasFileno, int, int, bytes]], double pause
 
 
 cdef int hold_file(File *file, FileView view) except -1:
-    if view is None or view.region is None:
+    if view is None or view._region is None:
         raise ValueError("a file that is not seen yet")
     file[0] = view.file
     return 0
@@ -279,7 +317,7 @@ cdef class LogView:
 
 cdef object slice_of(const ColdBytes *place, int64_t size):
     """Bytes of a file's map from a place on."""
-    return (<FileView>place.file.view).view[place.position : place.position + size]
+    return (<FileView>place.file.view)._view[place.position : place.position + size]
 
 
 cdef int require_segment(const Segment *segment, int64_t following) except -1:
@@ -331,7 +369,7 @@ cdef class IndexFilesView:
         for number, (view, slots, entries, maximum, ascending, has_tags, shortcuts) in enumerate(files):
             file = self.files + number
             hold_file(&file.file, view)
-            view_index(&file.view, (<FileView>view).region, slots, entries)
+            view_index(&file.view, (<FileView>view)._region, slots, entries)
             file.maximum, file.ascending, file.has_tags = maximum, ascending, has_tags
             known = shortcuts
             if known is None:

@@ -265,7 +265,7 @@ class Pending:
         """
         self._report, self._read_count = report, 0
         self._store, self._mask, self._finish = store, mask, finish
-        self._messages_at: MessagesAt = self._messages_in_store
+        self._messages_at: MessagesAt = self.messages_in_store
         self._open()
         self._lost: list[str] = []
         self._checked = 0
@@ -376,7 +376,8 @@ class Pending:
         """A list, as :data:`ListedRow`."""
         return self._database.execute(_LIST, (*window.asked, limit, *behind))
 
-    def _messages_in_store(self, places: Sequence[int]) -> list[Message | None]:
+    def messages_in_store(self, places: Sequence[int]) -> list[Message | None]:
+        """The messages at some physical offsets; None where there is none any more."""
         records = ((place, self._store.record_at(place)) for place in places)
         return [
             None if record is None else decode_message(record, physical_offset=place).detached()

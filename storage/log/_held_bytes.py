@@ -17,6 +17,7 @@ import numpy as np
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.direct_writer import aligned_memory
+from storage.files.hollow_files import hollow_content
 from storage.kernels.file_map import FileMap
 from storage.kernels.region import Region
 
@@ -61,6 +62,8 @@ class LocalFile:
         except OSError as error:
             raise StoreError(path, what=f"cannot be opened: {error.strerror}") from error
         self.size = self.current_size()
+        if (content := hollow_content(path)) is not None:
+            content.show(0, self.size)
 
     def map(self) -> FileMap:
         """Map all of it; raises OSError if that is impossible."""

@@ -21,6 +21,7 @@ from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, ope
 from storage.files.waiting import Lookup, Wait, WaitKind, current_tick, plainly
 from storage.kernels import records as codes
 from storage.kernels.records import Sums, check_intact, check_shape, record_start, store_timestamp
+from storage.kernels.region import Region
 from storage.kernels.store_view import LogView
 from storage.log.damaged_ranges import DamagedRange
 from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, TornEnd, last_store_timestamp, look_behind_end
@@ -57,6 +58,11 @@ class Segment:
     def boundary(self) -> int:
         """Physical offset up to which the segment's BLANK record reaches, even if the file was cut."""
         return self.next_base or self.base_offset + self.file.size
+
+    def region_at(self, position: int) -> Region:
+        """What kernels read, of which all that is looked at of a record that starts at a position is there."""
+        size = int.from_bytes(self.file.slice(position, position + codes.HEAD)[:4])
+        return self.file.region_of(position, position + max(size, codes.ENTRY_HEAD))
 
 
 class CommitLog:
@@ -257,7 +263,7 @@ class CommitLog:
         if place is None:
             return None
         segment, position, available = place
-        size = check_shape(segment.file.region, position, position + available, physical_offset)
+        size = check_shape(segment.region_at(position), position, position + available, physical_offset)
         return segment.file.read(position, size) if size > 0 else None
 
     def check(self, physical_offset: int) -> int:
@@ -268,7 +274,7 @@ class CommitLog:
         segment, position, available = place
         with self._summing:  # entries may lead to many places that claim to be long records
             sums = self._sums[segment.base_offset]
-            return check_intact(segment.file.region, position, position + available, physical_offset, sums)
+            return check_intact(segment.region_at(position), position, position + available, physical_offset, sums)
 
     def record_start_lookup(self, physical_offset: int) -> Lookup[int]:
         """Return the physical offset behind the heads of DLedger entries that start at one; itself where none does."""
@@ -279,7 +285,8 @@ class CommitLog:
             is_empty = codes.ENTRY_OF_RECORD < int.from_bytes(head[: codes.ENTRY_SIZE]) <= codes.LAST_ENTRY_KIND
             if is_empty:  # of an entry without a record no more is looked at, and the next one may be cold
                 seen = min(available, max(seen, int.from_bytes(head[codes.ENTRY_SIZE : codes.HEAD])))
-            start = record_start(segment.file.region, position, position + seen, physical_offset)
+            region = segment.file.region_of(position, position + seen)
+            start = record_start(region, position, position + seen, physical_offset)
             if start == position or not is_empty:
                 return segment.base_offset + start
             physical_offset = segment.base_offset + start
@@ -295,7 +302,7 @@ class CommitLog:
         segment, position, _ = place
         if (wait := segment.file.wait_for(position, codes.MINIMUM_SIZE)) is not None:
             yield wait
-        return store_timestamp(segment.file.region, position)
+        return store_timestamp(segment.file.region_of(position, position + codes.MINIMUM_SIZE), position)
 
     store_timestamp_at = plainly(store_timestamp_at_lookup)
 
@@ -453,7 +460,7 @@ def _trim(
             bases, end = [files[0][0] + length], replace(end, is_full=True)
         if end.position > 0 or last == 0:
             break
-        if any(files[last][1].view[:8]) and not end.is_full:
+        if any(files[last][1].slice(0, 8)) and not end.is_full:
             problems.append(f"{files[last][1].path} starts with no record: the log ends before it")
         last -= 1
     segments = []

@@ -27,12 +27,10 @@ from storage.kernels.records import (
 from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at
 from storage.log._held_bytes import READ_BYTES, ByteSource, LocalFile, hold
+from storage.log.record_scan import LONGEST_RECORD
 from storage.log.segment_end import BLANK_BYTES
 
 __all__ = ["CANDIDATE_BYTES", "LONGEST_RECORD", "READ_BYTES", "ByteSource", "LocalFile", "LogWindow"]
-
-LONGEST_RECORD: Final = 128 * 1024 * 1024
-"""Bytes of the longest record that is believed: what is held in memory of a segment is bounded by it."""
 
 PIECE: Final = 2 * LONGEST_RECORD
 """Bytes of which sums are kept once much was summed up for nothing: headers of long records may lie in one another."""

@@ -11,6 +11,9 @@ from storage.kernels.records import MINIMUM_SIZE, Sums, check_shape, find_record
 from storage.log.commit_log import CommitLog, Segment
 from storage.ranges import Range
 
+LONGEST_RECORD: Final = 128 * 1024 * 1024
+"""Bytes of the longest record that is believed: what is held in memory of a segment is bounded by it."""
+
 SEARCH_BACK_BYTES: Final = 4 * 1024 * 1024
 """How far back a record is looked for that a range may begin in: no record of a standard broker is longer."""
 

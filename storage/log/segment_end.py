@@ -101,7 +101,7 @@ class EndSearch:
         position = known_end - self.base_offset
         if not (0 < position <= self.file.size and known_end > self.base_offset):
             return 0
-        head = bytes(self.file.view[position : position + 8])
+        head = bytes(self.file.slice(position, position + 8))
         is_credible = not any(head) or self._size_at(position) > 0 or is_blank(self.file, position, self.length)
         return position if is_credible else 0
 
@@ -274,7 +274,7 @@ def look_behind_end(base_offset: int, file: MappedFile, end: int, boundary: int)
     records.
     ``boundary`` is the physical offset at which the next segment would start.
     """
-    head = bytes(file.view[end : end + 8])
+    head = bytes(file.slice(end, end + 8))
     if len(head) < 8 or not any(head) or is_blank(file, end, boundary - base_offset):
         return None
     code = code_at(base_offset, file, end, boundary)

@@ -107,7 +107,7 @@ def _hashes_of_batch(store: OpenedStore, physical_offset: int) -> list[int] | No
     position = physical_offset - segment.base_offset
     if not has_inner_messages(int.from_bytes(segment.file.peek(position + SYS_FLAG, 4), "big")):
         return None
-    return entry_hashes(segment.file.region, position, segment.valid_length)
+    return entry_hashes(segment.region_at(position), position, segment.valid_length)
 
 
 def _edges(store: OpenedStore) -> set[int]:
@@ -145,7 +145,8 @@ def _tag_hash(store: OpenedStore, physical_offset: int) -> int | None:
     segment = store.commit_log.segment_of(physical_offset)
     if segment is None or store.commit_log.check(physical_offset) <= 0:
         return None
-    return tag_entry_hash(segment.file.region, physical_offset - segment.base_offset, segment.valid_length)
+    position = physical_offset - segment.base_offset
+    return tag_entry_hash(segment.region_at(position), position, segment.valid_length)
 
 
 def _has_entry(store: OpenedStore, key_hash: int, physical_offset: int) -> bool:

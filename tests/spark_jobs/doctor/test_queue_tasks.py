@@ -1,18 +1,19 @@
 """A queue that is checked in parts is found to be what one task finds it to be, whatever is wrong with it."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pytest
 
 from spark_jobs.build import split_queues
 from spark_jobs.doctor import _queue_tasks
-from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree
+from spark_jobs.places.remote_file import RemoteFile
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Kind
+from storage.ranges import Range
 from store_writer import StoreWriter
 from verifying import assert_clean, damaged, findings_of, replaced, told, verify_here, verify_in_memory
 
@@ -105,14 +106,15 @@ def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
 ) -> None:
     """A file in which a part ends is fetched for the next one, too; the first and the last are by what joins them."""
     fetched: list[str] = []
-    fetch = RemoteTree.fetch_file
+    fetch = RemoteFile.copy_pieces
 
-    def remembered(tree: RemoteTree, root: Path, entry: RemoteEntry) -> None:
-        if "/Hot/" in entry.path:
-            fetched.append(Path(entry.path).name)
-        fetch(tree, root, entry)
+    def remembered(source: RemoteFile, file: BinaryIO, pieces: Sequence[Range]) -> None:
+        if "/Hot/" in source.path:
+            assert list(pieces) == [(0, source.size)]
+            fetched.append(Path(source.path).name)
+        fetch(source, file, pieces)
 
-    monkeypatch.setattr(RemoteTree, "fetch_file", remembered)
+    monkeypatch.setattr(RemoteFile, "copy_pieces", remembered)
     names = [path.name for path in files_of(store)]
     if unit is None:
         assert_clean(verify_in_memory(store, tmp_path))

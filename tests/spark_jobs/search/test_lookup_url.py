@@ -15,7 +15,7 @@ from faulty_proxy import FaultPlan
 from loop_engine import LoopEngine
 from object_store import ObjectStore
 from protocol.question import READINGS, KeyKind
-from spark_jobs.places import remote_file
+from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.search import _searched_segment, _waves
 from spark_jobs.search import look_up as look_up_module
 from spark_jobs.search.look_up import LookupByTasks
@@ -35,7 +35,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
     monkeypatch.setattr(look_up_module, "NEWEST_BYTES", 10_000)
     monkeypatch.setattr(look_up_module, "RECORD_BYTES", 64)
-    for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
+    monkeypatch.setattr(hollow_copy, "LONG_BYTES", 1000)
+    for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300)):
         monkeypatch.setattr(_searched_segment, name, value)
 
 

@@ -18,7 +18,7 @@ from loop_engine import LoopEngine
 from object_store import ObjectStore
 from protocol.errors import ConfigError, NotAStore, RocketLensError
 from protocol.message import Message
-from spark_jobs.places import remote_file
+from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.run.engine import EngineOptions
 from spark_jobs.scan.source import opened_source
@@ -50,7 +50,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_by_queue, "STEPS_BACK", (1000, 1 << 32))
     monkeypatch.setattr(_by_time, "RESOLUTION", 2048)
     monkeypatch.setattr(search_module, "RECORD_BYTES", 64)
-    for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300), ("LONG_BYTES", 1000)):
+    monkeypatch.setattr(hollow_copy, "LONG_BYTES", 1000)
+    for name, value in (("GLANCE_BYTES", 100), ("CLOSE_BYTES", 300)):
         monkeypatch.setattr(_searched_segment, name, value)
 
 

@@ -1,0 +1,123 @@
+"""Hollow files: who reads some bytes has those fetched, who takes all of a file all of them."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.message import decode_message
+from storage.files.hollow_files import forget_tree, hollow_content, register_tree
+from storage.files.mapped_file import MappedFile, open_read_only, read_head, read_piece, read_small_file
+from storage.log.commit_log import CommitLog
+from storage.log.log_window import LocalFile
+from store_writer import StoreWriter
+
+SIZE = 300_000
+CONTENT = bytes(number % 251 + 1 for number in range(SIZE))
+
+
+class Content:
+    """The content of one file, which notes what it was asked for and writes just that."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self.content = path, content
+        self.asked: list[tuple[int, int]] = []
+
+    def show(self, start: int, stop: int) -> None:
+        self.asked.append((start, stop))
+        with self.path.open("r+b") as file:
+            file.seek(start)
+            file.write(self.content[start:stop])
+
+
+@pytest.fixture
+def hollow(tmp_path: Path) -> Iterator[Content]:
+    """A file that is a hole of a tree that is registered."""
+    path = tmp_path / "sub" / "file"
+    path.parent.mkdir()
+    with path.open("wb") as file:
+        file.truncate(SIZE)
+    content = Content(path, CONTENT)
+    register_tree(tmp_path, {"sub/file": content}.get)
+    yield content
+    forget_tree(tmp_path)
+
+
+READS: dict[str, tuple[Callable[[MappedFile], bytes], tuple[int, int]]] = {
+    "read": (lambda file: bytes(file.read(100, 20)), (100, 120)),
+    "slice": (lambda file: bytes(file.slice(100, 120)), (100, 120)),
+    "a slice beyond the end": (lambda file: bytes(file.slice(SIZE - 5, SIZE + 9)), (SIZE - 5, SIZE)),
+    "peek": (lambda file: file.peek(100, 20), (100, 120)),
+    "a look-up": (lambda file: bytes(next(iter(file.read_lookup(7, 3)), b"") or file.slice(7, 10)), (7, 10)),
+    "a range of its region": (lambda file: bytes(file.region_of(100, 120))[100:120], (100, 120)),
+    "all of its region": (lambda file: bytes(file.region), (0, SIZE)),
+    "all of its map": (lambda file: bytes(file.view), (0, SIZE)),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_map_has_the_bytes_that_are_looked_at(read: str, hollow: Content) -> None:
+    look, (start, stop) = READS[read]
+    file = MappedFile.open(hollow.path)
+    assert hollow.asked == []
+    assert look(file) == CONTENT[start:stop]
+    assert set(hollow.asked) == {(start, stop)}
+
+
+def test_what_is_read_and_not_mapped_is_there_too(hollow: Content) -> None:
+    path = hollow.path
+    assert read_head(path, 9) == CONTENT[:9]
+    assert read_piece(path, 50, 4) == CONTENT[50:54]
+    assert hollow.asked == [(0, 9), (50, 54)]
+    assert read_small_file(path, SIZE) == CONTENT
+    descriptor = open_read_only(path)
+    assert os.pread(descriptor, SIZE, 0) == CONTENT
+    os.close(descriptor)
+    window = LocalFile(path)
+    view = bytearray(SIZE)
+    assert window.read_into(memoryview(view), 0) == SIZE
+    window.close()
+    assert view == CONTENT
+    assert hollow.asked[2:] == [(0, SIZE)] * 3
+
+
+def test_a_hole_of_a_hollow_file_is_no_hole_of_what_it_is_a_copy_of(hollow: Content) -> None:
+    file = MappedFile.open(hollow.path)
+    assert (file.first_data(5), file.first_data(SIZE + 1), file.first_hole(5)) == (5, SIZE, SIZE)
+
+
+def test_another_file_and_one_of_a_forgotten_tree_are_as_they_are(hollow: Content, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"whole")
+    assert hollow_content(tmp_path / "other") is None
+    assert bytes(MappedFile.open(tmp_path / "other").view) == b"whole"
+    forget_tree(tmp_path)
+    assert bytes(MappedFile.open(hollow.path).view) == bytes(SIZE)
+
+
+def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16)
+    written = [writer.append("T", bytes([number % 250]) * 900) for number in range(150)]
+    writer.close()
+    segments = sorted((writer.root / "commitlog").iterdir())
+    contents = {f"commitlog/{each.name}": Content(each, each.read_bytes()) for each in segments}
+    for each in segments:
+        os.truncate(each, 0)
+        os.truncate(each, 1 << 16)
+    register_tree(writer.root, contents.get)
+    try:
+        log = CommitLog.open([writer.root / "commitlog"])
+        first = contents[f"commitlog/{segments[0].name}"]
+        first.asked.clear()
+        record = log.record_at(written[20].physical_offset)
+        assert record is not None
+        assert decode_message(record).stored_body == bytes([20]) * 900
+        assert sum(stop - start for start, stop in first.asked) < 1200
+        assert log.check(written[30].physical_offset) == len(written[30].record)
+        assert (
+            log.store_timestamp_at(written[31].physical_offset, 100)
+            == decode_message(written[31].record).store_timestamp
+        )
+        assert sum(stop - start for start, stop in first.asked) < 4000
+    finally:
+        forget_tree(writer.root)
