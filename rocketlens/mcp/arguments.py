@@ -5,6 +5,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rocketlens.mcp.tool_context import MOST_SECONDS
+
 MOST_LISTED = 25
 """Messages in one answer."""
 
@@ -36,7 +38,7 @@ class ToolArguments(msgspec.Struct, rename="camel", forbid_unknown_fields=True, 
     store: (
         Annotated[str, Meta(min_length=1, max_length=4096, description="One of several, `health` names them.")] | None
     ) = None
-    seconds: Annotated[float, Meta(ge=0.1, le=10)] = 2.0
+    seconds: Annotated[float, Meta(ge=0.1, le=MOST_SECONDS)] = 2.0
     cursor: Page | None = None
 
 

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from rocketlens.mcp.rpc import INVALID_PARAMS, JsonObject, RpcError
+from rocketlens.mcp.tool_context import MOST_SECONDS
 
 INSTRUCTIONS: Final = (
     "RocketLens reads the messages of Apache RocketMQ stores: of running brokers, crashed disks, backups. It never "
@@ -126,7 +127,10 @@ _URI: Final = re.compile(r"rocketlens://(topic|message)/([^/?#]{1,12000})")
 
 
 def asked_by(uri: object) -> tuple[str, JsonObject] | None:
-    """The tool that answers what is at an address, and its arguments; None for no address of ours."""
+    """The tool that answers what is at an address, and its arguments; None for no address of ours.
+
+    It may take all the time that there is: with a resource nobody can go on by a cursor.
+    """
     found = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if found is None:
         return None
@@ -134,4 +138,5 @@ def asked_by(uri: object) -> tuple[str, JsonObject] | None:
         name = unquote(found[2], errors="strict")
     except UnicodeDecodeError:
         return None
-    return ("topics", {"topic": name}) if found[1] == "topic" else ("message", {"id": name})
+    tool, argument = ("topics", "topic") if found[1] == "topic" else ("message", "id")
+    return tool, {argument: name, "seconds": MOST_SECONDS}

@@ -11,6 +11,9 @@ from rocketlens.source import Source
 
 Kept = TypeVar("Kept")
 
+MOST_SECONDS: Final = 10
+"""That a tool can be given for its answer."""
+
 PROGRESS_SECONDS: Final = 0.25
 """Between two notifications about one call."""
 

@@ -286,7 +286,7 @@ def test_cursors_that_somebody_edited_are_refused(g1_store: Path) -> None:
 @pytest.mark.parametrize("uri", ["rocketlens://message/%FF%FE", "rocketlens://topic/%ED%A0%80"])
 def test_an_address_that_is_no_utf8_is_none_of_ours(uri: str) -> None:
     assert asked_by(uri) is None
-    assert asked_by("rocketlens://topic/%E6%B6%88") == ("topics", {"topic": "消"})
+    assert asked_by("rocketlens://topic/%E6%B6%88") == ("topics", {"topic": "消", "seconds": 10})
 
 
 def test_several_stores_are_asked_together_or_one_by_its_name(g1_store: Path, tmp_path: Path) -> None:
