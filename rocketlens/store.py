@@ -64,9 +64,9 @@ class Store(Source):
     Every look-up waits for the disk. What the index lacks is scanned when a key is first asked for.
     """
 
-    def __init__(self, path: Path, arguments: StoreArguments, *, warns: bool = False) -> None:
-        """Use `rocketlens.open`."""
-        self._arguments, self._warns = arguments, warns
+    def __init__(self, path: Path, arguments: StoreArguments, *, warns: bool = False, keeps_state: bool = True) -> None:
+        """Use `rocketlens.open`; with `keeps_state` what is found out is kept for the next time."""
+        self._arguments, self._warns, self._keeps_state = arguments, warns, keeps_state
         self._mask = mask_of(arguments.rules)
         self._layout = recognise_with_tier(path, arguments.commit_log_directories or (), arguments.tier)
         self._store: MessageStore | None = None
@@ -408,7 +408,9 @@ class Store(Source):
             store = self._store
             if store is None:
                 budget = None if with_keys else 0
-                store = open_message_store(self.path, self._arguments, scan_budget=budget, check_budget=budget)
+                store = open_message_store(
+                    self.path, self._arguments, scan_budget=budget, check_budget=budget, keeps_state=self._keeps_state
+                )
                 with self._changing:
                     self._check_open()  # it may have been closed meanwhile, which does not wait
                     self._store = store

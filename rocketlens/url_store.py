@@ -1,12 +1,20 @@
 """A store behind a URL, read by tasks where it lies: what `rocketlens.open` returns for a URL."""
 
 import contextlib
+import tempfile
+import threading
+import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, Final, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, Unpack, cast
 
-from protocol.errors import ConfigError, RocketLensError
+import msgspec
+
+from protocol.errors import ConfigError, NotAStore, RocketLensError, StoreError
+from protocol.message import Message
 from protocol.question import (
     KIND_OF_WORDS,
     PARTS,
@@ -21,8 +29,9 @@ from protocol.question import (
     places_of,
     reading_of,
 )
-from rocketlens.answers import Listed, Topic, found_messages, section_of
+from rocketlens.answers import Group, Info, Listed, Topic, found_messages, section_of
 from rocketlens.arguments import (
+    MOST_PULLED,
     SearchOptions,
     criteria_of,
     id_of,
@@ -31,27 +40,122 @@ from rocketlens.arguments import (
 )
 from rocketlens.by_id import at_place
 from rocketlens.hidden_whole import Hiding
+from rocketlens.opening import StoreArguments
 from rocketlens.source import Source, documented
+from rocketlens.store import Store
+from storage.files.own_directories import temporary_directory
+from storage.layout.store_layout import EXPECTED
 from storage.patterns.mask import mask_of
 
 if TYPE_CHECKING:
     from rocketlens.searching import Search
+    from spark_jobs.places.remote_tree import RemoteTree
     from spark_jobs.run.engine import EngineOptions
     from spark_jobs.search.searched_store import SearchedStore
+    from storage.doctor.examine import Diagnosis
+    from storage.life.message_life import MessageLife
+    from storage.life.pending import Pending
     from storage.search.lookup import LookupStep
     from storage.search.step import Step
+    from storage.store.extents import QueueExtent
 
-FETCHED: Final = "of a store behind a URL records are looked up and searched: fetch it, and open the directory"
+Found = TypeVar("Found")
+
+FETCHED: Final = "of a store behind a URL not all of the log is read: fetch it, and open the directory"
+LISTED_SECONDS: Final = 1.0
+"""How long what a listing had is taken for what lies behind the URL."""
+
+STAYS: Final = "to a store behind a URL nothing comes while it is read: follow the broker's own, or a server"
 NOT_BY_TAG: Final = "of a store behind a URL only a search finds tags"
+
+
+class _Copy:
+    """A hollow copy of a store behind a URL, and the store in it; it is gone when it is closed, or nobody has it."""
+
+    def __init__(self, tree: "RemoteTree", rules: tuple[str, ...]) -> None:
+        """Make it; raises NotAStore for a tree that is none."""
+        from spark_jobs.places.hollow_copy import HollowCopy
+        from spark_jobs.places.place_names import COPIES
+
+        if not tree.files:
+            raise NotAStore(tree.url, expected=EXPECTED, found="nothing there")
+        stack = contextlib.ExitStack()
+        self.close = weakref.finalize(self, stack.close)
+        self._tree = tree
+        self._root = stack.enter_context(temporary_directory(f".{COPIES}", Path(tempfile.gettempdir())))
+        self._files = HollowCopy(tree, self._root)
+        stack.enter_context(self._files.read_here())
+        with self._named_errors():
+            self._store = Store(self._root, StoreArguments(masked=rules), warns=True, keeps_state=False)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all that was looked at could be fetched."""
+        return self._files.failure is None
+
+    def is_of(self, tree: "RemoteTree") -> bool:
+        """Whether it is one of a tree, and sound."""
+        return self._tree == tree and self.is_sound
+
+    def read(self, work: Callable[[Store], Found]) -> Found:
+        """Do some work in the store; raises RocketLensError where not all that it read could be fetched."""
+        with self._named_errors():
+            try:
+                found = work(self._store)
+            except RocketLensError:
+                self._files.settle()  # what was not fetched may be the reason
+                raise
+            self._files.settle()
+            return found
+
+    def named(self, found: Found) -> Found:
+        """An answer in which paths of the copy are those behind the URL."""
+        return renamed(found, self._tree.named(self._root))
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        name = self._tree.named(self._root)
+        try:
+            yield
+        except RocketLensError as error:
+            if name(str(error)) == str(error):
+                raise
+            if isinstance(error, StoreError):
+                kind = NotAStore if isinstance(error, NotAStore) else StoreError
+                place, found = name(str(error.path)), error.found and name(str(error.found))
+                raise kind(place, error.physical_offset, error.expected, found, name(error.what)) from error
+            raise RocketLensError(name(str(error))) from error
+
+
+def renamed(found: Found, name: Callable[[str], str]) -> Found:
+    """An answer with other texts; what messages say stays."""
+    changed: object
+    if isinstance(found, str):
+        changed = name(found) if type(found) is str else found
+    elif isinstance(found, Listed):
+        changed = Listed((renamed(each, name) for each in found), renamed(found.notes, name), is_whole=found.is_whole)
+    elif isinstance(found, list | tuple) and type(found) in (list, tuple):
+        changed = type(found)(renamed(each, name) for each in found)
+    elif is_dataclass(found) and not isinstance(found, Message | type):
+        changed = replace(found, **{each.name: renamed(getattr(found, each.name), name) for each in fields(found)})
+    elif isinstance(found, msgspec.Struct):
+        values = {each: renamed(getattr(found, each), name) for each in found.__struct_fields__}
+        changed = msgspec.structs.replace(found, **values)
+    else:
+        return found
+    return cast(Found, changed)
 
 
 @documented
 class UrlStore(Source):
-    """A store that lies behind a URL; processes of this machine read what they need of it, for every question anew."""
+    """A store that lies behind a URL, of which what a question needs is read.
 
-    why_not: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("pull", "follow", "life", "pending", "space", "doctor", "queues", "info", "groups"), FETCHED
-    )
+    Searches and look-ups are made by processes of this machine, for every question anew. All else is read as in a
+    directory, in a hollow copy whose files are filled when they are looked at; it stays for the next question as long
+    as the files behind the URL are the same.
+    """
+
+    why_not: ClassVar[Mapping[str, str]] = {"follow": STAYS, "space": FETCHED}
 
     def __init__(
         self,
@@ -71,6 +175,9 @@ class UrlStore(Source):
         self._url, self._storage, self._mask = url, storage, mask_of(tuple(rules))
         self._engine, self._notify = engine, notify
         self._is_closed = False
+        self._copy: _Copy | None = None
+        self._listed_at = 0.0
+        self._copying = threading.Lock()
 
     def view(self, id: int | str, *, topic: str | None = None, damaged: bool = False) -> Answer:
         if damaged:
@@ -165,16 +272,71 @@ class UrlStore(Source):
 
         return Search(steps(), Hiding(self._mask, warns=True))
 
-    def topics(self) -> Listed[Topic]:
-        from storage.store.topic_catalog import known_names
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        maximum: int = MOST_PULLED,
+        tag: str | None = None,
+        sql: str | None = None,
+    ) -> Answer:
+        return self._read(lambda store: store.pull(topic, queue_id, offset, maximum=maximum, tag=tag, sql=sql))
 
-        with self._opened(None) as searched:
-            names, more = known_names(searched.store)
-            notes = searched.store.config.notes_of_topics(names)
-            return Listed(map(Topic, names), [*filter(None, (more,)), *notes], is_whole=not more)
+    def life(self, text: str, *, topic: str | None = None, trace_topics: Iterable[str] = ()) -> "MessageLife":
+        return self._read(lambda store: store.life(text, topic=topic, trace_topics=trace_topics))
+
+    def pending(self) -> "Pending":
+        copy = self._current()
+        found = copy.read(lambda store: store.pending())
+        found.as_of, found.incomplete = copy.named(found.as_of), copy.named(found.incomplete)
+        in_store = found.messages_in_store
+        return found.asking(lambda places: copy.read(lambda _: in_store(places)))
+
+    def doctor(self) -> "Diagnosis":
+        return self._read(lambda store: store.doctor())
+
+    def topics(self) -> Listed[Topic]:
+        return self._read(lambda store: store.topics())
+
+    def queues(self, topic: str) -> "list[QueueExtent]":
+        return self._read(lambda store: store.queues(topic))
+
+    def info(self) -> Info:
+        return self._read(lambda store: store.info())
+
+    def groups(self) -> list[Group]:
+        return self._read(lambda store: store.groups())
 
     def close(self) -> None:
         self._is_closed = True
+        with self._copying:
+            copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.close()
+
+    def _read(self, work: "Callable[[Store], Found]") -> Found:
+        """The answer of the store as it is read in a directory."""
+        copy = self._current()
+        return copy.named(copy.read(work))
+
+    def _current(self) -> "_Copy":
+        """The hollow copy of what lies behind the URL now."""
+        from spark_jobs.places.remote_tree import list_tree
+
+        with self._copying:
+            self._check_open()
+            copy = self._copy
+            if copy is not None and copy.is_sound and time.monotonic() < self._listed_at + LISTED_SECONDS:
+                return copy
+            tree = list_tree(self._url, self._storage)
+            self._listed_at = time.monotonic()
+            if copy is None or not copy.is_of(tree):
+                if copy is not None:
+                    copy.close()
+                self._copy = copy = _Copy(tree, self._mask.rules)
+            return copy
 
     def __repr__(self) -> str:
         return f"<UrlStore {self._url}{' (closed)' if self._is_closed else ''}>"

@@ -55,7 +55,7 @@ def doctor(deep: bool, since_last: bool, store: str | None, stores: tuple[Path, 
     the lines that it prints are for its machine.
 
     With --deep every record is read, and every queue unit and index entry is compared with what follows from the
-    records. SOURCE may then be a URL such as s3://bucket/store, of which nothing else is looked at.
+    records. Of a SOURCE that is a URL, such as s3://bucket/store, nothing else is looked at then.
 
     Exit code 0: nothing is wrong. 4: something is wrong. 3: SOURCE is not a store that can be read. Of several stores
     the largest of their codes, but 3 where one cannot be read.
@@ -104,8 +104,10 @@ def _run(
     server_arguments.refuse()
     with ending_with_a_line(goes_on=False):
         refuse_page(store)
-    if is_url(store) and (not deep or options["since_last"]):
-        raise click.UsageError(f"{store} is a URL: only --deep reads a store there, and all of it")
+    if is_url(store) and not deep:
+        _look(store, options, as_json=as_json)
+    if is_url(store) and options["since_last"]:
+        raise click.UsageError(f"{store} is a URL: --since-last is for a directory, --deep reads all of a store there")
     if deep:
         with ending_with_a_line(goes_on=False):
             check_places({"store": store, **options})
@@ -125,6 +127,18 @@ def _run(
             shown.end(error.code if isinstance(error, SystemExit) else 1)
             raise
     sys.exit(shown.end())
+
+
+def _look(url: str, options: dict[str, Any], *, as_json: bool) -> NoReturn:
+    """Look at a store behind a URL, show what was found, and end with the exit code."""
+    from rocketlens.cli.show_diagnosis import Shown
+    from rocketlens.url_store import UrlStore
+
+    with ending_with_a_line(goes_on=False):
+        with UrlStore(url, options["storage"], ()) as opened:
+            diagnosis = opened.doctor()
+        sys.exit(Shown(url, diagnosis, as_json=as_json).end())
+    raise AssertionError
 
 
 def _ask(server: "Endpoint", arguments: ServerArguments, *, as_json: bool) -> NoReturn:

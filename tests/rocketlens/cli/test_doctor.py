@@ -1,11 +1,13 @@
 """`rocketlens doctor`: what is printed, and how it ends."""
 
 import json
+import re
 import shlex
 import shutil
 import tempfile
 from pathlib import Path
 
+import fsspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,10 +148,18 @@ def test_what_ends_the_reading_leaves_what_was_found_before_it(
         assert outcome.text.endswith("0 errors, 1 warning, 0 notes; not everything was read\n")
 
 
-def test_a_store_behind_a_url_is_only_read(tmp_path: Path) -> None:
-    outcome = rocketlens("doctor", "s3://bucket/store")
-    assert outcome.code == 2
-    assert "only --deep reads a store there" in outcome.errors
+def test_a_store_behind_a_url_is_looked_at_as_in_a_directory(g1_crashed_store: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.put(str(g1_crashed_store), "memory://doctored", recursive=True)
+    try:
+        there, here = (rocketlens("doctor", each) for each in ("memory://doctored", g1_crashed_store))
+    finally:
+        memory.rm("memory://doctored", recursive=True)
+    assert (there.code, here.code) == (4, 4)
+    texts = [each.text.replace("memory://doctored", str(g1_crashed_store)) for each in (there, here)]
+    assert len({re.sub(r"examined in [\d.]+ s", "", text) for text in texts}) == 1
+    outcome = rocketlens("doctor", "s3://bucket/store", "--since-last")
+    assert (outcome.code, "--since-last is for a directory" in outcome.errors) == (2, True)
 
 
 def test_a_topic_that_is_no_utf_8_stands_in_json_by_its_bytes(tmp_path: Path) -> None:

@@ -308,7 +308,7 @@ def test_several_stores_are_asked_together_or_one_by_its_name(g1_store: Path, tm
     talk(g1_store, tmp_path / "nowhere", says=[], code=2)
 
 
-def test_a_server_and_a_url_are_asked_as_far_as_they_answer(
+def test_a_server_and_a_url_are_asked_with_every_tool(
     g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = [
@@ -316,7 +316,12 @@ def test_a_server_and_a_url_are_asked_as_far_as_they_answer(
         call(2, "story", id="batch-0"),
         call(3, "groups", contains="CG_FAIL"),
         call(4, "messages", topic="TopicTest", order="newest", limit=3),
-        call(5, "topics", topic="TopicTest"),
+        call(5, "topics", topic="TopicBatch"),
+        call(6, "pending"),
+        call(7, "message", id=UNIQUE_KEY),
+        call(8, "messages", topic="%RETRY%CG_FAIL"),
+        call(9, "search", contains="hot 1"),
+        call(10, "health"),
     ]
     of_store, of_server = answers(g1_store, says=calls), answers(server, says=calls)
     for here, there in zip(of_store[:4], of_server[:4], strict=True):
@@ -325,9 +330,11 @@ def test_a_server_and_a_url_are_asked_as_far_as_they_answer(
     run_jobs_here(monkeypatch)
     place = "memory://asked-by-an-assistant"
     fsspec.filesystem("memory").put(f"{g1_store}/", place.removeprefix("memory:/") + "/", recursive=True)
-    found, story = answers(place, says=[call(1, "find", text="batch-0", seconds=10), call(2, "story", id="x")])
-    assert found["messages"] == of_store[0]["messages"]
-    assert "fetch it, and open the directory" in story["error"]
+    of_url = answers(place, says=calls)
+    for number, (here, there) in enumerate(zip(of_store, of_url, strict=True)):
+        for name in set(here) - {"readings", "notes", "searched", "searchedBytes", "totalBytes", "stores"}:
+            assert there[name] == here[name], (number, name)
+    assert of_url[9]["stores"] == [place]
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(10_000, marks=pytest.mark.soak)])
