@@ -18,9 +18,14 @@ await client.connect(transport);
 say({ tools: (await client.listTools()).tools.map((each) => each.name) });
 for (const [name, args] of asked.calls) {
   let found = await client.callTool({ name, arguments: args });
-  while (found.structuredContent?.notes.some((note) => note.includes("call again"))) {
+  while (isEarly(found.structuredContent)) {
     found = await client.callTool({ name, arguments: { ...args, cursor: found.structuredContent.cursor } });
   }
   say({ isError: found.isError ?? false, content: found.structuredContent ?? null, text: found.content[0].text });
 }
 await client.close();
+
+/** Whether an answer was not done in its time, or has found nothing yet, and there is a cursor to go on. */
+function isEarly(answer) {
+  return answer?.cursor && (answer.messages?.length === 0 || answer.notes.some((note) => note.includes("call again")));
+}

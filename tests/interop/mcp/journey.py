@@ -36,8 +36,9 @@ async def with_fastmcp(target: Any, calls: list[Any]) -> None:
 
 
 def left(answer: dict[str, Any] | None) -> str | None:
-    """The cursor of an answer that was not done in its time."""
-    return answer["cursor"] if answer and any("call again" in note for note in answer["notes"]) else None
+    """The cursor of an answer that was not done in its time, or has found nothing yet."""
+    is_early = answer and (answer.get("messages") == [] or any("call again" in note for note in answer["notes"]))
+    return answer["cursor"] if answer and is_early else None
 
 
 def tell(answer: dict[str, Any]) -> None:
