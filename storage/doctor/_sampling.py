@@ -68,10 +68,10 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
         readable, sums = segment.valid_length, Sums()
         while position < limit:
-            stop = min(position + PIECE_BYTES, limit)
-            region = segment.file.region_of(position, stop + RECORD_BYTES)
-            position = find_recent(region, position, stop, readable, segment.base_offset, ANY_TIME, sums)
-            if position >= stop:
+            behind = min(position + PIECE_BYTES, limit)
+            region = segment.file.region_of(position, behind + RECORD_BYTES)
+            position = find_recent(region, position, behind, readable, segment.base_offset, ANY_TIME, sums)
+            if position >= behind:
                 continue
             sample = _sample(segment, position)
             if sample is not None:
