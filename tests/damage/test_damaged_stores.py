@@ -200,7 +200,7 @@ def test_every_kind_changes_a_store_and_says_how(trials: Trials) -> None:
 
 
 EACH_KIND = [
-    pytest.param(trial, id=trial.kinds[0], marks=[] if number % 3 == 0 else [pytest.mark.soak])
+    pytest.param(trial, id=trial.kinds[0], marks=[] if number % 6 == 0 else [pytest.mark.soak])
     for number, trial in enumerate(each_kind(SEED))
 ]
 """Sorted by name, so that of each part of a store some kinds are always tried."""
@@ -223,7 +223,7 @@ def test_all_that_is_whole_is_answered_after_damage_of_many_kinds(trials: Trials
 # --- doctor and verify ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED + 1, 15, VARIANTS))
+@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED + 1, 24, VARIANTS))
 def test_doctor_and_verify_end_as_documented(chosen: list[Trial], least: int, trials: Trials, tmp_path: Path) -> None:
     """What they print can be read."""
     count = 0

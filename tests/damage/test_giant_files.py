@@ -67,9 +67,11 @@ def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giant
 @pytest.mark.parametrize(
     "kind",
     [
-        "queue file",
         "last segment",
-        *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("file of a queue of batches", "index file")),
+        *(
+            pytest.param(kind, marks=pytest.mark.soak)
+            for kind in ("queue file", "file of a queue of batches", "index file")
+        ),
     ],
 )
 def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path: Path, kind: str) -> None:
@@ -85,10 +87,15 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
     ("kind", "place"),
     [
         ("COMMIT_LOG", max),
-        ("INDEX", min),
         *(
             pytest.param(kind, place, marks=pytest.mark.soak)
-            for kind, place in (("COMMIT_LOG", min), ("CONSUME_QUEUE", min), ("CONSUME_QUEUE", max), ("INDEX", max))
+            for kind, place in (
+                ("COMMIT_LOG", min),
+                ("CONSUME_QUEUE", min),
+                ("CONSUME_QUEUE", max),
+                ("INDEX", min),
+                ("INDEX", max),
+            )
         ),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from command_line import rocketlens
 from damage_trials import Trial, Trials, few_and_many
+from loop_engine import run_jobs_here
 
 SEED = 37
 VARIANTS = 300
@@ -57,9 +58,10 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
 
 @pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED, 12, VARIANTS))
 def test_each_job_ends_as_documented_on_a_damaged_store(
-    chosen: list[Trial], least: int, trials: Trials, tmp_path: Path
+    chosen: list[Trial], least: int, trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception that is no exit fails the test."""
+    run_jobs_here(monkeypatch)
     count = 0
     for trial, damaged in trials.all_damaged(chosen):
         root = damaged.root

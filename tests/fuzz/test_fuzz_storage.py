@@ -41,7 +41,9 @@ from storage.query.lookup_call import run_lookup
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
-EXAMPLES = 100_000
+EXAMPLES = min(100_000, 1000 * settings.default.max_examples)
+"""By a generator; all of them with `make fuzz`."""
+
 PAGE = mmap.PAGESIZE
 EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 BLANK = oracles.packed(300, 4) + oracles.BLANK_MAGIC.to_bytes(4, "big")

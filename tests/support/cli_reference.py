@@ -1,5 +1,7 @@
 """All commands, and the help of each as a part of a page (made_parts.py)."""
 
+from functools import cache
+
 import click
 
 from rocketlens.cli.main import main
@@ -7,6 +9,7 @@ from rocketlens.cli.main import main
 WIDTH = 100
 
 
+@cache
 def command_line_reference() -> str:
     """The program's help, then each command's, subcommands after their group."""
     return "\n".join(["", *_sections(_program())])

@@ -131,7 +131,7 @@ def few_and_many(seed: int, step: int, count: int) -> list[Any]:
     """Parameters of a test: trials, and the least of them that do damage: some kinds once, in the soak mixtures."""
     few = [trial for number, trial in enumerate(each_kind(seed)) if number % step == 0]
     many = pytest.param(list(random_trials(seed, count)), int(0.7 * count), id="many", marks=pytest.mark.soak)
-    return [pytest.param(few, 5, id="few"), many]
+    return [pytest.param(few, 2, id="few"), many]
 
 
 def main(arguments: Sequence[str]) -> int:
