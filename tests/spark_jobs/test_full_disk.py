@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Path:
     ("engine", "job"),
     [
         ("local", "export"),
-        ("spark", "rebuild all"),
+        pytest.param("spark", "rebuild all", marks=pytest.mark.soak),
         *(pytest.param("local", job, marks=pytest.mark.soak) for job in OUT if job != "export"),
     ],
     indirect=["engine"],
@@ -118,7 +118,7 @@ def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room
 
 
 @pytest.mark.parametrize(
-    "format_", ["iceberg", *(pytest.param(name, marks=pytest.mark.soak) for name in ("parquet", "delta"))]
+    "format_", ["parquet", *(pytest.param(name, marks=pytest.mark.soak) for name in ("iceberg", "delta"))]
 )
 def test_a_table_on_a_full_disk_grows_when_there_is_room(
     format_: str, store: Path, disk: Callable[[str], Path]

@@ -85,15 +85,10 @@ def test_index_files_that_begin_inside_blocks_come_out(store: Path, tmp_path: Pa
     assert len([path for path in made if path.startswith("index/")]) > 2
 
 
+@pytest.mark.soak  # in each run: by files, test_rebuild_index.py and test_rebuild_queues.py
 @pytest.mark.parametrize(
     "options",
-    [
-        {"from_offset": 20_000},
-        *(
-            pytest.param(each, marks=pytest.mark.soak)
-            for each in ({"queues": False}, {"index": False, "topics": ("Hot",)})
-        ),
-    ],
+    [{"from_offset": 20_000}, {"queues": False}, {"index": False, "topics": ("Hot",)}],
     ids=str,
 )
 def test_what_is_behind_some_place_or_a_part_of_it_comes_out(

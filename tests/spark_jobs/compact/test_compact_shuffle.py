@@ -97,6 +97,7 @@ def test_all_files_say_as_rightly_that_they_are_complete(store: Path, tmp_path: 
     assert completes(assert_same_both_ways(store, tmp_path)) == {True}
 
 
+@pytest.mark.soak  # in each run: by files, test_complete_index.py
 def test_files_say_as_rightly_that_they_are_complete(tmp_path: Path) -> None:
     """Some share a stretch of the log where the clock stepped back, which a block that was cut does not show."""
     shared = written(tmp_path / "shared", lambda number: number - (60 if 150 < number < 190 else 0))

@@ -331,7 +331,7 @@ WRONG: list[Wrong] = [
 
 
 @pytest.mark.parametrize("spoil", WRONG)
-@settings(max_examples=3)
+@settings(max_examples=1)
 @given(data=st.data())
 def test_a_wrong_copy_is_refused_with_the_place(good: StoreWriter, spoil: Wrong, data: st.DataObject) -> None:
     check_refused(good, spoil, data)

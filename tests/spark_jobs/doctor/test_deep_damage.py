@@ -51,6 +51,11 @@ def some_bits(count: int, step: int) -> list[Any]:
     return [bit if bit % step == 0 else pytest.param(bit, marks=pytest.mark.soak) for bit in range(count)]
 
 
+def some(*values: int) -> list[Any]:
+    """Values of which the first alone is not left to `make soak`, since drawn bits are anywhere."""
+    return [pytest.param(each, marks=pytest.mark.soak if each != values[0] else []) for each in values]
+
+
 @dataclass(frozen=True)
 class Made:
     """A store, and where verifications of it may work."""
@@ -236,7 +241,7 @@ def test_any_bit_of_records_with_a_property_crc(made_with_crc: Made, data: st.Da
     check_record_flip(made_with_crc, position, data.draw(st.integers(0, 7)))
 
 
-@pytest.mark.parametrize("number", [7, 12, 13], ids=["plain", "scheduled", "of a batch"])
+@pytest.mark.parametrize("number", some(7, 12, 13), ids=["plain", "scheduled", "of a batch"])
 @pytest.mark.parametrize("field", RECORD_FIELDS)
 def test_every_field_of_a_record(made: Made, field: str, number: int) -> None:
     written = made.writer.written[number]
@@ -268,7 +273,7 @@ def test_a_flipped_name_of_a_checksum_makes_a_record_without_one(made_with_crc: 
 
 
 @pytest.mark.parametrize("bit", some_bits(8, 3))
-@pytest.mark.parametrize("behind", [0, 3, 7, 8, 100])
+@pytest.mark.parametrize("behind", [0, 7, 8])
 def test_bytes_behind_the_end_of_the_log_matter_where_the_next_record_starts(made: Made, behind: int, bit: int) -> None:
     end = made.writer.log.end
     with flipped(segment_of(made), end + behind, bit):
@@ -327,7 +332,7 @@ def test_every_field_of_a_batch_unit(made: Made, field: str) -> None:
 
 
 @pytest.mark.parametrize("field", EXT_FIELDS)
-@pytest.mark.parametrize("number", [0, 2, 5])
+@pytest.mark.parametrize("number", some(2, 0, 5))
 def test_every_field_of_an_extension_unit(made_with_ext: Made, field: str, number: int) -> None:
     path = made_with_ext.root / "consumequeue_ext" / "A" / "0" / f"{0:020d}"
     names = list(EXT_FIELDS)
@@ -412,7 +417,7 @@ def test_any_bit_of_any_index_file(made: Made, data: st.DataObject) -> None:
     check_index_flip(made, path, position, data.draw(st.integers(0, 7)))
 
 
-@pytest.mark.parametrize("number", [0, 2, 4])
+@pytest.mark.parametrize("number", some(4, 0, 2))
 @pytest.mark.parametrize("field", HEADER_FIELDS)
 def test_every_field_of_a_header(made: Made, field: str, number: int) -> None:
     names = list(HEADER_FIELDS)
@@ -422,7 +427,7 @@ def test_every_field_of_a_header(made: Made, field: str, number: int) -> None:
         check_index_flip(made, path, position + byte, bit)
 
 
-@pytest.mark.parametrize("entry", [1, 2, 13, 23, 24])
+@pytest.mark.parametrize("entry", some(1, 2, 13, 23, 24))
 @pytest.mark.parametrize("field", ENTRY_FIELDS)
 def test_every_field_of_entries_at_both_ends_and_in_between(made: Made, field: str, entry: int) -> None:
     names = list(ENTRY_FIELDS)

@@ -186,8 +186,8 @@ def compact_repeated(tmp_path: Path, slots: int, entries: int) -> StoreWriter:
     return writer
 
 
-@pytest.mark.parametrize("slots", [1, 4, 10, 97])
-@pytest.mark.parametrize("entries", [4, 10, 25])
+@pytest.mark.parametrize("slots", [1, 97, *(pytest.param(each, marks=pytest.mark.soak) for each in (4, 10))])
+@pytest.mark.parametrize("entries", [4, *(pytest.param(each, marks=pytest.mark.soak) for each in (10, 25))])
 def test_small_compacted_files_of_records_that_name_keys_twice(
     tmp_path: Path, verify: Verify, slots: int, entries: int
 ) -> None:
@@ -219,7 +219,7 @@ def test_a_store_time_that_is_none_spoils_no_other(tmp_path: Path, verify: Verif
     assert_clean(verify())
 
 
-@pytest.mark.parametrize("place", [0, 4, 7, 11, 12, 16, 19])
+@pytest.mark.parametrize("place", [0, 7, 12, 19])
 def test_a_wrong_mark_of_a_compacted_file(tmp_path: Path, verify: Verify, place: int) -> None:
     writer = make(tmp_path)
     writer.close()
@@ -385,7 +385,7 @@ def test_a_lost_page_is_told_as_what_it_held(tmp_path: Path, verify: Verify, pag
     assert not page or kinds(report)[Kind.HEADER] == 0
 
 
-@pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 59, 60, 100, 300])
+@pytest.mark.parametrize("size", [0, 39, 40, 100])
 def test_files_of_impossible_sizes(tmp_path: Path, verify: Verify, size: int) -> None:
     writer = make(tmp_path, 40)
     writer.close()
@@ -396,7 +396,7 @@ def test_files_of_impossible_sizes(tmp_path: Path, verify: Verify, size: int) ->
     assert sum(finding.count for finding in findings if finding.kind == Kind.MISSING_ENTRY) >= 27
 
 
-@pytest.mark.parametrize("content", [b"\xff" * 900, b"\0" * 892, bytes(range(256)) * 4, b"\x7f" * 4096])
+@pytest.mark.parametrize("content", [b"\xff" * 900, b"\0" * 892])
 def test_files_of_any_bytes(tmp_path: Path, verify: Verify, content: bytes) -> None:
     writer = make(tmp_path, 40)
     writer.close()

@@ -99,7 +99,9 @@ def test_reading_it_back_equals_the_store(store: StoreWriter, g1_store: Path, tm
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
 
 
-@pytest.mark.parametrize("format_", ["parquet", "ndjson", "csv"])
+@pytest.mark.parametrize(
+    "format_", ["parquet", *(pytest.param(each, marks=pytest.mark.soak) for each in ("ndjson", "csv"))]
+)
 def test_spark_reads_the_directory_as_one_table(
     spark: "SparkContext", store: StoreWriter, tmp_path: Path, format_: str
 ) -> None:

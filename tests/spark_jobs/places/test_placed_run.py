@@ -311,7 +311,9 @@ def test_objects_are_removed_one_by_one_where_many_at_once_are_refused(
     assert place.objects("") == {}
 
 
-@pytest.mark.parametrize("operation", ["read", "create", "objects"])
+@pytest.mark.parametrize(
+    "operation", ["read", *(pytest.param(each, marks=pytest.mark.soak) for each in ("create", "objects"))]
+)
 def test_a_run_that_cannot_begin_or_end_leaves_nothing(
     new_place: Fresh, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:

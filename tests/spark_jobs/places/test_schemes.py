@@ -134,6 +134,7 @@ class TestJobs:
         assert parts(place) == {path.name: path.read_bytes() for path in (tmp_path / "out").glob("part-*")} != {}
         assert orphans(place) == set()
 
+    @pytest.mark.soak  # in each run: an export, above; a rebuild at S3, test_fetch.py
     def test_a_rebuild_from_there_to_there_that_is_fetched_is_one_in_place(
         self, objects: ObjectStore, store: Path, url: str, place: OutputPlace, tmp_path: Path
     ) -> None:

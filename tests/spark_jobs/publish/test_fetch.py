@@ -416,7 +416,7 @@ class TestCompaction:
 
 
 @AT_EACH_PLACE
-@pytest.mark.parametrize("job", [rebuild, compact])
+@pytest.mark.parametrize("job", [rebuild, pytest.param(compact, marks=pytest.mark.soak)])
 def test_a_store_behind_a_url_goes_to_another_url(
     indexed: Path, objects: ObjectStore, new_place: Fresh, tmp_path: Path, job: Callable[..., Report]
 ) -> None:

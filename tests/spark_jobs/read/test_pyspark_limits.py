@@ -59,7 +59,9 @@ def test_texts_are_counted_as_plain_texts(session: "SparkSession") -> None:
     assert count(session, TEXTS) == 100
 
 
-@pytest.mark.parametrize("kind", SHORTER)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if number == 0 else pytest.mark.soak) for number, kind in enumerate(SHORTER)]
+)
 def test_a_shorter_kind_of_texts_is_refused(session: "SparkSession", kind: str) -> None:
     with pytest.raises(Exception, match="DATA_SOURCE_RETURN_SCHEMA_MISMATCH"):
         count(session, SHORTER[kind]())

@@ -27,7 +27,8 @@ except Exception as error:
 """
 
 
-@pytest.mark.parametrize("names", [("spark_jobs",), pytest.param(("protocol", "storage"), marks=pytest.mark.soak)])
+@pytest.mark.soak  # in each run: test_arrival.py, by what such a worker imports
+@pytest.mark.parametrize("names", [("spark_jobs",), ("protocol", "storage")])
 def test_workers_name_a_foreign_package_of_the_folder_that_a_session_was_started_in(
     names: tuple[str, ...], g1_store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

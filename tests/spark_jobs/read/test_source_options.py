@@ -1,5 +1,6 @@
 """The data source's options as they are read."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,21 @@ def test_times_may_be_as_a_person_writes_them_in_a_zone(monkeypatch: pytest.Monk
 def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         read_options({"path": "/s", **options} if options and "path" not in options else options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "lax"}, "mode: 'lax', expected permissive or failfast"),
+        ({"columns": "topic,boby"}, "no column 'boby'"),
+        ({"queue_id": "x"}, "queue_id: 'x'"),
+        ({"from": "soon"}, "from: 'soon' is neither"),
+        ({"storage_options": "[1]"}, "expected a JSON object"),
+    ],
+)
+def test_a_refusal_names_option_and_value(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_options({"path": "/s", **options})
 
 
 def test_a_mask_is_rules_and_a_file_of_rules(tmp_path: Path) -> None:

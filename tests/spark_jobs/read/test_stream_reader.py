@@ -226,6 +226,7 @@ def test_a_query_follows_a_store_that_grows(session: "SparkSession", growing: Gr
     assert rows == [{name: row[name] for name in NAMES} for row in expected_rows(growing.writer.records)]
 
 
+@pytest.mark.soak  # in each run: the reader itself, above
 def test_a_query_takes_what_is_available_now_in_batches_and_a_second_one_the_rest(
     session: "SparkSession", growing: GrowingStore, tmp_path: Path
 ) -> None:

@@ -188,7 +188,7 @@ def assert_queues(store: Path, out: Path) -> None:
         assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
 
 
-@pytest.mark.soak  # in each run: test_registered_source.py
+@pytest.mark.soak  # in each run: test_arrival.py
 def test_a_foreign_package_on_the_workers_is_named(
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
@@ -298,6 +298,7 @@ class TestOneApplication:
         lines = [line for part in Path(out["export"]).glob("part-*") for line in part.read_text().splitlines()]
         assert len(lines) == len(read_log(store / "commitlog"))
 
+    @pytest.mark.soak  # in each run: test_shuffle_exchange.py, on one machine; a task that is lost, test_attempt.py
     def test_workers_send_one_another_blocks_by_the_shuffle_and_what_they_build_to_a_url(
         self, tmp_path: Path, session: ClusterSession, store: Path
     ) -> None:

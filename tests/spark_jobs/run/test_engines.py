@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 SLOTS, ENTRIES = 97, 150
 """Of the recorded store's index files."""
 
-MESSAGES = 390
-
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
@@ -72,7 +70,11 @@ def sound(writer: StoreWriter) -> list[Record]:
     return writer.records
 
 
-@pytest.mark.parametrize("name", ["store", "store-crashed"])
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [("local", "store-crashed"), ("spark", "store"), pytest.param("spark", "store-crashed", marks=pytest.mark.soak)],
+    indirect=["engine"],
+)
 def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Path, name: str) -> None:
     store, out = unpack(name, tmp_path), tmp_path / "out"
     request = RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0)
@@ -87,19 +89,11 @@ def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Pa
     assert len(built) == 10
 
 
-def test_a_rebuild_in_place_replaces_what_is_damaged_and_is_clean_then(engine: "JobEngine", tmp_path: Path) -> None:
-    store = unpack("store", tmp_path)
-    index, queues = list(files_under(store / "index").values()), files_under(store / "consumequeue")
-    victim = sorted((store / "index").iterdir())[6]
-    victim.write_bytes(index[6][:458] + b"\x55" + index[6][459:])
-    assert engine.run(run_deep_check, DeepRequest(store=str(store))).exit_code == 4
-    engine.run(run_rebuild, RebuildRequest(store=str(store), index=True, queues=True, drop_backup=True))
-    assert (list(files_under(store / "index").values()), files_under(store / "consumequeue")) == (index, queues)
-    report = engine.run(run_deep_check, DeepRequest(store=str(store)))
-    assert (report.exit_code, report.details.findings, report.messages) == (0, [], MESSAGES)
-
-
-@pytest.mark.parametrize("from_log", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "from_log"),
+    [("local", True), ("spark", False), pytest.param("spark", True, marks=pytest.mark.soak)],
+    indirect=["engine"],
+)
 def test_a_compaction_gives_what_the_oracle_says(
     engine: "JobEngine", g1_store: Path, tmp_path: Path, from_log: bool
 ) -> None:
@@ -112,7 +106,7 @@ def test_a_compaction_gives_what_the_oracle_says(
     assert outcome.compacted.read == len(entries)
 
 
-@pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
+@pytest.mark.parametrize("name", [pytest.param("g2-dledger", marks=pytest.mark.soak), "g2-dledger-mixed"])
 def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(
     engine: "JobEngine", tmp_path: Path, name: str
 ) -> None:
@@ -132,6 +126,7 @@ def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(
     engine: "JobEngine", store: Path, sound: list[Record], tmp_path: Path
 ) -> None:
     out = tmp_path / "new"
+    assert engine.run(run_deep_check, DeepRequest(store=str(store))).exit_code == 4
     engine.run(run_rescue, RescueRequest(store=str(store), out=str(out)))
     assert engine.run(run_deep_check, DeepRequest(store=str(out))).exit_code == 0
     assert [each for each in read_log(out / "commitlog") if each.topic.startswith("T")] == sound

@@ -123,7 +123,6 @@ def test_a_task_that_fails_has_the_others_break_off_and_tidy_up(engine: LocalEng
     [
         (die, signal.SIGBUS, "ended by SIGBUS in the middle of scan, task 1 of 1: a file became shorter"),
         (die, signal.SIGKILL, "ended by SIGKILL in the middle of scan, task 1 of 1: the machine has too little memory"),
-        (die, signal.SIGSEGV, "ended by SIGSEGV in the middle of scan, task 1 of 1: run it again"),
         (leave, 3, "a process ended with exit code 3 in the middle of scan, task 1 of 1: run it again"),
     ],
 )
@@ -203,7 +202,7 @@ with LocalEngine(processes=2) as engine:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_no_process_outlives_its_driver(tmp_path: Path, how: int) -> None:
     """Ctrl-C comes to the driver alone, and a driver that is killed says nothing to anybody."""
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)

@@ -258,6 +258,7 @@ def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.Monk
     assert 0 < sum(fetched) - before < 11 * 1000
 
 
+@pytest.mark.soak  # in each run: a rebuild, test_rebuild_url.py; what reads in pieces, test_remote_file.py
 def test_processes_find_the_same_through_faults(
     objects: ObjectStore, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +271,7 @@ def test_processes_find_the_same_through_faults(
     assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
 
 
+@pytest.mark.soak  # in each run: of a verification, test_deep_url.py
 def test_a_segment_that_is_never_sent_is_named(objects: ObjectStore, store: Path) -> None:
     url, victim = objects.put(store, f"search-{next(NUMBERS)}"), sorted((store / "commitlog").iterdir())[2]
     with (

@@ -301,7 +301,7 @@ def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
     assert rows_of_table(place) == expected(store)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", ["parquet", *(pytest.param(each, marks=pytest.mark.soak) for each in FORMATS[1:])])
 def test_topics_of_any_name_lie_in_directories_of_the_table(place: OutputPlace, tmp_path: Path, format_: str) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number, topic in enumerate(STRANGE_TOPICS):
@@ -493,7 +493,7 @@ def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place
 
 
 class TestHousekeeping:
-    @pytest.mark.parametrize("format_", FORMATS)
+    @pytest.mark.parametrize("format_", ["parquet", pytest.param("jsonl", marks=pytest.mark.soak), "csv"])
     def test_small_files_are_put_together(self, store: StoreWriter, place: OutputPlace, format_: str) -> None:
         append(store, place, format=format_)
         for count in range(3):
@@ -534,7 +534,7 @@ class TestHousekeeping:
         assert [row["unique_key"] for row in rows_of_table(place)] == [f"U{number}" for number in range(43)]
 
 
-@pytest.mark.parametrize("where", ["s3", "file"])
+@pytest.mark.parametrize("where", [pytest.param("s3", marks=pytest.mark.soak), "file"])
 def test_spark_writes_the_same_table(
     spark: "SparkContext", store: StoreWriter, objects: ObjectStore, tmp_path: Path, where: str
 ) -> None:

@@ -34,9 +34,17 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+
+def soak(value: object) -> Any:
+    return pytest.param(value, marks=pytest.mark.soak)
+
+
 TOPICS = ("Orders", "%RETRY%payments")
 FEW = ("physical_offset", "unique_key", "store_timestamp")
 LAKES = ("iceberg", "delta")
+ICEBERG = ("iceberg", soak("delta"))
+"""Of what is said in the same words to both."""
+
 TABLES = {"iceberg": IcebergTable, "delta": DeltaTable}
 
 NewLake = Callable[[], Lake]
@@ -87,7 +95,7 @@ def expected(store: StoreWriter, start: int = 0) -> list[Row]:
 
 
 @pytest.mark.parametrize("format_", LAKES)
-@pytest.mark.parametrize("partition_by", [(), ("topic",), ("topic", "date")])
+@pytest.mark.parametrize("partition_by", [("topic", "date"), *(soak(each) for each in ((), ("topic",)))])
 def test_each_run_appends_what_came_since_the_last_one(
     store: StoreWriter, lake: Lake, partition_by: tuple[str, ...]
 ) -> None:
@@ -109,9 +117,7 @@ def test_each_run_appends_what_came_since_the_last_one(
     assert lake.unnamed_files() == set()
 
 
-@pytest.mark.parametrize(
-    "format_", [pytest.param(name, marks=[] if name == "iceberg" else pytest.mark.soak) for name in LAKES]
-)
+@pytest.mark.parametrize("format_", ICEBERG)
 def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
     store: StoreWriter, new_lake: NewLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +190,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
     assert lake.place.objects("_rocketlens") == {}
 
 
-@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize("format_", ICEBERG)
 def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = TABLES[lake.format]
     layout = kind.layout
@@ -244,7 +250,7 @@ class TestGlance:
         assert lake.unnamed_files() == set()
 
 
-@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize("format_", ICEBERG)
 def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
     topics = ("%" * 127, "../x", "a/b", "..%2F", "__HIVE_DEFAULT_PARTITION__", "a\0b", "")
     writer = StoreWriter(tmp_path / "store")
@@ -257,7 +263,7 @@ def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
     assert lake.unnamed_files() == set()
 
 
-@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize("format_", ICEBERG)
 class TestLog:
     def test_damage_and_a_gap_are_in_the_record(self, store: StoreWriter, lake: Lake) -> None:
         broken = store.written[5]
@@ -345,7 +351,7 @@ class TestHousekeeping:
         append(store, lake.place, **lake.options)
         assert lake.rows() == expected(store)
 
-    @pytest.mark.parametrize("partition_by", [("date",), ()])
+    @pytest.mark.parametrize("partition_by", [("date",), soak(())])
     def test_days_before_another_are_dropped(
         self, store: StoreWriter, lake: Lake, partition_by: tuple[str, ...]
     ) -> None:
@@ -459,7 +465,7 @@ def test_iceberg_behind_a_url_needs_a_catalog(store: StoreWriter, objects: Objec
         append(store, with_moto(objects, tmp_path.name), format="iceberg")
 
 
-@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize("format_", ICEBERG)
 def test_spark_writes_the_same_table(spark: "SparkContext", store: StoreWriter, lake: Lake) -> None:
     options = {**lake.options, "partition_by": ("topic", "date")}
     assert append(store, lake.place, **options, engine="spark").details.engine == "spark"
@@ -531,6 +537,7 @@ class TestRest:
         assert lake.unnamed_files() == set()
         assert lake.place.objects("_rocketlens") == {}
 
+    @pytest.mark.soak  # in each run: the catalog, above; a URL, by a catalog in a file
     def test_a_table_behind_a_url(self, store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
         place = with_moto(objects, f"{tmp_path.name}/rest-table")
         with rest_catalog(tmp_path / "known", iceberg_options(place.storage)) as rest:
