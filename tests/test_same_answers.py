@@ -41,7 +41,7 @@ STORES = {
     "tiered": ("store", GOLDEN / "g2" / "g2-tier"),
 }
 
-TELLING = ("crashed", "batches", "rocksdb", "tiered")
+TELLING = ("batches", "rocksdb", "tiered")
 """Stores that differ in what their answers are made of; `make soak` asks the others too."""
 
 ASKED = {name: pytest.param(name, marks=[] if name in TELLING else [pytest.mark.soak]) for name in STORES}

@@ -15,7 +15,8 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 
 import judges  # noqa: E402  (what builds is in no package)
 
-FEW = ("storage.kernels.region", "storage.kernels.file_map", "storage.kernels.records", "broker.kernels.requests")
+FEW = ("storage.kernels.region", "storage.kernels.file_map")
+MORE = ("storage.kernels.records", "broker.kernels.requests")
 THEIR_TESTS = ("tests/storage/kernels/test_region.py", "tests/storage/kernels/test_records.py", "tests/broker/kernels")
 USE = """
 import mmap, sys, tempfile
@@ -155,4 +156,5 @@ def test_a_process_that_dies_over_a_test_names_it(
 
 @pytest.mark.soak  # like `make sanitize`, which has all of them stand all tests
 def test_a_few_kernels_stand_their_own_tests(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert judges.build(judges.SANITIZERS, [*FEW, *MORE, judges.PLANTED.stem]) == place
     assert judges.run_tests(place, ["-p", "no:cacheprovider", *THEIR_TESTS]) == (0, ""), capfd.readouterr().out

@@ -27,7 +27,10 @@ PATIENCE_SECONDS = 500
 """For a run that never ends."""
 
 
-@pytest.mark.parametrize(("how", "over", "processes"), [("SIGBUS", "second", 1), ("exit code 3", "third", 2)])
+@pytest.mark.parametrize(
+    ("how", "over", "processes"),
+    [("exit code 3", "third", 2), pytest.param("SIGBUS", "second", 1, marks=pytest.mark.soak)],
+)
 def test_a_process_that_dies_is_told_of_and_all_other_tests_are_run_once(
     tmp_path: Path, how: str, over: str, processes: int
 ) -> None:

@@ -56,14 +56,14 @@ def test_the_plain_methods_are_known() -> None:
 
 def test_what_answers_requests_calls_no_method_that_waits() -> None:
     # `queue` and `entries` are names of other things too; as methods they are called.
-    found = set()
+    found, waiting = set(), twins()
     for path, tree in sources(*ON_THE_LOOP):
         called = {
             node.func.attr
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         }
-        found |= {(path, name) for name in called & twins()}
+        found |= {(path, name) for name in called & waiting}
     assert found == set(ELSEWHERE)
 
 
@@ -84,6 +84,7 @@ def test_nothing_hangs_on_the_thread_that_calls(folder: str) -> None:
         names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert not names & {"Cold", "may_wait", "forbid_waiting", "allow_waiting"}, path
         has_local = any(
-            isinstance(node, ast.Attribute) and ast.unparse(node) == "threading.local" for node in ast.walk(tree)
+            isinstance(node, ast.Attribute) and node.attr == "local" and ast.unparse(node) == "threading.local"
+            for node in ast.walk(tree)
         )
         assert has_local == (path == "storage/files/direct_writer.py"), path

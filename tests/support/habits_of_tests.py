@@ -4,7 +4,7 @@ A file is walked once, for all habits together.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,8 @@ TESTS = Path(__file__).parents[1]
 LEAST_CODE = 10
 """Lower codes may be exit codes of a command; no request has one of them."""
 CODES = {int(code) for kind in (RequestCode, ResponseCode) for code in kind if code >= LEAST_CODE}
-HTTP_OK = 200
-"""A status that stands beside a JSON object as codes stand beside header fields."""
+BESIDE_AN_OBJECT = CODES - {200}
+"""Codes of answers, but for the status of HTTP that stands beside a JSON object as codes stand beside header fields."""
 ASKING = frozenset({"ask", "send", "signed_request", "encode_request", "Command", "Response", "Answer"})
 """Functions and classes whose first argument is a code, or whose `code` is one."""
 CATCH_ALL = frozenset({"", "Exception", "BaseException", "AssertionError"})
@@ -50,11 +50,12 @@ def habits_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 name = _dotted(node.func)
                 if name in ("pytest.skip", "pytest.importorskip", "pytest.xfail"):
                     yield node.lineno, "skips"
-                if name in ("time.sleep", "asyncio.sleep") and not _is_number(node.args[0], 0):
+                if name in ("time.sleep", "asyncio.sleep") and not _is_number(node.args[0], {0}):
                     sleeping.append(node.lineno)
                 if name.endswith("suppress") and any(_dotted(each) in CATCH_ALL for each in node.args):
                     yield node.lineno, "swallows"
-        yield from ((line, "number for a code") for line in _numbered(node))
+        if isinstance(node, ast.Call | ast.For | ast.Compare | ast.Tuple):
+            yield from ((line, "number for a code") for line in _numbered(node))
     for line in sleeping:
         if not any(first <= line <= last for first, last in polling):
             yield line, "sleeps"
@@ -86,7 +87,7 @@ def _is_code(node: ast.expr) -> bool:
     return False
 
 
-def _is_number(node: ast.expr | None, *values: int) -> bool:
+def _is_number(node: ast.expr | None, values: Set[int]) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int and node.value in values
 
 
@@ -102,7 +103,7 @@ def _cannot_fail(test: ast.expr) -> bool:
         case ast.Compare(left=ast.Name() as left, ops=[ast.Eq() | ast.Is() | ast.LtE() | ast.GtE()]):
             return ast.dump(left) == ast.dump(test.comparators[0])
         case ast.Compare(left=ast.Call(func=ast.Name(id="len")), ops=[ast.GtE()]):
-            return _is_number(test.comparators[0], 0)
+            return _is_number(test.comparators[0], {0})
     return False
 
 
@@ -117,18 +118,18 @@ def _numbered(node: ast.AST) -> Iterator[int]:
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in ASKING:
             given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "code")]
-            yield from (each.lineno for each in given if _is_number(each, *CODES))
+            yield from (each.lineno for each in given if _is_number(each, CODES))
         case ast.Call(args=[ast.Constant(value="code"), ast.List(elts=each_of)]) if "parametrize" in ast.dump(
             node.func
         ):
-            yield from (each.lineno for each in each_of if _is_number(each, *CODES))
+            yield from (each.lineno for each in each_of if _is_number(each, CODES))
         case ast.For(target=ast.Name(id="code"), iter=ast.Tuple(elts=each_of) | ast.List(elts=each_of)):
-            yield from (each.lineno for each in each_of if _is_number(each, *CODES))
+            yield from (each.lineno for each in each_of if _is_number(each, CODES))
         case ast.Compare(left=left, comparators=[right]):
             for one, other in ((left, right), (right, left)):
                 yield from _compared(one, other)
         case ast.Tuple(elts=[first, ast.Dict(keys=[ast.Constant(value=str()), *_]) | ast.Dict(keys=[]), *_]):
-            if _is_number(first, *CODES - {HTTP_OK}):
+            if _is_number(first, BESIDE_AN_OBJECT):
                 yield first.lineno
 
 
@@ -138,4 +139,4 @@ def _compared(one: ast.expr, other: ast.expr) -> Iterator[int]:
             yield from _compared(left, right)
     elif _is_code(one):
         each_of = other.elts if isinstance(other, ast.Tuple | ast.Set | ast.List) else [other]
-        yield from (each.lineno for each in each_of if _is_number(each, *CODES))
+        yield from (each.lineno for each in each_of if _is_number(each, CODES))

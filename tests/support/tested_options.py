@@ -79,13 +79,14 @@ class Module:
 
 def part_of(node: ast.AST) -> Part:
     """What a piece of syntax has in it; docstrings do not count."""
-    documents = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Expr)}
-    literals = (each for each in ast.walk(node) if isinstance(each, ast.Constant) and id(each) not in documents)
+    nodes = list(ast.walk(node))
+    documents = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
+    literals = (each for each in nodes if isinstance(each, ast.Constant) and id(each) not in documents)
     texts = [each.value.split() for each in literals if isinstance(each.value, str)]
     words = {word for text in texts for word in text}
-    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-    names |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
-    names |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    names = {each.id for each in nodes if isinstance(each, ast.Name)}
+    names |= {each.arg for each in nodes if isinstance(each, ast.arg)}
+    names |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
     names |= words  # fixtures may be asked for by their names as texts
     leads = {text[0] for text in texts if text}
     return Part(frozenset(words), frozenset(leads), frozenset(names))
