@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient
 from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, recovery_oracle
 from trial_stores import SHAPES, GoodStore, old
@@ -46,9 +47,11 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     clients.close()
 
 
-@pytest.fixture(params=SHAPES_BY)
+@pytest.fixture(
+    params=[pytest.param(each, marks=[] if each == SERVER_VERSION else pytest.mark.soak) for each in SHAPES_BY]
+)
 def version(request: pytest.FixtureRequest) -> str:
-    """Each version whose store classes judge."""
+    """Each version whose store classes judge; in each run one of them."""
     return str(request.param)
 
 

@@ -91,18 +91,13 @@ def test_cells_are_all_that_is_printed(case: Case) -> None:
 
 
 @each_case
-def test_the_recorded_output_equals_itself(case: Case) -> None:
-    assert normalise(case.arguments, case.printed) == normalise(case.arguments, case.printed)
-
-
-@each_case
 def test_a_change_in_any_column_that_may_not_differ_fails(case: Case) -> None:
     recorded = normalise(case.arguments, case.printed)
     fixed = [cell for cell in compared_cells(case) if not may_differ(case.arguments, cell)]
     assert fixed or not case.printed.strip()
     for cell in fixed:
-        for text in (changed(cell.text), cell.text + "x", ""):
-            assert normalise(case.arguments, replaced(case, cell, text)) != recorded, (cell, text)
+        text = changed(cell.text)
+        assert normalise(case.arguments, replaced(case, cell, text)) != recorded, (cell, text)
 
 
 @each_case
@@ -151,7 +146,8 @@ def test_properties_that_are_compared_are_recorded_and_the_others_may_be_anythin
     for command, names in COMPARED.items():
         (case,) = [case for case in CASES if case.command == command]
         lines = case.printed.splitlines(keepends=True)
-        kept = [line for number, line in enumerate(lines) if number not in left_out_rows(case)]
+        left_out = left_out_rows(case)
+        kept = [line for number, line in enumerate(lines) if number not in left_out]
         assert {line.split("=")[0].strip() for line in kept} - {""} == names
         assert len(kept) < len(lines)
         assert normalise(case.arguments, "".join(kept)) == normalise(case.arguments, case.printed)

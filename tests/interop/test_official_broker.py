@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import pytest
 
 import rocketlens
+from command_line import rocketlens as command
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, jars
 from interop.mqadmin_cases import Case, read_cases
 from interop.normalise import normalise
 from interop.official_broker import OPEN_MODULES, QUICK_JVM, OfficialPair, class_archive, official_pair
 from interop.our_client import FOUND, NOT_FOUND, as_shown, shown
-from interop.rocketlens_process import run_rocketlens
 from interop.sites import STORE_PORT, expect_free
 from interop.stored import Stored, as_java_shows, comparable, stored
 from needed_tools import tool
@@ -81,16 +81,16 @@ def test_java_shows_the_brokers_messages_as_our_server_must_send_them(
 def test_our_client_views_every_id_on_the_official_broker(official: OfficialPair, store: Stored, way: str) -> None:
     ids = [offset_id for offset_id, _ in store.with_offset_ids]
     where = [official.broker.text_address] if way == "SOURCE" else [way]
-    outcome = run_rocketlens("find", *where, *ids, "--as", "offset-id", "--json")
-    assert outcome.returncode == FOUND, outcome.stderr
-    assert shown(outcome.stdout) == as_shown(store, ids)
+    outcome = command("find", *where, *ids, "--as", "offset-id", "--json")
+    assert outcome.code == FOUND, outcome.errors
+    assert shown(outcome.output) == as_shown(store, ids)
 
 
 def test_our_client_says_that_the_official_broker_has_nothing_there(official: OfficialPair) -> None:
     absent = "7F00000100002A9F00000000000FFFFF"
-    outcome = run_rocketlens("find", official.broker.text_address, absent, "--as", "offset-id", "--json")
-    assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
-    assert b"1048575" in outcome.stderr
+    outcome = command("find", official.broker.text_address, absent, "--as", "offset-id", "--json")
+    assert (outcome.code, outcome.output) == (NOT_FOUND, b"")
+    assert "1048575" in outcome.errors
 
 
 @pytest.mark.parametrize("asked", ["name server", "broker"])
@@ -99,10 +99,10 @@ def test_our_client_queries_the_official_broker(official: OfficialPair, store: S
     server = official.name_server if asked == "name server" else official.broker
     produced = next(one for one in store.produced if one.label == "collideAa")
     value = {"--key": "Aa", "--unique-key": produced.unique_key, "--tag": "TagB"}[option]
-    outcome = run_rocketlens(
+    outcome = command(
         "find", server.text_address, value, "--topic", produced.topic, "--as", option.removeprefix("--"), "--json"
     )
-    assert outcome.returncode == FOUND, outcome.stderr
+    assert outcome.code == FOUND, outcome.errors
     expected = {
         "--key": store.with_key(produced.topic, value),
         "--unique-key": store.with_unique_key(produced.topic, value),
@@ -112,13 +112,13 @@ def test_our_client_queries_the_official_broker(official: OfficialPair, store: S
     }[option]
     ids = [record.offset_message_id for record in reversed(expected)]
     assert ids
-    assert shown(outcome.stdout) == as_shown(store, ids)
+    assert shown(outcome.output) == as_shown(store, ids)
 
 
 def test_our_client_finds_no_such_key_on_the_official_broker(official: OfficialPair) -> None:
     options = ["--topic", "TopicTest", "--as", "key"]
-    outcome = run_rocketlens("find", official.name_server.text_address, "nosuchkey", *options, "--json")
-    assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
+    outcome = command("find", official.name_server.text_address, "nosuchkey", *options, "--json")
+    assert (outcome.code, outcome.output) == (NOT_FOUND, b"")
 
 
 def identity(message: rocketlens.Message) -> tuple[str, str, int, int, str | None, bytes]:

@@ -60,6 +60,7 @@ def index_inodes(store: Path) -> dict[str, int]:
     return {entry.name: entry.inode() for entry in os.scandir(store / "index")}
 
 
+@pytest.mark.soak  # in each run: of a rebuild, test_rebuilt_store.py
 def test_after_a_crash_the_broker_keeps_what_was_published_with_its_checkpoint(
     g1_crashed_store: Path, tmp_path: Path
 ) -> None:

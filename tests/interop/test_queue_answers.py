@@ -169,7 +169,7 @@ GROUP_NAMES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(name=GROUP_NAMES)
 @example(name="%RETRY%g")
 @example(name="g.h")
