@@ -8,23 +8,14 @@ there.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from storage.arrays import np
 from storage.files.waiting import LONG_SCAN, Allowance, Lookup, long_scan
 from storage.queue._queue_end import PATIENT_JUDGEMENTS
-from storage.queue.queue_hole import HoledQueue
-from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue import SourceQueue
 from storage.queue.unit_standing import FILLER, JudgedUnits, Standing
 
 
-class SearchedUnits(JudgedUnits, HoledQueue, Protocol):
-    """The units of a queue, and the holes in which results of searching the log are kept."""
-
-    holes: QueueHoles
-
-
-def first_live(units: SearchedUnits, first: int, end: int, *, is_cut: bool) -> Lookup[tuple[int, int | None]]:
+def first_live(units: SourceQueue, first: int, end: int, *, is_cut: bool) -> Lookup[tuple[int, int | None]]:
     """Return the first unit in [first, end) whose message the log has, else `end`; and perhaps the first queue offset.
 
     If the log had to be read, the second value is the queue offset of the first message that it has, else None.

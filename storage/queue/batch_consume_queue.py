@@ -30,17 +30,18 @@ from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue._doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
+from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._queue_repair import DamagedRun
 from storage.queue._tagged_units import batches_with_tag, places_in_log
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, QueuePart, TimeBoundary
-from storage.queue.queue_files import QueueFiles, UnitBlocks
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary
+from storage.queue.queue_files import UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
-from storage.queue.queue_record import NamedQueue, QueueName, batch_in
+from storage.queue.queue_record import QueueName, batch_in
 from storage.queue.unit_reader import LOST, UnitReader
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
@@ -66,16 +67,11 @@ CHECKED_FILES: Final = 3
 Units: TypeAlias = "npt.NDArray[np.void]"
 
 
-class BatchConsumeQueue(NamedQueue):
-    """One queue of batches as its files are now; its units are numbered from the first one in the first file.
+class BatchConsumeQueue(FileQueue):
+    """One queue of batches; its units are numbered from the first one in the first file."""
 
-    `memory` has the results of earlier checks, as for a plain queue.
-    """
-
-    __slots__ = (
-        "_beside", "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known",
-        "holes", "name",
-    )  # fmt: skip
+    __slots__ = ("_checked", "_first_numbers")
+    _bounds: tuple[int, int, int] | None
     unit_size = UNIT.size
     has_batches = True
 
@@ -89,38 +85,14 @@ class BatchConsumeQueue(NamedQueue):
         holes: QueueHoles | None = None,
         beside: LostQueues | None = None,
     ) -> None:
-        """List the files of `directory`; with `beside` the queue is lost, not empty, if there is none."""
-        self._beside = beside
-        self.name = name
-        self._commit_log = commit_log
-        self._generation, known, self._keep = memory or QueueMemory()
-        self._known = None if known is None else _renewed(known, self._generation, commit_log)
-        self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
+        super().__init__(name, directory, commit_log, open_files, memory, holes, beside)
         self._first_numbers = self._files.first_numbers
-        self._bounds: tuple[int, int, int] | None = None
         self._checked = CheckedUnits(0)
-        self.holes = QueueHoles() if holes is None else holes
 
-    @property
-    def min_offset(self) -> int:
-        """Base offset of the first batch that the log still has; −1 for a queue without units, as a broker answers."""
-        return (self._bounds or finish(self._measure()))[0]
-
-    @property
-    def max_offset(self) -> int:
-        """The queue offset after the last batch, 0 for a queue without units."""
-        return (self._bounds or finish(self._measure()))[1]
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether it is known where the queue begins and ends."""
-        return self._bounds is not None
-
-    def measured(self) -> Lookup[BatchConsumeQueue]:
-        """Find out where the queue begins and ends; return the queue."""
-        if self._bounds is None:
-            yield from self._measure()
-        return self
+    def _renewed(self, known: KnownEnd) -> KnownEnd | None:
+        renewed = known.renewed(self._generation, self._commit_log, known.files.first_numbers[-1])
+        is_same = renewed is not None and renewed.files.files[0] == known.files.files[0]  # units are numbered from it
+        return renewed if is_same else None
 
     def doubted_numbers(self) -> list[int]:
         """The numbers of the units that are not used, ascending, without left-over ones at the end. Reads all units."""
@@ -133,15 +105,6 @@ class BatchConsumeQueue(NamedQueue):
             behind, found = finish(self.holes.find(self, behind)).after(behind), found + 1
         runs = (*self._checked.doubted, (count, min(count + found, self._first_numbers[-1])))
         return [number for start, stop in runs for number in range(start, stop)]
-
-    @property
-    def parts(self) -> tuple[QueuePart]:
-        """The queue as its only part."""
-        return (QueuePart(self.min_offset, self.max_offset, self),)
-
-    def source_at(self, _: int) -> BatchConsumeQueue:
-        """Return the queue itself: it has no other part."""
-        return self
 
     def newest_physical_offset(self) -> Lookup[int]:
         """Return the physical offset in the last unit, −1 for a queue without units."""
@@ -250,11 +213,6 @@ class BatchConsumeQueue(NamedQueue):
                 return DamagedRun(first, unit[4], start, unit[0], False)
             number += 1
         return DamagedRun(first, end, start, self._commit_log.end, True)
-
-    @property
-    def files(self) -> QueueFiles:
-        """The files as they were listed."""
-        return self._files
 
     def _leads(self, number: int) -> Lookup[bool]:
         """Return whether a unit leads to its batch."""
@@ -439,7 +397,6 @@ class BatchConsumeQueue(NamedQueue):
         return low
 
     def _measure(self) -> Lookup[tuple[int, int, int]]:
-        """Find min, max and the number of units; two threads that do so at once get the same result."""
         files = self._files
         bounds, written = yield from self._find_bounds()
         # The last file may have been filled, and another one begun, since the files were listed.
@@ -557,16 +514,6 @@ class BatchConsumeQueue(NamedQueue):
         file = self._files.number_at(end - 1) or 0
         return self._first_numbers[file] + (end - self._files.files[file].start) // UNIT.size, is_whole
 
-    @property
-    def log(self) -> CommitLog:
-        """The log that the units point into."""
-        return self._commit_log
-
-    @property
-    def log_end(self) -> int:
-        """The physical offset at which the log ends."""
-        return self._commit_log.end
-
     def raw(self, start: int, stop: int) -> Lookup[Units]:
         """Return the units in [start, stop), as they are in the files."""
         blocks: list[Units] = []
@@ -609,13 +556,3 @@ class BatchConsumeQueue(NamedQueue):
         physical_offset, size, *_ = yield from self._raw(number)
         record = yield from record_of_unit(self._commit_log, physical_offset, size)
         return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None
-
-
-def _renewed(known: KnownEnd, generation: object, log: CommitLog) -> KnownEnd | None:
-    """Return what is known of a queue if it holds for the files that exist now, else None.
-
-    Units are numbered from the first file, so it must still be the same one.
-    """
-    numbers = known.files.first_numbers
-    renewed = known.renewed(generation, log, numbers[-1])
-    return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None

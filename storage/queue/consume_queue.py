@@ -27,6 +27,7 @@ from storage.files.open_files import OpenFiles
 from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
+from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import doubt_behind, find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
@@ -34,11 +35,11 @@ from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
 from storage.queue._tagged_units import DoubtedUnits, places_in_log
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, QueuePart, TimeBoundary
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
-from storage.queue.queue_record import NamedQueue, QueueName
+from storage.queue.queue_record import QueueName
 from storage.queue.unit_reader import LOST, entries_before, entries_between
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
@@ -49,16 +50,11 @@ __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "
 Units: TypeAlias = "npt.NDArray[np.void]"
 
 
-class ConsumeQueue(NamedQueue):
-    """One plain queue as its files are now; its beginning and end are found when first asked for.
+class ConsumeQueue(FileQueue):
+    """One plain queue; what it is numbered by are queue offsets."""
 
-    With a `memory` of earlier results only units that came since are checked.
-    """
-
-    __slots__ = (
-        "_beside", "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep",
-        "_known", "_open_files", "holes", "name",
-    )  # fmt: skip
+    __slots__ = ("_extension", "_extension_directory", "_open_files")
+    _bounds: tuple[int, int] | None
     unit_size = UNIT.size
     has_batches = False
 
@@ -74,54 +70,15 @@ class ConsumeQueue(NamedQueue):
         bounds: tuple[int, int] | None = None,
         beside: LostQueues | None = None,
     ) -> None:
-        """Open the files of `directory`, or of a listing of it; `bounds` are minimum and end if they are known.
-
-        With `beside` the queue is lost, not empty, if it has no directory.
-        """
-        self._beside = beside
-        self.name = name
-        self._commit_log = commit_log
+        """Make the queue; `bounds` are minimum and end if they are known, and there may be extension units."""
+        super().__init__(name, directory, commit_log, open_files, memory, holes, beside)
         self._open_files = open_files
-        self._generation, known, self._keep = memory or QueueMemory()
-        self._known = None if known is None else known.renewed(self._generation, commit_log, _capacity(known.files))
-        if isinstance(directory, QueueFiles):
-            self._files = directory
-        else:
-            self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds = bounds
-        self.holes = QueueHoles() if holes is None else holes
 
-    @property
-    def min_offset(self) -> int:
-        """The first queue offset whose message the log still has, after any filler; `max_offset` if there is none."""
-        return (self._bounds or finish(self._measure()))[0]
-
-    @property
-    def max_offset(self) -> int:
-        """The queue offset after the last sound unit."""
-        return (self._bounds or finish(self._measure()))[1]
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether it is known where the queue begins and ends."""
-        return self._bounds is not None
-
-    def measured(self) -> Lookup[ConsumeQueue]:
-        """Find out where the queue begins and ends; return the queue."""
-        if self._bounds is None:
-            yield from self._measure()
-        return self
-
-    @property
-    def parts(self) -> tuple[QueuePart]:
-        """The queue as its only part."""
-        return (QueuePart(self.min_offset, self.max_offset, self),)
-
-    def source_at(self, _: int) -> ConsumeQueue:
-        """Return the queue itself: it has no other part."""
-        return self
+    def _renewed(self, known: KnownEnd) -> KnownEnd | None:
+        return known.renewed(self._generation, self._commit_log, _capacity(known.files))
 
     def newest_physical_offset(self) -> Lookup[int]:
         """Return the physical offset in the last unit, −1 for a queue without units."""
@@ -237,11 +194,6 @@ class ConsumeQueue(NamedQueue):
         """The run of units that lead to no message around one of them; waits for the disk."""
         return around(self, queue_offset, *(self._bounds or finish(self._measure())))
 
-    @property
-    def files(self) -> QueueFiles:
-        """The files as they were listed."""
-        return self._files
-
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
         """Return the extension unit whose address is in a unit's tags code; None where it is lost."""
         if not is_extension_address(tags_code) or self._extension_directory is None:
@@ -329,11 +281,6 @@ class ConsumeQueue(NamedQueue):
 
     offsets_with_tag = plainly(offsets_with_tag_lookup)
 
-    @property
-    def log(self) -> CommitLog:
-        """The log that the units point into."""
-        return self._commit_log
-
     def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
         """Return one unit as it is in a file, whether it is valid or not; None where no file has it."""
         data = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
@@ -389,7 +336,6 @@ class ConsumeQueue(NamedQueue):
         ]
 
     def _measure(self) -> Lookup[tuple[int, int]]:
-        """Find min and max; two threads that do so at once get the same result."""
         files = self._files
         bounds, written = yield from self._find_bounds()
         # The last file may have been filled, and another one begun, since the files were listed.
@@ -472,11 +418,6 @@ class ConsumeQueue(NamedQueue):
         # After a lost unit, later ones are at other queue offsets than their records say (store-format §5.2).
         shifted = recorded if claim is None else recorded + number - claim
         return max(first if shifted != recorded else 0, min(number, recorded, shifted))
-
-    @property
-    def log_end(self) -> int:
-        """The physical offset at which the log ends."""
-        return self._commit_log.end
 
     def physical_offset(self, queue_offset: int) -> Lookup[int]:
         """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""

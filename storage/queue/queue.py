@@ -16,9 +16,10 @@ from typing import Final, Protocol
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue_hole import HoledQueue, QueueHole
+from storage.queue.queue_hole import QueueHole
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName
+from storage.queue.unit_standing import JudgedUnits
 from storage.queue.unit_struct import Unit
 
 NO_TIMESTAMP: Final = -1
@@ -164,7 +165,7 @@ class Queue(Protocol):
         ...
 
 
-class SourceQueue(Queue, HoledQueue, Protocol):
+class SourceQueue(Queue, JudgedUnits, Protocol):
     """A queue whose units all lead into one log: a whole queue, or what reads a part of one."""
 
     @property

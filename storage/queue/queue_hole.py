@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from protocol.errors import BeingSearched, QueueBeingSearched
 from storage.arrays import np, npt
@@ -24,8 +24,8 @@ from storage.kernels.messages import ANY_OFFSET
 from storage.kernels.store_view import PROBE_SHIFT, FileView
 from storage.log.commit_log import CommitLog
 from storage.queue._queue_repair import DamagedRun, SoughtMessages, search_piece
-from storage.queue.queue_files import QueueFiles
-from storage.queue.queue_record import QueueName, batch_in
+from storage.queue.queue_record import batch_in
+from storage.queue.unit_standing import JudgedUnits
 from storage.queue.unit_struct import UNIT, Unit
 
 MOST_AT_ONCE: Final = 1 << 20
@@ -51,40 +51,7 @@ Key = tuple[int, str, int]
 """Bytes of a unit, which are different for each kind of queue; topic; and queue id."""
 
 
-class HoledQueue(Protocol):
-    """A queue, as far as the search of its holes uses it."""
-
-    @property
-    def name(self) -> QueueName:
-        """Topic and queue id as records spell them."""
-        ...
-
-    @property
-    def unit_size(self) -> int:
-        """Bytes of a unit."""
-        ...
-
-    @property
-    def log(self) -> CommitLog:
-        """The log that its units point into."""
-        ...
-
-    @property
-    def files(self) -> QueueFiles:
-        """Its files, as they were listed."""
-        ...
-
-    @property
-    def has_batches(self) -> bool:
-        """Whether a record of the queue may contain several messages."""
-        ...
-
-    def around(self, queue_offset: int) -> DamagedRun:
-        """Return the run of units that lead to no message around one of them; waits for the disk."""
-        ...
-
-
-def key_of(queue: HoledQueue) -> Key:
+def key_of(queue: JudgedUnits) -> Key:
     """Return what holes of a queue are found by."""
     return queue.unit_size, queue.name.topic, queue.name.queue_id
 
@@ -96,7 +63,7 @@ class QueueHole:
     ``is_reported`` that its result was reported.
     """
 
-    def __init__(self, queue: HoledQueue, run: DamagedRun) -> None:
+    def __init__(self, queue: JudgedUnits, run: DamagedRun) -> None:
         """Prepare the search of a run's part of the log."""
         self.name = queue.name
         self.key = key_of(queue)
@@ -169,7 +136,7 @@ class QueueHole:
             number, step = number + step, 2 * step
         return self.stop
 
-    def holds(self, queue: HoledQueue) -> bool:
+    def holds(self, queue: JudgedUnits) -> bool:
         """Whether the results are still valid for a queue as it is now."""
         files, log = queue.files, queue.log
         if files is not self.files and self.files.files and not files.continues(self.files):
@@ -259,7 +226,7 @@ class QueueHole:
 class Beginning(QueueHole):
     """The first message of a queue in a part of the log, as a hole of that one message."""
 
-    def __init__(self, queue: HoledQueue, start: int, end: int) -> None:
+    def __init__(self, queue: JudgedUnits, start: int, end: int) -> None:
         """Prepare the search of the log from ``start`` to ``end``."""
         super().__init__(queue, DamagedRun(ANY_OFFSET, ANY_OFFSET + 1, start, end, True))
         self.is_reported = True
@@ -277,7 +244,7 @@ class Beginning(QueueHole):
 class Tail(Beginning):
     """The messages of a queue from queue offset ``first`` on, in the log from physical offset ``start`` on."""
 
-    def __init__(self, queue: HoledQueue, first: int, start: int) -> None:
+    def __init__(self, queue: JudgedUnits, first: int, start: int) -> None:
         """Prepare the search; ``first`` is UNKNOWN for a queue without units."""
         super().__init__(queue, start, queue.log.end)
         self.is_reported = False
@@ -304,7 +271,7 @@ class Tail(Beginning):
         """Whether it has a unit, or the knowledge that there is none, for a queue offset."""
         return self.first <= queue_offset < self.stop and self._first_place is None
 
-    def holds(self, queue: HoledQueue) -> bool:
+    def holds(self, queue: JudgedUnits) -> bool:
         """Whether the results are still valid for a queue as it is now, whose log may have grown."""
         if self._first_place is not None and (self.end != queue.log.end or self._first_place < queue.log.minimum):
             return False

@@ -24,7 +24,8 @@ from storage.files.waiting import Lookup, Wait
 from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue._shared_pass import SharedPass
-from storage.queue.queue_hole import MOST_AT_ONCE, UNKNOWN, Beginning, HoledQueue, Key, QueueHole, Tail, key_of
+from storage.queue.queue_hole import MOST_AT_ONCE, UNKNOWN, Beginning, Key, QueueHole, Tail, key_of
+from storage.queue.unit_standing import JudgedUnits
 
 REMEMBERED: Final = 64 * 1024 * 1024
 """Most bytes of all holes that are kept; the least recently used ones are dropped."""
@@ -38,7 +39,7 @@ MOST_TAILS: Final = 8192
 TAILS_REMEMBERED: Final = 256 * 1024 * 1024
 """Most bytes of these messages. Beyond, only their number is kept; of searches, the one that has come furthest."""
 
-LostQueues = Callable[[], Iterable[HoledQueue]]
+LostQueues = Callable[[], Iterable[JudgedUnits]]
 """The queues of a store that lost their directories, as far as the log was not searched for them before."""
 
 AnyHole = TypeVar("AnyHole", bound=QueueHole)
@@ -85,12 +86,12 @@ class QueueHoles:
             self._pass.clear()
             self._weight = 0
 
-    def known(self, queue: HoledQueue, queue_offset: int) -> QueueHole | None:
+    def known(self, queue: JudgedUnits, queue_offset: int) -> QueueHole | None:
         """Return the hole with a queue offset if it was searched before and its message was found, else None."""
         hole = self._known(queue, queue_offset) if self._firsts or self._tails else None
         return hole if hole is not None and hole.is_done and hole.place(queue_offset) is not None else None
 
-    def find(self, queue: HoledQueue, queue_offset: int) -> Lookup[QueueHole]:
+    def find(self, queue: JudgedUnits, queue_offset: int) -> Lookup[QueueHole]:
         """Return the hole around a queue offset whose unit leads to no message, searched to its end.
 
         Waits if the hole is new. Raises BeingSearched while the background search is at work on it.
@@ -101,7 +102,7 @@ class QueueHoles:
         return (yield from self._searched(queue, hole, lambda: self._add(queue, queue_offset)))
 
     def tail(
-        self, queue: HoledQueue, first: int, last_place: int, beside: LostQueues | None = None
+        self, queue: JudgedUnits, first: int, last_place: int, beside: LostQueues | None = None
     ) -> Lookup[tuple[int, int]]:
         """Return the range of queue offsets, from and to, that the log has after ``first``, where a queue's files end.
 
@@ -124,7 +125,7 @@ class QueueHoles:
         tail = yield from self._searched(queue, tail, lambda: self._remember_tail(Tail(queue, first, start), beside))
         return tail.first_in(log), tail.stop_in(log)
 
-    def first_message(self, queue: HoledQueue, start: int, stop: int) -> Lookup[int | None]:
+    def first_message(self, queue: JudgedUnits, start: int, stop: int) -> Lookup[int | None]:
         """Return the physical offset of a queue's first message in [start, stop) of the log, None if there is none.
 
         Waits if it is not known. Raises QueueBeingSearched while the background search is at work on it.
@@ -154,7 +155,7 @@ class QueueHoles:
                 hole.extend(log, end)
                 self._pass.add([hole])
 
-    def _searched(self, queue: HoledQueue, hole: AnyHole | None, make: Callable[[], AnyHole]) -> Lookup[AnyHole]:
+    def _searched(self, queue: JudgedUnits, hole: AnyHole | None, make: Callable[[], AnyHole]) -> Lookup[AnyHole]:
         """Return a hole that is searched to its end; ``make`` makes the hole if it is None.
 
         Raises BeingSearched while the background search is at work on it.
@@ -185,7 +186,7 @@ class QueueHoles:
         with self._lock:
             self._forget_oldest()
 
-    def _add(self, queue: HoledQueue, queue_offset: int) -> QueueHole:
+    def _add(self, queue: JudgedUnits, queue_offset: int) -> QueueHole:
         """Add a new hole, and return it; if another thread has added it meanwhile, return that one."""
         run = queue.around(queue_offset)
         first = queue_offset - max(queue_offset - run.first, 0) % MOST_AT_ONCE
@@ -210,7 +211,7 @@ class QueueHoles:
                 self._forget_oldest()
         return known
 
-    def _known(self, queue: HoledQueue, queue_offset: int) -> QueueHole | None:
+    def _known(self, queue: JudgedUnits, queue_offset: int) -> QueueHole | None:
         key = key_of(queue)
         with self._lock:
             firsts = self._firsts.get(key)

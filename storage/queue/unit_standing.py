@@ -18,6 +18,8 @@ from storage.files.waiting import Lookup
 from storage.kernels.records import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, SYS_FLAG
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import is_blank
+from storage.queue._queue_repair import DamagedRun
+from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_record import QueueName
 from storage.queue.unit_struct import FILLER_SIZE
 
@@ -42,9 +44,12 @@ class Standing(Enum):
 
 
 class JudgedUnits(Protocol):
-    """The units of a queue by their numbers, which have no gaps except where a file is lost."""
+    """The units of a queue in its files by their numbers, which have no gaps except where a file is lost."""
 
-    name: QueueName
+    @property
+    def name(self) -> QueueName:
+        """Topic and queue id as records spell them."""
+        ...
 
     @property
     def log(self) -> CommitLog:
@@ -54,6 +59,25 @@ class JudgedUnits(Protocol):
     @property
     def log_end(self) -> int:
         """The physical offset at which the log ends."""
+        ...
+
+    @property
+    def unit_size(self) -> int:
+        """Bytes of a unit."""
+        ...
+
+    @property
+    def files(self) -> QueueFiles:
+        """The files as they were listed."""
+        ...
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a record of the queue may contain several messages, so that numbers are not queue offsets."""
+        ...
+
+    def around(self, queue_offset: int) -> DamagedRun:
+        """Return the run of units that lead to no message around one of them; waits for the disk."""
         ...
 
     def standing(self, number: int) -> Lookup[Standing]:

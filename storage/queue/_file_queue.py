@@ -1,0 +1,109 @@
+"""What plain queues and those of batches have in common: files of units, their log, and bounds that are found once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, cast
+
+from storage.files.open_files import OpenFiles
+from storage.files.waiting import Lookup, finish
+from storage.log.commit_log import CommitLog
+from storage.queue._queue_growth import KnownEnd, QueueMemory
+from storage.queue.queue import QueuePart
+from storage.queue.queue_files import QueueFiles
+from storage.queue.queue_holes import LostQueues, QueueHoles
+from storage.queue.queue_record import NamedQueue, QueueName
+
+if TYPE_CHECKING:  # its two kinds import this module
+    from storage.queue.queue import SourceQueue
+
+
+class FileQueue(NamedQueue):
+    """A queue as its files are now; its beginning and end are found when first asked for.
+
+    With a `memory` of earlier results only units that came since are checked.
+    """
+
+    __slots__ = (
+        "_beside", "_bounds", "_commit_log", "_files", "_generation", "_keep", "_known", "holes", "name",
+    )  # fmt: skip
+    unit_size: int
+    _bounds: tuple[int, ...] | None
+
+    def __init__(
+        self,
+        name: QueueName,
+        directory: Path | QueueFiles,
+        commit_log: CommitLog,
+        open_files: OpenFiles,
+        memory: QueueMemory | None = None,
+        holes: QueueHoles | None = None,
+        beside: LostQueues | None = None,
+    ) -> None:
+        """Open the files of `directory`, or of a listing of it; with `beside` a queue without it is lost, not new."""
+        self.name, self._commit_log, self._beside = name, commit_log, beside
+        self._generation, known, self._keep = memory or QueueMemory()
+        self._known = None if known is None else self._renewed(known)
+        if isinstance(directory, QueueFiles):
+            self._files = directory
+        else:
+            self._files = self._known.files if self._known else QueueFiles(directory, self.unit_size, open_files)
+        self._bounds = None
+        self.holes = QueueHoles() if holes is None else holes
+
+    @abstractmethod
+    def _renewed(self, known: KnownEnd) -> KnownEnd | None:
+        """Return what is known of the queue if it holds for the files that exist now, else None."""
+
+    @abstractmethod
+    def _measure(self) -> Lookup[tuple[int, ...]]:
+        """Find min and max, and keep them; two threads that do so at once get the same result."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known where the queue begins and ends."""
+        return self._bounds is not None
+
+    def measured(self) -> Lookup[Self]:
+        """Find out where the queue begins and ends; return the queue."""
+        if self._bounds is None:
+            yield from self._measure()
+        return self
+
+    @property
+    def min_offset(self) -> int:
+        """The first queue offset whose message the log still has, after any filler; `max_offset` if there is none.
+
+        Of a queue of batches without units it is −1, as a broker answers.
+        """
+        return (self._bounds or finish(self._measure()))[0]
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset after the last message."""
+        return (self._bounds or finish(self._measure()))[1]
+
+    @property
+    def parts(self) -> tuple[QueuePart]:
+        """The queue as its only part."""
+        return (QueuePart(self.min_offset, self.max_offset, cast("SourceQueue", self)),)
+
+    def source_at(self, _: int) -> Self:
+        """Return the queue itself: it has no other part."""
+        return self
+
+    @property
+    def files(self) -> QueueFiles:
+        """The files as they were listed."""
+        return self._files
+
+    @property
+    def log(self) -> CommitLog:
+        """The log that the units point into."""
+        return self._commit_log
+
+    @property
+    def log_end(self) -> int:
+        """The physical offset at which the log ends."""
+        return self._commit_log.end
