@@ -103,7 +103,7 @@ def get_message_lookup(
     broker creates it when it is asked for. Raises BeingSearched while the log is searched for the message of
     `queue_offset`, and StoreError where it cannot be found out what the queue holds there.
     """
-    queue = yield from queue_store.queue_lookup(topic, queue_id)
+    queue = yield from queue_store.readable_lookup(topic, queue_id, queue_offset)
     if queue is None or not queue.max_offset:
         return GetMessageResult(
             GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0 if queue is None else queue.min_offset, 0, []

@@ -18,6 +18,7 @@ import pytest
 from broker.metrics.metrics_meter import Meter
 from broker_harness import connected, service_of, serving, until
 from doctoring import put
+from draining import pull_of, records_of
 from measured_waits import p99, waits
 from process import Serving, serving_process
 from protocol.codes import RequestCode
@@ -31,6 +32,7 @@ from store_writer import StoreWriter
 
 BUSY = 2
 DAMAGED = {"topic": "T", "queueId": "0"}
+TIME_SEARCH = (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**DAMAGED, "timestamp": "1"})
 OTHERS = (
     (RequestCode.GET_MAX_OFFSET, {"topic": "Other", "queueId": "0"}),
     (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}),
@@ -63,6 +65,13 @@ async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answer
                 assert "% of which is done; ask again in a moment" in answer.remark
                 for code, fields in OTHERS:
                     assert (await client.ask(code, fields)).code == 0
+            at = 0
+            while at < 28:  # what lies before the end that is searched is read meanwhile
+                answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, at, "*", "TAG"))
+                assert [each.queue_offset for each in records_of(bytes(answer.body))][:1] == [at]
+                at = int(ext_fields_of(answer)["nextBeginOffset"])
+            for code, fields in ((RequestCode.PULL_MESSAGE, pull_of("T", 0, at, "*", "TAG")), TIME_SEARCH):
+                assert (await client.ask(code, fields)).code == BUSY
         finally:
             opened.set()
         await until(lambda: not service.store.queue_holes.searching)
