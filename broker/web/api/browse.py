@@ -16,7 +16,6 @@ from msgspec import Meta
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import (
-    LARGEST,
     Cursor,
     Limit,
     Milliseconds,
@@ -32,6 +31,7 @@ from broker.web.api.queue_spans import Span, SpanPart, offset_behind, parts_of, 
 from broker.web.api.request_context import RequestContext
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
+from protocol.question import LARGEST
 from storage.log.absence import explain_absence
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
 from storage.queue.unit_reader import LOST, entries_before, entries_between

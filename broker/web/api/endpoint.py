@@ -12,9 +12,8 @@ from broker.service.long_polling import PullQuestion
 from broker.web.api.errors import bad_parameter
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
+from protocol.question import LARGEST
 from storage.times import parse_time, parse_zone
-
-LARGEST: Final = 2**63 - 1
 
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
 PhysicalOffset: TypeAlias = Annotated[

@@ -11,14 +11,14 @@ from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Time, TimedParameters, Topic
+from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Time, TimedParameters, Topic
 from broker.web.api.errors import ApiError, bad_parameter
 from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError
 from protocol.find_place import FindPlace
 from protocol.message import Message
-from protocol.question import PARTS, Question, Reading
+from protocol.question import LARGEST, PARTS, Question, Reading
 from storage.life.named_messages import with_shared_notes
 from storage.life.transactions import outcomes
 from storage.names import names_holding

@@ -14,9 +14,10 @@ from msgspec import Meta
 from broker.service.kept_work import KEPT_SECONDS, WAITED_SECONDS, KeptWorks, Report, WorkState
 from broker.web.api.answer_lines import PendingTopicLine, pending_topic_line
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, MaximumAge, Time, TimedParameters, Topic
+from broker.web.api.endpoint import Cursor, Limit, MaximumAge, Time, TimedParameters, Topic
 from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
+from protocol.question import LARGEST
 from storage.life.pending import BEGINNING, Pending, PendingMessage, PendingWindow
 
 

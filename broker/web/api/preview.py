@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, QueueId, Time, TimedParameters, Topic
+from broker.web.api.endpoint import Cursor, Milliseconds, QueueId, Time, TimedParameters, Topic
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.queue_spans import Span, queues_of, span_between
 from broker.web.api.request_context import RequestContext
 from protocol.errors import CorruptRecord
 from protocol.message import decode_message
+from protocol.question import LARGEST
 from protocol.sys_flag import SysFlag
 from storage.filter.absent_properties import note_of_some
 from storage.query.get_message import get_message

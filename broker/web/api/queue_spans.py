@@ -10,9 +10,9 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
 from broker.web.api.request_context import RequestContext
+from protocol.question import LARGEST
 from storage.queue.queue import Queue, SourceQueue
 from storage.store.topic_catalog import queues_of_topic
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.bodies import Charset, checked_charset
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Time, TimedParameters, Topic
+from broker.web.api.endpoint import Cursor, Limit, Time, TimedParameters, Topic
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.match import matches_in
@@ -21,6 +21,7 @@ from broker.web.api.message_lines import MessageLine, line_of
 from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message
+from protocol.question import LARGEST
 from storage.search.criteria import Criteria, SearchPlace
 from storage.search.engine import search
 from storage.search.step import Step
