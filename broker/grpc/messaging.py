@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc.aio import ServicerContext
 
-from broker.grpc.calls import Answer, Call, CalledMethod, CallRunner, refuse_write
+from broker.grpc.calls import CANCELLED, Answer, Call, CalledMethod, CallRunner, refuse_write
 from broker.grpc.clients import Forget, KnownClients, client_id_of, join
 from broker.grpc.messages import service_pb2 as pb
 from broker.grpc.messages.definition_pb2 import ClientType, Code, Settings
@@ -139,7 +139,7 @@ class MessagingService:
 
     async def _telemetry(self, requests: AsyncIterator[bytes], servicer: "ServicerContext[Any, Any]") -> None:
         """Answer the settings of a client until it goes, or the server stops."""
-        started, result = time.perf_counter_ns(), "CANCELLED"
+        started, result = time.perf_counter_ns(), CANCELLED
         try:
             await self._runner.admit(servicer)
             try:
