@@ -1,6 +1,6 @@
 """The kernels are compiled by whatever compiles C here, and by a package where nothing does."""
 
-import json
+import importlib
 import os
 import platform
 import shutil
@@ -17,10 +17,6 @@ from built_wheel import copy_sources
 from storage.kernels import records
 
 ROOT = Path(__file__).parent.parent
-ASK = (
-    "import sys; sys.path.insert(0, 'build_backend'); import json, kernel_build as backend; "
-    "print(json.dumps([backend.get_requires_for_build_wheel(), backend.get_requires_for_build_editable()]))"
-)
 HOLD = (
     "import sys; sys.path.insert(0, '.'); from storage.kernels import region as one; "
     "data = bytes(n * 7 % 251 for n in range(10_007)); assert bytes(one.Region(data)) == data; "
@@ -63,26 +59,40 @@ def sources(tmp_path: Path) -> Path:
     return copy_sources(tmp_path / "sources")
 
 
-def test_what_compiles_is_asked_for_where_nothing_does(sources: Path, tmp_path: Path) -> None:
-    outcome = run(["-c", ASK], sources, on_a_machine_without_compiler(tmp_path))
-    assert outcome.returncode == 0, outcome.stderr
-    assert json.loads(outcome.stdout.splitlines()[-1]) == [["ziglang"], ["ziglang"]]
-
-
-@pytest.mark.parametrize("name", ["cc", *(pytest.param(name, marks=pytest.mark.soak) for name in ("gcc", "clang"))])
-def test_nothing_is_asked_for_where_something_compiles(sources: Path, tmp_path: Path, name: str) -> None:
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory without programs, which is all that PATH has; the build backend can be imported."""
     environment = on_a_machine_without_compiler(tmp_path)
-    program = Path(environment["PATH"]) / name
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    assert json.loads(run(["-c", ASK], sources, environment).stdout.splitlines()[-1]) == [[], []]
+    monkeypatch.setenv("PATH", environment["PATH"])
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.syspath_prepend(ROOT / "build_backend")
+    monkeypatch.chdir(ROOT)
+    return Path(environment["PATH"])
 
 
-def test_a_compiler_that_is_named_is_taken(sources: Path, tmp_path: Path) -> None:
-    environment = on_a_machine_without_compiler(tmp_path, CC="/opt/bin/mycc")
-    assert json.loads(run(["-c", ASK], sources, environment).stdout.splitlines()[-1]) == [[], []]
-    outcome = run(["build_backend/compilers.py", "compiler"], sources, environment)
-    assert outcome.stdout == "/opt/bin/mycc\n"
+def asked_for() -> list[list[str]]:
+    """What the build backend asks for, for a wheel and for an editable installation."""
+    backend = importlib.import_module("kernel_build")
+    return [backend.get_requires_for_build_wheel(), backend.get_requires_for_build_editable()]
+
+
+@pytest.mark.usefixtures("programs")
+def test_what_compiles_is_asked_for_where_nothing_does() -> None:
+    assert asked_for() == [["ziglang"], ["ziglang"]]
+
+
+@pytest.mark.parametrize("name", ["cc", "gcc", "clang"])
+def test_nothing_is_asked_for_where_something_compiles(programs: Path, name: str) -> None:
+    (programs / name).write_text("#!/bin/sh\n")
+    (programs / name).chmod(0o755)
+    assert asked_for() == [[], []]
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_compiler_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "/opt/bin/mycc")
+    assert asked_for() == [[], []]
+    assert importlib.import_module("compilers").find_compiler() == "/opt/bin/mycc"
 
 
 def test_a_machine_without_pythons_headers_is_told_which_package_has_them(sources: Path, tmp_path: Path) -> None:

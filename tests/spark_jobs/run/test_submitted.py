@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from cli_reference import commands
 from spark_classes import QUICK, quick_python
 from store_writer import StoreWriter
 
@@ -30,16 +32,25 @@ def scripts() -> set[str]:
     return {path.stem for path in (ROOT / "spark_jobs").glob("*.py")} - {"__init__"}
 
 
-def test_a_script_is_a_command_without_anything_of_its_own() -> None:
-    for name in scripts():
-        script = [sys.executable, str(ROOT / "spark_jobs" / f"{name}.py"), "--help"]
-        ended = subprocess.run(
-            script, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
-        )
-        command = re.findall(r"^Usage: rocketlens ((?:\w+ )+)", ended.stdout)
-        assert command, ended.stderr
-        documented = re.findall(r"^\"\"\"`rocketlens ([\w ]+)`", (ROOT / "spark_jobs" / f"{name}.py").read_text())
-        assert [each.strip() for each in command] == documented
+@pytest.mark.parametrize("name", sorted(scripts()))
+def test_a_script_is_a_command_without_anything_of_its_own(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ROOT / "spark_jobs" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(str(path), run_name="__main__")
+    command = re.findall(r"^Usage: rocketlens ((?:\w+ )+)", capsys.readouterr().out)
+    assert command
+    assert [each.strip() for each in command] == re.findall(r"^\"\"\"`rocketlens ([\w ]+)`", path.read_text())
+
+
+@pytest.mark.parametrize("name", sorted(scripts()))
+def test_the_documented_line_has_options_that_the_command_knows(name: str) -> None:
+    command = re.findall(r"^\"\"\"`rocketlens ([\w ]+)`", (ROOT / "spark_jobs" / f"{name}.py").read_text())[0]
+    arguments = documented()[name]
+    context = commands()[command].make_context(command, list(arguments))
+    assert str(context.params["store"]) == arguments[0]
 
 
 def test_every_script_of_a_job_stands_in_the_documentation() -> None:
@@ -47,10 +58,8 @@ def test_every_script_of_a_job_stands_in_the_documentation() -> None:
     assert {"rebuild_all", "doctor_store", "export_store"} < scripts()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name == "export_store" else pytest.param(name, marks=pytest.mark.soak) for name in sorted(scripts())],
-)
+@pytest.mark.soak  # in each run: that the command knows the line, above; that it is submitted, test_cluster.py
+@pytest.mark.parametrize("name", sorted(scripts()))
 def test_the_documented_line_runs(name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The line itself, but for the master and the places; on a cluster its parts are tried by test_cluster.py."""
     writer = StoreWriter(tmp_path / "mnt" / "store", segment_size=4096, is_ledger=name == "convert_store")
