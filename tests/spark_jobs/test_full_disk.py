@@ -39,7 +39,7 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def store(tmp_path: Path) -> Path:
     writer = StoreWriter(tmp_path / "store", segment_size=16_384)
     while len(writer.log.segments) < 20:
-        writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.records)}", tags="a")
+        writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.written)}", tags="a")
     writer.close()
     return writer.root
 
@@ -71,6 +71,7 @@ def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
 
 
 @pytest.mark.parametrize("job", ["rebuild all", pytest.param("compact index", marks=pytest.mark.soak)])
+@pytest.mark.usefixtures("here")
 def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, store: Path, disk: Callable[[str], Path]) -> None:
     place = disk(ENOUGH) / "store"
     shutil.copytree(store, place)
@@ -120,6 +121,7 @@ def test_a_conversion_that_fills_the_disk_says_so_and_goes_on_when_there_is_room
 @pytest.mark.parametrize(
     "format_", ["parquet", *(pytest.param(name, marks=pytest.mark.soak) for name in ("iceberg", "delta"))]
 )
+@pytest.mark.usefixtures("here")
 def test_a_table_on_a_full_disk_grows_when_there_is_room(
     format_: str, store: Path, disk: Callable[[str], Path]
 ) -> None:

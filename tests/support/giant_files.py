@@ -12,8 +12,16 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
+
+from loop_engine import run_jobs_here
 from store_writer import StoreWriter
+
+if TYPE_CHECKING:
+    from click import Command
+    from click.testing import CliRunner
 
 GIANT = 1 << 40
 MOST_MEMORY = 1 << 30
@@ -138,12 +146,20 @@ def ask_health(root: Path) -> str:
 
 
 def main(root: Path, names: Sequence[str]) -> None:
-    """Run commands over a store; print how each that failed did so."""
+    """Run commands over a store, jobs in this process; print how each that failed did so."""
     from click.testing import CliRunner
 
     from rocketlens.cli.main import main as command
 
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+        run_commands(CliRunner(), command, root, names)
+    print("all commands were run", flush=True)
+
+
+def run_commands(runner: "CliRunner", command: "Command", root: Path, names: Sequence[str]) -> None:
+    """Run what reads a store, and ask for its health."""
     tier = root / "tiered"
     for name, arguments in (OF_TIER if tier.is_dir() else COMMANDS).items():
         if names and name not in names:
@@ -152,7 +168,7 @@ def main(root: Path, names: Sequence[str]) -> None:
             given = [
                 {"STORE": str(root), "OUT": f"{out}/made", "TIER": str(tier)}.get(each, each) for each in arguments
             ]
-            result = CliRunner().invoke(command, given)
+            result = runner.invoke(command, given)
         gc.collect()  # a command is a process of its own elsewhere: what it left in cycles goes with it
         text = result.output
         has_failed = result.exception is not None and not isinstance(result.exception, SystemExit)
@@ -162,7 +178,6 @@ def main(root: Path, names: Sequence[str]) -> None:
                 traceback.print_exception(*result.exc_info, file=sys.stdout)
     if not names and not tier.is_dir() and (problem := ask_health(root)):
         print(f"health: {problem}", flush=True)
-    print("all commands were run", flush=True)
 
 
 if __name__ == "__main__":
