@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 from faulty_proxy import FaultPlan
-from object_store import object_store
+from object_store import ObjectStore
 from protocol.errors import RocketLensError
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -97,12 +97,12 @@ def test_an_error_names_the_file_behind_the_url(store: Path, tmp_path: Path) -> 
     fsspec.filesystem("memory").rm(f"{URL}-bare", recursive=True)
 
 
-def test_processes_make_the_same_through_faults(store: Path, tmp_path: Path) -> None:
-    with object_store() as objects:
-        url, plan = objects.put(store, "rebuilt"), FaultPlan(5, share=0.2)
-        with objects.behind(plan) as faulty:
-            rebuild(url, tmp_path / "found", storage=faulty.options)
-            compact(url, tmp_path / "compacted", storage=faulty.options)
+@pytest.mark.soak  # in each run: an export, test_export_from_url.py
+def test_processes_make_the_same_through_faults(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
+    url, plan = objects.put(store, "rebuilt"), FaultPlan(5, share=0.2)
+    with objects.behind(plan) as faulty:
+        rebuild(url, tmp_path / "found", storage=faulty.options)
+        compact(url, tmp_path / "compacted", storage=faulty.options)
     rebuild(str(store), tmp_path / "expected")
     compact(str(store), tmp_path / "expected-compacted")
     assert files_under(tmp_path / "found") == files_under(tmp_path / "expected")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from golden_store import GOLDEN, unpack
-from object_store import object_store
+from object_store import ObjectStore
 from protocol.errors import ConfigError
 from queue_runs import files_under
 from spark_jobs.build import split_queues
@@ -161,17 +161,18 @@ class TestAtUrl:
     """Tasks send what they have built themselves, and there is no work directory that anybody sees."""
 
     @pytest.mark.soak  # in each run: of files, test_fetch.py; of blocks, the next test
-    def test_what_is_sent_and_fetched_is_the_rebuild_in_place(self, store: Path, tmp_path: Path) -> None:
+    def test_what_is_sent_and_fetched_is_the_rebuild_in_place(
+        self, objects: ObjectStore, store: Path, tmp_path: Path
+    ) -> None:
         """Though files of the index and queues of other topics stay, and a queue is without messages."""
         (store / "consumequeue" / "Quiet" / "0").mkdir(parents=True)
         (store / "consumequeue" / "Quiet" / "0" / ("0" * 20)).write_bytes(bytes(400))
         options = {**SMALL, "topics": ("Hot",), "queue_file_size": 400}
         before = files_under(store)
-        with object_store() as objects:
-            place = OutputPlace("s3://stores/rebuilt", objects.options)
-            rebuild(store, place.url, "shuffle", out_storage=place.storage, **options)
-            kinds = {path.split("/")[0] for path in named(place)}
-            found = fetched(place, store, tmp_path / "fetched")
+        place = OutputPlace("s3://stores/rebuilt", objects.options)
+        rebuild(store, place.url, "shuffle", out_storage=place.storage, **options)
+        kinds = {path.split("/")[0] for path in named(place)}
+        found = fetched(place, store, tmp_path / "fetched")
         assert kinds == {"index", "consumequeue", "checkpoint"}
         assert found == in_place(store, tmp_path / "in-place", **options)
         assert files_under(store) == before

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from object_store import object_store
+from object_store import ObjectStore
 from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
@@ -47,7 +47,7 @@ JOBS: dict[str, Callable[..., object]] = {
     ],
 )
 def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_starts(
-    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: str, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = StoreWriter(tmp_path / "store", index_slots=97, index_entries=150)
     writer.append("Topic", keys="k")
@@ -60,11 +60,10 @@ def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_
 
     monkeypatch.setattr(OutputPlace, "create", create)
     _let_no_engine_start(monkeypatch)
-    with object_store() as objects:
-        place = OutputPlace(f"s3://stores/{job}", objects.options)
-        with pytest.raises(ConfigError, match="this object store ignores If-None-Match"):
-            JOBS[job](store=str(writer.root), out=place.url, out_storage=place.storage)
-        assert not [name for name in place.objects("") if "_rocketlens" in name or "_attempts" in name]
+    place = OutputPlace(f"s3://stores/{job}", objects.options)
+    with pytest.raises(ConfigError, match="this object store ignores If-None-Match"):
+        JOBS[job](store=str(writer.root), out=place.url, out_storage=place.storage)
+    assert not [name for name in place.objects("") if "_rocketlens" in name or "_attempts" in name]
 
 
 @pytest.mark.parametrize("job", ["rebuild", "compact", "export", "csv", "delta"])

@@ -10,7 +10,7 @@ import pytest
 
 from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
 from golden_store import unpack
-from object_store import object_store
+from object_store import ObjectStore
 from oracles import read_log
 from queue_runs import files_under
 from spark_jobs.commands import run as run_module
@@ -120,20 +120,14 @@ def test_an_index_without_a_living_entry_comes_out(store: Path, tmp_path: Path) 
 
 
 @pytest.mark.soak  # in each run: by files, TestCompaction in test_fetch.py
-def test_what_is_sent_and_fetched_is_the_compaction_in_place(store: Path, tmp_path: Path) -> None:
+def test_what_is_sent_and_fetched_is_the_compaction_in_place(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
     """Tasks send what they have built themselves, and there is no work directory that anybody sees."""
     before = files_under(store)
-    with object_store() as objects:
-        place = OutputPlace("s3://stores/compacted", objects.options)
-        compact(store, place.url, "shuffle", out_storage=place.storage, **SMALL)
-        paths = {part["path"] for part in json.loads(place.read(MANIFEST) or b"")["parts"]}
-        shutil.copytree(store, tmp_path / "fetched")
-        run_fetch(
-            FetchRequest(
-                url=place.url, storage=place.storage, store=str(tmp_path / "fetched"), drop_backup=True
-            ),
-            Silence(),
-        )  # fmt: skip
+    place = OutputPlace("s3://stores/compacted", objects.options)
+    compact(store, place.url, "shuffle", out_storage=place.storage, **SMALL)
+    paths = {part["path"] for part in json.loads(place.read(MANIFEST) or b"")["parts"]}
+    copy = Path(shutil.copytree(store, tmp_path / "fetched"))
+    run_fetch(FetchRequest(url=place.url, storage=place.storage, store=str(copy), drop_backup=True), Silence())
     assert {path.split("/")[0] for path in paths} == {"index", "checkpoint"}
     assert files_under(store) == before
     shutil.copytree(store, tmp_path / "in-place")

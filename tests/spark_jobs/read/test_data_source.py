@@ -13,7 +13,7 @@ import pytest
 import oracles
 import rocketlens
 from column_rows import expected_rows
-from object_store import ObjectStore, object_store
+from object_store import ObjectStore
 from spark_jobs.read._registered_source import RocketLensDataSource
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -281,11 +281,6 @@ class TestDamage:
 
 
 class TestObjectStores:
-    @pytest.fixture(scope="class")
-    def objects(self) -> Iterator[ObjectStore]:
-        with object_store() as objects:
-            yield objects
-
     def test_a_store_in_a_bucket_is_read_like_one_on_disk(
         self, session: "SparkSession", store: StoreWriter, objects: ObjectStore
     ) -> None:

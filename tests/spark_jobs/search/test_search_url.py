@@ -258,7 +258,7 @@ def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.Monk
     assert 0 < sum(fetched) - before < 11 * 1000
 
 
-@pytest.mark.soak  # in each run: a rebuild, test_rebuild_url.py; what reads in pieces, test_remote_file.py
+@pytest.mark.soak  # in each run: an export, test_export_from_url.py
 def test_processes_find_the_same_through_faults(
     objects: ObjectStore, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
