@@ -143,7 +143,7 @@ def live(tmp_path: Path, seconds: int) -> Iterator[Live]:
             assert serving.stop() == 0
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(SOAK_SECONDS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(SOAK_SECONDS, marks=pytest.mark.soak)])
 def test_every_message_is_answered_in_every_way_while_files_come_and_go(live: Live, seconds: int) -> None:
     comparer = Comparer(live.server, live.producer, live.has_expired)
     stopwatch = Stopwatch(live.server, live.store, QUEUE_FILE)
