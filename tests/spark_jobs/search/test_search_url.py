@@ -12,11 +12,10 @@ import fsspec
 import pytest
 
 from command_line import rocketlens
-from faulty_proxy import FaultPlan
 from golden_store import GOLDEN, unpack
 from loop_engine import LoopEngine
 from object_store import ObjectStore
-from protocol.errors import ConfigError, NotAStore, RocketLensError
+from protocol.errors import ConfigError, NotAStore
 from protocol.message import Message
 from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.place_names import COPIES
@@ -121,11 +120,16 @@ CRITERIA = [
 
 @pytest.mark.parametrize("criteria", CRITERIA, ids=str)
 @pytest.mark.usefixtures("here")
-def test_what_is_found_is_that_of_the_same_store_on_a_disk(store: Path, criteria: Criteria) -> None:
+def test_what_is_found_is_that_of_the_same_store_on_a_disk(
+    store: Path, criteria: Criteria, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no copy is left of what was fetched."""
     expected = here_of(store, criteria)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with in_memory(store) as url:
         assert_same(by_url(url, criteria), expected)
     assert messages(expected)
+    assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
 
 
 @pytest.mark.usefixtures("here")
@@ -256,29 +260,6 @@ def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.Monk
     assert len(messages(steps)) == 11
     assert "11 records up to" in steps[-1].notes[0]
     assert 0 < sum(fetched) - before < 11 * 1000
-
-
-@pytest.mark.soak  # in each run: an export, test_export_from_url.py
-def test_processes_find_the_same_through_faults(
-    objects: ObjectStore, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    url, plan_of_faults = objects.put(store, f"search-{next(NUMBERS)}"), FaultPlan(3, share=0.2)
-    with objects.behind(plan_of_faults) as faulty:
-        for criteria in (Criteria(contains=b"body 3"), Criteria(topic="Rare", contains=b"body")):
-            assert_same(by_url(url, criteria, faulty.options), here_of(store, criteria))
-    assert plan_of_faults.done.total()
-    assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
-
-
-@pytest.mark.soak  # in each run: of a verification, test_deep_url.py
-def test_a_segment_that_is_never_sent_is_named(objects: ObjectStore, store: Path) -> None:
-    url, victim = objects.put(store, f"search-{next(NUMBERS)}"), sorted((store / "commitlog").iterdir())[2]
-    with (
-        objects.behind(FaultPlan(0, share=0, never=victim.name)) as faulty,
-        pytest.raises(RocketLensError, match=f"^{url}/commitlog/{victim.name}: cannot be read at position 0: "),
-    ):
-        by_url(url, Criteria(contains=b"body"), faulty.options)
 
 
 class TestCommand:
