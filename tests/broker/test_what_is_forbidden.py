@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +71,7 @@ def api_questions(store: SecretStore) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "/message", {"offset": offset}
         yield "/message/body", {"offset": offset}
         yield "/message/body", {"offset": offset, "unpacked": "true"}
+    for offset in [*store.secret, *store.open][::8]:
         yield "/find", {"text": str(offset)}
     for topic in store.topics:
         yield "/queue/message", {"topic": topic, "queueId": 0, "queueOffset": 0}
@@ -104,13 +104,13 @@ def shown_by_the_api(
         answer = api.ask(path, headers=headers, **question)
         while answer.json is not None and isinstance(answer.json, dict) and answer.json.get("state") == "running":
             answer = api.ask(path, headers=headers, **question)
-        yield f"API {path}", answer.content + repr(answer.headers).encode()
+        yield f"API {path} {question}", answer.content + repr(answer.headers).encode()
 
 
 def commands(store: SecretStore, keys_file: Path) -> Iterator[tuple[str, ...]]:
     keys_file.write_text("order-1\nU0\n")
     for offset in store.secret:
-        yield "find", str(offset), "--full"
+        yield "find", str(offset), "--full", "--as", "physical-offset"
     for topic in store.topics:
         yield "tail", "--topic", topic, "--last", "50"
         yield "find", "order-1", "--topic", topic, "--as", "key"
@@ -140,7 +140,7 @@ def shown_by_commands(store: SecretStore, keys_file: Path, rules: tuple[str, ...
             assert outcome.code in (0, 1, 2), outcome.errors
             yield f"{name} {' '.join(form)}", outcome.output + outcome.errors.encode()
     for offset in list(store.secret)[part]:
-        outcome = rocketlens("find", store.root, str(offset), "--body", "-", *masks)
+        outcome = rocketlens("find", store.root, str(offset), "--as", "physical-offset", "--body", "-", *masks)
         yield "find --body", outcome.output + outcome.errors.encode()
 
 
@@ -296,10 +296,10 @@ async def shown_by_the_port(store: SecretStore, accounts: Path, who: tuple[str, 
 @pytest.mark.parametrize(
     ("who", "knows_group"),
     [
-        pytest.param(RESTRICTED, False, id="restricted, unknown group"),
-        pytest.param(MANAGER, True, id="manager, known group"),
-        pytest.param(RESTRICTED, True, id="restricted, known group", marks=pytest.mark.soak),
-        pytest.param(MANAGER, False, id="manager, unknown group", marks=pytest.mark.soak),
+        pytest.param(RESTRICTED, True, id="restricted, known group"),
+        pytest.param(MANAGER, False, id="manager, unknown group"),
+        pytest.param(RESTRICTED, False, id="restricted, unknown group", marks=pytest.mark.soak),
+        pytest.param(MANAGER, True, id="manager, known group", marks=pytest.mark.soak),
     ],
 )
 def test_what_is_denied_to_an_account_is_nowhere(
@@ -313,22 +313,7 @@ def test_what_is_denied_to_an_account_is_nowhere(
     assert assert_hidden(iter(surfaces), SECRETS) > 500
     assert any(b"open words" in shown for _, shown in surfaces), "what is not denied is shown"
     assert not leaked(caplog.text.encode(), SECRETS)
-
-
-@pytest.mark.parametrize(
-    "knows_group",
-    [pytest.param(True, id="known group"), pytest.param(False, id="unknown group", marks=pytest.mark.soak)],
-)
-def test_the_name_of_a_denied_topic_is_told_to_nobody_who_does_not_ask_for_it(
-    tmp_path: Path, knows_group: bool
-) -> None:
-    store = secret_store(tmp_path / "store", knows_group=knows_group)
-    accounts = write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)
-    api = ApiOf(store.root, accounts)
-    for path, question in api_questions(store):
-        if TOPIC not in json.dumps(question):
-            answer = api.ask(path, headers=keys(*RESTRICTED), **question)
-            assert TOPIC.encode() not in answer.content, (path, question)
-    for surface, shown in asyncio.run(shown_by_the_port(store, accounts, RESTRICTED)):
-        if TOPIC not in surface:
-            assert TOPIC.encode() not in shown, surface
+    if who == RESTRICTED:  # an administrator may know the names of all topics
+        unnamed = [(surface, shown) for surface, shown in surfaces if TOPIC not in surface]
+        assert len(unnamed) > 300
+        assert [surface for surface, shown in unnamed if TOPIC.encode() in shown] == []

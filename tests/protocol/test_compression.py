@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import protocol.compression
 from bombs import EMPTY_LZ4, EMPTY_ZSTD, PACK, UNITS, bombs, many_blocks, many_repeats, many_stored_blocks
+from examples import examples
 from protocol.compression import (
     DECOMPRESSED_LIMIT,
     LIST_BYTES,
@@ -79,7 +80,7 @@ def test_a_body_beyond_the_limit_is_refused(kind: CompressionType, compress: Cal
 def test_a_bomb_never_takes_much_more_memory_than_the_limit(
     kind: CompressionType, compress: Callable[[bytes], bytes]
 ) -> None:
-    bomb = compress(bytes(256 * MEGABYTE))
+    bomb = compress(bytes(96 * MEGABYTE))
     tracemalloc.start()
     try:
         with pytest.raises(CorruptRecord, match="at most"):
@@ -239,7 +240,7 @@ def test_time_is_the_last_guard_and_looked_at_between_pieces(codec: Codec, monke
         decode(PACK[codec](bytes(20 * PIECE)), codec, Budget())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(bombs())
 @example((Codec.LZ4, EMPTY_LZ4 * 363_636))
 @example((Codec.ZSTD, EMPTY_ZSTD * 444_444))

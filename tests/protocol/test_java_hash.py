@@ -39,7 +39,13 @@ def test_hashes_and_decoding_are_those_of_the_jdk() -> None:
         assert java_hash(decoded) == int(expected), data
 
 
-@pytest.mark.parametrize("vector", vectors("exhaustive"), ids=lambda vector: f"length-{vector[1]}")
+@pytest.mark.parametrize(
+    "vector",
+    [
+        pytest.param(vector, id=f"length-{vector[1]}", marks=[pytest.mark.soak] if number > 2 else [])
+        for number, vector in enumerate(vectors("exhaustive"))
+    ],
+)
 def test_all_short_strings_of_critical_bytes_decode_as_in_the_jdk(vector: list[str]) -> None:
     alphabet, length, expected = bytes.fromhex(vector[0]), int(vector[1]), int(vector[2])
     decoded = (decode_java(bytes(data)) for data in product(alphabet, repeat=length))

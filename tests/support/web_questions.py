@@ -1,8 +1,10 @@
 """Questions to the API without a socket: its application over a store, and what comes back."""
 
 import asyncio
+import atexit
 import base64
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,14 @@ from broker_harness import DEADLINE_SECONDS, service_of
 from storage.store.message_store import MessageStore, StoreOptions
 
 PLACE = "http://127.0.0.1"
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """The loop of all questions: to make one for each, with threads of its own, costs more than most answers."""
+    runner = asyncio.Runner()
+    atexit.register(runner.close)
+    return runner
 
 
 @dataclass
@@ -33,7 +43,7 @@ class Answer:
 
 
 class ApiOf:
-    """The API over a store; every question on an event loop of its own."""
+    """The API over a store; all questions of a process on one event loop, which runs while it is asked."""
 
     def __init__(
         self, root: Path, accounts: Path | None = None, audit_log: AuditLog | None = None, **options: Any
@@ -58,7 +68,7 @@ class ApiOf:
     ) -> Answer:
         """Ask a path from an address with query parameters, a trailing underscore of whose names is left out."""
         asked = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
-        return asyncio.run(self._ask(method, path, asked, headers or {}, peer))
+        return _runner().run(self._ask(method, path, asked, headers or {}, peer))
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON of an answer that must be a success."""

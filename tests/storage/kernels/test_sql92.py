@@ -128,7 +128,7 @@ def condition(generator: random.Random, depth: int) -> str:
 def test_made_up_expressions_come_out_alike(seed: int) -> None:
     generator = random.Random(seed)
     outcomes = ""
-    for _ in range(2_500):
+    for _ in range(800):
         try:
             expression = parse(condition(generator, 2))
         except FilterSyntaxError:
@@ -143,7 +143,7 @@ def test_made_up_expressions_come_out_alike(seed: int) -> None:
         letters = decided(expression, *blocks)
         assert letters == "".join(letter(expression, block) for block in blocks), expression.text
         outcomes += letters
-    assert all(outcomes.count(each) > 500 for each in "TFNE")
+    assert all(outcomes.count(each) > 150 for each in "TFNE")
 
 
 @given(

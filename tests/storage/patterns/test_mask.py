@@ -137,6 +137,7 @@ def test_a_body_of_some_megabytes_is_not_held_up_by_what_is_documented() -> None
     assert not mask.hidden_whole
 
 
+@pytest.mark.soak
 def test_a_message_of_very_many_texts_without_end_is_soon_given_up() -> None:
     """32 KB of properties may be a thousand such texts; the bound is one of the message, not of each."""
     hostile = {f"p{number}": "a" * 40 + f"!{number}" for number in range(500)}
