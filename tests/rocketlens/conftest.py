@@ -1,4 +1,4 @@
-"""The recorded store g1, opened and served."""
+"""The recorded store g1, opened and served; jobs of commands run in the test's own process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,14 @@ import pytest
 import rocketlens
 from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
+from loop_engine import run_jobs_here
 from storage.store.message_store import MessageStore
+
+
+@pytest.fixture(autouse=True)
+def jobs_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of the local engine run in the test's process: to start processes for each command takes seconds."""
+    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def test_an_index_file_that_is_cut_within_its_first_page_ends_a_job_in_words(
     check_words(ended)
 
 
-@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("kept", [KEPT[1], *(pytest.param(kept, marks=pytest.mark.soak) for kept in KEPT[::2])])
 def test_a_conversion_of_a_cut_log_ends_in_words(kept: int, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger", segment_size=32_768)
     for number in range(3):

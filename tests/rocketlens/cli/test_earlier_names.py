@@ -58,8 +58,9 @@ def test_help_shows_no_earlier_spelling() -> None:
         for spelling in option.earlier
     }
     assert len(renamed) >= 10
+    reference = command_line_reference()
     for name, spelling in renamed - {("export", "--to")}:
-        section = command_line_reference().split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
+        section = reference.split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
         assert f"{spelling} " not in section, name
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
+from examples import examples
 from golden_store import G1
 from rocketlens import absent_properties
 from rocketlens import open as opened
@@ -175,7 +176,7 @@ def test_a_topic_that_is_nowhere_is_exit_code_1_and_a_store_that_is_none_3(g1_st
 # --- properties that are nowhere --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.sampled_from(["a", "us", "region", "TAGS"]), min_size=1))
 def test_where_nothing_passes_properties_that_no_message_has_are_named(odd: Path, names: set[str]) -> None:
     """By all commands that take an expression, of a directory and of a server, and by no other word than these."""

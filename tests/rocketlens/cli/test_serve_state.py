@@ -118,7 +118,13 @@ def test_a_kill_leaves_a_whole_file_and_what_was_written_in_it(g1_store: Path, t
         client.close()
 
 
-@pytest.mark.parametrize("options", [(), ("--state-dir", "shared")], ids=["by default", "as told"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="by default"),
+        pytest.param(("--state-dir", "shared"), id="as told", marks=pytest.mark.soak),
+    ],
+)
 def test_a_second_server_on_the_same_state_is_refused_in_one_line(
     options: tuple[str, ...], g1_store: Path, tmp_path: Path
 ) -> None:

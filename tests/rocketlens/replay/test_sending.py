@@ -127,7 +127,7 @@ def test_messages_with_one_key_keep_their_order_in_one_queue(store: Path) -> Non
 LOST = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.BUSY, Fault.FLUSH, Fault.NONE)
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     faults=st.lists(st.sampled_from(LOST), max_size=30),
     order=st.sampled_from(ORDERS),
