@@ -116,9 +116,9 @@ def answers_in(wire: Wire) -> int:
     return len(FrameDecoder().feed(bytes(wire.written)))
 
 
-def pairs(frame: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The frame in two pieces, cut at every byte."""
-    for cut in range(1, len(frame)):
+def pairs(frame: bytes, step: int) -> Iterator[tuple[bytes, bytes]]:
+    """The frame in two pieces, cut at every `step`th byte."""
+    for cut in range(1, len(frame), step):
         yield frame[:cut], frame[cut:]
 
 
@@ -133,7 +133,8 @@ async def test_whoever_sends_a_request_in_two_pieces_owes_nothing_afterwards(
 ) -> None:
     frame = frame_of(family, form)
     connection, wire = roads.connect(has_lane=has_lane)
-    for number, (first, second) in enumerate(pairs(frame), 1):
+    number, step = 0, 1 if has_lane and form == JSON else 5
+    for number, (first, second) in enumerate(pairs(frame, step), 1):
         connection.data_received(first)
         roads.wait(SECONDS - 1)
         assert (connection.owes_rest, roads.budget.received) == (True, len(first))
@@ -144,7 +145,7 @@ async def test_whoever_sends_a_request_in_two_pieces_owes_nothing_afterwards(
         roads.wait(SECONDS * 3)
         assert (wire.is_closed, answers_in(wire)) == (False, number)
     plain = form == JSON and family in ("view", "key", "unique key")
-    assert not (has_lane and plain) or roads.taken() == len(frame) - 1
+    assert not (has_lane and plain) or roads.taken() == number
 
 
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])

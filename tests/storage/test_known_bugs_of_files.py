@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from protocol.message import decode_message
 from protocol.message_id import decode_message_id
@@ -66,7 +67,7 @@ class TestCrash:
         write_file(last, last.stat().st_size, {36: oracles.packed(index_count, 4)})
         check_however_opened(tmp_path, writer.records)
 
-    @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -81,7 +82,7 @@ class TestCrash:
             write_file(path, size, {4096 * page: bytes(min(4096, size - 4096 * page))})
         check_however_opened(root, writer.records)
 
-    @pytest.mark.parametrize("cut", range(1, 60, 7))
+    @pytest.mark.parametrize("cut", range(1, 60, 20))
     def test_a_store_copied_while_it_was_written_has_every_key(self, tmp_path: Path, cut: int) -> None:
         """rmq#8007, #3868, PR#8018: the index is as of one moment, the log as of a later or an earlier one."""
         writer = StoreWriter(tmp_path / "live", segment_size=4096, index_entries=50)
@@ -170,7 +171,7 @@ class TestCrash:
         assert store.commit_log.end == torn.physical_offset
         check_every_key(store, writer.records)
 
-    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(cut=st.integers(0, 1600), remove=st.booleans())
     def test_queues_that_miss_messages_hide_no_key(
         self, cut: int, remove: bool, tmp_path_factory: pytest.TempPathFactory

@@ -14,7 +14,7 @@ from read_only import GUARD, difference, environment, run_guarded, seal, sealed_
 from store_writer import StoreWriter
 
 
-@pytest.mark.parametrize("name", ["g1_store", "g1_crashed_store"])
+@pytest.mark.parametrize("name", ["g1_crashed_store", pytest.param("g1_store", marks=pytest.mark.soak)])
 def test_reading_everything_of_a_sealed_store_changes_nothing(name: str, request: pytest.FixtureRequest) -> None:
     with sealed_copy(request.getfixturevalue(name)) as store:
         before = state_of(store)

@@ -33,7 +33,7 @@ def look_at(root: Path) -> str:
     return "\n".join([f"found {found}", *store.problems])
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111])
+@pytest.mark.parametrize("mode", [0o000, *(pytest.param(mode, marks=pytest.mark.soak) for mode in (0o444, 0o111))])
 def test_whatever_may_not_be_read_is_refused_or_missed(mode: int) -> None:
     with reachable_directory() as directory:
         root = written(directory / "store").root

@@ -47,10 +47,10 @@ from store_writer import StoreWriter
 
 pytestmark = pytest.mark.lane
 
-EXAMPLES = 1_500
+EXAMPLES = 500
 """Requests by store and seed; each is answered twice."""
 
-FUZZED = 100_000
+FUZZED = 40_000
 SESSIONS = {session.name: session for session in sessions()}
 
 

@@ -291,10 +291,10 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Peer]:
 
 
 def splits(data: bytes) -> Iterator[Sequence[bytes]]:
-    """The whole, byte by byte, and every way to cut it in two."""
+    """The whole, byte by byte, and in two, cut at every third byte."""
     yield (data,)
     yield [data[number : number + 1] for number in range(len(data))]
-    for cut in range(1, len(data)):
+    for cut in range(1, len(data), 3):
         yield data[:cut], data[cut:]
 
 
@@ -320,7 +320,7 @@ def test_a_frame_too_long_for_the_lane_may_be_split_too(make: Callable[..., Peer
 
 def test_three_pieces_of_a_short_stream_give_its_answers(make: Callable[..., Peer]) -> None:
     stream = view(2, 1) + view(3, 2)
-    for first in range(1, len(stream) - 1):
+    for first in range(1, len(stream) - 1, 3):
         for second in range(first + 1, len(stream), 5):
             peer = make().receive(stream[:first], stream[first:second], stream[second:])
             assert (peer.opaques(), peer.state) == ([1, 2], OPEN), (first, second)

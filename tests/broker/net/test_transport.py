@@ -261,7 +261,7 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
     echo = Echo()
     async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        wanted = 400
+        wanted = 150
         client.writer.write(b"".join(view(-1_000_000, opaque=number) for number in range(wanted)))
         (connection,) = await _connections(server)
         await until(lambda: connection.session.is_held)

@@ -103,9 +103,16 @@ def ask(
     return answers
 
 
-@pytest.mark.parametrize("code", sorted(OWNED_CODES), ids=lambda code: RequestCode(code).name)
 @pytest.mark.parametrize(
-    "fields", [pytest.param(FIELDS, id="whole"), pytest.param({}, id="no fields", marks=pytest.mark.soak)]
+    ("code", "fields"),
+    [
+        pytest.param(code, fields, id=f"{RequestCode(code).name}-{name}", marks=marks)
+        for number, code in enumerate(sorted(OWNED_CODES))
+        for name, fields, marks in (
+            ("whole", FIELDS, [pytest.mark.soak] if number % 4 else []),
+            ("no fields", {}, [pytest.mark.soak]),
+        )
+    ],
 )
 def test_each_code_that_worker_0_answers_is_answered_though_the_client_has_ended(
     code: int, fields: dict[str, str], connect: Callable[[], dict[int, socket.socket]]

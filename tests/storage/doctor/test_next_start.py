@@ -5,7 +5,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,13 +28,28 @@ def segment(root: Path, number: int) -> Path:
     return root / "commitlog" / f"{SEGMENT * number:020d}"
 
 
+@cache
+def whole_store(crashed: bool) -> tuple[dict[Path, bytes], list[Written]]:
+    """The files of a store of eight segments but for its checkpoint, written once for all tests."""
+    with tempfile.TemporaryDirectory() as directory:
+        writer, written = make_store(Path(directory), 900)
+        (writer.crash if crashed else writer.close)()
+        files = {
+            path.relative_to(directory): path.read_bytes()
+            for path in Path(directory).rglob("*")
+            if path.is_file() and path.name != "checkpoint"
+        }
+    return files, written
+
+
 def make_damaged(
     root: Path, *damaged: int, crashed: bool = True, checkpoint: dict[str, int] | None = None
 ) -> list[Written]:
     """A store of eight segments with zeros in some of them; its checkpoint, by default, knows nothing."""
-    writer, written = make_store(root, 900)
-    (writer.crash if crashed else writer.close)()
-    (root / "checkpoint").unlink()
+    files, written = whole_store(crashed)
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
     fields = {"index_msg_timestamp": written[-1].store_timestamp} | (checkpoint or {})
     write_checkpoint(root / "checkpoint", root / "checkpoint", **fields)
     for number in damaged:

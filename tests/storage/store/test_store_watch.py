@@ -253,7 +253,7 @@ class TestLeaks:
         followed = Followed(tmp_path / "store", index_entries=12)
         growing = followed.growing
         most_files = 0
-        for step in range(60):
+        for step in range(27):
             for number in range(12):
                 growing.add(queue_id=number % 2, body=b"x" * 90)
             growing.flush()
