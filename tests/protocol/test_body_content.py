@@ -112,7 +112,7 @@ def test_very_many_small_frames_are_refused_by_their_number(name: str, pack: Cal
     assert f"at most {MOST_FRAMES} frames" in (content.error or "")
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(bombs(most_units=60_000))
 def test_whatever_is_packed_in_what_the_answer_is_within_one_budget(bomb: tuple[Codec, bytes]) -> None:
     budget = Budget(4 * MEGABYTE)
@@ -285,6 +285,7 @@ CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1",
 
 
 @pytest.mark.parametrize("charset", CHARSETS)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_a_long_text_is_decoded_in_pieces_as_it_would_be_at_once(charset: str, data: st.DataObject) -> None:
     """The pieces end anywhere in its characters."""

@@ -240,7 +240,7 @@ def test_time_is_the_last_guard_and_looked_at_between_pieces(codec: Codec, monke
         decode(PACK[codec](bytes(20 * PIECE)), codec, Budget())
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(bombs())
 @example((Codec.LZ4, EMPTY_LZ4 * 363_636))
 @example((Codec.ZSTD, EMPTY_ZSTD * 444_444))

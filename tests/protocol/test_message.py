@@ -8,10 +8,11 @@ from pathlib import Path
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from java_vectors import pairs, text, vectors
 from protocol.errors import CorruptRecord, TruncatedFile
 from protocol.host_address import HostAddress
@@ -69,6 +70,7 @@ def test_the_java_vectors_hold_both_versions_all_host_sizes_and_all_compressions
     }
 
 
+@settings(max_examples=examples(12))
 @given(records)
 def test_decoding_equals_the_field_by_field_oracle(fields: dict[str, object]) -> None:
     fields["sys_flag"] = with_host_bits(fields["sys_flag"], fields["born_host"], fields["store_host"])

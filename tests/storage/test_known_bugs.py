@@ -163,7 +163,7 @@ def smallest_hash() -> tuple[str, str]:
 class TestDamagedIndex:
     """ "Hash collisions, …, cyclic or wild pointers, header counts that lie: none may hide or invent a message." """
 
-    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_damage_to_slots_pointers_hashes_and_header_hides_nothing(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -67,7 +67,7 @@ class TestCrash:
         write_file(last, last.stat().st_size, {36: oracles.packed(index_count, 4)})
         check_however_opened(tmp_path, writer.records)
 
-    @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

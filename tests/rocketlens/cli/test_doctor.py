@@ -99,7 +99,7 @@ def test_deep_reads_every_entry(g1_store: Path, tmp_path: Path, as_json: bool, c
         assert outcome.text.endswith("1 error, 0 warnings, 0 notes\n")
 
 
-@settings(max_examples=settings.default.max_examples // 10)
+@settings(max_examples=settings.default.max_examples // 20)
 @given(number=st.integers(0, 9), entry=st.integers(1, 60), byte=st.integers(0, 19))
 def test_what_a_reading_finds_in_an_index_file_the_printed_line_mends(
     g1_store: Path, number: int, entry: int, byte: int

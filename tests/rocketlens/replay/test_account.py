@@ -94,7 +94,7 @@ def change(kind: str, account: ReplayAccount, plain: PlainAccount, draw: st.Draw
         account.forget_verified()
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_an_account_says_of_each_message_what_was_noted_last(data: st.DataObject) -> None:
     draw = data.draw

@@ -6,10 +6,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rocketlens
+from examples import examples
 from kernel_memory import Bytes
 from message_encoding import encode_message
 from protocol.host_address import HostAddress
@@ -177,6 +178,7 @@ def test_a_body_that_was_changed_since_it_was_chosen_is_not_sent() -> None:
         assert (row is not None, bool(messages)) == (is_sent, is_sent)
 
 
+@settings(max_examples=examples(12))
 @given(odd=st.lists(st.booleans(), min_size=1, max_size=20), queues=st.integers(1, 3))
 def test_runs_are_as_few_as_the_order_of_queues_lets_them_be(odd: list[bool], queues: int) -> None:
     """Those of a topic that is never plain part none; those that have no key part the others of their queue."""

@@ -330,7 +330,7 @@ def test_a_target_that_says_no_ids_is_asked_by_key(store: Path, said: str) -> No
 
 
 @given(number=st.integers(0, 39), field=st.sampled_from(["body", "topic", "uniqueKey"]), shifts=st.booleans())
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: int, field: str, shifts: bool) -> None:
     lines = [
         {"topic": "Orders", "body": f"{index}", "uniqueKey": f"K{index}", "properties": {"UNIQ_KEY": f"K{index}"}}

@@ -116,7 +116,7 @@ def resolve_extensions(
 
 
 class TestWrittenStores:
-    @settings(max_examples=examples(20))
+    @settings(max_examples=examples(12))
     @given(store_plans(all_indexed=True))
     def test_any_store_has_the_entries_and_units_of_the_oracle(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan
@@ -126,7 +126,7 @@ class TestWrittenStores:
         scans = scan_store(writer.log.directories, tags=profile == "5.5", records=5, window=700)
         assert gathered(scans) == dispatch(writer.records, profile=profile, lmq=True)
 
-    @settings(max_examples=30)
+    @settings(max_examples=examples(12))
     @given(store_plans(all_indexed=True))
     def test_units_are_those_that_the_writer_put_into_the_queues(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan

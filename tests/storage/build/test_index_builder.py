@@ -71,7 +71,7 @@ class TestRecordedStores:
 
 
 class TestWrittenStores:
-    @settings(max_examples=examples(20))
+    @settings(max_examples=examples(12))
     @given(store_plans(all_indexed=True))
     def test_any_store_has_the_index_files_that_are_built_from_its_log(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from kept_store import written
 from storage.build import spill
 from storage.build.spill import choose_ranges, write_index_file
@@ -55,7 +56,7 @@ def right_entries(writer: StoreWriter, ranges: Ranges) -> list[tuple[int, int]]:
     return [(entry[0], entry[1]) for image in builder.files for entry in image.entries]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_holds_what_its_ranges_have_in_the_order_of_the_log(
     data: st.DataObject, writer: StoreWriter, log: CommitLog, tmp_path: Path

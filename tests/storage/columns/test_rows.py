@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import oracles
 from column_rows import expected_rows, read_log_rows, read_rows
+from examples import examples
 from protocol.errors import FilterSyntaxError, StoreError, TruncatedFile
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, Wanted
@@ -26,7 +27,7 @@ def offsets(rows: list[dict[str, object]]) -> list[object]:
 
 
 class TestWholeLogs:
-    @settings(max_examples=40)
+    @settings(max_examples=examples(12))
     @given(store_plans(maximum_messages=25))
     def test_every_record_of_a_log_is_a_row(self, plan: StorePlan) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -37,7 +38,7 @@ class TestWholeLogs:
         log = g1_store / "commitlog"
         assert read_log_rows(log) == expected_rows(oracles.read_log(log))
 
-    @settings(max_examples=30)
+    @settings(max_examples=examples(12))
     @given(batch_plans)
     def test_every_message_of_a_batch_is_a_row(self, plan: BatchPlan) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -162,7 +163,7 @@ class TestChoosing:
             RowReader(window, Wanted(where="a >"))
 
     @given(st.binary(max_size=12).filter(lambda tag: b"\1" not in tag and b"\2" not in tag))
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     def test_a_tag_is_compared_byte_by_byte(self, tag: bytes) -> None:
         with tempfile.TemporaryDirectory() as directory:
             writer = StoreWriter(Path(directory))

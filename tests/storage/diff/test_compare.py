@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from protocol.errors import NotAStore
 from storage.diff import _entries, compare
 from storage.diff.compare import QueueRange, compare_stores
@@ -183,7 +184,7 @@ def test_what_is_no_store_is_an_error(tmp_path: Path) -> None:
         compare_stores(tmp_path / "a", tmp_path / "b")
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(12))
 @given(store_plans(maximum_messages=20), st.sets(st.integers(0, 19)), st.integers(1, 4))
 def test_any_two_stores_differ_in_what_dictionaries_say(plan: StorePlan, left_out: set[int], buckets: int) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import oracles
 from compact_oracle import put_behind, take_mark
 from compacting import compact_in_place, compact_store, small_steps
+from examples import examples
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
 from storage.index import _index_coverage, index_examination
@@ -118,7 +119,7 @@ def test_the_recorded_store_answers_as_before(g1_store: Path, tmp_path: Path) ->
     assert_all_found(store, oracles.read_log(root / "commitlog"))
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(store_plans(maximum_messages=30), st.booleans(), st.booleans(), st.data())
 def test_any_store_answers_every_key_after_any_compaction(
     tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, drop_tags: bool, from_log: bool, data: st.DataObject
@@ -200,7 +201,7 @@ def test_files_that_share_a_stretch_of_the_log_do_without_each_other(tmp_path: P
     assert_all_found(MessageStore.open(writer.root), writer.records)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_byte_anywhere_hides_nothing(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """In entries and mark even a flipped bit is noticed: the mark's checksum is for both."""
@@ -312,7 +313,7 @@ def gaps_of(path: Path, log: CommitLog, slots: int = SLOTS) -> tuple[tuple[int, 
     return find_gaps(IndexFile(file, shape), log, has_tags=True)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(indexed=st.lists(st.booleans(), min_size=2, max_size=40), compared=st.sampled_from([1000, 1 << 27]))
 def test_gaps_in_the_newest_part_are_those_of_the_index_it_was_made_from(
     tmp_path_factory: pytest.TempPathFactory, indexed: list[bool], compared: int

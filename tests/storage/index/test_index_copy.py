@@ -86,7 +86,7 @@ class TestBytes:
         write_file(tmp_path / "file", 10_000, {})
         assert IndexCopy(tmp_path / "file").last_data == -1
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(places=st.sets(st.integers(0, (1 << 18) - 1), max_size=6), start=st.integers(0, 1 << 18))
     def test_the_first_and_the_last_byte_are_found_wherever_they_are(
         self, tmp_path: Path, places: set[int], start: int

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from storage.files.mapped_file import MappedFile
 from storage.index import _index_coverage as module
 from storage.index._index_coverage import find_gaps
@@ -99,7 +100,7 @@ class TestGaps:
         assert gaps_of(writer, has_tags=True) == ((at[1], at[4]),)
 
     @pytest.mark.parametrize("profile", ["5.5", "5.3"])
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(indexed=st.lists(st.booleans(), min_size=2, max_size=40))
     def test_exactly_what_lacks_entries_lies_in_gaps(
         self, tmp_path_factory: pytest.TempPathFactory, profile: str, indexed: list[bool]
@@ -224,7 +225,7 @@ class TestOtherLogs:
         assert shape is not None
         assert find_gaps(IndexFile(file, shape), CommitLog([], []), True) == ()
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(offsets=st.lists(st.integers(0, 12_000) | st.sampled_from([0, END]), min_size=1, max_size=12).map(sorted))
     def test_entries_of_any_offsets_give_gaps_within_the_span(self, tmp_path: Path, offsets: list[int]) -> None:
         writer = written_with_holes(tmp_path, [True] * 60)

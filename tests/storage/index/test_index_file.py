@@ -322,7 +322,7 @@ class TestGaps:
 
 class TestReading:
     @given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=25), slots=st.integers(1, 9))
-    @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_header_entries_and_chains_are_those_that_were_put(
         self, tmp_path: Path, keys: list[str], slots: int
     ) -> None:

@@ -108,7 +108,7 @@ class TestFollowing:
         assert growing.look().is_as(before)
         assert growing.index.files[0] is before.files[0]
 
-    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
         st.sampled_from([5, 12, 1000]),

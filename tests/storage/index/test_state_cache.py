@@ -163,13 +163,13 @@ class TestDistrust:
         max_leaves=12,
     )
 
-    @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(values, values)
     def test_any_values_are_findings_or_none(self, tmp_path: Path, finding: Any, end: Any) -> None:
         files = {str(PATH): [list(IDENTITY), finding], "end of data": end}
         self.look_at(write(tmp_path, {"version": 3, "files": files}))
 
-    @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, 9), values)
     def test_any_value_in_one_field_is_a_finding_or_none(self, tmp_path: Path, field: int, value: Any) -> None:
         content = entry()

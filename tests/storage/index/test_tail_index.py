@@ -64,7 +64,7 @@ class TestScanning:
         assert (tail.entry_count, tail.runs, tail.skipped) == (0, (), ())
         assert tail.remaining_bytes == 200
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(maximum_messages=15))
     def test_a_whole_log_is_found_under_what_a_broker_indexes(
         self, plan: StorePlan, tmp_path_factory: pytest.TempPathFactory

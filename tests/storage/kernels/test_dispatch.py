@@ -19,7 +19,7 @@ BASE = 1 << 32
 
 
 class TestAgainstTheOracle:
-    @settings(max_examples=examples(50))
+    @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), max_size=6), st.booleans(), st.booleans())
     def test_entries_and_units_are_those_of_the_oracle(
         self, changes: list[dict[str, Any]], tags: bool, lmq: bool
@@ -38,7 +38,7 @@ class TestAgainstTheOracle:
         assert block.last_record == (last.physical_offset if last else -1)
         assert block.last_timestamp == (last.store_timestamp if last else 0)
 
-    @settings(max_examples=examples(20))
+    @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), min_size=1, max_size=6), st.integers(1, 400), st.integers(1, 3))
     def test_it_does_not_matter_how_a_segment_is_read_and_taken(
         self, changes: list[dict[str, Any]], window: int, records: int
@@ -60,7 +60,7 @@ class TestAgainstTheOracle:
         assert names == [b"%LMQ%\xa7", b"%LMQ%\xff", "%LMQ%\ufffd".encode()]
         assert made == dispatch(oracles.scan_segment(whole, BASE), lmq=True)
 
-    @settings(max_examples=examples(20))
+    @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), min_size=1, max_size=4), st.data())
     def test_damage_ends_a_scan_where_the_oracle_ends(self, changes: list[dict[str, Any]], data: st.DataObject) -> None:
         whole, _ = segment(changes, BASE)

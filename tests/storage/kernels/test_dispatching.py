@@ -135,7 +135,7 @@ any_blocks = st.one_of(
 
 
 class TestProperties:
-    @settings(max_examples=examples(100))
+    @settings(max_examples=examples(12))
     @given(any_blocks)
     @example(b"TAGS\x01a\x02TAGS\x01b")
     @example(b"TAGS\x01\x02KEYS\x01\x01\x02")

@@ -117,7 +117,7 @@ def selected(data: bytes, position: int, stop: int) -> tuple[int, list[int]]:
 
 
 class TestWholeSegments:
-    @settings(max_examples=examples(50))
+    @settings(max_examples=examples(12))
     @given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
     def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(
         self, ledger: Ledger, behind: bytes
@@ -210,7 +210,7 @@ class TestWholeSegments:
 
 
 class TestDamage:
-    @settings(max_examples=examples(50))
+    @settings(max_examples=examples(12))
     @given(ledgers(), st.data())
     def test_a_walk_ends_where_the_oracle_ends(self, ledger: Ledger, draw: st.DataObject) -> None:
         if not ledger.data:

@@ -168,7 +168,7 @@ def says_a_size(data: bytes, position: int, limit: int) -> int:
 
 
 class TestReadHeads:
-    @settings(max_examples=examples(50))
+    @settings(max_examples=examples(12))
     @given(st.lists(messages, min_size=1, max_size=5), st.data())
     def test_times_are_told_as_far_as_the_window_shows_heads(
         self, drawn: list[dict[str, Any]], data: st.DataObject
@@ -204,7 +204,7 @@ def stamp_at(data: bytes, position: int) -> int:
 
 
 class TestReadRecords:
-    @settings(max_examples=examples(50))
+    @settings(max_examples=examples(12))
     @given(
         st.lists(messages, min_size=1, max_size=5),
         st.lists(st.sampled_from([b"TopicTest", "主题".encode(), b"Topic", b"None"]), unique=True, max_size=3),

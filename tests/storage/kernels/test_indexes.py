@@ -56,7 +56,7 @@ class TestCheckStructure:
             )
         assert check(bytes(image), SLOTS, len(keys)) == oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
 
-    @settings(max_examples=50)
+    @settings(max_examples=examples(50))
     @given(key_lists, st.integers(1, 12))
     def test_a_wrong_slot_count_is_judged_like_the_oracle(self, keys: list[str], slots: int) -> None:
         data = image_of(keys).to_bytes()

@@ -125,7 +125,7 @@ plans = st.builds(
 
 
 class TestLookup:
-    @settings(max_examples=examples(50))
+    @settings(max_examples=examples(12))
     @given(plans, st.data())
     def test_what_index_and_scan_propose_is_answered_like_the_oracle(self, plan: Plan, data: st.DataObject) -> None:
         store, records, files, scanned = plan.build()
@@ -254,7 +254,7 @@ class TestLookup:
 
 
 class TestSize:
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 3000), st.integers(1, 9))
     def test_an_answer_is_cut_at_whole_messages_and_drops_the_oldest(
         self, sizes: list[int], limit: int, maximum: int

@@ -280,7 +280,7 @@ class TestScanKeys:
 
 
 class TestWalkRecords:
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(st.lists(changes, min_size=1, max_size=6), st.data())
     def test_a_walk_ends_where_the_oracle_finds_no_record(
         self, plan: list[dict[str, object]], data: st.DataObject
@@ -357,7 +357,7 @@ def nest(depth: int, offset: int, draw: Callable[[st.SearchStrategy[Any]], Any])
 
 
 class TestSums:
-    @settings(max_examples=40)
+    @settings(max_examples=examples(12))
     @given(st.data())
     def test_the_same_is_found_whether_sums_are_kept_or_not(self, data: st.DataObject) -> None:
         log = nest(data.draw(st.integers(1, 4)), BASE, data.draw) + bytes(100)

@@ -88,7 +88,7 @@ pointers = st.integers(-2, 5000) | st.sampled_from([-(2**31), 0, 2**31 - 1])
 
 
 class TestAnswers:
-    @settings(max_examples=examples(20), deadline=None)
+    @settings(max_examples=examples(12), deadline=None)
     @given(rows, st.lists(st.tuples(st.integers(0, 5000), pointers), max_size=3), st.data())
     def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(
         self, rows: list[tuple[str, int]], damage: list[tuple[int, int]], data: st.DataObject
@@ -106,7 +106,7 @@ class TestAnswers:
                 assert told(answer) == told(plain)
                 assert answer.walked <= plain.walked
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(12), deadline=None)
     @given(rows, st.integers(0, 2**32))
     def test_look_ups_end_and_read_nothing_else_whatever_changes_in_the_file(
         self, rows: list[tuple[str, int]], seed: int

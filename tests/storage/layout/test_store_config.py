@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
@@ -341,6 +342,7 @@ TABLES = [
 ]  # fmt: skip
 
 
+@settings(max_examples=examples(12))
 @given(st.dictionaries(st.sampled_from(TABLES), st.one_of(JSON, st.dictionaries(st.text(max_size=5), JSON))))
 def test_any_values_give_a_configuration(tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]) -> None:
     root = tmp_path_factory.mktemp("config")

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from storage.life.message_life import find_life
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -21,7 +22,7 @@ def life_notes(store: MessageStore) -> list[str]:
     return [find_life(store, f"K{number}").events[0].note for number in range(COUNT)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(12))
 @given(delivered=st.sets(st.integers(0, COUNT - 1)), next_offset=st.none() | st.integers(0, 2 * COUNT))
 def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(
     delivered: set[int], next_offset: int | None
@@ -49,7 +50,7 @@ def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(
                 assert note == "delay level 3, not delivered yet"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(12))
 @given(
     delivered=st.sets(st.integers(0, COUNT - 1)),
     check=st.none() | st.tuples(st.sampled_from([DUE - 1000, DUE + 1000]), st.integers(0, 2 * COUNT)),

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from golden_store import G1, GOLDEN, unpack
 from message_encoding import encode_message
 from protocol.message import Message, decode_message, decode_messages
@@ -145,7 +146,7 @@ def many(tmp_path: Path) -> MessageStore:
 
 
 @given(maximum=st.integers(1, 64), topic=st.sampled_from("AB"))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(12))
 def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, maximum: int, topic: str) -> None:
     query = Question(topic=topic, text="k", kind=KeyKind.KEY, maximum=maximum)
     offsets: list[int] = []

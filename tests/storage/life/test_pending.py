@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from golden_store import GOLDEN, unpack
 from pending_oracle import SCHEDULE, TIMER, Judged, judge
 from storage.life.pending import _LIST, Pending, PendingState, PendingWindow
@@ -146,7 +147,7 @@ CHECKS = st.one_of(st.none(), st.tuples(SECONDS, st.integers(0, 8)))
 OFFSETS = st.one_of(st.none(), st.dictionaries(st.integers(1, 3), st.integers(0, 4)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12))
 @given(messages=st.lists(st.one_of(TIMERS, LEVELS, DELIVERED), max_size=14), check=CHECKS, offsets=OFFSETS)
 def test_random_stores_are_judged_as_by_the_oracle(
     tmp_path_factory: pytest.TempPathFactory,

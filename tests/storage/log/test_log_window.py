@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from kernel_memory import headers_in_one_another, record_at
 from protocol.errors import StoreError, TruncatedFile
 from storage.kernels.records import SUM_PATIENCE, SUM_STEP
@@ -123,7 +124,7 @@ def test_holes_are_stepped_over(disk_path: Path, held_as: str) -> None:
 
 
 @given(moves=st.lists(st.tuples(st.integers(0, 3 << 20), st.integers(0, 1 << 20), st.booleans()), max_size=12))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_is_shown_wherever_the_window_goes(
     tmp_path_factory: pytest.TempPathFactory, held_as: str, moves: list[tuple[int, int, bool]]
 ) -> None:

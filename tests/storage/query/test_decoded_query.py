@@ -52,7 +52,7 @@ messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(messages, min_size=1, max_size=12), profile=st.sampled_from(["5.5", "5.3"]), data=st.data())
 def test_answers_equal_the_oracle_that_scans_everything(
     plan: list[dict[str, Any]], profile: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

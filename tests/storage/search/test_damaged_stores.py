@@ -66,7 +66,7 @@ def test_a_damaged_field_costs_no_other_record(
 
 @pytest.mark.untraced
 @example([(1373, b"\0\0\xc0")]).via("a message without a body that says it is a batch")
-@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2 * SEGMENT - 1), st.binary(min_size=1, max_size=9)), min_size=1, max_size=5))
 def test_any_damage_costs_only_what_is_damaged(writer: StoreWriter, damage: list[tuple[int, bytes]]) -> None:
     content = {base: path.read_bytes() for base, path in writer.log.segments.items()}

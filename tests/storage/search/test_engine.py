@@ -284,7 +284,7 @@ def pack(message: dict[str, object]) -> dict[str, object]:
 
 
 class TestAgainstALoop:
-    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(messages, st.lists(criteria_of_all_kinds, min_size=1, max_size=6), st.sampled_from([1, 3]))
     def test_any_criteria_find_in_any_log_what_a_loop_finds(
         self,
@@ -299,7 +299,7 @@ class TestAgainstALoop:
         for criteria in asked:
             assert hits_of(search(store, criteria, threads=threads, exhaustive=True)) == by_loop(root, criteria)
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(store_plans().filter(lambda plan: plan.messages), st.integers(1, 5), st.sampled_from([1, 3]))
     def test_pages_joined_are_the_whole(
         self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, limit: int, threads: int

@@ -44,7 +44,7 @@ def by_loop(records: list[Record], queries: list[str], topic: str | None, kind: 
 
 
 class TestAnyStore:
-    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         store_plans().filter(lambda plan: plan.messages),
         st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),

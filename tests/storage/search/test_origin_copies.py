@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
+from examples import examples
 from golden_store import CASES, unpack
 from protocol.properties import DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID
 from rocketlens import connect
@@ -77,7 +78,7 @@ def test_another_id_has_no_copies(case: Path) -> None:
     assert rocketlens("find", case, OTHER).code == 1
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     copies=st.lists(
         st.tuples(

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_oracle
+from examples import examples
 from oracles import read_log
 from search_oracle import Hit
 from storage.search import _by_queue, _by_time
@@ -211,7 +212,7 @@ class TestByTime:
 
 
 class TestAnyPlan:
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         store_plans().filter(lambda plan: plan.messages),
         st.sampled_from(TOPICS),

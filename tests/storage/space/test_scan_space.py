@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from golden_store import CASES, GOLDEN, unpack
 from oracles import Record, read_log
 from protocol.errors import StoreError
@@ -86,7 +87,7 @@ MESSAGES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12))
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=40), threads=st.sampled_from([1, 2]))
 def test_random_stores_are_counted_as_by_the_oracle(
     tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, object]], threads: int

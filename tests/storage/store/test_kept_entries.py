@@ -138,7 +138,9 @@ class TestDistrust:
             assert {file.index.shape.slots for file in store.snapshot.index.kept} == {OWN_SLOTS}
             assert_all_found(store, kept.writer.records, kept.writer.records[::17])
 
-    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(data=st.data())
     def test_a_damaged_file_of_our_own_hides_nothing(
         self, small: None, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

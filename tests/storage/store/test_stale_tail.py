@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from command_line import rocketlens
 from doctoring import only
+from examples import examples
 from followed_store import hurry
 from golden_store import CASES, unpack
 from protocol.question import KeyKind, Question
@@ -101,7 +102,7 @@ def found_in(store: MessageStore, names: dict[str, bool]) -> dict[str, bool]:
 
 
 @pytest.mark.usefixtures("live")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_refreshed=st.booleans())
 def test_what_was_cut_off_never_comes_back_while_the_broker_writes_over_it(
     data: st.DataObject, old: int, is_refreshed: bool, monkeypatch: pytest.MonkeyPatch
@@ -142,7 +143,7 @@ def epochs_of(root: Path, *entries: str) -> None:
     (root / "epochFileCheckpoint").write_text("\n".join([str(len(entries)), "0", *entries, ""]))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_live=st.booleans(), has_epochs=st.booleans())
 def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_a_running_broker(
     data: st.DataObject, old: int, is_live: bool, has_epochs: bool, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import oracles
 from compacting import compact_in_place
+from examples import examples
 from golden_store import GOLDEN, unpack
 from kept_store import (
     Kept,
@@ -161,7 +162,7 @@ class TestChecks:
         assert_all_found(store, writer.records)
 
     @pytest.mark.untraced
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_damaged_file_is_found_out_in_the_end(
         self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -130,7 +130,7 @@ def logs(draw: st.DrawFn, *, repeated: bool = False) -> list[list[Keyed]]:
 
 
 class TestMatchedFile:
-    @settings(max_examples=examples(25))
+    @settings(max_examples=examples(12))
     @given(logs(repeated=True), st.data())
     def test_the_entries_that_a_broker_puts_have_their_ranks(
         self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
@@ -160,7 +160,7 @@ class TestMatchedFile:
         tags = [rank for rank in ranks if everything[rank][0].tagged and is_last_of_record(everything, rank)]
         assert found.tags == [*tags[:1], *tags[-1:]]
 
-    @settings(max_examples=examples(30))
+    @settings(max_examples=examples(12))
     @given(logs(), st.data())
     def test_any_entries_are_matched_as_a_loop_does(
         self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
@@ -261,7 +261,7 @@ def test_a_compacted_file_begins_with_the_first_true_time(times: list[int]) -> N
 
 
 class TestRebuiltStretch:
-    @settings(max_examples=examples(25))
+    @settings(max_examples=examples(12))
     @given(
         logs(repeated=True), st.booleans(), st.none() | st.tuples(st.integers(0, 2 * T0), st.integers(0, 99)), st.data()
     )

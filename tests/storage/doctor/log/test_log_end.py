@@ -91,7 +91,7 @@ def other_content(data: st.DataObject, log: Path, own: bytes) -> tuple[str, byte
     return kind, own[: data.draw(st.integers(4, 80))].ljust(SEGMENT, b"\0") if kind == "half" else bytes(SEGMENT)
 
 
-@settings(max_examples=settings.default.max_examples // 2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings.default.max_examples // 4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), crashed=st.booleans())
 def test_a_last_segment_that_is_none_is_named_and_so_is_one_of_zeros_that_had_messages(
     data: st.DataObject, crashed: bool
