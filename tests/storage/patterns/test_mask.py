@@ -35,7 +35,7 @@ texts = st.one_of(
 
 @given(st.sampled_from(PATTERNS), st.lists(texts, max_size=5))
 def test_a_pattern_hides_in_texts_what_it_hides_with_re(pattern: str, some: list[str]) -> None:
-    mask = mask_of((f"/{pattern}/",))
+    mask = mask_of((f"/{pattern}/",)).for_one_run()  # other tests of the process may have the same mask
     assert mask.texts(some) == [re.sub(pattern, "***", text) for text in some]
     assert [mask.text(text) for text in some] == mask.texts(some)
     assert not mask.hidden_whole
