@@ -46,7 +46,7 @@ def test_a_store_that_was_taken_away_is_told(tmp_path: Path) -> None:
 
 def test_what_is_read_while_a_file_is_cut_is_not_shown(api: ApiOf, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.ask("/store").status == 200
-    monkeypatch.setattr("broker.web.api.application.count_cuts", lambda: -1)  # one less than there were at the end
+    monkeypatch.setattr("broker.web.api.request_context.count_cuts", lambda: -1)  # one less than there were at the end
     answer = api.ask("/store")
     assert answer.status >= 500
     assert "a file was cut or could not be read" in answer.error["message"]
