@@ -70,7 +70,7 @@ NOT_BY_TAG: Final = "of a store behind a URL only a search finds tags"
 
 
 class _Copy:
-    """A hollow copy of a store behind a URL, and the store in it; it is gone when it is closed, or nobody has it."""
+    """A hollow copy of a store behind a URL, and the store in it; it is gone when it is closed, or nobody reads it."""
 
     def __init__(self, tree: "RemoteTree", rules: tuple[str, ...]) -> None:
         """Make it; raises NotAStore for a tree that is none."""
@@ -85,7 +85,7 @@ class _Copy:
         self._root = stack.enter_context(temporary_directory(f".{COPIES}", Path(tempfile.gettempdir())))
         self._files = HollowCopy(tree, self._root)
         stack.enter_context(self._files.read_here())
-        with self._named_errors():
+        with self._settled():
             self._store = Store(self._root, StoreArguments(masked=rules), warns=True, keeps_state=False)
 
     @property
@@ -99,18 +99,21 @@ class _Copy:
 
     def read(self, work: Callable[[Store], Found]) -> Found:
         """Do some work in the store; raises RocketLensError where not all that it read could be fetched."""
-        with self._named_errors():
-            try:
-                found = work(self._store)
-            except RocketLensError:
-                self._files.settle()  # what was not fetched may be the reason
-                raise
-            self._files.settle()
-            return found
+        with self._settled():
+            return work(self._store)
 
     def named(self, found: Found) -> Found:
         """An answer in which paths of the copy are those behind the URL."""
         return renamed(found, self._tree.named(self._root))
+
+    @contextlib.contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Have files be read; raises RocketLensError where not all that was read could be fetched."""
+        with self._named_errors():
+            try:
+                yield
+            finally:
+                self._files.settle()  # what was not fetched may be the reason for an error
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -333,8 +336,7 @@ class UrlStore(Source):
             tree = list_tree(self._url, self._storage)
             self._listed_at = time.monotonic()
             if copy is None or not copy.is_of(tree):
-                if copy is not None:
-                    copy.close()
+                # Others may still read the one before: it goes when the last of them has its answer.
                 self._copy = copy = _Copy(tree, self._mask.rules)
             return copy
 

@@ -6,12 +6,12 @@ whole, of its log the records that a question leads to.
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from spark_jobs.places.remote_file import RemoteFile, RemoteReadError
+from spark_jobs.places.remote_file import RemoteFile, RemoteObject, RemoteReadError
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree, list_tree
 from storage.files.hollow_files import forget_tree, register_tree
 from storage.ranges import Range, Ranges, merge, subtract
@@ -61,9 +61,10 @@ class HollowCopy:
         tree.hollow(root)
         self.tree, self._root = tree, root
         self._entries = {each.path: each for each in tree.files}
+        self._objects = tree.objects()
         self._contents: dict[str, _Content] = {}
         self._read: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock, self._settling = threading.Lock(), threading.Lock()
         self.failure: BaseException | None = None
         """Why something could not be fetched: what was read since is not to be believed."""
 
@@ -77,29 +78,38 @@ class HollowCopy:
 
     @contextlib.contextmanager
     def read_here(self) -> Iterator[None]:
-        """Have files be filled meanwhile by who reads them in this process; :meth:`settle` says if that went well."""
+        """Have files be filled meanwhile by who reads them in this process; :meth:`settle` says if that went well.
+
+        Who reads on afterwards is told so by `settle`: what is not filled any more is zeros.
+        """
         register_tree(self._root, self._content_of)
         try:
             yield
         finally:
+            self.failure = self.failure or StoreError(self.tree.url, what="it was closed while it was read")
             forget_tree(self._root)
 
     def settle(self) -> None:
         """Raise the error for which something that was read may be wrong; RemoteReadError where a file has changed."""
-        with self._lock:
-            read, self._read = self._read, set()
-        for name in read:
-            self._contents[name].rest()
-        if self.failure is not None:
-            raise self.failure
-        if read:
-            now = {each.path: each for each in list_tree(self.tree.url, self.tree.storage).files}
-            for name in sorted(read):
-                if now.get(name) != self._entries[name]:
-                    self.failure = RemoteReadError(
-                        f"{self.tree.url}/{name}", what="has changed since it was listed, or was removed"
-                    )
-                    raise self.failure
+        with self._settling:
+            with self._lock:
+                read = frozenset(self._read)
+            for name in read:
+                self._contents[name].rest()
+            if self.failure is None and read:
+                self._refuse_changed(read)
+            if self.failure is not None:
+                raise self.failure
+            with self._lock:
+                self._read -= read
+
+    def _refuse_changed(self, read: Iterable[str]) -> None:
+        """Note it where one of some files is another than the one that was listed."""
+        now = {each.path: each for each in list_tree(self.tree.url, self.tree.storage).files}
+        for name in sorted(read):
+            if now.get(name) != self._entries[name]:
+                what = "has changed since it was listed, or was removed"
+                self.failure = RemoteReadError(f"{self.tree.url}/{name}", what=what)
 
     def _content_of(self, name: str) -> "_Content | None":
         """The content of a file by its path in the tree; None for one that is not in it."""
@@ -108,7 +118,7 @@ class HollowCopy:
             return None
         with self._lock:
             if name not in self._contents:
-                self._contents[name] = _Content(self, entry, self._root / name)
+                self._contents[name] = _Content(self, entry, self._objects[name], self._root / name)
             return self._contents[name]
 
     def note(self, name: str, failure: BaseException | None) -> None:
@@ -121,10 +131,9 @@ class HollowCopy:
 class _Content:
     """The content of one file of a hollow copy."""
 
-    def __init__(self, copy: HollowCopy, entry: RemoteEntry, path: Path) -> None:
+    def __init__(self, copy: HollowCopy, entry: RemoteEntry, found: RemoteObject, path: Path) -> None:
         """Nothing is there yet."""
         self._copy, self._entry = copy, entry
-        found = copy.tree.object(entry.path)
         self._source = RemoteFile(found.url, copy.tree.storage, found)
         self._filled = FilledFile(self._source, path)
         self._units = bytearray(-(-entry.size // UNIT_BYTES))
@@ -133,19 +142,24 @@ class _Content:
 
     def show(self, start: int, stop: int) -> None:
         """As :class:`storage.files.hollow_files.HollowContent` says."""
+        try:
+            self._show(start, stop)
+        except BaseException as error:  # a kernel may ask, and nothing goes through it
+            self._copy.note(self._entry.path, error)
+
+    def _show(self, start: int, stop: int) -> None:
         first, behind = start // UNIT_BYTES, -(-stop // UNIT_BYTES)
-        if 0 not in self._units[first:behind]:
+        if 0 not in self._units[first:behind] or self._copy.failure is not None:
             return
+        self._copy.note(self._entry.path, None)
         with self._lock:
             self._ahead = max(2 * self._ahead, 1) if first == self._behind else 0
             behind = min(behind + min(self._ahead, MOST_AHEAD // UNIT_BYTES), len(self._units))
             self._behind = behind
-            try:
-                self._filled.show([(first * UNIT_BYTES, min(behind * UNIT_BYTES, self._entry.size))])
-            except BaseException as error:  # a kernel may ask, and nothing goes through it
-                self._copy.note(self._entry.path, error)
+            self._filled.show([(first * UNIT_BYTES, min(behind * UNIT_BYTES, self._entry.size))])
             self._units[first:behind] = b"\1" * (behind - first)
-        self._copy.note(self._entry.path, None)
+            if 0 not in self._units:
+                self._source.release()
 
     def fill(self) -> None:
         """Have all of it be there, as it was listed."""

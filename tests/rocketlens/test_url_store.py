@@ -1,5 +1,6 @@
 """A store behind a URL is read as in a directory: the same answers, and no more fetched than is looked at."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 import rocketlens
 from golden_store import GOLDEN, unpack
+from protocol.errors import StoreError
 from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.remote_file import RemoteFile
 from store_writer import StoreWriter
@@ -197,3 +199,58 @@ def test_the_copy_is_gone_with_the_source(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(rocketlens.Error, match="the store is closed"):
         source.groups()
+
+
+def test_who_still_reads_a_copy_that_is_replaced_or_closed_gets_what_was_there_or_an_error(tmp_path: Path) -> None:
+    places = []
+    for count in (1, 3):
+        writer = StoreWriter(tmp_path / str(count))
+        for number in range(count):
+            writer.append("T", b"%d" % number)
+        writer.close()
+        places.append(put(writer.root))
+    memory = fsspec.filesystem("memory")
+
+    def end(store: rocketlens.Source) -> int:
+        return store.queues("T")[0].max_offset
+
+    with rocketlens.open(places[0]) as source:
+        first = source._current()
+
+        def replaced(store: rocketlens.Source) -> int:
+            memory.rm(places[0], recursive=True)
+            memory.put(str(tmp_path / "3"), places[0], recursive=True)
+            source._listed_at = 0
+            assert end(source) == 3
+            return end(store)
+
+        with contextlib.suppress(rocketlens.Error):
+            assert first.read(replaced) == 1
+        second = source._current()
+        assert second is not first
+
+        def closed(store: rocketlens.Source) -> int:
+            source.close()
+            return end(store)
+
+        with pytest.raises(rocketlens.Error, match=f"{places[0]}: it was closed while it was read"):
+            second.read(closed)
+    for place in places:
+        memory.rm(place, recursive=True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), StoreError("there", what="the line is cut")])
+def test_after_a_failure_nothing_more_is_fetched_and_it_is_what_is_raised(
+    error: BaseException, stores: Callable[[str], tuple[Path, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rocketlens.open(stores("g1/store")[1]) as source:
+        copy, asked = source._current(), []
+
+        def fails(file: RemoteFile, *_place: int) -> bytes:
+            asked.append(file.path)
+            raise error
+
+        monkeypatch.setattr(RemoteFile, "_fetch", fails)
+        with pytest.raises(type(error)):
+            copy.read(lambda store: store.doctor())
+        assert len(asked) == 1
