@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.errors import StoreError
 from spark_jobs.places.remote_file import RemoteFile, RemoteObject, RemoteReadError
-from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree, list_tree
+from spark_jobs.places.remote_tree import COPIES_LIE, RemoteEntry, RemoteTree, list_tree
 from storage.files.hollow_files import forget_tree, register_tree
 from storage.ranges import Range, Ranges, merge, subtract
 
@@ -49,7 +49,7 @@ class FilledFile:
                         self._source.copy_range(file, start, stop)
                 self._source.copy_pieces(file, [piece for piece in lacking if piece[1] - piece[0] <= LONG_BYTES])
         except OSError as error:
-            raise StoreError(self._path, what=f"cannot be written: {error.strerror or error}") from error
+            raise StoreError(self._path, what=f"cannot be written: {error.strerror or error}; {COPIES_LIE}") from error
         self._there = merge((*self._there, *lacking))
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.file_systems import file_system, said, state_of
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.remote_file import (
@@ -27,6 +27,8 @@ from spark_jobs.places.remote_file import (
     RemoteReadError,
     persist,
 )
+
+COPIES_LIE: Final = "a copy of what is behind a URL is made below TMPDIR"
 
 LONGEST_NAME: Final = 255
 """Bytes of a name in a directory; no broker wrote a file with a longer one."""
@@ -73,11 +75,19 @@ class RemoteTree(msgspec.Struct, frozen=True):
         return {each.path: self._object(each) for each in self.files}
 
     def hollow(self, root: Path) -> None:
-        """Make the tree below a directory, files of the same sizes that hold nothing but a hole."""
-        self._make_directories(root)
-        for each in self.files:
-            with (root / each.path).open("wb") as file:
-                file.truncate(each.size)
+        """Make the tree below a directory, files of the same sizes that hold nothing but a hole.
+
+        Raises StoreError where this machine cannot have such files.
+        """
+        path = root
+        try:
+            self._make_directories(root)
+            for each in self.files:
+                path = root / each.path
+                with path.open("wb") as file:
+                    file.truncate(each.size)
+        except OSError as error:
+            raise StoreError(path, what=f"cannot be copied: {error.strerror}; {COPIES_LIE}") from error
 
     def fetch(self, root: Path) -> None:
         """Copy all files to their places below a directory, several at a time; raises RemoteReadError."""

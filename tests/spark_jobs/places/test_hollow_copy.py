@@ -11,7 +11,7 @@ from protocol.errors import StoreError
 from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.hollow_copy import FilledFile, HollowCopy
 from spark_jobs.places.remote_file import RemoteFile, RemoteReadError
-from spark_jobs.places.remote_tree import list_tree
+from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree, list_tree
 from storage.files.mapped_file import MappedFile
 
 CONTENT = bytes(number % 251 + 1 for number in range(40_000))
@@ -91,3 +91,11 @@ def test_a_piece_that_cannot_be_written_is_an_error(url: str, tmp_path: Path) ->
         pytest.raises(StoreError, match="nowhere: cannot be written"),
     ):
         FilledFile(source, tmp_path / "nowhere").show([(0, 10)])
+
+
+def test_files_that_this_machine_cannot_have_are_an_error(tmp_path: Path) -> None:
+    for entry in (RemoteEntry("giant", 1 << 62, ""), RemoteEntry("/".join(["deep" * 60] * 20), 1, "")):
+        with pytest.raises(
+            StoreError, match=r"cannot be copied: .*; a copy of what is behind a URL is made below TMPDIR"
+        ):
+            HollowCopy(RemoteTree("memory://none", "", (entry,), ()), tmp_path)
