@@ -1,7 +1,9 @@
 """Open what a command reads, its SOURCE: what exists as a path, a URL, or the address of a server that runs."""
 
 import os
-from collections.abc import Callable, Iterator
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,8 @@ from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 from spark_jobs.places.file_systems import is_url, local_path
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rocketlens.source import Source
     from rocketlens.store import Store
     from spark_jobs.run.engine import EngineOptions
@@ -203,12 +207,22 @@ class SourceArguments(msgspec.Struct, frozen=True):
         return StoreByTasks(path, arguments, engine, say)
 
     def _url(self, place: str, engine: "EngineOptions | None") -> "Source":
-        from rocketlens.url_store import UrlStore  # few stores are behind one
-
         refuse_layout(self.store_arguments)
         if engine is not None:
             _check_spark(engine)
-        return UrlStore(place, self.storage, self.store_arguments.rules, engine, say)
+        return open_url(place, self.storage, self.store_arguments.rules, engine)
+
+
+def open_url(place: str, storage: str, rules: Sequence[str] = (), engine: "EngineOptions | None" = None) -> "Source":
+    """A store behind a URL; what was copied of it is gone even where SIGTERM ends the process."""
+    from rocketlens.url_store import UrlStore  # few stores are behind one
+
+    def leave(number: int, _frame: "FrameType | None") -> None:
+        sys.exit(128 + number)
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, leave)
+    return UrlStore(place, storage, rules, engine, say)
 
 
 several_option = click.option(

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from assistant import META, answers, call, request, talk
+from process import COMMAND
 from rocketlens.mcp.rpc import LONGEST_REQUEST
 from rocketlens.mcp.server import McpServer, ToolCall
 from rocketlens.mcp.stdio import OpenedSources, StdioServer
@@ -231,3 +235,20 @@ def test_progress_goes_to_who_asks_for_it_and_never_back() -> None:
         assert answer["id"] == 1
         assert [each["params"]["progress"] for each in notes] == ([1, 3] if token else [])
         assert {each["params"]["progressToken"] for each in notes} == ({token} if token else set())
+
+
+def test_sigterm_leaves_no_copy_of_a_store_behind_a_url(g1_store: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, "mcp", f"local://{g1_store}"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(call(1, "topics")) + "\n")
+        process.stdin.flush()
+        assert "TopicTest" in process.stdout.readline()
+        assert [each.name[:17] for each in tmp_path.iterdir()] == [".rocketlens-copy-"]
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
