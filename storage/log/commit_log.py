@@ -62,6 +62,8 @@ class Segment:
     def region_at(self, position: int) -> Region:
         """What kernels read, of which all that is looked at of a record that starts at a position is there."""
         size = int.from_bytes(self.file.slice(position, position + codes.HEAD)[:4])
+        limit = self.valid_length if position < self.valid_length else self.file.size
+        size = size if size <= limit - position else 0  # one that is wrong is refused by the head alone
         return self.file.region_of(position, position + max(size, codes.ENTRY_HEAD))
 
 

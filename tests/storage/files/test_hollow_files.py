@@ -9,7 +9,8 @@ import pytest
 from protocol.message import decode_message
 from storage.files.hollow_files import forget_tree, hollow_content, register_tree
 from storage.files.mapped_file import MappedFile, open_read_only, read_head, read_piece, read_small_file
-from storage.log.commit_log import CommitLog
+from storage.kernels.records import ENTRY_HEAD
+from storage.log.commit_log import CommitLog, Segment
 from storage.log.log_window import LocalFile
 from store_writer import StoreWriter
 
@@ -63,6 +64,25 @@ def test_a_map_has_the_bytes_that_are_looked_at(read: str, hollow: Content) -> N
     assert hollow.asked == []
     assert look(file) == CONTENT[start:stop]
     assert set(hollow.asked) == {(start, stop)}
+
+
+@pytest.mark.parametrize(
+    ("size", "valid_length", "fetched"),
+    [
+        pytest.param(5_000, SIZE, 5_000, id="a record"),
+        pytest.param(5_000, 500, 5_000, id="a record behind a torn end"),
+        pytest.param(SIZE - 1_000, SIZE, SIZE - 1_000, id="up to the end"),
+        pytest.param(SIZE - 999, SIZE, ENTRY_HEAD, id="beyond the file"),
+        pytest.param(5_000, 5_999, ENTRY_HEAD, id="beyond the log's end"),
+        pytest.param(2**32 - 1, SIZE, ENTRY_HEAD, id="the largest size"),
+    ],
+)
+def test_for_a_record_whose_size_cannot_be_right_its_head_is_fetched(
+    hollow: Content, size: int, valid_length: int, fetched: int
+) -> None:
+    hollow.content = CONTENT[:1_000] + size.to_bytes(4) + CONTENT[1_004:]
+    Segment(0, MappedFile.open(hollow.path), valid_length).region_at(1_000)
+    assert max(stop for _, stop in hollow.asked) == 1_000 + fetched
 
 
 def test_what_is_read_and_not_mapped_is_there_too(hollow: Content) -> None:
