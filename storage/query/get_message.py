@@ -101,9 +101,10 @@ def get_message_lookup(
 
     The first message is returned however long it is. A queue that does not exist is treated as an empty one, since a
     broker creates it when it is asked for. Raises BeingSearched while the log is searched for the message of
-    `queue_offset`, and StoreError where it cannot be found out what the queue holds there.
+    `queue_offset`, and StoreError where it cannot be found out what the queue holds there. While it is searched for the
+    queue's end, `max_offset` is one more than is known to be there.
     """
-    queue = yield from queue_store.readable_lookup(topic, queue_id, queue_offset)
+    queue, is_whole = yield from queue_store.readable_lookup(topic, queue_id, queue_offset)
     if queue is None or not queue.max_offset:
         return GetMessageResult(
             GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0 if queue is None else queue.min_offset, 0, []
@@ -131,7 +132,10 @@ def get_message_lookup(
             result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter, hole)
     if result is None:
         result = yield from _collect(_Messages(part, message_filter), limits, queue_offset)
-    return result if part is queue else replace(result, min_offset=minimum, max_offset=end)
+    if part is queue and is_whole:
+        return result
+    # Before an end that is being searched, who reads up to the end is to ask for what may come behind it, too.
+    return replace(result, min_offset=minimum, max_offset=end + (not is_whole))
 
 
 get_message = plainly(get_message_lookup)

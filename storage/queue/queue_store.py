@@ -348,16 +348,19 @@ class QueueStore:
         # If another thread has opened it meanwhile, its object is used.
         return (yield from self._queues.get((topic, queue_id), lambda: opened).measured())
 
-    def readable_lookup(self, topic: str, queue_id: int, queue_offset: int) -> Lookup[AnyQueue | None]:
-        """`queue_lookup` for reads from a queue offset on: before an end that is being searched, the part up to it."""
+    def readable_lookup(self, topic: str, queue_id: int, queue_offset: int) -> Lookup[tuple[AnyQueue | None, bool]]:
+        """`queue_lookup` for reads from a queue offset on: before an end that is being searched, the part up to it.
+
+        Also return whether the end is known, so that it is all of the queue.
+        """
         try:
-            return (yield from self.queue_lookup(topic, queue_id))
+            return (yield from self.queue_lookup(topic, queue_id)), True
         except QueueBeingSearched:
             queue = self._queues.find((topic, queue_id))
             part = queue.sound_part if isinstance(queue, ConsumeQueue) else None
             if part is None or not part.min_offset <= queue_offset < part.max_offset:
                 raise
-            return part
+            return part, False
 
     def queues_of(self, topic: str) -> Iterator[Queue]:
         """All queues of a topic by ascending id."""
