@@ -124,10 +124,11 @@ class KnownPulls:
     def _take_in(self, pull: FoundPull, snapshot: Snapshot) -> Lookup[None]:
         """Know pulls like this one, unless they are known."""
         header = pull.header
-        queue = yield from snapshot.queues.queue_lookup(header.topic, header.queue_id)
-        if not isinstance(queue, ConsumeQueue) or queue.log is not snapshot.commit_log:
+        queues, offset = snapshot.queues, header.queue_offset
+        queue, is_whole = yield from queues.readable_lookup(header.topic, header.queue_id, offset)
+        if not is_whole or not isinstance(queue, ConsumeQueue) or queue.log is not snapshot.commit_log:
             return
-        place = queue.place(header.queue_offset, UNBOUNDED)
+        place = queue.place(offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)
         if place is None or scan > PATIENT_SCAN or pull.choice.cost * scan > PATIENT_STEPS:
             return

@@ -353,14 +353,21 @@ class QueueStore:
 
         Also return whether the end is known, so that it is all of the queue.
         """
-        try:
-            return (yield from self.queue_lookup(topic, queue_id)), True
-        except QueueBeingSearched:
-            queue = self._queues.find((topic, queue_id))
-            part = queue.sound_part if isinstance(queue, ConsumeQueue) else None
-            if part is None or not part.min_offset <= queue_offset < part.max_offset:
-                raise
-            return part, False
+        part = self._sound_part(topic, queue_id, queue_offset)
+        if part is None:
+            try:
+                return (yield from self.queue_lookup(topic, queue_id)), True
+            except QueueBeingSearched:
+                part = self._sound_part(topic, queue_id, queue_offset)
+                if part is None:
+                    raise
+        return part, False
+
+    def _sound_part(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | None:
+        """The part of a queue before an end that is being searched, if it has a queue offset."""
+        queue = self._queues.find((topic, queue_id))
+        part = queue.sound_part if isinstance(queue, ConsumeQueue) and not queue.is_measured else None
+        return part if part is not None and part.min_offset <= queue_offset < part.max_offset else None
 
     def queues_of(self, topic: str) -> Iterator[Queue]:
         """All queues of a topic by ascending id."""

@@ -25,9 +25,12 @@ from process import Serving, serving_process
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
+from storage.files.waiting import Lookup
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes
+from storage.queue._queue_end import find_end
 from storage.queue.queue_holes import QueueHoles
+from storage.queue.unit_standing import JudgedUnits
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -56,6 +59,13 @@ async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answer
     monkeypatch.setattr(QueueHoles, "step", lambda holes: opened.wait(60) and step(holes))
     monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
     monkeypatch.setattr(shared_pass, "PIECE", 100)
+    measured: list[int] = []
+
+    def find(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
+        measured.append(written)
+        return find_end(units, floor, written)
+
+    monkeypatch.setattr("storage.queue.consume_queue.find_end", find)
     service = service_of(MessageStore.open(writer.root), meter=Meter())
     async with serving(service) as server, connected(server.addresses[0]) as client:
         try:
@@ -66,12 +76,13 @@ async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answer
                 assert "% of which is done; ask again in a moment" in answer.remark
                 for code, fields in OTHERS:
                     assert (await client.ask(code, fields)).code == 0
-            at = 0
+            at, known = 0, len(measured)
             while at < 28:  # what lies before the end that is searched is read meanwhile
                 answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, at, "*", "TAG", 2))
                 assert [each.queue_offset for each in records_of(bytes(answer.body))][:1] == [at]
                 at = int(ext_fields_of(answer)["nextBeginOffset"])
                 assert int(ext_fields_of(answer)["maxOffset"]) > at  # there may be more
+            assert len(measured) <= known + 2  # of 14 pulls: for a new snapshot, not for each pull
             async with rocketlens.connect_async(str(server.addresses[0])) as remote:
                 with pytest.raises(rocketlens.ResponseError, match="the log is being searched"):
                     [each async for each in remote.search(topic="T", contains="body")]  # not fewer messages
