@@ -19,10 +19,11 @@ from rocketlens.cli.command_run import (
 )
 from rocketlens.cli.errors import STORE_ERROR, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import EXPECTED, address_in, several_option
+from rocketlens.cli.opening import EXPECTED, address_in, refuse_layout, several_option
 from rocketlens.cli.options import is_typed
 from rocketlens.cli.server_options import NO_SERVER_ARGUMENTS, ServerArguments, server_options
 from rocketlens.cli.time_options import timezone_option
+from rocketlens.opening import StoreArguments
 from spark_jobs.places.file_systems import is_url, local_path, refuse_page
 
 if TYPE_CHECKING:  # a usage error must not wait for what examines a store
@@ -104,6 +105,9 @@ def _run(
     server_arguments.refuse()
     with ending_with_a_line(goes_on=False):
         refuse_page(store)
+        if is_url(store):
+            directories = () if deep else options["commit_log_directories"]
+            refuse_layout(StoreArguments(directories, index_slots=index_slots, index_entries=index_entries))
     if is_url(store) and not deep:
         _look(store, options, as_json=as_json)
     if is_url(store) and options["since_last"]:

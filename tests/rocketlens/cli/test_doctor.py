@@ -54,6 +54,17 @@ def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
     assert {file["longestChain"] for file in report["indexFiles"]} > {-1}
 
 
+@pytest.mark.parametrize("how", [[], ["--deep"]])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("--commit-log", ["--commit-log", "/log"]), ("--index-slots", ["--index-slots", "8", "--index-entries", "9"])],
+)
+def test_options_that_a_url_cannot_have_are_refused(name: str, options: list[str], how: list[str]) -> None:
+    outcome = rocketlens("doctor", "memory://store", *options, *how)
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert f"{name} and a STORE that is a URL cannot be combined" in outcome.errors
+
+
 def test_what_is_no_store_ends_with_3(tmp_path: Path) -> None:
     outcome = rocketlens("doctor", tmp_path)
     assert (outcome.code, outcome.output) == (3, b"")
