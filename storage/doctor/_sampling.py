@@ -66,7 +66,8 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
     """The intact records that start in [start, stop), across segments and damage."""
     for segment in commit_log.segments:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
-        readable, sums = segment.valid_length, Sums()
+        # Of bytes that come when they are looked at, sums may be those of zeros.
+        readable, sums = segment.valid_length, None if segment.file.is_hollow else Sums()
         while position < limit:
             behind = min(position + PIECE_BYTES, limit)
             region = segment.file.region_of(position, behind + RECORD_BYTES)

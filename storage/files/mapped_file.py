@@ -46,8 +46,8 @@ def guard_maps() -> None:
     _guards = True
 
 
-def _map(descriptor: int, size: int) -> memoryview:
-    if _guards:
+def _map(descriptor: int, size: int, *, is_hollow: bool) -> memoryview:
+    if _guards or is_hollow:  # a look at a hole of a file on a full disk in memory finds no page either
         with contextlib.suppress(OSError):  # more maps than can be guarded
             return memoryview(FileMap(descriptor, size, is_walked=False))
     return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
@@ -157,7 +157,7 @@ class MappedFile(FileView):
         view = memoryview(b"")
         if self.size:
             try:
-                view = _map(descriptor, self.size)
+                view = _map(descriptor, self.size, is_hollow=self.is_hollow)
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
         heat = _no_heat((self.size >> PROBE_SHIFT) + 1)
@@ -173,6 +173,11 @@ class MappedFile(FileView):
     def of(cls, path: Path, known: "MappedFile | None", name: Path | None = None) -> "MappedFile":
         """A map that there is already, if the path still leads to the same file of the same size; else a new one."""
         return known if known is not None and known.is_at(path) else cls.open(path, name)
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether its bytes come when they are looked at."""
+        return self._content_elsewhere is not None
 
     def fileno(self) -> int:
         """The descriptor of the file, for as long as the map is there."""

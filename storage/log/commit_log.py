@@ -275,7 +275,8 @@ class CommitLog:
             return codes.NO_SEGMENT
         segment, position, available = place
         with self._summing:  # entries may lead to many places that claim to be long records
-            sums = self._sums[segment.base_offset]
+            # Of bytes that come when they are looked at, sums may be those of zeros.
+            sums = None if segment.file.is_hollow else self._sums[segment.base_offset]
             return check_intact(segment.region_at(position), position, position + available, physical_offset, sums)
 
     def record_start_lookup(self, physical_offset: int) -> Lookup[int]:

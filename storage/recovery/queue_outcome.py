@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from storage.files.mapped_file import read_piece
 from storage.index.index_header import HEADER
 from storage.layout.checkpoint import Checkpoint
 from storage.log.commit_log import CommitLog
@@ -72,8 +73,7 @@ def doomed_index_files(directory: Path, checkpoint: Checkpoint | None) -> list[P
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.is_file() and path.name.isdecimal():
-            with path.open("rb") as file:
-                head = file.read(HEADER.size).ljust(HEADER.size, b"\0")
+            head = read_piece(path, 0, HEADER.size).ljust(HEADER.size, b"\0")
             if HEADER.unpack(head)[1] > known:
                 found.append(path)
     return found

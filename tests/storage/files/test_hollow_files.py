@@ -1,6 +1,8 @@
 """Hollow files: who reads some bytes has those fetched, who takes all of a file all of them."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -141,3 +143,54 @@ def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None
         assert sum(stop - start for start, stop in first.asked) < 4000
     finally:
         forget_tree(writer.root)
+
+
+def test_a_record_whose_bytes_come_late_is_checked_anew(tmp_path: Path) -> None:
+    """So often that checksums would be kept of a file that is no hollow one."""
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    written = writer.append("T", b"x" * 400_000)
+    for _ in range(3):
+        writer.append("T", bytes(400_000))
+    writer.close()
+    path = min((writer.root / "commitlog").iterdir())
+    whole, name = path.read_bytes(), f"commitlog/{path.name}"
+    place = written.physical_offset
+    body = written.record.index(b"x" * 100)
+    register_tree(writer.root, {name: Content(path, whole[: place + body])}.get)
+    try:
+        log = CommitLog.open([writer.root / "commitlog"])
+        with path.open("r+b") as file:
+            file.seek(place + body)
+            file.write(bytes(300_000))
+            file.flush()
+            assert all(log.check(place) < 0 for _ in range(60))
+            file.seek(0)
+            file.write(whole)
+        assert log.check(place) == len(written.record)
+    finally:
+        forget_tree(writer.root)
+
+
+LOOKING = """
+import os, sys
+from pathlib import Path
+from storage.files.hollow_files import register_tree
+from storage.files.mapped_file import MappedFile
+
+class Nothing:
+    def show(self, start, stop):
+        pass
+
+path = Path(sys.argv[1])
+register_tree(path.parent, {path.name: Nothing()}.get)
+file = MappedFile.open(path)
+os.truncate(path, 4096)
+print(bytes(file.slice(100_000, 100_010)) == bytes(10))
+"""
+
+
+def test_a_look_at_a_page_that_cannot_be_had_ends_no_process(hollow: Content) -> None:
+    """As of a hole where the disk is in memory and full; the signal is the same where somebody cut the file."""
+    command = [sys.executable, "-c", LOOKING, str(hollow.path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True\n", "")
