@@ -1,7 +1,7 @@
 """File systems by URL, through fsspec: the one place that knows of schemes, options, and what errors say."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +23,9 @@ TIMES: Final = (
 _STATES: Final = ("ETag", "etag", "generation", *TIMES)
 """What they say of a file that changes with its content; the first one that there is counts."""
 
+
+_FIRST_MILLISECONDS: Final = 100_000_000_000
+"""A time from this number on is in ms since 1970, as Hadoop's are: in s it would not be before the year 5138."""
 
 EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hdfs": "hdfs"}
 """What is to be installed for a scheme, by the name of the extra."""
@@ -63,6 +66,19 @@ def state_of(info: dict[str, Any]) -> str:
     if isinstance(found, datetime):  # some file systems have one time as this in a listing, and as seconds elsewhere
         found = found.timestamp()
     return f"{found:.6f}" if isinstance(found, float) else str(found)
+
+
+def time_of(info: dict[str, Any]) -> float | None:
+    """When a file was written last in seconds since 1970, of what its file system says of it; None if it does not."""
+    found = next((info[name] for name in TIMES if info.get(name) is not None), None)
+    try:
+        if isinstance(found, str):
+            found = datetime.fromisoformat(found)
+        if isinstance(found, datetime):
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        return None if found is None else float(found) / (1000 if found >= _FIRST_MILLISECONDS else 1)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def local_path(path: str) -> str:

@@ -5,6 +5,7 @@ whole, of its log the records that a question leads to.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -44,10 +45,13 @@ class FilledFile:
             return
         try:
             with self._path.open("r+b") as file:
+                written_ns = os.fstat(file.fileno()).st_mtime_ns
                 for start, stop in lacking:
                     if stop - start > LONG_BYTES:
                         self._source.copy_range(file, start, stop)
                 self._source.copy_pieces(file, [piece for piece in lacking if piece[1] - piece[0] <= LONG_BYTES])
+                file.flush()
+                os.utime(file.fileno(), ns=(written_ns, written_ns))
         except OSError as error:
             raise StoreError(self._path, what=f"cannot be written: {error.strerror or error}; {COPIES_LIE}") from error
         self._there = merge((*self._there, *lacking))

@@ -13,20 +13,16 @@ import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, NamedTuple
 
 from protocol.errors import ConfigError, RocketLensError, StoreError
-from spark_jobs.places.file_systems import TIMES, file_system, has_scheme, said
+from spark_jobs.places.file_systems import file_system, has_scheme, said, time_of
 from storage.files.direct_writer import fsync_directory
 from storage.files.own_directories import HeldDirectory, is_below, open_regular
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-_FIRST_MILLISECONDS: Final = 100_000_000_000
-"""A time from this number on is in ms since 1970, as Hadoop's are: in s it would not be before the year 5138."""
-
 _MOVES: Final = 3
 """How often a file is tried to be moved into a directory that others remove when it is empty."""
 
@@ -97,7 +93,9 @@ class OutputPlace:
                 found = self._system.find(self._inner(below), detail=True)
             except FileNotFoundError:
                 return {}
-            return {self._relative(path): ListedObject(info["size"] or 0, _time(info)) for path, info in found.items()}
+            return {
+                self._relative(path): ListedObject(info["size"] or 0, time_of(info)) for path, info in found.items()
+            }
 
     def size(self, name: str) -> int | None:
         """The size of an object, or None."""
@@ -230,7 +228,7 @@ class OutputPlace:
                 answer = self._system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
             for each in answer.get("Uploads", ()):
                 name = self._relative(f"{bucket}/{each['Key']}")
-                found[name, each["UploadId"]] = ListedObject(0, _time({"LastModified": each["Initiated"]}))
+                found[name, each["UploadId"]] = ListedObject(0, time_of({"LastModified": each["Initiated"]}))
             if not answer.get("IsTruncated"):
                 break
             more = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}
@@ -397,14 +395,3 @@ class NewObject:
             else:
                 file.close()
                 self._place.remove([self.name])
-
-
-def _time(info: dict[str, Any]) -> float | None:
-    found = next((info[name] for name in TIMES if info.get(name) is not None), None)
-    if isinstance(found, str):
-        found = datetime.fromisoformat(found)
-    if isinstance(found, datetime):
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    if found is None:
-        return None
-    return float(found) / (1000 if found >= _FIRST_MILLISECONDS else 1)

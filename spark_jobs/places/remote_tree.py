@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from protocol.errors import ConfigError, StoreError
-from spark_jobs.places.file_systems import file_system, said, state_of
+from spark_jobs.places.file_systems import file_system, said, state_of, time_of
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.places.remote_file import (
     DIRECTORY,
@@ -35,11 +35,15 @@ LONGEST_NAME: Final = 255
 
 
 class RemoteEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A file by its path relative to the tree's URL; size and state as in :class:`RemoteObject`."""
+    """A file by its path relative to the tree's URL; size and state as in :class:`RemoteObject`.
+
+    It was written `written` seconds after 1970, or nobody said when.
+    """
 
     path: str
     size: int
     state: str
+    written: float | None = None
 
 
 class RemoteTree(msgspec.Struct, frozen=True):
@@ -75,9 +79,10 @@ class RemoteTree(msgspec.Struct, frozen=True):
         return {each.path: self._object(each) for each in self.files}
 
     def hollow(self, root: Path) -> None:
-        """Make the tree below a directory, files of the same sizes that hold nothing but a hole.
+        """Make the tree below a directory, files of the same sizes and times that hold nothing but a hole.
 
-        Raises StoreError where this machine cannot have such files.
+        The time of a file is zero where none is known, and that of a directory always. Raises StoreError where this
+        machine cannot have such files.
         """
         path = root
         try:
@@ -86,6 +91,10 @@ class RemoteTree(msgspec.Struct, frozen=True):
                 path = root / each.path
                 with path.open("wb") as file:
                     file.truncate(each.size)
+                _date(path, each.written)
+            for directory in self.directories:
+                path = root / directory
+                _date(path, None)
         except OSError as error:
             raise StoreError(path, what=f"cannot be copied: {error.strerror}; {COPIES_LIE}") from error
 
@@ -112,6 +121,13 @@ class RemoteTree(msgspec.Struct, frozen=True):
     def _make_directories(self, root: Path) -> None:
         for path in {*self.directories, *(os.path.dirname(each.path) for each in self.files)}:
             (root / path).mkdir(parents=True, exist_ok=True)
+
+
+def _date(path: Path, written: float | None) -> None:
+    try:
+        os.utime(path, ns=(round((written or 0) * 1e9),) * 2)
+    except (OverflowError, ValueError, OSError):  # a time that no file of this machine can have
+        os.utime(path, ns=(0, 0))
 
 
 def named_as(copy: Path, name: str) -> Callable[[str], str]:
@@ -148,7 +164,7 @@ def list_tree(url: str, storage: str) -> RemoteTree:
         if info["type"] == "directory" or name.endswith("/"):
             directories.add(path)
         else:
-            files[path] = RemoteEntry(path, int(info["size"] or 0), state_of(info))
+            files[path] = RemoteEntry(path, int(info["size"] or 0), state_of(info), time_of(info))
     kept = tuple(files[path] for path in sorted(files) if path not in directories)
     return RemoteTree(url, storage, kept, tuple(sorted(directories - {"."})))
 

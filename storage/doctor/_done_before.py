@@ -17,6 +17,7 @@ from storage.doctor._opened_store import OpenedStore
 from storage.doctor.finding import INDEX as REBUILD_INDEX
 from storage.doctor.finding import QUEUES as REBUILD_QUEUES
 from storage.doctor.finding import Finding, Severity
+from storage.files.hollow_files import is_undated
 from storage.layout.backup_names import replaced_at
 from storage.layout.store_layout import CONSUME_QUEUE, INDEX
 
@@ -62,10 +63,12 @@ def _is_written_since(store: OpenedStore, moment: datetime) -> bool:
 
 
 def _is_newer(path: Path, moment: datetime) -> bool:
-    """Whether a file, or a directory or a file in it, was written after a moment."""
+    """Whether a file, or a directory or a file in it, was written after a moment, or it is not known when."""
     try:
         within = [path / name for name in os.listdir(path)] if path.is_dir() else []
         changed = max(os.stat(each).st_mtime for each in (path, *within))
+        if any(map(is_undated, (path, *within))):
+            return True
     except OSError:
         return False
     return changed - moment.timestamp() > TOLERATED_SECONDS

@@ -44,3 +44,8 @@ def hollow_content(path: str | Path) -> HollowContent | None:
         return None
     text = os.fspath(path)
     return next((of(text[len(root) :]) for root, of in tuple(_trees.items()) if text.startswith(root)), None)
+
+
+def is_undated(path: str | Path) -> bool:
+    """Whether it is not known when a file was written: a hollow one whose time is zero. Raises OSError as `stat`."""
+    return os.stat(path).st_mtime_ns == 0 and hollow_content(path) is not None

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Final
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from storage.extras import install_line
-from storage.files.mapped_file import FileIdentity, cannot_be_seen, list_directory
+from storage.files.hollow_files import hollow_content, is_undated
+from storage.files.mapped_file import FileIdentity, cannot_be_seen, list_directory, open_read_only
 
 if TYPE_CHECKING:
     from rocksdict import RdictIter
@@ -90,6 +91,17 @@ def database_of(directory: Path, name: str, file: Path) -> Path | None:
     except OSError:
         return newest
     return newest if _modified_ns(newest) >= written else None
+
+
+def is_undated_beside(directory: Path, name: str, file: Path) -> bool:
+    """Whether a file and a database have the same table, and it is not known when each of them was written."""
+    database = database_of(directory, name, file)
+    if database is None or not os.path.exists(file):
+        return False
+    try:
+        return is_undated(file) or any(is_undated(database / each) for each, _ in _files(database))
+    except StoreError:
+        return False
 
 
 def state_of(database: Path) -> tuple[FileIdentity | None, ...]:
@@ -237,6 +249,9 @@ def _read(database: Path) -> dict[str, dict[bytes, bytes]]:
     if "CURRENT" not in names:
         raise StoreError(database, what="is no whole RocksDB: CURRENT is missing")
     _refuse_giants(database, names)
+    for name in names:
+        if hollow_content(database / name) is not None:
+            os.close(open_read_only(database / name))  # all of it is there then, for the library
     with tempfile.TemporaryDirectory(prefix="rocketlens-") as links:
         for name in names:
             os.symlink(os.path.abspath(database / name), os.path.join(links, name))
@@ -262,7 +277,8 @@ def _refuse_giants(database: Path, names: list[str]) -> None:
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(database / name)
-            size, there = status.st_size, status.st_blocks * 512
+            size = status.st_size
+            there = status.st_blocks * 512 if hollow_content(database / name) is None else size
             if size > (_LONGEST_NAME if name in ("CURRENT", "IDENTITY") else max(_LONG, 2 * there)):
                 what = f"claims to be {size:,} bytes long, of which {there:,} are there: the RocksDB is not read"
                 raise StoreError(database / name, what=what)

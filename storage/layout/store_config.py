@@ -10,11 +10,12 @@ does it hold nothing. Anything else that could not be read is unknown: callers t
 Source: store-format §9.
 """
 
+import contextlib
 import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, NamedTuple, Self, TypeVar
 
@@ -24,6 +25,7 @@ from protocol.errors import ProtocolError, RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from protocol.offset_keys import is_broadcast_key, offset_key, split_offset_key
 from storage.extras import install_line
+from storage.files.hollow_files import is_undated
 from storage.files.mapped_file import FileIdentity, read_small_file
 from storage.layout.rocksdb_config import (
     EXTRA,
@@ -31,6 +33,7 @@ from storage.layout.rocksdb_config import (
     Table,
     can_read_databases,
     database_of,
+    is_undated_beside,
     read_groups,
     read_offsets,
     read_topics,
@@ -481,10 +484,23 @@ def _problems_of(directory: Path, *, lacks_reader: bool) -> list[str]:
     problems = []
     if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
         problems.append(f"{directory} cannot be read; the store is served without it")
+    for first, second in _undated(directory):
+        problems.append(f"{first} and {second} have the same, and it is not known which of them was written last")
     if lacks_reader:
         said = "topics are those of the log, groups and how far they have come are not known"
         problems.append(f"{directory} is kept in RocksDB, which is read with {install_line(EXTRA)}; without it {said}")
     return problems
+
+
+def _undated(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Pairs of files, or of a file and databases, of which the one written last counts, without a time of each."""
+    with contextlib.suppress(OSError):
+        undated = [is_undated(directory / name) for name in (OFFSETS, LIGHT_OFFSETS)]  # no error: both are there
+        if any(undated):
+            yield directory / OFFSETS, LIGHT_OFFSETS
+    for name, (table, _) in _DATABASES.items():
+        if is_undated_beside(directory, table, directory / name):
+            yield directory / name, "RocksDB"
 
 
 def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict[int, int]]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from protocol.errors import StoreError
+from storage.files.hollow_files import is_undated
 from storage.files.mapped_file import LARGEST_OFFSET, MappedFile
 from storage.index.index_header import HEADER, is_index_name, read_header
 from storage.kernels.records import check_intact, record_start, store_timestamp, walk_records
@@ -137,6 +138,8 @@ def _last_indexed(layout: StoreLayout, segment: _Segment) -> int | None:
 def _started(layout: StoreLayout) -> int:
     """Return the start time in ms of a broker that was not shut down properly since; 0 without one."""
     try:
+        if is_undated(layout.root / ABORT):
+            return LARGEST_OFFSET
         return -(-os.stat(layout.root / ABORT).st_mtime_ns // 1_000_000)
     except FileNotFoundError:
         return 0
