@@ -94,7 +94,7 @@ def test_a_piece_that_cannot_be_written_is_an_error(url: str, tmp_path: Path) ->
 
 
 def test_files_that_this_machine_cannot_have_are_an_error(tmp_path: Path) -> None:
-    for entry in (RemoteEntry("giant", 1 << 62, ""), RemoteEntry("/".join(["deep" * 60] * 20), 1, "")):
+    for entry in (RemoteEntry("less than nothing", -1, ""), RemoteEntry("/".join(["deep" * 60] * 20), 1, "")):
         with pytest.raises(
             StoreError, match=r"cannot be copied: .*; a copy of what is behind a URL is made below TMPDIR"
         ):
