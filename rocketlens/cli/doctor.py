@@ -19,7 +19,7 @@ from rocketlens.cli.command_run import (
 )
 from rocketlens.cli.errors import STORE_ERROR, say
 from rocketlens.cli.grouped_command import GroupedCommand
-from rocketlens.cli.opening import EXPECTED, address_in, refuse_layout, several_option
+from rocketlens.cli.opening import EXPECTED, address_in, open_url, refuse_layout, several_option
 from rocketlens.cli.options import is_typed
 from rocketlens.cli.server_options import NO_SERVER_ARGUMENTS, ServerArguments, server_options
 from rocketlens.cli.time_options import timezone_option
@@ -136,10 +136,9 @@ def _run(
 def _look(url: str, options: dict[str, Any], *, as_json: bool) -> NoReturn:
     """Look at a store behind a URL, show what was found, and end with the exit code."""
     from rocketlens.cli.show_diagnosis import Shown
-    from rocketlens.url_store import UrlStore
 
     with ending_with_a_line(goes_on=False):
-        with UrlStore(url, options["storage"], ()) as opened:
+        with open_url(url, options["storage"]) as opened:
             diagnosis = opened.doctor()
         sys.exit(Shown(url, diagnosis, as_json=as_json).end())
     raise AssertionError
