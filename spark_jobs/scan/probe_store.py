@@ -20,7 +20,7 @@ from spark_jobs.scan.segment_window import SegmentWindow
 from storage.build.dispatch_scan import DispatchOptions, DispatchScan
 from storage.files.mapped_file import MappedFile
 from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
-from storage.index.index_mark import read_mark
+from storage.index.index_mark import mark_of
 from storage.index.index_probe import sampled_entries
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import MAGIC
@@ -276,7 +276,7 @@ def check_index_file(path: Path, log: LogReader, slots: int) -> IndexFileFacts:
 def _coverage(index: IndexFile, facts: IndexFileFacts) -> tuple[list[list[int]], bool]:
     """Return which parts of the log a file covers completely, and whether with entries of tags."""
     shape = index.shape
-    mark = read_mark(index.file.view, shape.slots) if shape.compacted else None
+    mark = mark_of(index.file, shape.slots) if shape.compacted else None
     is_whole = mark.is_complete if mark is not None else shape.ascending
     starts = [shape.minimum, *(stop for _, stop in shape.gaps)]
     stops = [*(start for start, _ in shape.gaps), shape.maximum]

@@ -150,14 +150,14 @@ class MappedFile(FileView):
 
     def __init__(self, path: Path, descriptor: int, content: HollowContent | None = None) -> None:
         """Map an open file; the descriptor is owned from here on. `content` is that of a hollow file."""
-        self.path, self._content_elsewhere = path, content
+        self.path = path
         weakref.finalize(self, os.close, descriptor)
         self.identity = FileIdentity.of(os.fstat(descriptor))
         self.size = self.identity.size
         view = memoryview(b"")
         if self.size:
             try:
-                view = _map(descriptor, self.size, is_hollow=self.is_hollow)
+                view = _map(descriptor, self.size, is_hollow=content is not None)
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
         heat = _no_heat((self.size >> PROBE_SHIFT) + 1)
@@ -173,11 +173,6 @@ class MappedFile(FileView):
     def of(cls, path: Path, known: "MappedFile | None", name: Path | None = None) -> "MappedFile":
         """A map that there is already, if the path still leads to the same file of the same size; else a new one."""
         return known if known is not None and known.is_at(path) else cls.open(path, name)
-
-    @property
-    def is_hollow(self) -> bool:
-        """Whether its bytes come when they are looked at."""
-        return self._content_elsewhere is not None
 
     def fileno(self) -> int:
         """The descriptor of the file, for as long as the map is there."""
@@ -253,7 +248,7 @@ class MappedFile(FileView):
 
         Holes of what is elsewhere are not known.
         """
-        if self._content_elsewhere is not None:
+        if self.is_hollow:
             return min(position, self.size)
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
@@ -262,7 +257,7 @@ class MappedFile(FileView):
 
     def first_hole(self, position: int) -> int:
         """Position of the first hole at or after ``position``, or ``size`` (SEEK_HOLE)."""
-        if self._content_elsewhere is not None:
+        if self.is_hollow:
             return self.size
         try:
             return os.lseek(self._descriptor, position, os.SEEK_HOLE)

@@ -95,6 +95,11 @@ cdef class FileView:
         free(self.file.asked)
 
     @property
+    def is_hollow(self) -> bool:
+        """Whether its bytes come when they are looked at."""
+        return self._content is not None
+
+    @property
     def region(self) -> Region:
         """What kernels read, all of it there."""
         return self.region_of(0, self.file.size)

@@ -94,8 +94,6 @@ class HeldFile(FileView):
     `descriptor` is what page probes ask; −1 says that everything is in memory.
     """
 
-    is_hollow = False
-
     def __init__(self, data: bytes, descriptor: int = -1, path: Path = Path("segment")) -> None:
         self.held = Bytes(data)
         self.path, self.size = path, self.held.length
