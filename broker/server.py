@@ -46,11 +46,11 @@ from broker.net.session_settings import SessionSettings
 from broker.net.transport import OpenConnections, SessionTransport
 from broker.security.audit_log import AuditLog
 from broker.security.watched_files import WATCH_SECONDS, Watched
+from broker.service.background_work import BackgroundWork
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import SWEEP_SECONDS
 from broker.service.dispatcher import Dispatcher
 from broker.service.following_threads import FollowingThreads
-from broker.service.hole_search import HoleSearch
 from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
 from broker.workers.member import WorkerMember
 from broker.workers.owner import Owner
@@ -175,11 +175,10 @@ class Server:
         self._watched = parts.watched
         self._servers: list[asyncio.Server] = []
         self._refresher: threading.Thread | None = None
-        self._scanner: threading.Thread | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
-        self._scan_must_stop = threading.Event()
+        self._must_stop = threading.Event()
+        self._background = BackgroundWork(self._service.store, self._meter)
         self._following: FollowingThreads | None = None
-        self._hole_search: HoleSearch | None = None
         self._registration: Registration | None = None
 
     @property
@@ -198,8 +197,6 @@ class Server:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._service.polls.start(self._dispatcher.run_in_pool)
         self._service.notices.start()
-        self._hole_search = HoleSearch(self._service.store.queue_holes, self._dispatcher.run_in_pool, self._meter)
-        self._hole_search.start()
         if self._service.keeper is not None:
             self._service.keeper.start()
         if self._colleagues is not None:
@@ -220,8 +217,8 @@ class Server:
         self._repeat(self._sweep_budget, BUDGET_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._repeat(trim_heap, TRIM_SECONDS)
-        self._start_scan()
-        self._following = FollowingThreads(self._service.store, self._service.polls, self._start_scan)
+        self._background.start()
+        self._following = FollowingThreads(self._service.store, self._service.polls, self._background.wake)
         self._following.start()
         if self._watched:
             self._start_thread("watch", self._watch_files)
@@ -237,15 +234,14 @@ class Server:
 
     async def stop(self) -> None:
         """Stop within the options' timeout; see the module's docstring for the steps."""
-        self._scan_must_stop.set()
+        self._must_stop.set()
+        self._background.stop()
         if self._meter is not None:
             self._meter.enter(STOPPING)
         if self._other_port is not None:
             self._other_port.note_stopping()
         if self._following is not None:
             self._following.stop()
-        if self._hole_search is not None:
-            self._hole_search.stop()
         for timer in self._timers.values():
             timer.cancel()
         if self._registration is not None:
@@ -278,20 +274,8 @@ class Server:
         if self._service.keeper is not None:
             await asyncio.to_thread(self._service.keeper.stop)
 
-    def _start_scan(self) -> None:
-        """Check index files, and look for the keys of what none covers, on a thread, unless one is at it."""
-        if self._scanner is None or not self._scanner.is_alive():
-            self._scanner = self._start_thread("scan", self._finish_scan)
-
-    def _finish_scan(self) -> None:
-        """Check and scan what opening the store has not."""
-        try:
-            self._service.store.finish_scan(self._scan_must_stop.is_set)
-        except Exception:
-            logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
-
     def _watch_files(self) -> None:
-        while not self._scan_must_stop.wait(WATCH_SECONDS):
+        while not self._must_stop.wait(WATCH_SECONDS):
             for watched in self._watched:
                 watched.refresh()
 
@@ -311,7 +295,7 @@ class Server:
         """Read the store anew; whether that was possible."""
         try:
             self._service.store.refresh()
-            self._finish_scan()
+            self._background.finish()
         except RocketLensError as error:
             store = self._options.store
             logger.error("the store could not be reopened: %s (%s); what was read before is still served", store, error)
@@ -345,7 +329,7 @@ class Server:
                 IN_FLIGHT_BYTES: self.budget.in_flight,
                 UNFINISHED_BYTES: self.budget.received,
                 UNSENT_BYTES: self.budget.unsent,
-                HOLES: 0 if self._hole_search is None else self._hole_search.searching,
+                HOLES: self._service.store.queue_holes.searching,
                 SEARCH_LEFT: self._service.store.queue_searches()[1],
             }
             if self._registration is not None:

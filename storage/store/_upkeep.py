@@ -1,7 +1,8 @@
 """What a store still has to find out after it was opened, done in the background, a step at a time.
 
-Index files that were only looked over are checked; what no file covers is scanned; and when the keys that were scanned
-take more memory than they should, the oldest of them become index files of our own, which the next start finds.
+The log is searched for messages of damaged queue units; queues that are no files are derived; index files that were
+only looked over are checked; what no file covers is scanned; and when the keys that were scanned take more memory than
+they should, the oldest of them become index files of our own, which the next start finds.
 """
 
 import os
@@ -22,7 +23,7 @@ from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.queue.derived_queues import DerivedQueues
 from storage.ranges import intersect, merge, total_length
 from storage.store._current_snapshot import CurrentSnapshot
-from storage.store.snapshot import Snapshot, StoreOptions, with_index, with_tail
+from storage.store.snapshot import UNBOUNDED, Snapshot, StoreOptions, with_index, with_tail
 
 SLOTS: Final = DEFAULT_SLOTS
 ENTRIES: Final = DEFAULT_ENTRIES
@@ -77,39 +78,49 @@ class Upkeep:
         snapshot = self._current.snapshot
         if snapshot.tail.remaining or snapshot.index.unchecked or self._is_much(snapshot):
             return True
+        if self._current.queue_holes.searching:
+            return True
         derived = snapshot.queues.derived
         return derived is not None and not (derived.reaches(snapshot.commit_log) or self._waits_for_room(derived))
 
     def run(self, should_stop: ShouldStop) -> None:
-        """Do the work that there is, until it is done or `should_stop` returns True."""
-        self._derive(should_stop)
-        while self._current.snapshot.index.unchecked and not should_stop():
-            self._check_one()
-        self.scan(None, should_stop)
+        """Do the work that there is, until it is done or `should_stop` returns True.
+
+        Pulls wait for searches of the log, so these are made before each other step.
+        """
+        while not should_stop():
+            if self._current.queue_holes.searching:
+                self._current.queue_holes.step()
+            elif not (self._derive(should_stop) or self._check_one() or self.scan(SCAN_STEP)):
+                break
         if not (self.is_unfinished or should_stop()):
             self._tidy()
 
-    def scan(self, budget: int | None, should_stop: ShouldStop = lambda: False) -> None:
-        """Scan up to about ``budget`` bytes of what remains, None: all; the log is followed meanwhile."""
-        while self._has_room() and self._current.snapshot.tail.remaining and not should_stop():
-            if budget is not None and budget <= 0:
-                return
-            snapshot = self._current.snapshot
-            step = SCAN_STEP if budget is None else min(SCAN_STEP, budget)
-            scanned = scan_ranges(snapshot.tail.remaining, snapshot.commit_log, step)
-            if budget is not None:
-                budget -= total_length(scanned.ranges)
-            self._current.change(partial(_with_scanned, scanned))
+    def scan(self, budget: int | None) -> bool:
+        """Scan up to about ``budget`` bytes of what remains, None: all; return whether there were any.
 
-    def _derive(self, should_stop: ShouldStop) -> None:
-        """Derive the queues that are not files from the log, up to its end; some become files."""
-        while (derived := self._current.snapshot.queues.derived) is not None and not should_stop():
+        The log is followed meanwhile.
+        """
+        left = before = UNBOUNDED if budget is None else budget
+        while left > 0 and self._has_room() and self._current.snapshot.tail.remaining:
             snapshot = self._current.snapshot
-            snapshot.kept_units.load(derived, snapshot.commit_log)
-            self._keep_units(snapshot, derived)
-            if derived.reaches(snapshot.commit_log) or self._waits_for_room(derived):
-                return
-            derived.scan(snapshot.commit_log, should_stop, DERIVED_AT_ONCE)
+            scanned = scan_ranges(snapshot.tail.remaining, snapshot.commit_log, min(SCAN_STEP, left))
+            left -= total_length(scanned.ranges)
+            self._current.change(partial(_with_scanned, scanned))
+        return left < before
+
+    def _derive(self, should_stop: ShouldStop) -> bool:
+        """Derive some of the queues that are not files from the log; return False if there was nothing to derive."""
+        snapshot = self._current.snapshot
+        derived = snapshot.queues.derived
+        if derived is None:
+            return False
+        snapshot.kept_units.load(derived, snapshot.commit_log)
+        self._keep_units(snapshot, derived)
+        if derived.reaches(snapshot.commit_log) or self._waits_for_room(derived):
+            return False
+        derived.scan(snapshot.commit_log, should_stop, DERIVED_AT_ONCE)
+        return True
 
     def _waits_for_room(self, derived: DerivedQueues) -> bool:
         """Whether memory may not hold more units, because they should become files and cannot, or another process's."""
@@ -139,11 +150,16 @@ class Upkeep:
         else:
             self.problem = None
 
-    def _check_one(self) -> None:
-        """Check the newest file that was only looked over; the result is noted if this process keeps the state."""
+    def _check_one(self) -> bool:
+        """Check the newest file that was only looked over; return False if there is none.
+
+        The result is noted if this process keeps the state.
+        """
         options, snapshot = self._options, self._current.snapshot
-        cache = StateCache.load(options.state_directory).keep_all()
         unchecked = snapshot.index.unchecked
+        if not unchecked:
+            return False
+        cache = StateCache.load(options.state_directory).keep_all()
         before = unchecked[0]
         if not options.keeps_state:
             log = snapshot.commit_log
@@ -155,6 +171,7 @@ class Upkeep:
         self._current.change(partial(_with_checked, before, now))
         if options.keeps_state:
             cache.save()
+        return True
 
     # --- files of our own ---------------------------------------------------------------------------------------------
 

@@ -247,7 +247,7 @@ DAMAGED_STORES = (
         "the log does not have are skipped, and counted in the remark, the log and "
         "`rocketlens_queue_hole_messages_total`",
         "omits them silently; if a file is gone PULL_NOT_FOUND (19, `OFFSET_FOUND_NULL`) with the next file's offset",
-        ("storage.queue.queue_holes", "broker.service.hole_search"),
+        ("storage.queue.queue_holes", "broker.service.background_work"),
     ),
     Unrecorded(
         "what cannot be read (no descriptors, no right, a file in a topic's place; an unreadable segment)",

@@ -11,9 +11,8 @@ import pytest
 
 from broker.metrics.metrics_meter import Meter
 from broker.metrics.metrics_rows import HOLE_MESSAGES, HOLES, SEARCH_LEFT
-from broker.service import hole_search
+from broker.service import background_work
 from broker.service.broker_service import BrokerService
-from broker.service.hole_search import HoleSearch
 from broker_harness import DEADLINE_SECONDS, RawClient, connected, service_of, serving, until
 from doctoring import put
 from draining import BUSY, FOUND, SUBSCRIPTION, Drained, pull_of, take
@@ -71,11 +70,12 @@ class Gate:
     """Holds up every piece of a search that was handed on until it is opened; counts them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.opened = threading.Event()
+        self.opened, self.met = threading.Event(), threading.Event()
         self.pieces = 0
         step = QueueHoles.step
 
         def wait(holes: QueueHoles) -> None:
+            self.met.set()
             assert self.opened.wait(60)
             self.pieces += 1
             step(holes)
@@ -148,7 +148,7 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
 async def test_two_clients_share_one_pass_and_hear_what_is_lost(
     served: Served, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "broker.service.hole_search")
+    caplog.set_level(logging.WARNING, "broker.service.background_work")
     async with (
         serving(served.service) as server,
         connected(server.addresses[0]) as one,
@@ -163,7 +163,7 @@ async def test_two_clients_share_one_pass_and_hear_what_is_lost(
     for found in (first, second):
         remarks = [remark.partition(": ")[2] for remark in found.remarks if "lost" in remark]
         assert sum(int(remark.split()[0]) for remark in remarks) == 4
-    told = [record.getMessage() for record in caplog.records if record.name == "broker.service.hole_search"]
+    told = [record.getMessage() for record in caplog.records if record.name == "broker.service.background_work"]
     assert len(told) == 1
     assert "queue offsets 150 to 354 of T, queue 0" in told[0]
     assert "201 of these messages were found and 4 are lost" in told[0]
@@ -175,7 +175,7 @@ async def test_two_clients_share_one_pass_and_hear_what_is_lost(
 async def test_a_search_that_fails_once_is_made_again(
     served: Served, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hole_search, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(background_work, "RETRY_SECONDS", 0.01)
     step, failures = QueueHoles.step, [MemoryError("no room for a piece of the log")]
 
     def fail_once(holes: QueueHoles) -> None:
@@ -214,11 +214,11 @@ async def test_the_log_grows_while_a_hole_is_searched(served: Served, gate: Gate
 async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
-        await until(lambda: not server.is_idle)
+        await until(gate.met.is_set)
         await server.stop()
         gate.opened.set()
-    await until(lambda: server.is_idle)
-    assert gate.pieces <= 1
+    await until(lambda: not any(each.name == "scan" for each in threading.enumerate()))
+    assert gate.pieces == 1
     assert served.service.store.queue_holes.searching == 1
 
 
@@ -240,11 +240,3 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
             while len(found.places) < len(more):
                 take(found, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, "*", "TAG")))
         assert found.places == [written.physical_offset for written in more]
-
-
-def test_without_a_loop_nothing_is_begun() -> None:
-    holes = QueueHoles()
-    search = HoleSearch(holes, lambda _work: pytest.fail("work was begun"))  # type: ignore[arg-type]
-    search.stop()
-    search._wake()
-    assert search.searching == 0
