@@ -30,28 +30,11 @@ def test_a_born_host_is_an_address_one_with_a_port_or_a_network(
     assert not host.holds_address(HostAddress(*outside))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[host]",
-        "host:",
-        "host:x",
-        "-host",
-        "a b",
-        "ho/st",
-        "10.0.0.1/33",
-        "1.2.3.4.5",
-        "10.1.2.3:",
-        "10.1.2.3:70000",
-        "10.1.2.3:x",
-        "[::1]:",
-        "10.1.2",
-    ],
-)
-def test_other_texts_are_no_born_host(text: str) -> None:
-    with pytest.raises(ConfigError):
-        BornHost.parse(text)
+def test_other_texts_are_no_born_host() -> None:
+    names = ("", "[host]", "host:", "host:x", "-host", "a b", "ho/st")
+    for text in (*names, "10.0.0.1/33", "1.2.3.4.5", "10.1.2.3:", "10.1.2.3:70000", "10.1.2.3:x", "[::1]:", "10.1.2"):
+        with pytest.raises(ConfigError):
+            BornHost.parse(text)
 
 
 # As a proxy 5.5.0 writes it: what the client says, which official Java clients make their host name, else its address.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import protocol.checksum
 from java_vectors import vectors
 from protocol.checksum import body_crc, encode_property_crc, property_crc, renew_property_crc, verify_property_crc
-from protocol.errors import CorruptRecord, TruncatedFile
+from protocol.errors import CorruptRecord
 from store_files import pack_record
 
 FIELDS = {
@@ -51,34 +51,6 @@ def test_every_changed_byte_in_front_of_it_is_noticed() -> None:
         except CorruptRecord:
             pytest.fail(f"byte {position} makes the record unreadable: choose another")
         assert verify_property_crc(renew_property_crc(bytes(changed)))
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [b"", b"a\x01b\x02", b"__CRC32#\x01698914503\x02", b"__CRC32#\x01698914503x\x02", b"__CRC32#\x016989145030\x03"],
-)
-def test_a_record_without_it_has_none_and_does_not_verify(properties: bytes) -> None:
-    record = pack_record(**FIELDS, properties_bytes=properties)
-    assert property_crc(record) is None
-    assert not verify_property_crc(record)
-    assert renew_property_crc(record) == record
-
-
-def test_only_the_end_of_the_record_counts() -> None:
-    record = pack_record(**FIELDS, properties_bytes=encode_property_crc(5) + b"a\x01b\x02")
-    assert property_crc(record) is None
-
-
-def test_a_sender_that_leaves_out_the_terminator_glues_it_to_its_last_property() -> None:
-    record = pack_record(**FIELDS, properties_bytes=b"a\x01b", property_crc=True)
-    assert verify_property_crc(record)
-
-
-def test_no_record_is_an_error() -> None:
-    with pytest.raises(TruncatedFile):
-        property_crc(PROTECTED[:-1])
-    with pytest.raises(CorruptRecord):
-        verify_property_crc(bytes(100))
 
 
 def test_without_the_fast_library_the_standard_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,17 @@
 """Bodies decompressed, and those that must not be: cut off, foreign, or far larger than they look."""
 
 import gzip
-import tracemalloc
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import lz4.frame
 import pytest
 import zstandard
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import protocol.compression
-from bombs import EMPTY_LZ4, EMPTY_ZSTD, PACK, UNITS, bombs, many_blocks, many_repeats, many_stored_blocks
+from bombs import EMPTY_LZ4, EMPTY_ZSTD, PACK, UNITS, bombs, many_blocks, many_stored_blocks
 from examples import examples
 from protocol.compression import (
     DECOMPRESSED_LIMIT,
@@ -31,9 +28,6 @@ from protocol.compression import (
 )
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import CompressionType
-from strategies import damaged
-
-MEGABYTE = 1024 * 1024
 
 
 def zstd_without_size(data: bytes) -> bytes:
@@ -49,7 +43,6 @@ COMPRESSORS: list[tuple[CompressionType, Callable[[bytes], bytes]]] = [
     (CompressionType.ZSTD, zstd_without_size),
 ]
 each_compressor = pytest.mark.parametrize(("kind", "compress"), COMPRESSORS)
-framed = pytest.mark.parametrize(("kind", "compress"), COMPRESSORS[1:])
 
 
 @each_compressor
@@ -74,54 +67,6 @@ def test_a_body_beyond_the_limit_is_refused(kind: CompressionType, compress: Cal
     assert len(decompress(data, kind, limit=5000)) == 5000
     with pytest.raises(CorruptRecord, match="at most 4999 bytes"):
         decompress(data, kind, limit=4999)
-
-
-@each_compressor
-def test_a_bomb_never_takes_much_more_memory_than_the_limit(
-    kind: CompressionType, compress: Callable[[bytes], bytes]
-) -> None:
-    bomb = compress(bytes(96 * MEGABYTE))
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorruptRecord, match="at most"):
-            decompress(bomb, kind, limit=MEGABYTE)
-        assert tracemalloc.get_traced_memory()[1] < 48 * MEGABYTE
-    finally:
-        tracemalloc.stop()
-
-
-@framed
-def test_frames_may_follow_one_another(kind: CompressionType, compress: Callable[[bytes], bytes]) -> None:
-    assert decompress(compress(b"one ") + compress(b"two"), kind) == b"one two"
-    with pytest.raises(CorruptRecord, match="at most 6 bytes"):
-        decompress(compress(b"one ") + compress(b"two"), kind, limit=6)
-
-
-@framed
-def test_garbage_behind_a_frame_is_an_error(kind: CompressionType, compress: Callable[[bytes], bytes]) -> None:
-    with pytest.raises(CorruptRecord, match="complete stream"):
-        decompress(compress(b"one") + b"garbage!!!", kind)
-
-
-def test_garbage_behind_a_zlib_stream_is_ignored_as_in_java() -> None:
-    assert decompress(zlib.compress(b"one") + b"garbage", CompressionType.ZLIB) == b"one"
-
-
-def test_neither_gzip_nor_raw_deflate_is_taken_for_zlib() -> None:
-    for window_bits in (31, -15):
-        compressor = zlib.compressobj(wbits=window_bits)
-        with pytest.raises(CorruptRecord, match="zlib body"):
-            decompress(compressor.compress(b"body") + compressor.flush(), CompressionType.ZLIB)
-
-
-@each_compressor
-@given(data=st.data())
-def test_damaged_streams_give_a_body_or_the_error(
-    kind: CompressionType, compress: Callable[[bytes], bytes], data: st.DataObject
-) -> None:
-    stream = data.draw(damaged(compress(b"0123456789" * 20)))
-    with suppress(CorruptRecord):
-        assert len(decompress(stream, kind, limit=MEGABYTE)) <= MEGABYTE
 
 
 FRAMED = [(codec, unit) for codec, units in UNITS.items() for unit in units]
@@ -189,26 +134,11 @@ def test_frames_and_members_are_counted_whatever_is_in_them(codec: Codec, unit: 
         decode(unit * (LIST_FRAMES + 1), codec, Budget.of_list())
 
 
-@pytest.mark.parametrize(
-    ("kind", "frame"), [(CompressionType.LZ4, EMPTY_LZ4), (CompressionType.ZSTD, EMPTY_ZSTD)], ids=["LZ4", "zstd"]
-)
-def test_a_body_of_nothing_but_empty_frames_is_refused_by_their_number(kind: CompressionType, frame: bytes) -> None:
-    with pytest.raises(CorruptRecord, match=f"at most {MOST_FRAMES} frames"):
-        decompress(frame * (4_000_000 // len(frame)), kind)
-
-
 def test_blocks_of_zstd_are_counted_in_all_frames_together() -> None:
     assert decode(many_blocks(MOST_BLOCKS), Codec.ZSTD, Budget()) == b""
     for data in (many_blocks(MOST_BLOCKS + 1), many_blocks(MOST_BLOCKS // 2) * 3):
         with pytest.raises(CorruptRecord, match=f"at most {MOST_BLOCKS} blocks"):
             decode(data, Codec.ZSTD, Budget())
-
-
-def test_blocks_that_are_one_byte_very_often_come_out_in_pieces() -> None:
-    data = many_repeats(80)
-    assert decode(data, Codec.ZSTD, Budget()) == b"r" * (80 << 17)
-    with pytest.raises(CorruptRecord, match=f"at most {DECOMPRESSED_LIMIT} bytes"):
-        decode(many_repeats(2000), Codec.ZSTD, Budget())
 
 
 def test_empty_blocks_of_zlib_are_read_once() -> None:
@@ -259,11 +189,3 @@ def test_a_bomb_is_decoded_in_one_pass_or_refused_by_a_count(bomb: tuple[Codec, 
     assert fed.bytes <= 2 * (len(data) + (MOST_FRAMES + 2) * 4096 + (DECOMPRESSED_LIMIT // PIECE + 2) * 65_536)
     assert fed.largest <= PIECE
     assert b"expected at most" in answers[0][:200] or answers[0] == plainly(codec, data)
-
-
-def test_frames_in_frames_are_counted_together() -> None:
-    inner = zstandard.compress(b"x") * (MOST_FRAMES // 2 + 1)
-    budget = Budget()
-    assert decode(inner, Codec.ZSTD, budget) == b"x" * (MOST_FRAMES // 2 + 1)
-    with pytest.raises(CorruptRecord, match=f"at most {MOST_FRAMES} frames"):
-        decode(inner, Codec.ZSTD, budget)

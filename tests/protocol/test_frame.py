@@ -64,34 +64,12 @@ def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(("frame", "data"), CASES)
-def test_a_whole_frame_is_decoded_at_once(frame: Frame, data: bytes) -> None:
-    decoder = FrameDecoder()
-    assert decoder.feed(data) == [frame]
-    assert not decoder.needs_more
-
-
-@pytest.mark.parametrize(("frame", "data"), CASES[:-1])
-def test_a_frame_is_decoded_byte_by_byte(frame: Frame, data: bytes) -> None:
-    decoder = FrameDecoder()
-    for byte in in_pieces(data[:-1], 1):
-        assert decoder.feed(byte) == []
-        assert decoder.needs_more
-    assert decoder.feed(data[-1:]) == [frame]
-    assert not decoder.needs_more
-
-
-@pytest.mark.parametrize(("frame", "data"), CASES)
 @pytest.mark.parametrize("trailing", [JAVA_BINARY[:length] for length in (1, 7, 8, -1)])
 def test_trailing_bytes_stay_in_the_buffer(frame: Frame, data: bytes, trailing: bytes) -> None:
     decoder = FrameDecoder()
     assert decoder.feed(data + trailing) == [frame]
     assert decoder.needs_more
     assert decoder.feed(JAVA_BINARY[len(trailing) :]) == [CASES[1][0]]
-
-
-def test_many_frames_in_one_read_come_in_order() -> None:
-    frames, stream = [case[0] for case in CASES], b"".join(case[1] for case in CASES)
-    assert FrameDecoder().feed(stream) == frames
 
 
 @given(st.lists(st.sampled_from(CASES[:-1]), max_size=6), st.lists(st.integers(0, 300), max_size=12))
@@ -102,15 +80,6 @@ def test_any_split_of_the_stream_gives_the_same_frames(cases: list[tuple[Frame, 
     found = [frame for start, stop in pairwise(places) for frame in decoder.feed(stream[start:stop])]
     assert found == [frame for frame, _ in cases]
     assert not decoder.needs_more
-
-
-def test_an_empty_read_changes_nothing() -> None:
-    decoder = FrameDecoder()
-    assert decoder.feed(b"") == []
-    assert not decoder.needs_more
-    decoder.feed(JAVA_JSON[:20])
-    assert decoder.feed(b"") == []
-    assert decoder.feed(JAVA_JSON[20:]) == [CASES[0][0]]
 
 
 @pytest.mark.parametrize(("prefix", "kind", "sentence"), BAD_PREFIXES)
@@ -129,14 +98,6 @@ def test_a_bad_prefix_is_refused_as_soon_as_it_is_there(
     assert caught.value.frames == []
 
 
-def test_frames_before_a_bad_one_are_carried_by_its_error() -> None:
-    decoder = FrameDecoder()
-    decoder.feed(JAVA_JSON[:30])
-    with pytest.raises(BadFrame) as caught:
-        decoder.feed(JAVA_JSON[30:] + JAVA_BINARY + b"\0" * 8)
-    assert caught.value.frames == [CASES[0][0], CASES[1][0]]
-
-
 def test_a_bad_stream_stays_bad_and_repeats_no_frame() -> None:
     decoder = FrameDecoder()
     with pytest.raises(BadFrame):
@@ -153,17 +114,6 @@ def test_the_limit_counts_the_whole_frame_with_its_length_field(limit: int) -> N
     with pytest.raises(FrameTooLarge) as caught:
         FrameDecoder(limit).feed(encode_frame_prefix(0, 0, limit - 7))
     assert (caught.value.size, caught.value.limit) == (limit + 1, limit)
-
-
-def test_a_frame_in_many_pieces_is_put_together() -> None:
-    body = bytes(range(256)) * 16_384
-    decoder = FrameDecoder()
-    found = [
-        frame
-        for piece in in_pieces(encode_frame_prefix(0, 2, len(body)) + b"{}" + body, 4_001)
-        for frame in decoder.feed(piece)
-    ]
-    assert found == [(0, b"{}", body)]
 
 
 REFUSED = b'{"code":34}'

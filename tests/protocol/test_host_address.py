@@ -25,10 +25,6 @@ def test_the_text_can_be_dialled(address: HostAddress, text: str) -> None:
     assert str(address) == text
 
 
-def test_sixteen_bytes_make_the_shortest_ipv6_text() -> None:
-    assert HostAddress.from_raw(bytes(15) + b"\x01", 1) == HostAddress("::1", 1)
-
-
 @pytest.mark.parametrize("ip", ["localhost", "1.2.3", "1.2.3.4.5", "", "::g", "256.1.1.1"])
 def test_a_name_is_no_address(ip: str) -> None:
     with pytest.raises(ValueError, match="is no IP address"):

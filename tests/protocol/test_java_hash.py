@@ -15,18 +15,6 @@ from protocol.java_hash import decode_java, index_hash, java_hash
 from strategies import texts, utf8_like
 
 
-@pytest.mark.parametrize(
-    ("string", "expected"),
-    [("", 0), ("TagA", 2598919), ("polygenelubricants", -(2**31)), ("\U0001f600", 1772899), ("Aa", 2112), ("BB", 2112)],
-)
-def test_reference_hashes(string: str, expected: int) -> None:
-    assert java_hash(string) == expected
-
-
-def test_the_smallest_int_is_stored_as_zero() -> None:
-    assert index_hash("polygenelubricants") == 0
-
-
 def test_tags_hash_as_the_brokers_own_classes_hash_them() -> None:
     recorded = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())["tag_hash"]
     assert [java_hash(vector["tag"]) for vector in recorded] == [vector["tagsCode"] for vector in recorded]
@@ -67,9 +55,3 @@ def test_hashing_equals_the_oracle(string: str) -> None:
 def test_long_strings_hash_alike_around_the_block_size(length: int) -> None:
     for character in "a标":
         assert java_hash(character * length) == oracles.java_hash(character * length)
-
-
-def test_hashes_fit_an_int_and_index_hashes_are_never_negative() -> None:
-    for _, string, _ in vectors("string"):
-        assert -(2**31) <= java_hash(text(string)) < 2**31
-        assert 0 <= index_hash(text(string)) < 2**31

@@ -2,20 +2,17 @@
 
 import gzip
 import json
-import pickle
 import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import rocketlens as face
 from golden_store import CASES, unpack
 from protocol.errors import ConfigError
-from protocol.mask import Mask, may_be_report, rules_of, rules_of_file
+from protocol.mask import Mask, may_be_report, rules_of_file
 from protocol.message import Message, decode_message
 from store_writer import StoreWriter
 
@@ -62,9 +59,6 @@ class TestPaths:
         }
         assert body('{"a":1}', "$") == b"***"
 
-    def test_the_last_of_equal_names_is_not_left(self) -> None:
-        assert b"13" not in body('{"phone":"131","phone":"132","phone":"133"}', "$.phone")
-
     @pytest.mark.parametrize(
         "text",
         [
@@ -105,9 +99,6 @@ class TestPatterns:
             assert "\\u0031" not in hidden.decode()
             assert "***" in hidden.decode()
 
-    def test_json_stays_json(self) -> None:
-        assert json.loads(body(f'{{"a":{PHONE},"b":"to {PHONE}"}}', PATTERN)) == {"a": "***", "b": "to ***"}
-
     def test_a_body_without_a_match_is_the_same_object(self) -> None:
         for data in (b"nothing", b'{ "a": 1.0 }', b""):
             assert Mask((PATTERN,)).body(data) is data
@@ -131,11 +122,6 @@ class TestPatterns:
             shown = Mask((rule,)).message(message)
             assert (shown.body, shown.properties["phone"]) == expected
 
-    @given(st.text(max_size=40), st.text(max_size=40))
-    def test_no_text_around_it_saves_it(self, before: str, behind: str) -> None:
-        for text in (before + PHONE + behind, json.dumps([before + PHONE + behind])):
-            assert PHONE.encode() not in body(text.encode("utf-8", "replace"), "/13812345678/")
-
 
 class TestMessages:
     """A whole message without what is hidden of it."""
@@ -158,13 +144,6 @@ class TestMessages:
             for secret in secrets:
                 assert secret in before
                 assert secret not in after
-
-    def test_what_is_not_named_stays(self, writer: StoreWriter) -> None:
-        message = stored(writer, b"body", tags="A", keys="k", unique_key="u", properties={"a": "1", "b": "2"})
-        shown = Mask(("properties.a",)).message(message)
-        assert shown.properties == message.properties | {"a": "***"}
-        assert (shown.body, shown.body_crc, shown.keys, shown.message_id) == (b"body", message.body_crc, ["k"], "u")
-        assert Mask(("properties.c",)).message(message) == message
 
     def test_copies_that_a_broker_makes_of_ids_go_too(self, writer: StoreWriter) -> None:
         copies = {"DLQ_ORIGIN_MESSAGE_ID": "UNIQUE1", "ORIGIN_MESSAGE_ID": "UNIQUE1", "__transactionId__": "UNIQUE1"}
@@ -262,12 +241,6 @@ class TestRules:
         assert says in str(caught.value)
         with pytest.raises(ConfigError, match="cannot be read"):
             rules_of_file(tmp_path / "none")
-
-    def test_a_mask_goes_to_another_process_as_its_rules(self) -> None:
-        mask = Mask(rules_of("keys\n$.a\n/x/"))
-        sent = pickle.loads(pickle.dumps(mask))
-        assert sent == mask
-        assert sent.body(b'{"a":"x"}') == b'{"a":"***"}'
 
 
 def text_of(message: Message) -> str:

@@ -49,11 +49,6 @@ def test_the_version_follows_the_number_of_utf_16_units_of_the_topic(topic: str,
     assert (message.topic, message.magic) == (topic, magic)
 
 
-def test_properties_may_be_given_by_name() -> None:
-    message = decode_message(encode_message(topic="T", body=b"b", properties={"KEYS": "a b", "TAGS": "标签"}))
-    assert (message.keys, message.tags) == (["a", "b"], "标签")
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -89,19 +84,6 @@ def test_without_a_property_everything_else_stays(fields: dict[str, object], nam
     assert oracles.read_record(without_property(record, name), 0) is not None
 
 
-def test_without_its_unique_key_a_message_goes_by_its_offset_message_id() -> None:
-    record = encode_message(
-        topic="T", physical_offset=0x1241, store_host=HostAddress("127.0.0.1", 10911), properties={"UNIQ_KEY": "u"}
-    )
-    assert decode_message(record).message_id == "u"
-    assert decode_message(without_property(record, "UNIQ_KEY")).message_id == "7F00000100002A9F0000000000001241"
-
-
-def test_a_record_without_the_property_comes_back_as_it_was() -> None:
-    for record in JAVA_RECORDS:
-        assert without_property(memoryview(record + b"behind"), "ABSENT") == record
-
-
 @given(records, hosts)
 def test_another_store_host_changes_nothing_else(fields: dict[str, object], host: tuple[str, int]) -> None:
     fields["sys_flag"] = with_host_bits(fields["sys_flag"], fields["born_host"], fields["store_host"])
@@ -109,13 +91,6 @@ def test_another_store_host_changes_nothing_else(fields: dict[str, object], host
     fields["store_host"] = host
     fields["sys_flag"] = with_host_bits(fields["sys_flag"], fields["born_host"], host)
     assert with_store_host(record + b"behind", HostAddress(*host)) == pack_record(**fields)
-
-
-def test_an_edit_and_its_opposite_give_the_record_back() -> None:
-    for record in JAVA_RECORDS:
-        original = decode_message(record).store_host
-        other = HostAddress("::1" if not original.is_ipv6 else "10.0.0.1", 10911)
-        assert with_store_host(with_store_host(record, other), original) == record
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Offset message ids and unique keys, against RocketMQ's own classes and a recorded store."""
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +8,6 @@ from java_vectors import vectors
 from protocol.errors import BadMessageId
 from protocol.host_address import HostAddress
 from protocol.message_id import (
-    MessageId,
     decode_message_id,
     encode_message_id,
     is_offset_message_id_candidate,
@@ -18,22 +15,6 @@ from protocol.message_id import (
 from strategies import hosts
 
 REFERENCE = "7F00000100002A9F0000000000001241"
-NOW = int(datetime(2026, 11, 21, 8, tzinfo=UTC).timestamp() * 1000)
-DAY = 86_400_000
-
-
-def milliseconds(*date: int) -> int:
-    return int(datetime(*date, tzinfo=UTC).timestamp() * 1000)
-
-
-def unique_key_of(since_month_start: int, pid: int = 0x708C) -> str:
-    return f"0A000001{pid:04X}30946E09{since_month_start:08X}0007"
-
-
-def test_the_reference_id_decodes_and_encodes() -> None:
-    expected = MessageId(HostAddress("127.0.0.1", 10911), 0x1241)
-    assert decode_message_id(REFERENCE) == decode_message_id(REFERENCE.lower()) == expected
-    assert str(expected) == REFERENCE
 
 
 def test_ids_are_those_that_java_makes() -> None:
@@ -86,8 +67,3 @@ def test_any_text_is_an_id_or_the_error(text: str) -> None:
         with pytest.raises(BadMessageId) as caught:
             decode_message_id(text)
         assert len(str(caught.value)) < 400
-
-
-def test_a_unique_key_is_no_offset_message_id_unless_its_pid_is_zero() -> None:
-    assert not is_offset_message_id_candidate(unique_key_of(0))
-    assert is_offset_message_id_candidate(unique_key_of(0, pid=0))

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,18 +15,6 @@ NAMES = st.text("abcAZ09_%-|", min_size=1, max_size=8)
 @given(NAMES, NAMES)
 def test_a_key_is_split_into_the_names_it_was_made_of(topic: str, group: str) -> None:
     assert split_offset_key(offset_key(topic, group)) == (topic, group)
-
-
-@given(NAMES, NAMES)
-def test_clients_that_broadcast_are_no_group(topic: str, group: str) -> None:
-    key = offset_key(topic, f"{group}@broadcast")
-    assert is_broadcast_key(key)
-    assert split_offset_key(key) is None
-
-
-@pytest.mark.parametrize("key", ["", "T", "T@broadcast@"])
-def test_what_has_no_group_is_no_key_of_clients_that_broadcast(key: str) -> None:
-    assert not is_broadcast_key(key)
 
 
 def test_a_group_may_be_named_broadcast() -> None:

@@ -27,8 +27,3 @@ def test_names_that_are_no_utf_8_become_text() -> None:
     name = os.fsdecode(b"\xff/")
     assert as_text(name) == "\\xff/"
     assert as_text("订单") == "订单"
-
-
-@given(st.text(st.characters()))
-def test_any_name_becomes_text(text: str) -> None:
-    as_text(text).encode()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.sys_flag import CompressionType, SysFlag, compression_type, has_inner_messages
+from protocol.sys_flag import CompressionType, compression_type, has_inner_messages
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,3 @@ def test_compression_is_read_off_bits_8_to_10(value: int, expected: CompressionT
 )
 def test_a_batch_is_split_only_if_both_bits_say_so(value: int, expected: bool) -> None:
     assert has_inner_messages(value) is expected
-
-
-def test_the_masks_are_those_of_the_format() -> None:
-    assert [int(flag) for flag in SysFlag.__members__.values()] == [
-        0x1, 0x2, 0x4, 0x8, 0xC, 0x10, 0x20, 0x40, 0x80, 0x100, 0x200, 0x300,
-    ]  # fmt: skip

@@ -24,7 +24,7 @@ from protocol.headers import (
 )
 from protocol.kernels.commands import read_header
 
-EXAMPLES = 20_000
+EXAMPLES = 8_000
 VALUES = (
     *(b"null", b"true", b"false", b"0", b"-0", b"7", b"1.0", b"1e3", b"1.5", b"1E+2", b"10e-1", b"9223372036854775808"),
     *(
@@ -164,7 +164,7 @@ def test_nothing_is_read_behind_the_end_of_a_header() -> None:
             read_ones += 1
         except BadCommand:
             pass
-    assert read_ones > 1_000
+    assert read_ones > EXAMPLES // 20
 
 
 def test_nothing_is_read_behind_the_end_of_a_binary_header() -> None:
@@ -180,7 +180,7 @@ def test_nothing_is_read_behind_the_end_of_a_binary_header() -> None:
             read_ones += 1
         except BadCommand:
             pass
-    assert read_ones > 1_000
+    assert read_ones > EXAMPLES // 20
 
 
 @pytest.mark.parametrize(
@@ -200,38 +200,6 @@ def test_what_is_no_command_is_told_to_the_opaque_that_could_be_read(header: byt
             with pytest.raises(BadCommand) as caught:
                 decode_command((form, header, b""))
             assert caught.value.opaque == opaque
-
-
-def test_members_become_the_texts_that_java_sees() -> None:
-    raw = (
-        b'{"a":1,"b":true,"c":null,"d":1.50,"e":{"x":1},"f":[1,"y"],"g":12345678901234567890,"h":false,'
-        b'"i":"\\ud800x","j":"\\ud83d\\ude00","k":-0}'
-    )
-    assert ext_fields_of(request_with(raw)) == {
-        "a": "1",
-        "b": "true",
-        "d": "1.50",
-        "g": "12345678901234567890",
-        "h": "false",
-        "i": "?x",
-        "j": "😀",
-        "k": "-0",
-        # Nested values keep their digits as texts; no header has such a field.
-        "e": '{"x":"1"}',
-        "f": '["1","y"]',
-    }
-
-
-def test_a_number_of_any_length_is_a_text() -> None:
-    assert ext_fields_of(request_with(b'{"a":%b}' % (b"9" * 100_000))) == {"a": "9" * 100_000}
-
-
-def test_bytes_that_are_no_utf8_are_replaced() -> None:
-    assert ext_fields_of(request_with(b'{"a":"\xffb"}')) == {"a": "\ufffdb"}
-
-
-def test_null_is_no_fields() -> None:
-    assert ext_fields_of(request_with(b"null")) == {}
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"1", b'"x"', b"true"])

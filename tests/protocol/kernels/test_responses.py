@@ -1,7 +1,5 @@
 """A response encoded once for many requests is, for each, what it would be if it were encoded for that one."""
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,11 +59,3 @@ def test_every_character_is_written_as_another_writer_does(form: SerializeType) 
             Command(code=RequestCode.PULL_MESSAGE, serialize_type=form), Response(1, text, {text: text[::-1]})
         )
         assert head[8:] == written_header(form, 1, 1, 0, text, {text: text[::-1]})
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("fields", [{"opaque": "1234567890"}, {'"opaque":1234567890': "x"}])
-def test_an_opaque_in_the_fields_is_not_taken_for_the_opaque(form: SerializeType, fields: Mapping[str, str]) -> None:
-    response = Response(0, None, dict(fields))
-    command = Command(code=RequestCode.PULL_MESSAGE, opaque=7, serialize_type=form)
-    assert ResponseTemplate(form, response).head(7) == encode_response(command, response)
