@@ -38,47 +38,6 @@ def masked(writer: StoreWriter, *fields: str) -> tuple[list[dict[str, Any]], lis
     raise AssertionError
 
 
-def changes(writer: StoreWriter, *fields: str) -> list[dict[str, Any]]:
-    """What is different in each row."""
-    before, after = masked(writer, *fields)
-    return [
-        {name: value for name, value in new.items() if value != old[name]}
-        for old, new in zip(before, after, strict=True)
-    ]
-
-
-def test_a_body_goes_with_its_crc(writer: StoreWriter) -> None:
-    assert changes(writer, "body") == [{"body": b"***", "body_crc": 0}, {"body": b"***"}]
-
-
-def test_keys_and_their_like_go_from_the_properties_too(writer: StoreWriter) -> None:
-    first, second = masked(writer, "keys", "tags", "properties.UNIQ_KEY")[1]
-    assert (first["keys"], first["tags"], first["unique_key"]) == (["***", "***"], "***", "***")
-    expected = {"card": "4111", "cart": "x", "KEYS": "***", "UNIQ_KEY": "***", "TAGS": "***"}
-    assert first["properties"] == expected
-    assert (second["keys"], second["tags"], second["properties"]) == ([], None, {"cart": "y"})
-
-
-def test_one_property_goes_alone(writer: StoreWriter) -> None:
-    (first, second) = changes(writer, "properties.card")
-    assert first["properties"]["card"] == "***"
-    assert first["properties"]["cart"] == "x"
-    assert second == {}
-
-
-def test_all_properties_go_with_the_columns_made_of_them_and_their_names_stay(writer: StoreWriter) -> None:
-    rows = masked(writer, "properties")[1]
-    assert [set(row["properties"].values()) for row in rows] == [{"***"}, {"***"}]
-    assert [(row["keys"], row["tags"], row["unique_key"]) for row in rows] == [
-        (["***", "***"], "***", "***"),
-        ([], None, None),
-    ]
-
-
-def test_hosts_go(writer: StoreWriter) -> None:
-    assert changes(writer, "hosts")[0] == {"born_host": "***", "store_host": "***"}
-
-
 RULES = [
     *(["body"], ["keys"], ["tags"], ["unique_key"], ["hosts"], ["properties"], ["properties.card"]),
     *(["$.phone"], ["/1[3-9]\\d{9}/"], ["/l m/"], ["body:/138/", "tags"], ["properties:/4\\d+/", "$..x"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from column_rows import read_log_rows, read_rows
+from column_rows import read_log_rows
 from protocol.errors import ConfigError
 from storage.columns import message_columns
 from storage.columns.names import KINDS, check_names
@@ -26,15 +26,6 @@ def test_only_columns_can_be_named_and_once() -> None:
 def test_the_table_of_columns_is_complete() -> None:
     rows = re.findall(r"^\| ([a-z_, ]+) \|", message_columns.__doc__ or "", re.MULTILINE)
     assert sorted(name for row in rows[1:] for name in row.split(", ")) == sorted(KINDS)
-
-
-def test_only_the_columns_asked_for_are_made(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"x", tags="A")
-    writer.close()
-    (segment,) = writer.log.segments.values()
-    assert read_rows(segment, 0, names=("tags", "queue_offset"))[0] == [{"tags": "A", "queue_offset": 0}]
-    assert read_rows(segment, 0, names=())[0] == [{}]
 
 
 def test_a_body_that_cannot_be_decompressed_is_missing_and_says_why(tmp_path: Path) -> None:

@@ -52,16 +52,6 @@ def test_the_values_of_one_name_are_found(blocks: list[bytes]) -> None:
         assert [text if text is None else text.decode() for text in found] == expected
 
 
-def test_names_and_values_may_lie_anywhere_and_be_of_any_length() -> None:
-    for length in range(1, 40):
-        for end in (b"", b"\2"):
-            name, value = b"n" * length, b"v" * (41 - length)
-            assert maps_of([name + b"\1" + value + end, b"x\1y\2" + name + b"\1" + value + end]) == [
-                {name.decode(): value.decode()},
-                {"x": "y", name.decode(): value.decode()},
-            ]
-
-
 def test_however_many_names_there_are_each_is_kept_once() -> None:
     """Of one message, and of many."""
     for count in (FEW - 1, FEW, FEW + 1, 70 * FEW):

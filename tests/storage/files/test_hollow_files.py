@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.message import decode_message
-from storage.files.hollow_files import forget_tree, hollow_content, register_tree
+from storage.files.hollow_files import forget_tree, register_tree
 from storage.files.mapped_file import MappedFile, open_read_only, read_head, read_piece, read_small_file
 from storage.kernels.records import ENTRY_HEAD
 from storage.log.commit_log import CommitLog, Segment
@@ -107,14 +107,6 @@ def test_what_is_read_and_not_mapped_is_there_too(hollow: Content) -> None:
 def test_a_hole_of_a_hollow_file_is_no_hole_of_what_it_is_a_copy_of(hollow: Content) -> None:
     file = MappedFile.open(hollow.path)
     assert (file.first_data(5), file.first_data(SIZE + 1), file.first_hole(5)) == (5, SIZE, SIZE)
-
-
-def test_another_file_and_one_of_a_forgotten_tree_are_as_they_are(hollow: Content, tmp_path: Path) -> None:
-    (tmp_path / "other").write_bytes(b"whole")
-    assert hollow_content(tmp_path / "other") is None
-    assert bytes(MappedFile.open(tmp_path / "other").view) == b"whole"
-    forget_tree(tmp_path)
-    assert bytes(MappedFile.open(hollow.path).view) == bytes(SIZE)
 
 
 def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None:

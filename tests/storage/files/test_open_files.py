@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import StoreError
 from storage.files.open_files import OpenFiles
 
 
@@ -22,13 +21,6 @@ def make_files(directory: Path, count: int) -> list[tuple[str, int]]:
     return found
 
 
-def test_a_file_is_opened_once(tmp_path: Path) -> None:
-    files = OpenFiles()
-    (place,) = make_files(tmp_path, 1)
-    assert files.get(*place) is files.get(*place)
-    assert bytes(files.get(*place).view) == b"file 0"
-
-
 def test_a_slice_outlives_the_files_place_among_the_open_ones(tmp_path: Path) -> None:
     files = OpenFiles(limit=1)
     places = make_files(tmp_path, 3)
@@ -37,13 +29,6 @@ def test_a_slice_outlives_the_files_place_among_the_open_ones(tmp_path: Path) ->
         files.get(*place)
     gc.collect()
     assert bytes(held) == b"file 0"
-
-
-def test_no_more_files_are_open_than_the_limit(tmp_path: Path) -> None:
-    files = OpenFiles(limit=3)
-    for place in make_files(tmp_path, 20):
-        files.get(*place)
-    assert len(files) == 3
 
 
 def test_a_later_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
@@ -55,11 +40,6 @@ def test_a_later_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
     other.replace(place[0])
     assert bytes(files.get(place[0], os.stat(place[0]).st_ino).view) == b"replaced"
     assert bytes(files.get(*place).view) == b"file 0"
-
-
-def test_a_missing_file_is_a_store_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="nowhere: cannot be opened: No such file"):
-        OpenFiles().get(str(tmp_path / "nowhere"), 1)
 
 
 @pytest.fixture

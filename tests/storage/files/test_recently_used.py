@@ -7,11 +7,6 @@ import pytest
 from storage.files.recently_used import RecentlyUsed
 
 
-def test_a_value_is_loaded_once() -> None:
-    memory: RecentlyUsed[int] = RecentlyUsed(2)
-    assert [memory.get("a", lambda: 1), memory.get("a", lambda: 2)] == [1, 1]
-
-
 def test_the_value_not_used_for_longest_is_forgotten() -> None:
     memory: RecentlyUsed[int] = RecentlyUsed(2)
     memory.get("a", lambda: 1)
@@ -38,15 +33,6 @@ def test_values_can_be_forgotten_down_to_a_number() -> None:
     assert memory.get(("a", 8), lambda: 2) == 1
 
 
-def test_a_value_that_is_put_takes_the_place_of_another_and_was_used_last() -> None:
-    memory: RecentlyUsed[int] = RecentlyUsed(2)
-    memory.put("a", 1)
-    memory.put("b", 1)
-    memory.put("a", 2)
-    memory.put("c", 1)
-    assert sorted(memory.remembered()) == [("a", 2), ("c", 1)]
-
-
 def test_a_peek_loads_nothing_and_is_no_use() -> None:
     memory: RecentlyUsed[int] = RecentlyUsed(2)
     assert memory.peek("a") is None
@@ -55,14 +41,6 @@ def test_a_peek_loads_nothing_and_is_no_use() -> None:
     assert memory.peek("a") == 1
     memory.put("c", 1)
     assert memory.peek("a") is None
-
-
-def test_one_value_can_be_forgotten_whether_or_not_it_is_there() -> None:
-    memory: RecentlyUsed[int] = RecentlyUsed(2)
-    memory.put("a", 1)
-    memory.forget("a")
-    memory.forget("a")
-    assert len(memory) == 0
 
 
 def test_many_threads_find_what_they_ask_for() -> None:

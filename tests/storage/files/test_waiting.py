@@ -1,10 +1,8 @@
 """Look-ups in steps: what they wait for, who goes on with them, and where."""
 
-import threading
-
 import pytest
 
-from lookups import at_once, wait_of
+from lookups import wait_of
 from storage.files.waiting import (
     Allowance,
     Lookup,
@@ -13,7 +11,6 @@ from storage.files.waiting import (
     WaitKind,
     all_of,
     begin,
-    current_tick,
     finish,
     long_scan,
     plainly,
@@ -38,11 +35,6 @@ class Steps:
     look = plainly(look_lookup)
 
 
-def test_what_needs_no_wait_is_answered_by_the_first_step() -> None:
-    assert begin(Steps(0).look_lookup()) == "found"
-    assert at_once(Steps(0).look_lookup("else")) == "else"
-
-
 def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() -> None:
     steps = Steps(2)
     step = begin(steps.look_lookup())
@@ -51,28 +43,6 @@ def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() 
     assert steps.done == ["step 0"]
     assert step.finish() == "found"
     assert steps.done == ["step 0", "warm 0", "step 1", "warm 1", "end"]
-
-
-def test_another_thread_may_go_on() -> None:
-    steps, found = Steps(1), list[str]()
-    step = begin(steps.look_lookup())
-    assert isinstance(step, Unfinished)
-    thread = threading.Thread(target=lambda: found.append(step.finish()))
-    thread.start()
-    thread.join()
-    assert found == ["found"]
-    assert steps.done == ["step 0", "warm 0", "end"]
-
-
-def test_one_may_go_on_up_to_the_next_wait() -> None:
-    steps = Steps(2)
-    step = begin(steps.look_lookup())
-    assert isinstance(step, Unfinished)
-    following = step.go_on()
-    assert isinstance(following, Unfinished)
-    assert str(following.wait) == "page 1"
-    assert following.go_on() == "found"
-    assert steps.done == ["step 0", "step 1", "end"], "whoever goes on warms"
 
 
 def test_the_plain_method_waits_for_all_and_says_the_same() -> None:
@@ -116,9 +86,3 @@ def test_a_wait_without_anything_to_bring_in_is_for_a_scan() -> None:
 def test_an_allowance_is_used_up_once() -> None:
     allowance = Allowance(10)
     assert [allowance.is_used_up_by(length) for length in (4, 6, 0, 1, 5, 100)] == [False] * 3 + [True] + [False] * 2
-
-
-def test_a_tick_is_a_second() -> None:
-    first = current_tick()
-    assert first > 0
-    assert first <= current_tick() <= first + 60

@@ -4,13 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from filter_vectors import vectors
 from golden_store import GOLDEN
 from protocol.errors import ConfigError
-from storage.filter.bloom import BloomFilter, FilterBits, filter_key, mask_of, murmur3_128, registered_bits
+from storage.filter.bloom import BloomFilter, murmur3_128, registered_bits
 from storage.layout.store_config import BloomFilterData, ConsumerFilter
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
@@ -69,26 +67,6 @@ def test_keys_of_every_length_have_the_official_hash_and_positions() -> None:
         assert list(BloomFilter.sized_for(error_percent, expected_keys).positions(key)) == positions, key
 
 
-def test_a_bitmap_of_several_keys_hits_as_recorded() -> None:
-    union = RECORDED["bloom_union_f20_n32"]
-    assert BROKER.bitmap(union["keys"]).hex() == union["bitmap_hex"]
-    for key, is_hit in union["isHit"].items():
-        bits = FilterBits(mask_of(BROKER.positions(key)), BROKER.bit_count, 0)
-        assert bits.exclude(unit(bytes.fromhex(union["bitmap_hex"]))) is not is_hit, key
-
-
-def test_a_calculated_bitmap_names_the_filters_that_were_true() -> None:
-    calculated = RECORDED["calc_bitmap_f20_n64"]
-    broker = BloomFilter.sized_for(20, 64)
-    positions = calculated["positions"]
-    assert {group: list(broker.positions(filter_key(group, "TopicB"))) for group in positions} == positions
-    *of_the_topic, of_another = calculated["messages"]
-    assert of_another == {"topic": "Other", "bitmap": None}
-    for message, true_of in zip(of_the_topic, ([1, 3], [1, 2, 3], [3], [3]), strict=True):
-        expected = broker.bitmap(filter_key(f"CID_{number}", "TopicB") for number in true_of)
-        assert expected.hex() == message["bitmap"]
-
-
 def test_a_bitmap_excludes_only_what_it_surely_knows() -> None:
     """filters §3.3: store time before, equal, no map, wrong length → match; after + zero map → no match."""
     bits = registered_bits(registered())
@@ -100,12 +78,6 @@ def test_a_bitmap_excludes_only_what_it_surely_knows() -> None:
     assert not bits.exclude(unit(b""))
     assert not bits.exclude(unit(None))
     assert [bits.exclude(unit(none, stamp)) for stamp in (999, 1000, 1001)] == [False, False, True]
-
-
-def test_a_bitmap_later_than_the_registry_excludes_nothing() -> None:
-    bits = registered_bits(registered(), until_timestamp=3000)
-    assert bits is not None
-    assert [bits.exclude(unit(bytes(14), stamp)) for stamp in (3000, 3001)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -126,20 +98,3 @@ def test_a_bitmap_later_than_the_registry_excludes_nothing() -> None:
 )
 def test_an_entry_with_other_bits_than_its_key_has_is_not_believed(data: BloomFilterData | None) -> None:
     assert registered_bits(registered(bloom_filter_data=data)) is None
-
-
-def test_an_entry_under_another_group_is_not_believed() -> None:
-    assert registered_bits(registered(consumer_group="CID_1")) is None
-    assert registered_bits(registered(topic="TopicTes")) is None
-
-
-@given(st.lists(st.text(), max_size=8), st.integers(1, 99), st.integers(1, 50))
-def test_no_key_of_a_bitmap_is_ever_excluded(keys: list[str], error_percent: int, expected_keys: int) -> None:
-    broker = BloomFilter.sized_for(error_percent, expected_keys)
-    bitmap = broker.bitmap(keys)
-    assert len(bitmap) * 8 == broker.bit_count
-    for key in keys:
-        positions = broker.positions(key)
-        assert len(positions) == broker.hash_count
-        assert all(bitmap[position // 8] >> position % 8 & 1 for position in positions)
-        assert not FilterBits(mask_of(positions), broker.bit_count, 0).exclude(unit(bitmap))

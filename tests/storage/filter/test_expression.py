@@ -8,7 +8,7 @@ from golden_store import G1, GOLDEN, unpack
 from protocol.message import decode_message
 from queue_stores import open_queues
 from storage.filter.base import MessageFilter
-from storage.filter.bloom import BloomFilter, FilterBits
+from storage.filter.bloom import BloomFilter
 from storage.filter.expression import ExpressionFilter, bits_of_subscription
 from storage.filter.sql92 import parse
 from storage.layout.store_config import BloomFilterData, ConsumerFilter, StoreConfig
@@ -97,12 +97,6 @@ def test_of_a_thousand_messages_bitmaps_spare_most_evaluations(filters_store: Pa
     assert with_bits.evaluations.skipped <= known - PASSED[group] * known // MESSAGES
 
 
-def test_a_filter_that_passes_one_percent_is_evaluated_for_less_than_half_of_the_messages(filters_store: Path) -> None:
-    with_bits, _ = filters_of(filters_store, "FilterTopic", "CG_ONE_PERCENT")
-    assert len(pulled(filters_store, [], "FilterTopic", with_bits)) == MESSAGES // 100
-    assert with_bits.evaluations.skipped >= MESSAGES / 2
-
-
 def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filters_store: Path) -> None:
     """The bits of CG_CHANGES stood for another expression then, and those of CG_LATE for none."""
     for group, expression in (("CG_CHANGES", lambda a: a >= 95), ("CG_LATE", lambda a: a in (3, 4))):
@@ -112,12 +106,6 @@ def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filte
             for record in pulled(filters_store, [], "FilterTopic", with_bits)
         ]
         assert sorted(numbers) == [number for number in range(MESSAGES) if expression(number % 100)]
-
-
-def test_pulls_of_a_thousand_messages_give_what_the_official_consumer_received(filters_store: Path) -> None:
-    received = [line.split("\t")[0] for line in (FILTERS / "consumed-CG_ONE_PERCENT.tsv").read_text().splitlines()]
-    with_bits, _ = filters_of(filters_store, "FilterTopic", "CG_ONE_PERCENT")
-    assert unique_keys(pulled(filters_store, [], "FilterTopic", with_bits)) == sorted(received)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -141,25 +129,6 @@ def test_pulls_without_bitmaps_give_what_the_official_consumer_received(
     lines = [line.split("\t") for line in (G1 / file).read_text().splitlines()]
     received = [line[column] for line in lines if line[0] == "MSG"]
     assert unique_keys(pulled(g1, [], "TopicTest", ExpressionFilter(parse(text)))) == sorted(received)
-
-
-def test_only_true_matches() -> None:
-    chosen = ExpressionFilter(parse("a > 5"))
-    blocks = (b"a\x016\x02", b"a\x015\x02", b"", b"a\x01x\x02", b"b\x011\x02a\x016", b"a\x01\xff\x02")
-    assert list(map(chosen.matches_commit_log, blocks)) == [True, False, False, False, True, False]
-    assert chosen.matches_commit_log(memoryview(blocks[0]))
-    assert chosen.evaluations.done == len(blocks) + 1
-    assert (chosen.matches_everything, chosen.needs_properties) == (False, True)
-
-
-def test_without_bits_or_unit_every_message_may_match() -> None:
-    unit = ConsumeQueueExtUnit(34, 5, 2000, bytes(14))
-    bits = FilterBits(1, 112, 1000)
-    expression = parse("a > 5")
-    assert ExpressionFilter(expression).matches_consume_queue_entry(5, unit)
-    assert ExpressionFilter(expression, bits).matches_consume_queue_entry(5, None)
-    assert ExpressionFilter(expression, bits).matches_consume_queue_entry(None, None)
-    assert not ExpressionFilter(expression, bits).matches_consume_queue_entry(5, unit)
 
 
 def test_bits_of_another_expression_are_not_taken() -> None:

@@ -7,7 +7,6 @@ import pytest
 from oracles import packed
 from protocol.errors import TruncatedFile
 from storage.layout.checkpoint import Checkpoint
-from store_writer import StoreWriter
 
 
 def test_the_recorded_checkpoint_speaks_of_the_recorded_log(g1_store: Path) -> None:
@@ -21,16 +20,6 @@ def test_the_recorded_checkpoint_speaks_of_the_recorded_log(g1_store: Path) -> N
         logics_physical_offset=0x02601E,
     )
     assert checkpoint.min_timestamp == 0x01A1FCDA9506 - 3000
-
-
-def test_a_writers_checkpoint_is_read_back(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    written = writer.append("T", b"")
-    writer.flush()
-    checkpoint = Checkpoint.read(tmp_path / "checkpoint")
-    assert checkpoint is not None
-    assert checkpoint.logics_msg_timestamp == written.store_timestamp
-    assert checkpoint.logics_physical_offset == written.size
 
 
 def test_a_missing_checkpoint_is_none(tmp_path: Path) -> None:

@@ -29,11 +29,6 @@ def position_of(ledger: Path, number: int) -> int:
     return int.from_bytes(units(ledger)[number * 32 + 4 : number * 32 + 12], "big")
 
 
-def test_after_a_clean_stop_everything_is_agreed_on(ledger: Path) -> None:
-    assert uncommitted_from(ledger) is None
-    assert MessageStore.open(ledger.parents[1]).problems == []
-
-
 @pytest.mark.parametrize("number", [-1, 0, 17])
 @pytest.mark.parametrize("form", ["endIndex=81\ncommittedIndex={}\n", "#a comment\n committedIndex : {} \n"])
 def test_what_lies_behind_the_committed_index_is_served_with_a_word(ledger: Path, number: int, form: str) -> None:
@@ -72,16 +67,3 @@ def test_an_index_file_that_is_gone_cut_or_of_something_else_says_nothing(ledger
     assert uncommitted_from(ledger) is None
     (ledger.parent / "checkpoint").unlink()
     assert uncommitted_from(ledger) is None
-
-
-def test_units_go_on_from_file_to_file(ledger: Path) -> None:
-    whole = units(ledger)
-    directory = ledger.parent / "index"
-    for base in range(0, 320, 160):
-        (directory / f"{base:020d}").write_bytes(whole[base : base + 160])
-    checkpoint(ledger, "committedIndex=6\n")
-    assert uncommitted_from(ledger) == position_of_bytes(whole, 7)
-
-
-def position_of_bytes(whole: bytes, number: int) -> int:
-    return int.from_bytes(whole[number * 32 + 4 : number * 32 + 12], "big")

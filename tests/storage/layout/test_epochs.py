@@ -12,11 +12,6 @@ from storage.layout.epochs import EPOCHS, Epoch, parse_epochs, read_epochs
 EXAMPLE = b"2\n773307083\n7-7000\n8-8000\n"
 
 
-def test_the_example_of_rocketmq_is_read(tmp_path: Path) -> None:
-    (tmp_path / EPOCHS).write_bytes(EXAMPLE)
-    assert read_epochs(tmp_path) == [Epoch(7, 7000), Epoch(8, 8000)]
-
-
 def test_a_backup_stands_for_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / EPOCHS).write_bytes(EXAMPLE[:-3])
     assert read_epochs(tmp_path) == []
@@ -46,8 +41,3 @@ def test_what_a_broker_writes_is_read(numbers: set[int], starts: set[int], separ
     body = "".join(f"{number}-{start}{separator}" for number, start in entries).encode()
     head = f"{len(entries)}{separator}{zlib.crc32(body) & 0x7FFFFFFF}{separator}".encode()
     assert parse_epochs(head + body) == entries
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_a_list_of_epochs_or_none(data: bytes) -> None:
-    assert all(isinstance(each, Epoch) for each in parse_epochs(b"1\n0\n" + data))

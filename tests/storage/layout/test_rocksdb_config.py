@@ -96,19 +96,6 @@ def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_sai
     assert "topics are those of the log, groups and how far they have come are not known" in said
 
 
-@pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST-000005", "000015.sst"])
-def test_a_database_that_lacks_a_file_is_named_and_never_empty(
-    lost: str, stores: dict[str, Path], tmp_path: Path
-) -> None:
-    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
-    (tmp_path / "config" / "topics" / lost).unlink()
-    config = StoreConfig.load(tmp_path)
-    with pytest.raises(StoreError, match=f"{tmp_path}/config/topics"):
-        config.refuse_unknown(TOPICS)
-    assert any(f"{tmp_path}/config/topics" in problem for problem in config.problems)
-    config.refuse_unknown_offsets()  # in a database of their own
-
-
 @pytest.mark.parametrize(
     ("cut", "size"), [("MANIFEST-000005", 0), ("000015.sst", 0), ("000015.sst", 600), ("CURRENT", 8)]
 )
@@ -171,28 +158,6 @@ def test_a_database_without_rights_is_named(stores: dict[str, Path], monkeypatch
         database.chmod(0)
         with as_user(), pytest.raises(StoreError, match=str(database)):
             StoreConfig.load(root).refuse_unknown_offsets()
-
-
-def test_of_a_database_and_a_file_the_one_written_last_counts(stores: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
-    file = tmp_path / "config" / "topics.json"
-    file.write_text('{"topicConfigTable":{"Only":{"topicName":"Only"}}}')
-    assert set(StoreConfig.load(tmp_path).topics) == {"Only"}
-    os.utime(file, (1, 1))
-    assert "LedgerTopic" in StoreConfig.load(tmp_path).topics
-
-
-def test_a_database_with_a_damaged_block_is_named_and_no_row_of_it_is_missed(
-    stores: dict[str, Path], tmp_path: Path
-) -> None:
-    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
-    (table,) = (tmp_path / "config" / "consumerOffsets").glob("*.sst")
-    content = bytearray(table.read_bytes())
-    content[20] ^= 1  # in the first block, whose checksum shows it
-    table.write_bytes(content)
-    config = StoreConfig.load(tmp_path)
-    with pytest.raises(StoreError, match=r"consumerOffsets.*block checksum mismatch"):
-        config.refuse_unknown_offsets()
 
 
 @pytest.mark.parametrize(

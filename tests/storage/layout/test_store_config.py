@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
@@ -138,19 +137,6 @@ def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_h
     assert offsets == {("G", "T"): {0: offset}, ("Plain", "T"): {0: 1}, ("Light", "T"): {0: 2}}
 
 
-def test_a_store_without_config_has_an_empty_one_and_no_problem(tmp_path: Path) -> None:
-    config = StoreConfig.load(tmp_path)
-    assert (config.topics, config.subscription_groups, config.consumer_offsets, config.problems) == ({}, {}, {}, [])
-    assert config.topics_version == DataVersion(0, 0, 0)
-
-
-def test_topics_that_are_missing_beside_other_files_are_a_problem(tmp_path: Path) -> None:
-    write(tmp_path, "delayOffset.json", '{"offsetTable":{1:5}}')
-    config = StoreConfig.load(tmp_path)
-    assert config.delay_offsets == {1: 5}
-    assert config.problems == [f"{tmp_path}/config/topics.json is missing"]
-
-
 # --- what is left after a crash ---------------------------------------------------------------------------------------
 
 
@@ -162,29 +148,6 @@ def test_the_old_file_serves_where_the_new_one_does_not(main: str | None, tmp_pa
     config = StoreConfig.load(tmp_path)
     assert config.topics == {"Old": TopicConfig("Old", perm=4)}
     assert f"{tmp_path}/config/topics.json is missing or unreadable, topics.json.bak is used instead" in config.problems
-
-
-def test_when_neither_serves_the_table_is_empty_and_both_are_problems(tmp_path: Path) -> None:
-    write(tmp_path, "topics.json", "{")
-    write(tmp_path, "topics.json.bak", "}")
-    config = StoreConfig.load(tmp_path)
-    assert config.topics == {}
-    assert [problem.split(":")[0] for problem in config.problems] == [
-        f"{tmp_path}/config/topics.json is no JSON",
-        f"{tmp_path}/config/topics.json.bak is no JSON",
-    ]
-
-
-def test_a_directory_in_a_files_place_is_a_problem(tmp_path: Path) -> None:
-    (tmp_path / "config" / "topics.json").mkdir(parents=True)
-    assert StoreConfig.load(tmp_path).problems[0] == f"{tmp_path}/config/topics.json: is not a regular file"
-
-
-@pytest.mark.parametrize("directory", ["rdb", "topics"])
-def test_a_database_without_files_is_a_problem(directory: str, tmp_path: Path) -> None:
-    (tmp_path / "config" / directory).mkdir(parents=True)
-    said = f"{tmp_path}/config/{directory}: is no whole RocksDB: CURRENT is missing"
-    assert said in StoreConfig.load(tmp_path).problems
 
 
 # --- what is not known ------------------------------------------------------------------------------------------------
@@ -213,17 +176,6 @@ def test_a_damaged_file_holds_nothing_that_is_known(name: str, content: str, tmp
     assert is_known(StoreConfig.load(tmp_path, config), name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_old_file_beside_a_damaged_one_is_what_a_broker_goes_on_from(name: str, tmp_path: Path) -> None:
-    write(tmp_path, name, '{"offsetTa')
-    write(tmp_path, f"{name}.bak", '{"offsetTable":{"T@G":{0:7}}}' if "onsumer" in name else "{}")
-    config = StoreConfig.load(tmp_path)
-    assert is_known(config, name)
-    if "onsumer" in name:
-        config.refuse_unknown_offsets("G", "T")
-        assert config.consumer_offsets == {("G", "T"): {0: 7}}
-
-
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.EIO])
 def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -246,37 +198,6 @@ def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
     known = StoreConfig.load(tmp_path, unknown)
     known.refuse_unknown_offsets("New", "T")
     assert known.consumer_offsets["G", "T"] == {0: 7}
-
-
-def test_what_the_system_refuses_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:7}}}')
-    stamp = 2_000_000_000
-    os.utime(tmp_path / "config" / "consumerOffset.json", (stamp, stamp))
-
-    def refuse(*_: object, **__: object) -> int:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "open", refuse)
-        unknown = StoreConfig.load(tmp_path)
-        with pytest.raises(StoreError, match="Too many open files"):
-            unknown.refuse_unknown_offsets()
-    known = StoreConfig.load(tmp_path, unknown)
-    known.refuse_unknown_offsets("G", "T")
-    assert known.consumer_offsets == {("G", "T"): {0: 7}}
-
-
-@pytest.mark.parametrize("directory", ["rdb", "consumerOffsets"])
-def test_offsets_that_are_kept_in_rocksdb_are_not_known(directory: str, tmp_path: Path) -> None:
-    (tmp_path / "config" / directory).mkdir(parents=True)
-    with pytest.raises(StoreError, match="RocksDB"):
-        StoreConfig.load(tmp_path).refuse_unknown_offsets()
-
-
-def test_a_file_in_the_place_of_the_directory_leaves_all_unknown(tmp_path: Path) -> None:
-    (tmp_path / "config").write_bytes(b"")
-    config = StoreConfig.load(tmp_path)
-    assert not any(is_known(config, name) for name in NAMES)
 
 
 def test_of_a_damaged_entry_it_is_not_known_what_it_said(tmp_path: Path) -> None:
@@ -305,51 +226,12 @@ def test_an_entry_that_is_none_is_left_out_and_the_others_stay(tmp_path: Path) -
     assert all(problem.endswith("; left out") for problem in config.problems)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ['5', '{"no separator":{0:1}}', '{"T@g":{0:"x"}}', '{"T@g":{"a":1}}', '{"T@g":{0:99999999999999999999}}',
-     '{"T@g":[1]}'],
-)  # fmt: skip
-def test_offsets_that_are_none_are_left_out(text: str, tmp_path: Path) -> None:
-    write(tmp_path, "consumerOffset.json", f'{{"offsetTable":{text}}}')
-    assert StoreConfig.load(tmp_path).consumer_offsets == {}
-
-
-def test_of_many_bad_entries_only_some_are_told(tmp_path: Path) -> None:
-    entries = ",".join(f'"T{number}":5' for number in range(1000))
-    write(tmp_path, "topics.json", f'{{"topicConfigTable":{{{entries}}}}}')
-    problems = StoreConfig.load(tmp_path).problems
-    assert len(problems) == 11
-    assert problems[-1] == f"{tmp_path}/config/topics.json: there are more such entries"
-
-
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet='{}[]":,0123456789abT@\\ut', max_size=80).map(str.encode)))
 def test_any_bytes_give_a_configuration(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     root = tmp_path_factory.mktemp("config")
     for name in ("topics", "subscriptionGroup", "consumerOffset", "lmqConsumerOffset", "delayOffset", "consumerFilter"):
         write(root, f"{name}.json", content)
     assert isinstance(StoreConfig.load(root).problems, list)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-TABLES = [
-    "dataVersion", "topicConfigTable", "subscriptionGroupTable", "forbiddenTable", "offsetTable", "pullOffsetTable",
-    "lmqOffsetTable", "filterDataByTopic",
-]  # fmt: skip
-
-
-@settings(max_examples=examples(12))
-@given(st.dictionaries(st.sampled_from(TABLES), st.one_of(JSON, st.dictionaries(st.text(max_size=5), JSON))))
-def test_any_values_give_a_configuration(tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]) -> None:
-    root = tmp_path_factory.mktemp("config")
-    for name in ("topics", "subscriptionGroup", "consumerOffset", "lmqConsumerOffset", "delayOffset", "consumerFilter"):
-        write(root, f"{name}.json", json.dumps(content))
-    config = StoreConfig.load(root)
-    assert all(isinstance(topic, TopicConfig) for topic in config.topics.values())
 
 
 class TestAgain:
@@ -371,13 +253,6 @@ class TestAgain:
         monkeypatch.setattr("storage.layout.store_config.read_small_file", None)
         assert StoreConfig.load(tmp_path, config) is config
 
-    def test_of_one_that_changed_the_others_are_kept(self, tmp_path: Path) -> None:
-        config = self.loaded(tmp_path)
-        write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:6}}}')
-        again = StoreConfig.load(tmp_path, config)
-        assert again.consumer_offsets[("G", "T")] == {0: 6}
-        assert again.topics is config.topics
-
     def test_a_change_in_the_same_instant_is_seen(self, tmp_path: Path) -> None:
         """Of one size, with the times of the one before: a young file is read again whatever its times say."""
         config = self.loaded(tmp_path, age_ns=0)
@@ -385,8 +260,3 @@ class TestAgain:
         write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:7}}}')
         os.utime(tmp_path / "config" / "consumerOffset.json", ns=(times, times))
         assert StoreConfig.load(tmp_path, config).consumer_offsets[("G", "T")] == {0: 7}
-
-    def test_a_file_that_is_gone_is_noticed(self, tmp_path: Path) -> None:
-        config = self.loaded(tmp_path)
-        (tmp_path / "config" / "topics.json").unlink()
-        assert StoreConfig.load(tmp_path, config).topics == {}

@@ -5,13 +5,6 @@ import numpy as np
 from storage.layout.timer_log import TIMER_UNIT, TIMER_UNIT_DTYPE, are_units
 
 
-def test_the_array_has_the_fields_of_the_struct() -> None:
-    assert TIMER_UNIT_DTYPE.itemsize == TIMER_UNIT.size == 52
-    numbers = (52, -1, 3, 1_700_000_000_000, 90, 4096, 200, -7, 0)
-    (unit,) = np.frombuffer(TIMER_UNIT.pack(*numbers), TIMER_UNIT_DTYPE)
-    assert tuple(unit.tolist()) == numbers
-
-
 def test_blanks_and_what_was_never_written_are_no_units() -> None:
     rows = [
         (52, -1, 1, 1, 1, 0, 9, 0, 0),

@@ -1,7 +1,6 @@
 """What is not read: `unread_answers` lists it, and the answers that it names there say so."""
 
 import json
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -173,23 +172,6 @@ def test_a_server_says_the_same_to_our_own_client(root: Path, tmp_path: Path) ->
         assert getattr(remote.queues("T"), "notes", ()) == tuple(StoreConfig.load(root).notes_of_topics(["T"])) != ()
 
 
-def test_a_part_that_goes_or_says_nothing_is_named_no_more(root: Path) -> None:
-    for make in MADE.values():
-        make(root)
-    store = MessageStore.open(root)
-    assert len(store.config.unread) == len(MADE)
-    shutil.rmtree(root / "kvStore")
-    written(root, "config/consumerOrderInfo.json", {"orderInfoCount": 0, "table": {}})
-    store.refresh()
-    assert {each.name for each in store.config.unread} == {*MADE} - {"kvStore/", "config/consumerOrderInfo.json"}
-
-
-def test_a_database_without_rows_which_each_broker_makes_is_not_named(root: Path) -> None:
-    with_database(root, "rocksdbstore")
-    written(root, "rocksdbstore/000004.log", "")
-    assert StoreConfig.load(root).unread == ()
-
-
 def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_none(tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "B7-compaction")
     said = rocketlens("topics", store, "states").errors
@@ -207,7 +189,3 @@ def test_a_recorded_static_topic_is_named_as_one(tmp_path: Path) -> None:
     said = "config/topicQueueMapping.json is not read: the queues of topic static1 are static: queues and offsets here"
     assert said in rocketlens("topics", store, "static1").errors
     assert [each.name for each in StoreConfig.load(store).unread] == ["config/topicQueueMapping.json"]
-
-
-def test_a_store_of_today_has_nothing_of_all_this(g1_store: Path) -> None:
-    assert StoreConfig.load(g1_store).unread == ()

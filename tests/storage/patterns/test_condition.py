@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from asked_patterns import recorded
 from protocol.errors import ConfigError
-from storage.patterns._json_path import JsonCondition
 from storage.patterns._pattern_process import PATIENCE
 from storage.patterns.condition import PatternCondition
 from storage.patterns.processes import PatternLimit, PatternsStopped
@@ -24,22 +23,6 @@ def test_a_regular_expression_finds_what_re_finds(pattern: str, texts: list[str]
     assert condition.matches([], texts) == expected
     in_gbk = PatternCondition("regex", pattern, "gbk")
     assert in_gbk.matches([text.encode("gbk") for text in texts], texts) == expected * 2
-
-
-def test_a_path_finds_what_it_finds() -> None:
-    bodies = [b'{"a":1}', b'{"a":2}', b"no json", b"[[1],[2]]"]
-    for text in ("$.a=1", "$[*][0]=2"):
-        expected = list(map(JsonCondition(text).matches, bodies))
-        assert PatternCondition("json_path", text, None).matches(bodies) == expected
-    assert PatternCondition("json_path", "$.a=消", "gbk").matches(['{"a":"消"}'.encode("gbk")]) == [True]
-
-
-@pytest.mark.parametrize(
-    ("kind", "condition", "literal"),
-    [("regex", "order-[0-9]+", b"order-"), ("regex", "[0-9]", None), ("json_path", "$.customer=5", b"customer")],
-)
-def test_the_literal_comes_with_it(kind: str, condition: str, literal: bytes | None) -> None:
-    assert PatternCondition(kind, condition, None).literal == literal  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,6 @@ def test_bodies_are_what_the_mask_alone_makes_of_them(rules: list[str], text: st
     assert all((shown is body) == (shown == body) for shown, body in zip(mask.bodies(bodies), bodies, strict=True))
 
 
-def test_a_lone_surrogate_which_java_may_have_stays() -> None:
-    assert mask_of(("/b+/",)).texts(["a\ud800b", "\udc00"]) == ["a\ud800***", "\udc00"]
-
-
 def test_a_record_of_thousands_of_messages_without_end_is_soon_given_up() -> None:
     pattern, text = EXPONENTIAL
     record = encode_message(topic="T", body=text.encode())
@@ -110,21 +106,10 @@ def test_who_waits_no_more_has_it_stopped() -> None:
     assert not mask.hidden_whole
 
 
-def test_what_is_counted_is_counted_for_all_who_use_the_mask() -> None:
-    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
-    assert mask.for_one_run().text(EXPONENTIAL[1]) == "***"
-    assert mask.hidden_whole == 1
-
-
 def test_a_mask_goes_to_another_process_as_its_rules() -> None:
     mask = pickle.loads(pickle.dumps(mask_of(("keys", "/a/"))))
     assert (mask, type(mask)) == (mask_of(("keys", "/a/")), BoundedMask)
     assert mask.text("a") == "***"
-
-
-def test_a_value_that_a_pattern_does_not_come_to_an_end_with_cannot_be_searched_for() -> None:
-    with pytest.raises(Exception, match="is masked by a pattern"):
-        BoundedMask((f"/{EXPONENTIAL[0]}/",)).refuse_value("keys", EXPONENTIAL[1])
 
 
 def test_a_body_of_some_megabytes_is_not_held_up_by_what_is_documented() -> None:
@@ -175,28 +160,6 @@ def test_messages_that_take_their_time_up_soon_get_little_and_others_are_what_th
             assert left == "***"
         elif kind != "slow" or left != "***":
             assert left == Mask(rules).text(text)
-
-
-def test_each_run_has_its_whole_patience() -> None:
-    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
-    for _ in range(2):
-        run = mask.for_one_run()
-        with recorded() as asked:
-            for number in range(10):
-                assert run.text("a" * 60 + str(number)) == "***"
-        assert (asked.patient, asked.brief, run.hidden_whole) == (PATIENCE, 10 - PATIENCE, 10)
-    assert mask.hidden_whole == 20
-
-
-@pytest.mark.parametrize("most", [0, 5])
-def test_behind_the_most_that_an_answer_may_have_nothing_is_asked_and_all_is_hidden(most: int) -> None:
-    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",)).for_one_run(most=most)
-    hostile = ["a" * 60 + str(number) for number in range(20)]
-    with recorded() as asked:
-        shown = [mask.text(text) for text in hostile] + mask.texts(["short", "other"])
-    assert shown == ["***"] * 22
-    assert len(asked.questions) == most
-    assert mask.hidden_whole == 22
 
 
 def test_what_is_hidden_of_a_message_does_not_hang_on_others_beside_it() -> None:

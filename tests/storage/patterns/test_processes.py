@@ -22,7 +22,6 @@ from storage.patterns._pattern_process import (
     MaskAnswer,
     MaskQuestion,
 )
-from storage.patterns.mask import mask_of
 from storage.patterns.processes import (
     AT_ONCE,
     BYTES_AT_ONCE,
@@ -91,23 +90,6 @@ def test_threads_ask_at_the_same_time() -> None:
         thread.join()
     assert answers == [ANSWER] * 80
     assert 1 <= len(asked._idle) <= processes.MOST_IDLE
-    asked.close()
-
-
-def test_questions_and_answers_may_be_longer_than_a_pipe() -> None:
-    body = b"x" * 5_000_000 + b"a"
-    assert mask_of(("/a/",)).body(body) == b"x" * 5_000_000 + b"***"
-
-
-def test_a_process_that_is_killed_has_hidden_what_it_was_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = PatternProcesses()
-    asked.ask(QUESTION, MaskAnswer)
-    (process,) = asked._idle
-    os.killpg(process._process.pid, signal.SIGKILL)
-    process._process.wait()
-    with pytest.raises(PatternLimit):
-        asked.ask(QUESTION, MaskAnswer)
-    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
     asked.close()
 
 

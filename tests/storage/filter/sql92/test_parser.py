@@ -1,28 +1,28 @@
-"""The grammar: what follows an expression, what an expression lacks, and where the error is drawn."""
+"""The grammar: what an expression lacks or cannot compare, and where the error is drawn.
+
+What expressions mean is in `test_sql92.py`, by what the official parser and evaluator said of 2,820 of them.
+"""
 
 import pytest
 
 from protocol.errors import FilterSyntaxError
 from storage.filter.sql92 import parse
 from storage.filter.sql92._parser import Parser
+from storage.filter.sql92._tokenizer import Tokenizer
 from storage.filter.sql92.node import Node, PartKind
+
+LITERAL, TOO_FEW = "a literal is no condition", "expected a property or a value, found"
 
 
 @pytest.mark.parametrize(
     ("text", "read"),
     [
         ("a = 1 garbage !!!", "a = 1"),
-        ("a = 1)", "a = 1"),
         ("a LIKE 'x%'", "a"),
-        ("a + 1 > 2", "a"),
-        ("a-b = 1", "a"),
-        ("a = 007", "a = 0"),
         ("a = 0x10", "a = 0"),
         ("a = 1.5f", "a = 1.5"),
-        ("a = 1 -- no line end", "a = 1"),
         (" a = 1 -- c\n/* c */", " a = 1"),
         ("a = 1 99999999999999999999 @", "a = 1"),
-        ("a = 1 0.0", "a = 1"),
     ],
 )
 def test_what_follows_an_expression_is_not_read(text: str, read: str) -> None:
@@ -31,42 +31,64 @@ def test_what_follows_an_expression_is_not_read(text: str, read: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    ("text", "reason", "drawn"),
     [
-        ("", "expected a property or a value, found the end\n    \n    ^"),
-        (" -- c\n", "expected a property or a value, found the end\n    \n    ^"),
-        ("a = 1 @", "'@' is no part of an expression\n    a = 1 @\n          ^"),
-        ("a = 1 /* c", "a comment without its end\n    a = 1 /* c\n          ^^^^"),
-        ("a == 1", "expected a property or a value, found '='\n    a == 1\n       ^"),
-        ("a = 1 AND", "expected a property or a value, found the end\n    a = 1 AND\n             ^"),
-        ("(a = 1 b)", "expected an operator or ), found 'b'\n    (a = 1 b)\n           ^"),
-        ("a IS 5", "expected NULL or NOT NULL, found '5'\n    a IS 5\n         ^"),
-        ("a IS NOT", "expected NULL, found the end\n    a IS NOT\n            ^"),
+        ("", f"{TOO_FEW} the end", "^"),
+        ("a = 1 @", "'@' is no part of an expression", "      ^"),
+        ("a /*/", "a comment without its end", "  ^^^"),
+        ("a = 'x", "a string without its closing quote", "    ^^"),
+        ("'x''", "a string without its closing quote", "   ^"),
+        ("a == 1", f"{TOO_FEW} '='", "   ^"),
+        ("a = 1 AND", f"{TOO_FEW} the end", "         ^"),
+        ("(a = 1 b)", "expected an operator or ), found 'b'", "       ^"),
+        ("a IS 5", "expected NULL or NOT NULL, found '5'", "     ^"),
+        ("a IS NOT", "expected NULL, found the end", "        ^"),
         (
             "a NOT LIKE 'x'",
-            "expected CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN behind NOT, found 'LIKE'\n"
-            "    a NOT LIKE 'x'\n          ^^^^",
+            "expected CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN behind NOT, found 'LIKE'",
+            "      ^^^^",
         ),
-        ("a CONTAINS b", "expected a text in quotes, found 'b'\n    a CONTAINS b\n               ^"),
-        ("a BETWEEN 1, 2", "expected AND and the upper bound, found ','\n    a BETWEEN 1, 2\n               ^"),
-        ("a IN 'x'", "expected ( and a list of texts, found \"'x'\"\n    a IN 'x'\n         ^^^"),
-        ("a IN ()", "expected a text in quotes, found ')'\n    a IN ()\n          ^"),
-        ("a IN ('x' 'y')", "expected , or ), found \"'y'\"\n    a IN ('x' 'y')\n              ^^^"),
-        ("a AND BETWEEN", "expected a property or a value, found 'BETWEEN'\n    a AND BETWEEN\n          ^^^^^^^"),
-        (
-            "a = 9223372036854775808",
-            "an integer above 9223372036854775807\n    a = 9223372036854775808\n        ^^^^^^^^^^^^^^^^^^^",
-        ),
-        (
-            "a > 0.0",
-            "a number with a point or exponent that is zero or too large for a double\n    a > 0.0\n        ^^^",
-        ),
+        ("a CONTAINS b", "expected a text in quotes, found 'b'", "           ^"),
+        ("a BETWEEN 1, 2", "expected AND and the upper bound, found ','", "           ^"),
+        ("a IN 'x'", "expected ( and a list of texts, found \"'x'\"", "     ^^^"),
+        ("a IN ()", "expected a text in quotes, found ')'", "      ^"),
+        ("a IN ('x' 'y')", "expected , or ), found \"'y'\"", "          ^^^"),
+        ("a AND BETWEEN", f"{TOO_FEW} 'BETWEEN'", "      ^^^^^^^"),
+        ("a = 9223372036854775808", "an integer above 9223372036854775807", "    ^^^^^^^^^^^^^^^^^^^"),
+        ("a > 0.0", "a number with a point or exponent that is zero or too large for a double", "    ^^^"),
+        # A part of the wrong kind.
+        ("5", LITERAL, "^"),
+        ("a = 1 AND 5", LITERAL, "          ^"),
+        ("NOT +5", LITERAL, "    ^^"),
+        ("(-a)", "a negated value is no condition", "^^^^"),
+        ("-a IN ('x')", "only a property is looked up by IN, not a negated value", "^^"),
+        ("a = 1 IN ('x')", "only a property is looked up by IN, not a literal", "    ^"),
+        # Sides that cannot be compared.
+        ("1 = NULL", None, "    ^^^^"),
+        ("NULL <> a", None, "^^^^"),
+        ("TRUE = 'abc'", None, "       ^^^^^"),
+        ("a > 'x'", None, "    ^^^"),
+        ("(a = 1) >= 2", None, "^^^^^^^"),
+        ("NOT a > 1", None, "^^^^^"),
+        ("a BETWEEN '1' AND 9", None, "          ^^^"),
+        ("a NOT BETWEEN 1 AND (b = 1)", None, "                    ^^^^^^^"),
+        ("a = 1 OR a BETWEEN 9.5 AND 9", None, "                   ^^^^^^^^^"),
     ],
 )
-def test_an_error_is_drawn_under_its_place(text: str, error: str) -> None:
+def test_an_error_is_drawn_under_its_place(text: str, reason: str | None, drawn: str) -> None:
     with pytest.raises(FilterSyntaxError) as caught:
         parse(text)
-    assert str(caught.value) == error
+    assert str(caught.value) == f"{reason or caught.value.reason}\n    {text}\n    {drawn}"
+
+
+def test_what_no_token_starts_with_is_refused() -> None:
+    for text in (*'!"#%&*./:;?@[\\]^`{|}~', "é", "价", "😀", "\v", "\x00", "\xa0", "\u3000", "\ufeff"):
+        with pytest.raises(FilterSyntaxError, match="is no part of an expression") as caught:
+            parse(f"a {text}")
+        assert caught.value.span == (2, 3)
+    for text in ("a ıs NULL", "a ſtartswith 'x'"):  # letters that only Unicode takes for others make no keyword
+        with pytest.raises(FilterSyntaxError):
+            parse(text)
 
 
 @pytest.mark.parametrize("number", ["0.0", "0.", ".0", "0e0", "1e-400", "1e309", "9" * 400 + "."])
@@ -85,6 +107,15 @@ def test_an_integer_is_refused_by_its_length_before_it_is_read() -> None:
         parse(f"a = {'9' * 200_000}")
 
 
+@pytest.mark.untraced
+def test_minus_signs_without_a_line_end_behind_them_are_read_once() -> None:
+    """One look for a line end from each of them would take ten minutes of CPU time."""
+    reader, names = Tokenizer("-" * 400_000 + "1"), set[str]()
+    for _ in range(400_000):
+        names.add(reader.take().name)
+    assert (names, reader.take().text) == ({"MINUS"}, "1")
+
+
 def test_the_parts_of_an_expression_know_their_places() -> None:
     text = "NOT (a > 5) OR b BETWEEN 1 AND 2 OR c IN ('x')"
 
@@ -100,9 +131,4 @@ def test_the_parts_of_an_expression_know_their_places() -> None:
 
 def test_a_property_alone_is_wrapped_into_a_condition() -> None:
     root = Parser("vip").selector()
-    assert (root.kind, root.operands[0].kind, root.operands[0].constant) == (
-        PartKind.CONDITION,
-        PartKind.PROPERTY,
-        "vip",
-    )
-    assert Parser("TRUE").selector().kind is PartKind.BOOLEAN_CONSTANT
+    assert (root.kind, root.operands[0].kind) == (PartKind.CONDITION, PartKind.PROPERTY)

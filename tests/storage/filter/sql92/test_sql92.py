@@ -1,6 +1,5 @@
 """Expressions as a whole, beside what the official parser and evaluator said of the same ones."""
 
-import dataclasses
 import json
 from typing import Any
 
@@ -57,14 +56,12 @@ def test_an_expression_says_of_a_message_what_the_official_filter_said(group: st
             assert outcome(vector["expr"], vector["props"]) == (vector["stage"], vector["value"]), vector["id"]
 
 
-def test_random_expressions_say_of_random_messages_what_the_official_filter_said() -> None:
+def test_random_expressions_are_refused_where_the_official_parser_refused_them() -> None:
+    """What the others come out as is asked in `tests/storage/kernels/test_sql92.py`."""
     for text, expected in vectors("sql"):
-        try:
-            expression = parse(text)
-        except FilterSyntaxError:
-            assert expected is None, text
-        else:
-            assert "".join(letter(expression, properties) for properties in PROPERTIES) == expected, text
+        if expected is None:
+            with pytest.raises(FilterSyntaxError):
+                parse(text)
 
 
 def test_the_random_vectors_hold_every_outcome_many_times() -> None:
@@ -90,35 +87,6 @@ def test_any_text_is_refused_or_decides_or_fails_in_the_documented_ways(text: st
         assert 0 <= error.span[0] <= error.span[1] <= len(text)
 
 
-@given(texts, messages, messages)
-def test_a_decision_depends_on_nothing_but_the_names(
-    text: str, properties: dict[str, str], others: dict[str, str]
-) -> None:
-    """`Expression`: "asks `properties` for nothing but `names`"."""
-    try:
-        expression = parse(text)
-    except FilterSyntaxError:
-        return
-    named = {name: value for name, value in properties.items() if name in expression.names}
-    unnamed = {name: value for name, value in others.items() if name not in expression.names}
-    assert letter(expression, named | unnamed) == letter(expression, properties)
-
-
-def test_an_expression_cannot_be_changed_and_equals_its_like() -> None:
-    expression = parse("a = 1 AND b > c")
-    assert expression == parse("a = 1 AND b > c") != parse("a = 1  AND b > c")
-    assert len({expression, parse("a = 1 AND b > c")}) == 1
-    assert expression.names == {"a", "b", "c"}
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        expression.text = "b"  # type: ignore[misc]
-
-
-def test_an_expression_says_where_it_ends_and_names_nothing_behind() -> None:
-    expression = parse("a > 1 LIKE b @@@")
-    assert expression.text[: expression.end] == "a > 1"
-    assert expression.names == {"a"}
-
-
 DEEP = [
     ("500 parentheses", "(" * 500 + "a = 1" + ")" * 500, True),
     ("the most parentheses", "(" * DEEPEST + "a = 1" + ")" * DEEPEST, True),
@@ -140,14 +108,6 @@ DEEP = [
 @pytest.mark.parametrize(("text", "expected"), [case[1:] for case in DEEP], ids=[case[0] for case in DEEP])
 def test_depth_and_length_do_not_matter(text: str, expected: bool) -> None:
     assert parse(text).evaluate({"a": "1"}) is expected
-
-
-def test_an_error_in_a_deep_part_is_raised_only_if_the_part_is_asked_for() -> None:
-    deep = "NOT " * 300 + "(a > 1)"
-    assert outcome(deep, {"a": "x"}) == ("eval", None)
-    assert outcome(f"b = 1 AND ({deep})", {"a": "x", "b": "2"}) == ("run", "false")
-    assert outcome(f"({deep}) AND b = 1", {"a": "x", "b": "2"}) == ("eval", None)
-    assert outcome(f"b = 2 OR ({deep}) OR ({deep})", {"a": "x", "b": "2"}) == ("run", "true")
 
 
 def test_too_many_parentheses_are_refused_at_the_one_too_many() -> None:
