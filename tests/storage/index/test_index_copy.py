@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,9 +12,9 @@ import oracles
 from examples import examples
 from protocol.errors import StoreError
 from storage.index import index_copy as module
-from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
+from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots
 from storage.index.index_mark import IndexMark, write_mark
-from store_files import write_file, write_index_file
+from store_files import write_file
 from strategies import KEYS
 
 SLOTS, ENTRIES = 13, 40
@@ -49,42 +48,12 @@ def entry_place(number: int, field: int = 0, slots: int = SLOTS) -> int:
 
 
 class TestBytes:
-    def test_header_slots_and_entries_are_those_of_the_file(self, tmp_path: Path) -> None:
-        image = image_of(20)
-        copy = copy_of(tmp_path / "file", image.to_bytes())
-        assert copy.size == image.size
-        assert copy.header.index_count == 21
-        assert copy.header.end_physical_offset == 2000
-        assert copy.slots(SLOTS).tolist() == [image.slots.get(slot, 0) for slot in range(SLOTS)]
-        entries = copy.entries(SLOTS, 20)
-        assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
-
-    def test_a_copy_stays_what_it_was(self, tmp_path: Path) -> None:
-        path = tmp_path / "file"
-        copy = copy_of(path, image_of(20).to_bytes())
-        path.write_bytes(bytes(copy.size))
-        assert copy.header.index_count == 21
-
     @pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 4096, 8192 + 1])
     def test_files_of_any_size_are_read(self, tmp_path: Path, size: int) -> None:
         content = bytes(range(1, 256)) * (size // 255 + 1)
         copy = copy_of(tmp_path / "file", content[:size])
         assert (copy.size, copy.last_data) == (size, size - 1)
         assert copy.first_data(0, size) == (0 if size else -1)
-
-    def test_holes_are_zeros(self, tmp_path: Path) -> None:
-        path = tmp_path / "file"
-        write_file(path, 1 << 22, {5: b"a", (1 << 21) + 3: b"b"})
-        copy = IndexCopy(path)
-        assert copy.last_data == (1 << 21) + 3
-        assert copy.first_data(0, copy.size) == 5
-        assert copy.first_data(6, copy.size) == (1 << 21) + 3
-        assert copy.first_data(6, 1 << 21) == -1
-        assert copy.first_data((1 << 21) + 4, copy.size) == -1
-
-    def test_a_file_without_data_has_no_last_byte(self, tmp_path: Path) -> None:
-        write_file(tmp_path / "file", 10_000, {})
-        assert IndexCopy(tmp_path / "file").last_data == -1
 
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(places=st.sets(st.integers(0, (1 << 18) - 1), max_size=6), start=st.integers(0, 1 << 18))
@@ -125,28 +94,6 @@ class TestBytes:
             IndexCopy(path)
 
 
-class TestExtents:
-    def test_a_file_system_that_knows_no_holes_has_one_extent(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "file").write_bytes(b"x" * 100)
-
-        def refuse(*_: object) -> int:
-            raise OSError(22, "not here")
-
-        with (tmp_path / "file").open("rb") as file:
-            monkeypatch.setattr(os, "lseek", refuse)
-            assert list(data_extents(file.fileno(), 100)) == [(0, 100)]
-
-    def test_data_between_holes_lies_in_extents(self, tmp_path: Path) -> None:
-        write_file(tmp_path / "file", 1 << 22, {1 << 20: b"a", 3 << 20: b"b"})
-        with (tmp_path / "file").open("rb") as file:
-            extents = list(data_extents(file.fileno(), 1 << 22))
-        assert sum(stop - start for start, stop in extents) < 1 << 20
-        for place in (1 << 20, 3 << 20):
-            assert any(start <= place < stop for start, stop in extents)
-
-
 # --- the slot count -------------------------------------------------------------------------------------------------
 
 
@@ -183,19 +130,9 @@ class TestCountSlots:
         copy = copy_of(tmp_path / "file", changed(image_of(39).to_bytes(), *changes))
         assert count_slots(copy, told) == SLOTS
 
-    def test_bytes_that_no_count_explains_have_none(self, tmp_path: Path) -> None:
-        noise = np.random.default_rng(3).integers(1, 255, 900, dtype=np.uint8).tobytes()
-        assert count_slots(copy_of(tmp_path / "file", noise), [SLOTS]) == 0
-
     @pytest.mark.parametrize("size", [0, 39, 40, 59])
     def test_a_file_without_room_for_an_entry_has_none(self, tmp_path: Path, size: int) -> None:
         assert count_slots(copy_of(tmp_path / "file", bytes(size)), [SLOTS]) == 0
-
-    def test_a_file_without_entries_has_the_count_that_is_told_if_its_length_allows_that(self, tmp_path: Path) -> None:
-        copy = copy_of(tmp_path / "file", image_of(0).to_bytes())
-        assert count_slots(copy, [SLOTS]) == SLOTS
-        other = count_slots(copy, [SLOTS + 1])
-        assert (copy.size - 40 - 4 * other) % 20 == 0
 
 
 # --- the number of entries ------------------------------------------------------------------------------------------
@@ -210,14 +147,6 @@ class TestCountEntries:
     @pytest.mark.parametrize("said", [0, 1, 5, 19, 25, 41, 1000, -1, 2**31 - 1, -(2**31)])
     def test_a_header_that_lies_is_outvoted(self, tmp_path: Path, said: int) -> None:
         content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))
-        assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
-
-    def test_a_last_entry_that_was_lost_is_still_counted_where_header_and_slots_say_so(self, tmp_path: Path) -> None:
-        content = changed(image_of(20).to_bytes(), (entry_place(20), bytes(20)))
-        assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
-
-    def test_bytes_behind_the_last_entry_are_outvoted(self, tmp_path: Path) -> None:
-        content = changed(image_of(20).to_bytes(), (entry_place(30), b"\x01" * 20))
         assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
 
     def test_there_are_never_more_than_fit(self, tmp_path: Path) -> None:
@@ -249,10 +178,3 @@ def test_the_mark_of_a_compacted_file_is_read_with_it(tmp_path: Path) -> None:
     copy = copy_of(tmp_path / "file", bytes(content))
     assert copy.mark(SLOTS) is not None
     assert not copy.is_marked_truly(SLOTS)
-
-
-def test_a_file_as_a_writer_leaves_it_is_sound(tmp_path: Path) -> None:
-    write_index_file(tmp_path / "file", image_of(39))
-    copy = IndexCopy(tmp_path / "file")
-    assert count_slots(copy) == SLOTS
-    assert count_entries(copy, SLOTS).entries == 39

@@ -16,11 +16,9 @@ from storage.index._index_coverage import find_gaps
 from storage.index._index_shape import MAXIMUM_GAPS
 from storage.index.index_file import IndexFile, determine_shape
 from storage.log.commit_log import CommitLog
-from store_files import write_index_file
 from store_writer import StoreWriter
 
 SLOTS = 7
-END = 2**63 - 1
 
 
 def written_with_holes(root: Path, indexed: Iterable[bool], **options: Any) -> StoreWriter:
@@ -54,32 +52,6 @@ def lacking(writer: StoreWriter, number: int = 0) -> set[int]:
 
 
 class TestGaps:
-    def test_a_complete_index_has_none(self, tmp_path: Path) -> None:
-        assert gaps_of(written_with_holes(tmp_path, [True] * 60)) == ()
-
-    def test_a_gap_reaches_from_the_first_record_that_is_missing_to_the_next_that_is_not(self, tmp_path: Path) -> None:
-        writer = written_with_holes(tmp_path, [number not in (10, 11, 12, 30) for number in range(60)])
-        at = [written.physical_offset for written in writer.written]
-        assert gaps_of(writer) == ((at[10], at[13]), (at[30], at[31]))
-
-    def test_a_gap_across_segments_is_one(self, tmp_path: Path) -> None:
-        writer = written_with_holes(tmp_path, [not 10 <= number < 50 for number in range(60)])
-        at = [written.physical_offset for written in writer.written]
-        assert at[50] - at[10] > 4096
-        assert gaps_of(writer) == ((at[10], at[50]),)
-
-    def test_a_gap_right_behind_the_first_entry_is_found(self, tmp_path: Path) -> None:
-        writer = written_with_holes(tmp_path, [True, False, *[True] * 10])
-        assert gaps_of(writer) == ((writer.written[1].physical_offset, writer.written[2].physical_offset),)
-
-    def test_keyless_and_rolled_back_messages_are_no_gap(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=SLOTS, index_entries=1000)
-        for _ in range(5):
-            writer.append("T", keys="a")
-            writer.append("T", b"no keys")
-            writer.append("T", keys="b", sys_flag=12)
-        assert gaps_of(writer) == ()
-
     def test_one_missing_key_of_a_message_is_a_gap(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, index_slots=SLOTS, index_entries=1000)
         for number in range(5):
@@ -92,12 +64,6 @@ class TestGaps:
                 rebuilt.put(text, record.physical_offset, record.store_timestamp)
         image.slots, image.entries = rebuilt.slots, rebuilt.entries
         assert gaps_of(writer) == ((missing, writer.written[3].physical_offset),)
-
-    def test_tags_are_asked_for_only_where_they_are_kept(self, tmp_path: Path) -> None:
-        writer = written_with_holes(tmp_path, [True] * 5, profile="5.3")
-        assert gaps_of(writer, has_tags=False) == ()
-        at = [written.physical_offset for written in writer.written]
-        assert gaps_of(writer, has_tags=True) == ((at[1], at[4]),)
 
     @pytest.mark.parametrize("profile", ["5.5", "5.3"])
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -122,14 +88,6 @@ class TestGaps:
         assert gaps[:MAXIMUM_GAPS] == tuple((at[n], at[n + 1]) for n in range(1, 2 * MAXIMUM_GAPS, 2))
         assert gaps[MAXIMUM_GAPS:] == ((at[2 * MAXIMUM_GAPS], at[400]),)
 
-    def test_damage_in_the_log_is_no_gap_and_what_is_missing_behind_it_is(self, tmp_path: Path) -> None:
-        """A broker that meets damage while it dispatches skips everything that it could read at the time."""
-        writer = written_with_holes(tmp_path, [not 20 <= number < 25 for number in range(60)])
-        damaged = writer.written[19]
-        writer.overwrite(damaged.physical_offset + 4, bytes(4))
-        at = [written.physical_offset for written in writer.written]
-        assert gaps_of(writer) == ((at[20], at[25]),)
-
 
 class TestCutLog:
     """A crash cut the log under the index; what is written anew below the last entry's offset is not indexed."""
@@ -147,12 +105,6 @@ class TestCutLog:
             writer.append("T", b"y" * size, keys=f"new{number}")
         return writer
 
-    def test_an_index_that_reaches_beyond_the_log_ends_where_the_log_does(self, tmp_path: Path) -> None:
-        writer = self.cut(tmp_path, 60, 40, 0)
-        last = writer.written[-1].physical_offset
-        maximum = writer.index.files[0].entries[-1][1]
-        assert gaps_of(writer) == ((last, maximum),)
-
     @pytest.mark.parametrize("anew", [1, 5, 12])
     def test_what_was_written_below_the_last_entry_is_a_gap(self, tmp_path: Path, anew: int) -> None:
         writer = self.cut(tmp_path, 60, 40, anew)
@@ -162,25 +114,6 @@ class TestCutLog:
             assert any(start <= written.physical_offset < stop for start, stop in gaps)
         for written in writer.written[1:39]:
             assert not any(start < written.physical_offset < stop for start, stop in gaps)
-
-    def test_when_the_log_has_grown_past_the_cut_the_gap_stays(self, tmp_path: Path) -> None:
-        writer = self.cut(tmp_path, 60, 40, 100)
-        missing = lacking(writer)
-        assert 5 < len(missing) < 50
-        gaps = gaps_of(writer)
-        for offset in missing:
-            assert any(start <= offset < stop for start, stop in gaps)
-
-    def test_a_log_that_starts_behind_the_index_leaves_nothing_to_compare(self, tmp_path: Path) -> None:
-        writer = written_with_holes(tmp_path, [True] * 60)
-        writer.close()
-        for base, path in writer.log.segments.items():
-            if base < 8192:
-                path.unlink()
-        file = MappedFile.open(writer.index_paths()[0])
-        shape = determine_shape(file, [SLOTS])
-        assert shape is not None
-        assert find_gaps(IndexFile(file, shape), CommitLog.open(writer.log.directories), True) == ()
 
     def test_records_at_the_start_of_a_log_whose_beginning_expired_are_compared(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, index_slots=SLOTS, index_entries=1000, segment_size=4096)
@@ -212,29 +145,3 @@ class TestBudget:
         writer.append("T", bytes(9 << 20), keys="b", index=False)
         after = [writer.append("T", bytes(1000), keys="c") for _ in range(8)]
         assert gaps_of(writer) == ((0, after[0].physical_offset),)
-
-
-class TestOtherLogs:
-    def test_an_empty_log_has_nothing_to_compare(self, tmp_path: Path) -> None:
-        image = oracles.IndexImage(SLOTS, 10)
-        image.put("T#a", 100, 0)
-        image.put("T#a", 200, 0)
-        write_index_file(tmp_path / "file", image)
-        file = MappedFile.open(tmp_path / "file")
-        shape = determine_shape(file, [SLOTS])
-        assert shape is not None
-        assert find_gaps(IndexFile(file, shape), CommitLog([], []), True) == ()
-
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(offsets=st.lists(st.integers(0, 12_000) | st.sampled_from([0, END]), min_size=1, max_size=12).map(sorted))
-    def test_entries_of_any_offsets_give_gaps_within_the_span(self, tmp_path: Path, offsets: list[int]) -> None:
-        writer = written_with_holes(tmp_path, [True] * 60)
-        image = oracles.IndexImage(SLOTS, 20)
-        for number, offset in enumerate(offsets):
-            image.put(f"T#k{number}", offset, 0)
-        writer.index.files = [image]
-        for path in writer.index_paths():
-            path.unlink(missing_ok=True)
-        gaps = gaps_of(writer)
-        assert list(gaps) == sorted(gaps)
-        assert all(offsets[0] <= start <= stop <= offsets[-1] for start, stop in gaps)

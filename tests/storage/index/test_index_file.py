@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from golden_store import GOLDEN, unpack
-from offset_oracle import measure_offsets
 from oracles import IndexImage
 from storage.files.mapped_file import MappedFile
 from storage.index._index_shape import MAXIMUM_GAPS, IndexShape
@@ -24,7 +23,6 @@ from storage.index.index_file import (
     IndexEntry,
     IndexFile,
     IndexHeader,
-    candidate_slot_counts,
     determine_shape,
     last_data_position,
     read_header,
@@ -83,15 +81,6 @@ class TestLastData:
         write_file(tmp_path / "file", 8 << 20, {0: b"\1", place: b"\7"})
         assert last_data_position(MappedFile.open(tmp_path / "file")) == place
 
-    def test_zeros_that_were_written_are_zeros(self, tmp_path: Path) -> None:
-        write_file(tmp_path / "file", 8 << 20, {5: b"\1", 4 << 20: bytes(1 << 20)})
-        assert last_data_position(MappedFile.open(tmp_path / "file")) == 5
-
-    @pytest.mark.parametrize("size", [0, 1, 1 << 20])
-    def test_a_file_of_zeros_has_none(self, tmp_path: Path, size: int) -> None:
-        write_file(tmp_path / "file", size, {})
-        assert last_data_position(MappedFile.open(tmp_path / "file")) == -1
-
 
 class TestCounts:
     @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -133,20 +122,6 @@ class TestCounts:
         assert shape is not None
         assert (shape.slots, shape.entries) == (97, 40)
 
-    @pytest.mark.parametrize("index_count", [0, 1, 20, 42, 2**31 - 1, -1])
-    def test_a_header_count_that_lies_leaves_an_odd_size_undecided(self, tmp_path: Path, index_count: int) -> None:
-        image = image_of(numbered(40), 97, 150)
-        file = file_of(tmp_path / "file", image, changes={36: oracles.packed(index_count, 4)})
-        assert determine_shape(file, [13, DEFAULT_SLOTS]) is None
-
-    @pytest.mark.parametrize("slot_count", [0, 96, 2**31 - 1, -5])
-    def test_the_headers_count_of_used_slots_is_not_looked_at(self, tmp_path: Path, slot_count: int) -> None:
-        image = image_of(numbered(40), 97, 150)
-        file = file_of(tmp_path / "file", image, changes={32: oracles.packed(slot_count, 4)})
-        shape = determine_shape(file)
-        assert shape is not None
-        assert shape.slots == 97
-
     def test_a_length_that_fits_other_counts_too_does_not_decide(self, tmp_path: Path) -> None:
         """After a change of configuration the length can be consistent with counts that the file was not made with."""
         image = image_of(numbered(40), 97, 150)
@@ -154,36 +129,6 @@ class TestCounts:
         shape = determine_shape(file_of(tmp_path / "file", image), [92])
         assert shape is not None
         assert (shape.slots, shape.entries) == (97, 40)
-
-    @pytest.mark.parametrize("size", [40 + 4 * 97 + 20 * 41, 3429, 4000, 1 << 20])
-    def test_a_length_that_fits_nothing_does_no_harm(self, tmp_path: Path, size: int) -> None:
-        """A broker maps old files at the size that it is configured with, and lengthens them."""
-        image = image_of(numbered(40), 97, 150)
-        shape = determine_shape(file_of(tmp_path / "file", image, size))
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (97, 40)
-
-    @pytest.mark.parametrize("missing", [1, 19, 20, 500, 900])
-    def test_a_file_cut_short_is_undecided(self, tmp_path: Path, missing: int) -> None:
-        image = image_of(numbered(40), 97, 41)
-        assert determine_shape(file_of(tmp_path / "file", image, image.size - missing), [97]) is None
-
-    def test_a_full_file_is_as_good_as_any(self, tmp_path: Path) -> None:
-        shape = determine_shape(file_of(tmp_path / "file", image_of(numbered(149), 97, 150)))
-        assert shape is not None
-        assert shape.entries == 149
-
-    def test_one_slot_holds_every_chain(self, tmp_path: Path) -> None:
-        shape = determine_shape(file_of(tmp_path / "file", image_of(numbered(30), 1, 40)))
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (1, 30)
-
-    @pytest.mark.parametrize("place", [0, 7, 13, 32, 39])
-    def test_more_entries_of_one_slot_than_there_are_slots_are_no_puzzle(self, tmp_path: Path, place: int) -> None:
-        keys = [key for key in numbered(2000) if oracles.index_hash(f"T#{key}") % 40 == place][:20]
-        shape = determine_shape(file_of(tmp_path / "file", image_of(keys, 40, 60)))
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (40, 20)
 
 
 class TestAmbiguity:
@@ -197,39 +142,16 @@ class TestAmbiguity:
         image.begin_timestamp = image.end_timestamp = T0
         return image
 
-    def test_several_counts_may_explain_the_bytes(self, tmp_path: Path) -> None:
-        file = file_of(tmp_path / "file", self.image(97, 150))
-        explained = [
-            slots for slots in range(90, 110)
-            if not oracles.first_bad_entry(bytes(file.view), slots, 1) and self.is_last_entry(file, slots)
-        ]  # fmt: skip
-        assert len(explained) > 1
-
-    @staticmethod
-    def is_last_entry(file: MappedFile, slots: int) -> bool:
-        return (last_data_position(file) - 40 - 4 * slots) // 20 == 1
-
     def test_the_length_breaks_the_tie(self, tmp_path: Path) -> None:
         shape = determine_shape(file_of(tmp_path / "file", self.image(97, 150)))
         assert shape is not None
         assert (shape.slots, shape.entries, shape.minimum) == (97, 1, 1 << 40)
-
-    def test_a_length_that_fits_none_leaves_it_undecided(self, tmp_path: Path) -> None:
-        assert determine_shape(file_of(tmp_path / "file", self.image(97, 150), size=3500 + 3)) is None
 
     def test_counts_that_somebody_knows_decide(self, tmp_path: Path) -> None:
         file = file_of(tmp_path / "file", self.image(97, 150), size=3500 + 3)
         shape = determine_shape(file, [], (97, 150))
         assert shape is not None
         assert (shape.slots, shape.entries) == (97, 1)
-
-    @pytest.mark.parametrize("vouched", [(12, 150), (5_000_000, 20_000_000), (0, 0), (-1, 5)])
-    def test_counts_that_do_not_explain_the_bytes_are_not_believed(
-        self, tmp_path: Path, vouched: tuple[int, int]
-    ) -> None:
-        shape = determine_shape(file_of(tmp_path / "file", image_of(numbered(40), 97, 150)), [], vouched)
-        assert shape is not None
-        assert shape.slots == 97
 
 
 class TestEmpty:
@@ -253,11 +175,6 @@ class TestEmpty:
         write_file(tmp_path / "file", 5000, {36: oracles.packed(5, 4)})
         assert determine_shape(MappedFile.open(tmp_path / "file"), [97]) is None
 
-    @pytest.mark.parametrize("size", [0, 1, 39])
-    def test_less_than_a_header_is_no_index_file(self, tmp_path: Path, size: int) -> None:
-        write_file(tmp_path / "file", size, {})
-        assert determine_shape(MappedFile.open(tmp_path / "file"), [97]) is None
-
     @pytest.mark.parametrize("size", [40, 41, 60])
     def test_nothing_but_a_header_is_empty(self, tmp_path: Path, size: int) -> None:
         write_file(tmp_path / "file", size, {36: oracles.packed(1, 4)})
@@ -266,43 +183,7 @@ class TestEmpty:
         assert shape.entries == 0
 
 
-class TestDamage:
-    @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(data=st.data())
-    def test_a_damaged_slot_hash_or_pointer_is_never_taken_for_sound(self, tmp_path: Path, data: st.DataObject) -> None:
-        image = image_of(numbered(20), 7, 30)
-        content = bytearray(image.to_bytes())
-        first = 40 + 4 * 7
-        place = data.draw(
-            st.integers(40, first - 1)
-            | st.integers(20, 20 * 21 - 1).filter(lambda n: n % 20 < 4 or n % 20 >= 16).map(lambda n: first + n)
-        )
-        content[place] = data.draw(st.integers(0, 255))
-        (tmp_path / "file").write_bytes(content)
-        shape = determine_shape(MappedFile.open(tmp_path / "file"), [7])
-        bad = oracles.first_bad_entry(bytes(content), 7, 20)
-        assert (shape is None) == (bad != 0)
-
-    @pytest.mark.parametrize("torn", [20, 21, 37, 38, 39, 40])
-    def test_a_torn_tail_is_undecided(self, tmp_path: Path, torn: int) -> None:
-        """Power loss: the page with the last entries was not written, the one with the slots was (rmq#4463)."""
-        image = image_of(numbered(40), 97, 150)
-        start = 40 + 4 * 97 + 20 * torn
-        file = file_of(tmp_path / "file", image, changes={start: bytes(20 * (41 - torn))})
-        assert determine_shape(file, [97]) is None
-
-
 class TestGaps:
-    def test_entries_far_apart_leave_a_gap(self, tmp_path: Path) -> None:
-        image = IndexImage(7, 20)
-        offsets = [0, GAP_BYTES, 2 * GAP_BYTES + 1, 2 * GAP_BYTES + 2, 9 * GAP_BYTES]
-        for number, offset in enumerate(offsets):
-            image.put(f"T#{number}", offset, T0)
-        shape = determine_shape(file_of(tmp_path / "file", image))
-        assert shape is not None
-        assert list(shape.gaps) == measure_offsets(offsets, GAP_BYTES)[3]
-        assert list(shape.gaps) == [(GAP_BYTES, 2 * GAP_BYTES + 1), (2 * GAP_BYTES + 2, 9 * GAP_BYTES)]
-
     def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:
         image = IndexImage(7, 200)
         for number in range(100):
@@ -311,13 +192,6 @@ class TestGaps:
         assert shape is not None
         assert len(shape.gaps) == MAXIMUM_GAPS + 1
         assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
-
-    def test_offsets_that_fall_are_noticed(self, tmp_path: Path) -> None:
-        image = IndexImage(7, 20)
-        for number, offset in enumerate([100, 50, 300]):
-            image.put(f"T#{number}", offset, T0)
-        shape = determine_shape(file_of(tmp_path / "file", image))
-        assert shape == IndexShape(7, 3, 50, 300, False, ())
 
 
 class TestReading:
@@ -342,38 +216,6 @@ class TestReading:
             chain = [entry.physical_offset for _, entry in index.chain(hashed) if entry.key_hash == hashed]
             assert chain == oracles.walk_chain(bytes(file.view), slots, hashed)
             assert index.slot(hashed) == image.slots[hashed % slots]
-
-    @pytest.mark.parametrize("pointer", [3, 2, 9, 2**31 - 1, -1, -(2**31)])
-    def test_a_chain_ends_at_a_pointer_that_does_not_go_down(self, tmp_path: Path, pointer: int) -> None:
-        image = image_of(["x"] * 3, 1, 10)
-        last = 40 + 4 + 20 * 2 + 16
-        file = file_of(tmp_path / "file", image, changes={last: oracles.packed(pointer, 4)})
-        index = IndexFile(file, IndexShape(1, 3, 100, 300, True, ()))
-        assert [number for number, _ in index.chain(5)] == [3, 2]
-
-    @pytest.mark.parametrize("newest", [0, 10, 2**31 - 1, -1])
-    def test_a_slot_that_points_nowhere_has_an_empty_chain(self, tmp_path: Path, newest: int) -> None:
-        image = image_of(["x"] * 3, 1, 10)
-        file = file_of(tmp_path / "file", image, changes={40: oracles.packed(newest, 4)})
-        assert list(IndexFile(file, IndexShape(1, 3, 100, 300, True, ())).chain(5)) == []
-
-
-class TestCandidates:
-    def test_hints_come_first_and_nothing_comes_twice(self) -> None:
-        last = 40 + 4 * 97 + 20 * 41 - 1
-        found = list(candidate_slot_counts(last, 41, [50, 97, 50, 0, -3, 10**9]))
-        assert found[:2] == [50, 97]
-        assert len(found) == len(set(found))
-        assert 97 in found
-
-    @given(st.integers(-1, 10**10), st.integers(-(2**31), 2**31 - 1), st.lists(st.integers(-9, 2**40), max_size=4))
-    def test_candidates_are_few_positive_and_leave_room_for_an_entry(
-        self, last: int, index_count: int, hints: list[int]
-    ) -> None:
-        found = list(candidate_slot_counts(last, index_count, hints))
-        assert len(found) <= len(hints) + 5
-        assert all(slots > 0 and 40 + 4 * slots < last for slots in found)
-        assert max(found, default=0) < 2**31
 
 
 def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import growing_index
 import oracles
 from examples import examples
-from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
 from storage.index._index_shape import IndexShape
 from storage.index.index_examination import grown_shape
@@ -67,19 +66,6 @@ class Growing:
 
 
 class TestFollowing:
-    def test_entries_that_were_put_are_known_without_a_look_at_the_others(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        growing = Growing(tmp_path)
-        growing.add(*[True] * 5)
-        growing.look()
-        for _ in range(3):
-            growing.add(*[True] * 4)
-            with monkeypatch.context() as patch:
-                patch.setattr(module, "determine_shape", None)
-                growing.look()
-            assert growing.file.shape == growing.anew().files[0].index.shape
-
     def test_what_is_noted_of_chains_holds_while_a_file_only_grows(self, tmp_path: Path) -> None:
         growing = Growing(tmp_path)
         growing.add(*[True] * 5)
@@ -101,13 +87,6 @@ class TestFollowing:
         assert growing.file.file is mapped
         assert growing.file.shortcuts is not noted
 
-    def test_nothing_new_is_the_same_objects(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path)
-        growing.add(True, True)
-        before = growing.look()
-        assert growing.look().is_as(before)
-        assert growing.index.files[0] is before.files[0]
-
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
@@ -128,19 +107,6 @@ class TestFollowing:
             ]
             assert index.last_update == growing.anew().last_update
 
-    def test_what_is_not_in_the_log_yet_is_not_covered_yet(self, tmp_path: Path) -> None:
-        """The log was looked at before the index, and both go on growing."""
-        growing = Growing(tmp_path)
-        growing.add(*[True] * 4)
-        early = growing.log
-        growing.look()
-        growing.add(*[True] * 4)
-        growing.index = growing.index.renewed(tmp_path / "index", early, None, StateCache(None))
-        assert growing.file.shape.maximum == growing.writer.written[3].physical_offset
-        growing.look()
-        assert growing.file.shape.maximum == growing.writer.written[7].physical_offset
-        assert growing.file.shape.gaps == ()
-
     def test_a_file_ahead_of_the_log_at_first_leaves_no_gap_behind(self, tmp_path: Path) -> None:
         growing = Growing(tmp_path)
         growing.add(*[True] * 4)
@@ -152,59 +118,9 @@ class TestFollowing:
         growing.look()
         assert growing.file.shape.gaps == ()
 
-    def test_a_gap_that_is_one_stays(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path)
-        growing.add(True, True, False, False, True)
-        assert len(growing.look().files[0].index.shape.gaps) == 1
-        gap = growing.file.shape.gaps[0]
-        growing.add(True, False, True)
-        growing.add(True)
-        growing.look()
-        written = growing.writer.written
-        assert growing.file.shape.gaps == (gap, (written[6].physical_offset, written[7].physical_offset))
-
-    def test_a_file_shows_that_it_keeps_tags_when_the_first_tagged_message_comes(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path)
-        growing.add(True, True, tags=None)
-        assert [file.has_tags for file in growing.look().files] == [False]
-        growing.add(True, True, True)
-        assert [file.has_tags for file in growing.look().files] == [True]
-
-    def test_a_file_without_entries_covers_something_with_the_first_one(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path)
-        growing.writer.append("T", b"no key")
-        growing.writer.flush()
-        assert growing.look().files == ()
-        growing.add(True, True)
-        growing.look()
-        assert growing.file.shape == growing.anew().files[0].index.shape
-
-    def test_the_next_file_is_found_with_the_slots_of_the_one_before(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path, index_entries=9)
-        for count in (3, 4, 9):
-            growing.add(*[True] * count)
-            growing.look()
-        assert len(growing.index.files) == len(growing.writer.index.files) > 2
-        assert {file.index.shape.slots for file in growing.index.files} == {SLOTS}
-
 
 class TestStatesOfAPut:
     """A file may be looked at between any two stores of a broker's."""
-
-    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.integers(1, 12), st.integers(0, 10), st.booleans())
-    def test_a_new_look_finds_the_entries_before_it(
-        self, tmp_path_factory: pytest.TempPathFactory, count: int, step: int, hinted: bool
-    ) -> None:
-        path = tmp_path_factory.mktemp("put") / "file"
-        image = oracles.IndexImage(SLOTS, 40)
-        for number in range(count):
-            image.put(f"T#{number}", 100 * number + 100, 1_700_000_000_000)
-        *states, whole = growing_index.put_in_steps(image, "T#last", 10_000, 1_700_000_000_999)
-        path.write_bytes([*states, whole][step])
-        shape = determine_shape(MappedFile.open(path), [SLOTS] if hinted else [])
-        assert shape is not None
-        assert (shape.slots, shape.maximum) in ((SLOTS, 100 * count), (SLOTS, 10_000))
 
     def test_a_growth_is_taken_in_when_the_header_counts_it(self, tmp_path: Path) -> None:
         growing = Growing(tmp_path)
@@ -288,17 +204,6 @@ class TestDamage:
             write_file(path, image.size, {40 + 4 * SLOTS + 20: oracles.packed(-5, 4)})
             growing.look()
         assert len(looks) == 2
-
-    def test_gaps_are_bounded(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path)
-        growing.add(True)
-        growing.look()
-        for _ in range(5):
-            growing.add(*[True, False] * 20, True)
-            growing.look()
-        assert len(growing.file.shape.gaps) == 65
-        assert growing.unlisted()
-        assert all(any(start <= o <= stop for start, stop in growing.file.shape.gaps) for o in growing.unlisted())
 
     def test_a_header_that_lies_is_not_followed_out_of_the_file(self, tmp_path: Path) -> None:
         growing = Growing(tmp_path, index_entries=20)

@@ -24,12 +24,6 @@ def test_what_was_written_is_read(complete: bool, tags: bool) -> None:
     assert is_true(memoryview(data), SLOTS)
 
 
-def test_nothing_but_entry_0_is_written() -> None:
-    before = bytearray(range(40 + 4 * SLOTS)) + bytearray(20) + bytearray(range(100, 200))
-    after = marked()
-    assert after[:FIRST] + after[FIRST + 20 :] == before[:FIRST] + before[FIRST + 20 :]
-
-
 def test_the_checksum_is_a_crc_32_of_the_mark_and_the_entries_it_is_for() -> None:
     data = marked(2)
     assert int.from_bytes(data[FIRST + 16 : FIRST + 20]) == zlib.crc32(
@@ -61,9 +55,3 @@ def test_what_no_compaction_writes_is_no_mark(fields: tuple[int, ...]) -> None:
     data = marked()
     MARK.pack_into(data, FIRST, *fields)
     assert read_mark(memoryview(data), SLOTS) is None
-
-
-@pytest.mark.parametrize("length", [0, 39, 40, FIRST, FIRST + 19])
-def test_a_file_that_ends_before_it_has_none(length: int) -> None:
-    assert read_mark(memoryview(marked())[:length], SLOTS) is None
-    assert read_mark(memoryview(marked())[: FIRST + 20], SLOTS) is None

@@ -43,16 +43,6 @@ class TestTags:
         assert probe(store_of(tmp_path / "5.5", count)) == ProbeResult(fits=True, has_tags=True)
         assert probe(store_of(tmp_path / "5.3", count, "5.3")) == ProbeResult(fits=True, has_tags=False)
 
-    def test_a_hot_tag_in_one_long_chain_is_found(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=1, index_entries=2000)
-        for number in range(400):
-            writer.append("T", keys=f"k{number}", tags="hot")
-        assert probe(writer) == ProbeResult(fits=True, has_tags=True)
-
-    def test_many_keys_between_a_record_s_first_and_its_tag_are_no_matter(self, tmp_path: Path) -> None:
-        keys = " ".join(f"k{number}" for number in range(4 * module.NEIGHBOURS))
-        assert probe(store_of(tmp_path, 20, keys=keys)) == ProbeResult(fits=True, has_tags=True)
-
     def test_untagged_messages_say_nothing_so_tags_are_not_relied_on(self, tmp_path: Path) -> None:
         assert probe(store_of(tmp_path, 50, tags=None)) == ProbeResult(fits=True, has_tags=False)
 
@@ -73,14 +63,6 @@ class TestTags:
 
 
 class TestFitting:
-    def test_a_file_of_another_log_does_not_fit(self, tmp_path: Path) -> None:
-        mine, other = store_of(tmp_path / "mine", 60), store_of(tmp_path / "other", 60, keys="longer-key-{}")
-        mine.close()
-        other.close()
-        log = CommitLog.open(mine.log.directories)
-        assert not probe_path(other.index_paths()[0], log).fits
-        assert probe_path(mine.index_paths()[0], log).fits
-
     def test_a_file_of_a_log_with_records_at_the_same_places_does_not_fit(self, tmp_path: Path) -> None:
         mine, other = store_of(tmp_path / "mine", 60), store_of(tmp_path / "other", 60, keys="j{}")
         mine.close()
@@ -97,11 +79,6 @@ class TestFitting:
             if base < 8192:
                 path.unlink()
         assert probe(writer) == ProbeResult(fits=True, has_tags=True)
-
-    def test_an_empty_log_refutes_nothing(self, tmp_path: Path) -> None:
-        writer = store_of(tmp_path, 10)
-        writer.close()
-        assert probe_path(writer.index_paths()[0], CommitLog([], [])) == ProbeResult(fits=True, has_tags=False)
 
     def test_a_few_damaged_records_do_not_refute_a_file(self, tmp_path: Path) -> None:
         writer = store_of(tmp_path, 100)

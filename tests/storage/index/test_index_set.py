@@ -5,11 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import oracles
-from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
@@ -91,40 +88,8 @@ class TestCoverage:
     ) -> None:
         assert set_of(tmp_path, *shapes).uncovered(500, 1000) == expected
 
-    def test_an_empty_log_has_nothing_to_scan(self, tmp_path: Path) -> None:
-        assert set_of(tmp_path, span(100, 400)).uncovered(0, 0) == []
-        assert set_of(tmp_path).uncovered(500, 500) == []
-
-    @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted), max_size=4),
-        st.integers(0, 30),
-        st.integers(0, 40),
-    )
-    def test_every_offset_is_strictly_inside_a_file_or_scanned(
-        self, tmp_path: Path, spans: list[list[int]], minimum: int, length: int
-    ) -> None:
-        ranges = set_of(tmp_path, *(span(start, stop) for start, stop in spans)).uncovered(minimum, minimum + length)
-        for offset in range(minimum, minimum + length):
-            inside = any(start < offset < stop for start, stop in spans)
-            assert inside or any(start <= offset < stop for start, stop in ranges)
-        assert all(minimum <= start < stop <= minimum + length for start, stop in ranges)
-
 
 class TestOpening:
-    def test_sound_files_cover_the_log_between_their_ends(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 30)
-        index = opened(writer)
-        assert index.problems == ()
-        assert [file.index.name for file in index.files] == [path.name for path in writer.index_paths()]
-        spans = [(min(e[1] for e in i.entries), max(e[1] for e in i.entries)) for i in writer.index.files]
-        assert [(f.index.shape.minimum, f.index.shape.maximum) for f in index.files] == spans
-
-    def test_a_missing_directory_has_no_files_and_no_problem(self, tmp_path: Path) -> None:
-        index = IndexSet.open(tmp_path / "nothing", CommitLog([], []), None, StateCache(None))
-        assert (index.files, index.problems, index.last_update) == ((), (), (0, 0))
-        assert len(index.view) == 0
-
     def test_a_directory_that_cannot_be_listed_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "index").write_text("a file")
         index = IndexSet.open(tmp_path / "index", CommitLog([], []), None, StateCache(None))
@@ -137,21 +102,6 @@ class TestOpening:
         writer = filled(tmp_path, 5)
         (tmp_path / "index" / name).write_bytes(bytes(1000))
         assert opened(writer).problems == (f"{tmp_path / 'index' / name} is no index file and is ignored",)
-
-    def test_a_directory_with_the_name_of_an_index_file_is_a_problem(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 5)
-        (tmp_path / "index" / "20990101000000000").mkdir()
-        index = opened(writer)
-        assert len(index.files) == len(writer.index.files)
-        assert len(index.problems) == 1
-        assert "its range is scanned from the log" in index.problems[0]
-
-    @pytest.mark.parametrize("size", [0, 1, 39])
-    def test_less_than_a_header_is_a_problem(self, tmp_path: Path, size: int) -> None:
-        writer = filled(tmp_path, 5)
-        path = tmp_path / "index" / "20990101000000000"
-        path.write_bytes(bytes(size))
-        assert opened(writer).problems == (f"{path} has {size} bytes, an index file at least 40; it is ignored",)
 
     def test_names_in_other_digits_and_other_calendars_are_index_files(self, tmp_path: Path) -> None:  # th-TH, ar-EG
         writer = filled(tmp_path, 30)
@@ -173,19 +123,6 @@ class TestOpening:
         assert index.problems == ()
         assert len(index.files) == 1
 
-    def test_a_store_of_one_empty_file_is_scanned(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 0)
-        written = writer.append("T", b"no keys")
-        writer.close()
-        index = opened(writer)
-        assert (index.files, index.problems) == ((), ())
-        assert index.uncovered(0, written.size) == [(0, written.size)]
-
-    def test_the_last_update_is_what_the_newest_header_says(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 30)
-        last = writer.written[-1]
-        assert opened(writer).last_update == (last.store_timestamp, last.physical_offset)
-
     def test_entries_that_fall_in_physical_offset_are_not_relied_on(self, tmp_path: Path) -> None:
         writer = filled(tmp_path, 30, index_entries=200)
         image = oracles.IndexImage(31, 200)
@@ -200,14 +137,6 @@ class TestOpening:
 
 
 class TestCounts:
-    def test_neighbours_lend_their_slots_to_a_file_whose_header_lies(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 30)
-        last = writer.index_paths()[-1]
-        write_file(last, last.stat().st_size, {36: bytes(4)})
-        index = opened(writer)
-        assert index.problems == ()
-        assert {file.index.shape.slots for file in index.files} == {31}
-
     def test_an_undecided_file_asks_for_its_counts_and_is_scanned(self, tmp_path: Path) -> None:
         writer = filled(tmp_path, 30, index_entries=1000)
         (path,) = writer.index_paths()
@@ -228,11 +157,6 @@ class TestCounts:
         assert index.problems == ()
         assert [file.index.shape.entries for file in index.files] == [60]
 
-    def test_told_wrong_counts_sound_files_are_used_all_the_same(self, tmp_path: Path) -> None:
-        index = opened(filled(tmp_path, 30), (5_000_000, 20_000_000))
-        assert index.problems == ()
-        assert {file.index.shape.slots for file in index.files} == {31}
-
     def test_files_of_several_configurations_lie_side_by_side(self, tmp_path: Path) -> None:
         """The slot count was changed twice; both times with a length that stayed the same."""
         writer = StoreWriter(tmp_path, index_slots=97, index_entries=150)
@@ -249,11 +173,6 @@ class TestCounts:
 
 
 class TestView:
-    def test_kernels_see_each_file(self, tmp_path: Path) -> None:
-        index = opened(filled(tmp_path, 30))
-        assert len(index.view) == len(index.files) > 1
-        assert [file.index.capacity for file in index.files] == [9] * len(index.files)
-
     @pytest.mark.parametrize(("size", "slots", "seen"), [(40, 5_000_000, 0), (68, 7, 0), (108, 7, 1), (60 << 30, 7, 1)])
     def test_a_file_of_any_length_can_be_shown(self, size: int, slots: int, seen: int, tmp_path: Path) -> None:
         path = tmp_path / "20260101000000000"
@@ -261,29 +180,6 @@ class TestView:
         os.truncate(path, size)
         index = IndexFile(MappedFile.open(path), IndexShape(slots, 0, 0, 0, True, ()))
         assert len(IndexSet([CoveringFile(index, has_tags=True)], [], (0, 0)).view) == seen
-
-    def test_files_without_tags_are_told(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=31, index_entries=40, profile="5.3")
-        for number in range(10):
-            writer.append("T", keys=f"k{number}", tags="t")
-        writer.index.profile = "5.5"
-        for number in range(60):
-            writer.append("T", keys=f"k{number}", tags="t")
-        writer.close()
-        index = opened(writer)
-        assert index.untagged
-        assert [file.has_tags for file in index.files][1:] == [True] * (len(index.files) - 1)
-        first = index.files[0].index.shape
-        assert index.without_tags() == [(first.minimum, first.maximum)]
-
-    def test_where_all_keep_tags_nothing_is_without(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=31, index_entries=40)
-        for number in range(60):
-            writer.append("T", keys=f"k{number}", tags="t")
-        writer.close()
-        index = opened(writer)
-        assert not index.untagged
-        assert index.without_tags() == []
 
 
 class TestGolden:

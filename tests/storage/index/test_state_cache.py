@@ -39,25 +39,12 @@ class TestKeeping:
         other = IDENTITY._replace(**{field: getattr(IDENTITY, field) + 1})
         assert saved(tmp_path).shape_of(PATH, other) is None
 
-    def test_another_file_in_the_same_state_is_not_known(self, tmp_path: Path) -> None:
-        assert saved(tmp_path).shape_of(PATH.with_name("other"), IDENTITY) is None
-
-    def test_a_missing_state_directory_is_made(self, tmp_path: Path) -> None:
-        assert saved(tmp_path / "a" / "b").shape_of(PATH, IDENTITY) is not None
-
     def test_without_a_state_directory_nothing_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         cache = StateCache.load(None)
         cache.note_end_of_data(IDENTITY, 1)
         cache.save()
         assert list(tmp_path.iterdir()) == []
-
-    def test_what_was_not_asked_for_again_is_forgotten(self, tmp_path: Path) -> None:
-        """Files that are gone do not pile up."""
-        cache = saved(tmp_path)
-        cache.note_end_of_data(IDENTITY, 1234)
-        cache.save()
-        assert StateCache.load(tmp_path).shape_of(PATH, IDENTITY) is None
 
     def test_an_unchanged_cache_is_not_written_again(self, tmp_path: Path) -> None:
         cache = saved(tmp_path)
@@ -103,9 +90,6 @@ def entry(**changes: Any) -> dict[str, Any]:
 class TestDistrust:
     """The file may be of another version, cut, damaged or forged, and kernels read memory at positions from it."""
 
-    def test_the_form_these_tests_write_is_the_one_that_is_read(self, tmp_path: Path) -> None:
-        assert write(tmp_path, entry()).shape_of(PATH, IDENTITY) == (SHAPE, True, False, SEGMENTS)
-
     @pytest.mark.parametrize(
         "content",
         [
@@ -140,17 +124,6 @@ class TestDistrust:
     )  # fmt: skip
     def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path, changes: dict[str, Any]) -> None:
         assert write(tmp_path, entry(**changes)).shape_of(PATH, IDENTITY) is None
-
-    @pytest.mark.parametrize(("entries", "fits"), [(477, True), (478, False)])
-    def test_entries_must_end_within_the_file(self, tmp_path: Path, entries: int, fits: bool) -> None:
-        assert 40 + 4 * 97 + 20 * 478 <= IDENTITY.size < 40 + 4 * 97 + 20 * 479
-        assert (write(tmp_path, entry(entries=entries)).shape_of(PATH, IDENTITY) is not None) == fits
-
-    @pytest.mark.parametrize(
-        "end", [None, 5, [], [[]], [[1, 2, 3, 4]], [[1, 2, 3], 4], [[[], 2, 3, 4], 5], [list(IDENTITY), float("inf")]]
-    )
-    def test_an_end_of_data_that_is_none_is_not_known(self, tmp_path: Path, end: Any) -> None:
-        assert write(tmp_path, {"version": 3, "files": {"end of data": end}}).known_ends() == {}
 
     @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.binary(max_size=200))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from storage.index import tail_index as module
 from storage.index.tail_index import (
     EntryRun,
     Scanned,
@@ -18,7 +17,6 @@ from storage.index.tail_index import (
     empty_tail,
     extend_tail,
     merge_candidates,
-    scan_ranges,
 )
 from storage.kernels.records import MAXIMUM_PIECES
 from storage.log.commit_log import CommitLog
@@ -59,11 +57,6 @@ def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) 
 
 
 class TestScanning:
-    def test_a_tail_that_scanned_nothing_knows_what_is_left(self) -> None:
-        tail = empty_tail([(0, 100), (500, 600)])
-        assert (tail.entry_count, tail.runs, tail.skipped) == (0, (), ())
-        assert tail.remaining_bytes == 200
-
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(maximum_messages=15))
     def test_a_whole_log_is_found_under_what_a_broker_indexes(
@@ -77,38 +70,6 @@ class TestScanning:
         assert pairs(tail) == expected_pairs(writer)
         assert (tail.remaining, tail.skipped) == ((), ())
         assert all(run == sorted(run) for run in listed(tail))
-
-    def test_records_that_start_in_a_range_are_scanned_and_no_others(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path)
-        at = [written.physical_offset for written in writer.written]
-        for start, stop in ((at[3], at[5]), (at[3], at[5] + 1), (at[0], at[39]), (at[20], at[20] + 1)):
-            tail = extend_tail(empty_tail([(start, stop)]), log_of(writer), EVERYTHING)
-            assert pairs(tail) == expected_pairs(writer, start, stop)
-            assert tail.remaining == ()
-
-    def test_several_ranges_are_scanned(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path)
-        at = [written.physical_offset for written in writer.written]
-        ranges = [(at[1], at[3]), (at[3], at[4] + 1), (at[30], writer.log.end)]
-        tail = extend_tail(empty_tail(ranges), log_of(writer), EVERYTHING)
-        assert pairs(tail) == {pair for start, stop in ranges for pair in expected_pairs(writer, start, stop)}
-
-    def test_a_hole_in_the_log_is_passed_over(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=1024)
-        writer.append("T", keys="a")
-        writer.skip_segments(5)
-        writer.append("T", keys="b")
-        writer.close()
-        for budget in (1, 100, EVERYTHING):
-            tail, log = empty_tail([(0, writer.log.end)]), log_of(writer)
-            while tail.remaining:
-                tail = extend_tail(tail, log, budget)
-            assert pairs(tail) == expected_pairs(writer)
-            assert tail.skipped == ()
-
-    def test_an_empty_log_has_no_keys(self) -> None:
-        tail = extend_tail(empty_tail([(0, 100)]), CommitLog([], []), EVERYTHING)
-        assert (pairs(tail), tail.remaining) == (set(), ())
 
 
 class TestBudget:
@@ -126,20 +87,6 @@ class TestBudget:
         assert pairs(tail) == expected_pairs(writer)
         assert tail.entry_count == len(expected_pairs(writer))
 
-    @pytest.mark.parametrize("budget", [0, -5])
-    def test_no_budget_scans_nothing(self, tmp_path: Path, budget: int) -> None:
-        writer = filled(tmp_path)
-        tail = extend_tail(empty_tail([(0, 500)]), log_of(writer), budget)
-        assert (tail.entry_count, tail.remaining) == (0, ((0, 500),))
-
-    def test_a_full_output_is_emptied_and_the_scan_goes_on(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "OUTPUT_ENTRIES", 3)
-        writer = filled(tmp_path)
-        tail = extend_tail(empty_tail([(0, writer.log.end)]), log_of(writer), EVERYTHING)
-        assert pairs(tail) == expected_pairs(writer)
-
     def test_a_record_with_more_keys_than_fit_a_block_is_noted_whole(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=1 << 17)
         keys = " ".join(chr(0x21 + number % 90) for number in range(16_000))
@@ -152,37 +99,6 @@ class TestBudget:
 
 
 class TestDamage:
-    def test_damage_is_stepped_over_and_named(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, segment_size=8192)
-        lost = writer.written[10:12]
-        for written in lost:
-            writer.overwrite(written.physical_offset, bytes(written.size))
-        writer.roll()
-        writer.append("T", keys="after")
-        log = log_of(writer)
-        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
-        assert pairs(tail) == expected_pairs(writer)
-        assert tail.skipped == ((lost[0].physical_offset, lost[1].physical_offset + lost[1].size),)
-
-    def test_a_damaged_rest_of_a_segment_is_named_up_to_its_end(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=1024)
-        first = writer.append("T", keys="a")
-        lost = writer.append("T", keys="b")
-        writer.overwrite(lost.physical_offset, b"\xff" * (1024 - lost.physical_offset))
-        writer.log.end = 1024
-        writer.append("T", keys="c")
-        writer.close()
-        log = log_of(writer)
-        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
-        assert tail.skipped == ((first.size, 1024),)
-        assert pairs(tail) == expected_pairs(writer)
-
-    def test_a_range_that_starts_inside_a_record_goes_on_with_the_next(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path)
-        at = [written.physical_offset for written in writer.written]
-        tail = extend_tail(empty_tail([(at[3] + 5, at[6])]), log_of(writer), EVERYTHING)
-        assert pairs(tail) == expected_pairs(writer, at[4], at[6])
-
     def test_a_record_with_a_wrong_checksum_is_noted_for_its_keys_may_be_sound(self, tmp_path: Path) -> None:
         """Whether it is served is decided when it is asked for."""
         writer = StoreWriter(tmp_path, segment_size=1024)
@@ -222,10 +138,6 @@ class TestCandidates:
         assert pairs(merged) == pairs(tail) | {(hashed, 7), (hashed, 10**9)}
         assert merged.remaining == tail.remaining
 
-    def test_no_candidates_change_nothing(self) -> None:
-        tail = empty_tail([(0, 5)])
-        assert merge_candidates(tail, 5, np.zeros(0, np.int64)) is tail
-
     @pytest.mark.parametrize(("key_hash", "expected"), [(0, [1]), (5, [2, 7]), (2**31 - 1, [3]), (6, [])])
     def test_hashes_at_both_ends_are_found_too(self, key_hash: int, expected: list[int]) -> None:
         run = EntryRun.of([array("i", [5, 0, 5, 2**31 - 1])], [array("q", [7, 1, 2, 3])])
@@ -235,51 +147,6 @@ class TestCandidates:
 
 class TestCovering:
     """The same tail for other ranges: nothing known is scanned again, nothing that is not asked for is kept."""
-
-    @pytest.fixture
-    def counted(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-        """Ranges that were scanned."""
-        ranges: list[tuple[int, int]] = []
-        run = module._KeyScan.run
-
-        def counting(scan: module._KeyScan, start: int, stop: int) -> int:
-            ranges.append((start, stop))
-            return run(scan, start, stop)
-
-        monkeypatch.setattr(module._KeyScan, "run", counting)
-        return ranges
-
-    def test_a_range_that_grew_is_scanned_where_it_is_new(self, tmp_path: Path, counted: list[tuple[int, int]]) -> None:
-        writer = filled(tmp_path)
-        at = [written.physical_offset for written in writer.written]
-        log = log_of(writer)
-        tail = empty_tail()
-        for end in (at[4], at[4], at[30], writer.log.end):
-            tail = extend_tail(tail.covering([(0, end)]), log, EVERYTHING)
-            assert pairs(tail) == expected_pairs(writer, 0, end)
-            assert (tail.remaining, tail.skipped) == ((), ())
-        assert counted == [(0, at[4]), (at[4], at[30]), (at[30], writer.log.end)]
-
-    def test_what_files_came_to_cover_is_dropped(self, tmp_path: Path, counted: list[tuple[int, int]]) -> None:
-        writer = filled(tmp_path)
-        at = [written.physical_offset for written in writer.written]
-        tail = extend_tail(empty_tail([(0, writer.log.end)]), log_of(writer), EVERYTHING)
-        ranges = [(0, at[0] + 1), (at[7], at[9]), (at[30], writer.log.end)]
-        kept = tail.covering(ranges)
-        assert pairs(kept) == {pair for start, stop in ranges for pair in expected_pairs(writer, start, stop)}
-        assert kept.remaining == ()
-        assert pairs(kept.covering([])) == set()
-        assert len(counted) == 1
-
-    def test_a_range_that_goes_on_inside_a_record_is_no_damage(self, tmp_path: Path) -> None:
-        """A file covers the log behind its first record, whose own keys are scanned; then the file is lost."""
-        writer = filled(tmp_path)
-        log = log_of(writer)
-        at = [written.physical_offset for written in writer.written]
-        tail = extend_tail(empty_tail([(0, at[3] + 1)]), log, EVERYTHING)
-        tail = extend_tail(tail.covering([(0, writer.log.end)]), log, EVERYTHING)
-        assert pairs(tail) == expected_pairs(writer)
-        assert (tail.skipped, tail.remaining) == ((), ())
 
     def test_damage_is_forgotten_with_its_range(self, tmp_path: Path) -> None:
         writer = filled(tmp_path, segment_size=8192)
@@ -291,17 +158,6 @@ class TestCovering:
         tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
         assert tail.covering([(0, lost.physical_offset + 1)]).skipped == tail.skipped != ()
         assert tail.covering([(0, lost.physical_offset)]).skipped == ()
-
-    def test_a_scan_of_what_is_no_longer_wanted_adds_nothing_else(self, tmp_path: Path) -> None:
-        """Scans run beside changes of the files."""
-        writer = filled(tmp_path)
-        log, end = log_of(writer), writer.log.end
-        at = [written.physical_offset for written in writer.written]
-        scanned = scan_ranges([(0, end)], log, EVERYTHING)
-        changed = empty_tail([(at[5], at[9]), (at[20], end)]).with_scanned(scanned)
-        assert pairs(changed) == expected_pairs(writer, at[5], at[9]) | expected_pairs(writer, at[20], end)
-        assert changed.remaining == ()
-        assert changed.with_scanned(scanned) is changed
 
     @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
@@ -341,33 +197,3 @@ class TestRuns:
         assert len(tail.runs) <= max(start, 1).bit_length()
         assert all(run == sorted(run) for run in listed(tail))
         assert all((run.first, run.last) == (run.offsets.min(), run.offsets.max()) for run in tail.runs)
-
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.lists(st.integers(1, 40), max_size=60))
-    def test_none_is_merged_beyond_a_size(self, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
-        monkeypatch.setattr(module, "MOST_MERGED", 50)
-        tail, start = empty_tail(), 0
-        for size in sizes:
-            found = Scanned([(start, start + size)])
-            found.offsets.append(np.arange(start, start + size, dtype=np.int64))
-            found.hashes.append(np.full(size, 5, dtype=np.int32))
-            start += size
-            tail = tail.covering([(0, start)]).with_scanned(found)
-        assert sorted(tail.offsets_of(5)) == list(range(start))
-        assert all(run.hashes.size <= 50 for run in tail.runs)
-        assert len(tail.runs) <= 6 + start // 12
-
-    @pytest.mark.parametrize("step", [1, 150, 1000, 5000])
-    def test_a_log_scanned_in_steps_gives_the_same(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-    ) -> None:
-        log = log_of(filled(tmp_path))
-        whole = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
-        monkeypatch.setattr(module, "SCAN_STEP", step)
-        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
-        assert tail.remaining == ()
-        assert pairs(tail) == pairs(whole)
-        assert tail.entry_count == whole.entry_count
-        half = extend_tail(empty_tail([(0, log.end)]), log, log.end // 2)
-        assert half.remaining
-        assert pairs(half) < pairs(whole)

@@ -1,6 +1,5 @@
 """A BLANK of any size at any place hides no record: whatever goes over a segment decides alike which one counts."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from kernel_memory import record_at
 from storage.index.index_file import ENTRY_DTYPE
 from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
-from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.damaged_ranges import find_damaged_ranges
 from storage.queue._queue_repair import search
@@ -25,8 +23,6 @@ from storage.search.chunk import Chunk, Searcher
 from storage.search.criteria import Criteria
 from storage.search.matcher import Matcher
 from storage.search.query import query_of
-
-Reader = Callable[[CommitLog, Segment, Blanked], list[int]]
 
 
 def by_index(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
@@ -114,37 +110,6 @@ def test_what_is_no_blank_is_damage_and_named_as_such(
         assert [(each.start, each.stop) for each in log.damage] == damage
 
 
-def test_the_sentence_says_what_is_wrong_with_a_false_blank(tmp_path: Path) -> None:
-    log, segment = opened(one_false_blank(), tmp_path)
-    (damage,) = find_damaged_ranges(segment.file, segment.base_offset, 0, segment.valid_length, segment.boundary)
-    assert damage.sentence().endswith("it is a BLANK, which closes a segment, but its size does not lead to the "
-                                      "segment's end")  # fmt: skip
-    assert damage.sentence() in log.problems
-
-
-def one_false_blank(size: int = 500, *, has_previous: bool = True, has_next: bool = False) -> Blanked:
-    base = 3 * LENGTH
-    data = record_at(base, keys="k0")
-    data += oracles.packed(size, 4) + MAGIC + record_at(base + len(data), keys="k1")[8:]
-    data += record_at(base + len(data), keys="k2")
-    return Blanked(base, data.ljust(LENGTH, b"\0"), has_previous, has_next)
-
-
-@pytest.mark.parametrize("has_next", [False, True])
-def test_only_behind_the_blank_that_counts_an_absence_is_put_down_to_it(tmp_path: Path, has_next: bool) -> None:
-    first = record_at(3 * LENGTH, keys="k0")
-    for size, expected in ((LENGTH - len(first), "blank rest of its segment"), (500, "is unreadable")):
-        data = (first + oracles.packed(size, 4) + MAGIC).ljust(LENGTH, b"\0")
-        data = data[:-300] + record_at(4 * LENGTH - 300) if size == 500 else data
-        blanked = Blanked(3 * LENGTH, data.ljust(LENGTH, b"\0")[:LENGTH], True, has_next)
-        log, _ = opened(blanked, tmp_path / str(size))
-        offset = blanked.base + len(first) + 20
-        if offset < log.end:
-            assert expected in explain_absence(log, offset)
-        else:
-            assert not has_next
-
-
 class TestSizeOfSegments:
     """Where a BLANK must lead is known even if the file was cut behind it."""
 
@@ -170,8 +135,3 @@ class TestSizeOfSegments:
         log, _ = opened(Blanked(3 * LENGTH, self.closed(length), False, False), tmp_path)
         assert log.torn_end is not None
         assert "it is a BLANK" in log.torn_end.sentence()
-
-    def test_nor_where_intact_records_follow(self, tmp_path: Path) -> None:
-        data = self.closed()
-        log, _ = opened(Blanked(3 * LENGTH, data + record_at(3 * LENGTH + len(data)), False, False), tmp_path)
-        assert len(log.damage) == 1

@@ -1,6 +1,5 @@
 """The log as one stream: segments, reading, taking over maps, recorded logs."""
 
-import os
 import random
 import shutil
 from dataclasses import replace
@@ -12,9 +11,6 @@ import pytest
 import oracles
 from golden_store import GOLDEN, log_folders, unpack
 from kernel_memory import headers_in_one_another, record_at
-from lookups import at_once
-from oracles import packed
-from protocol.errors import StoreError
 from small_logs import G2, SEGMENT, fill, opened
 from storage.files.waiting import Unfinished, begin
 from storage.kernels import records as codes
@@ -37,12 +33,6 @@ class TestSegments:
             assert log.record_at(written.physical_offset) == written.record
         assert CommitLog.open(directories[::-1]).end == log.end
 
-    def test_a_missing_directory_is_one_without_segments(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 3)
-        writer.close()
-        assert CommitLog.open([tmp_path / "nowhere", tmp_path / "commitlog"]).end == writer.log.end
-
     @pytest.mark.parametrize("order", [1, -1])
     def test_of_a_segment_in_two_directories_one_is_used_and_the_other_named(self, tmp_path: Path, order: int) -> None:
         writer = StoreWriter(tmp_path / "one", segment_size=SEGMENT)
@@ -57,27 +47,6 @@ class TestSegments:
         name = log.segments[0].file.path.name
         assert f"{directories[1] / name} repeats the segment {directories[0] / name}, which is used" in log.problems
 
-    def test_of_a_segment_in_two_directories_the_longer_is_used(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path / "one", segment_size=SEGMENT)
-        fill(writer, 3)
-        writer.close()
-        name = f"{0:020d}"
-        whole = tmp_path / "one" / "commitlog"
-        write_file(tmp_path / "cut" / name, 300, {0: (whole / name).read_bytes()[:300]})
-        for directories in ([whole, tmp_path / "cut"], [tmp_path / "cut", whole]):
-            assert CommitLog.open(directories).end == writer.log.end
-
-    def test_a_log_whose_beginning_expired_starts_later(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 12)
-        writer.close()
-        (tmp_path / "commitlog" / f"{0:020d}").unlink()
-        log = CommitLog.open([tmp_path / "commitlog"])
-        assert log.minimum == SEGMENT
-        assert log.record_at(0) is None
-        later = next(written for written in writer.written if written.physical_offset >= SEGMENT)
-        assert log.record_at(later.physical_offset) == later.record
-
     def test_a_hole_is_a_problem_and_holds_no_record(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=SEGMENT)
         fill(writer, 2)
@@ -90,21 +59,6 @@ class TestSegments:
         assert log.next_segment_start(2 * SEGMENT) == 4 * SEGMENT
         assert log.next_segment_start(4 * SEGMENT) is None
         assert log.record_at(after.physical_offset) == after.record
-
-    def test_segments_of_different_sizes_are_one_log(self, tmp_path: Path) -> None:
-        """As after a change of mappedFileSizeCommitLog."""
-        offset, expected = 0, {}
-        for number, size in enumerate((512, 2048, 700, 4096)):
-            record = record_at(offset, body=bytes([number]) * (size - 300))
-            blank = size - len(record)
-            end = packed(blank, 4) + oracles.BLANK_MAGIC.to_bytes(4, "big")
-            write_file(tmp_path / f"{offset:020d}", size, {0: record, len(record): end})
-            expected[offset] = record
-            offset += size
-        log = CommitLog.open([tmp_path])
-        assert log.problems == ()
-        assert {offset: bytes(log.record_at(offset) or b"") for offset in expected} == expected
-        assert log.end == max(expected) + len(expected[max(expected)])
 
     def test_a_segment_that_overlaps_the_next_counts_up_to_it(self, tmp_path: Path) -> None:
         first, inner = record_at(0, body=bytes(100)), record_at(600)
@@ -151,61 +105,8 @@ class TestSegments:
         assert log.minimum == 1024
         assert bytes(log.record_at(1024) or b"") == record
 
-    def test_an_empty_file_is_a_problem_and_no_segment(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 2)
-        writer.close()
-        empty = tmp_path / "commitlog" / f"{SEGMENT:020d}"
-        empty.write_bytes(b"")
-        log = CommitLog.open([empty.parent])
-        assert log.end == writer.log.end
-        assert log.problems == (f"{empty} is empty",)
-
-    def test_a_segment_that_is_a_directory_or_a_pipe_is_no_segment(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 2)
-        writer.close()
-        (tmp_path / "commitlog" / f"{SEGMENT:020d}").mkdir()
-        os.mkfifo(tmp_path / "commitlog" / f"{2 * SEGMENT:020d}")
-        log = CommitLog.open([tmp_path / "commitlog"])
-        assert log.end == writer.log.end
-
-    def test_a_segment_that_leads_nowhere_is_served_without(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 8)
-        writer.close()
-        link = tmp_path / "commitlog" / f"{0:020d}"
-        link.unlink()
-        link.symlink_to(tmp_path / "gone")
-        log = CommitLog.open([tmp_path / "commitlog"])
-        assert log.minimum == SEGMENT
-        assert any(str(link) in problem for problem in log.problems)
-
-    def test_links_to_segments_are_followed(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
-        fill(writer, 8)
-        writer.close()
-        shutil.move(tmp_path / "store" / "commitlog" / f"{0:020d}", tmp_path / "elsewhere")
-        (tmp_path / "store" / "commitlog" / f"{0:020d}").symlink_to(tmp_path / "elsewhere")
-        assert CommitLog.open([tmp_path / "store" / "commitlog"]).record_at(0) == writer.written[0].record
-
-    def test_a_directory_that_is_a_file_is_an_error_with_its_path(self, tmp_path: Path) -> None:
-        (tmp_path / "commitlog").write_text("no directory")
-        with pytest.raises(StoreError, match=r"commitlog.*cannot be listed"):
-            CommitLog.open([tmp_path / "commitlog"])
-
 
 class TestReading:
-    def test_a_record_is_a_slice_of_exactly_its_bytes(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 9)
-        log = opened(writer)
-        for written in writer.written:
-            assert log.record_at(written.physical_offset) == written.record
-            assert log.record(written.physical_offset, written.size) == written.record
-            assert log.check(written.physical_offset) == written.size
-            assert log.store_timestamp_at(written.physical_offset, written.size) == written.store_timestamp
-
     def test_no_range_leaves_its_segment(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=SEGMENT)
         fill(writer, 9)
@@ -227,17 +128,6 @@ class TestReading:
         assert log.damaged_record_at(offset) is None
         assert log.check(offset) == codes.NO_SEGMENT
 
-    def test_a_damaged_record_is_given_only_to_who_asks_for_damage(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        damaged = writer.append("T", b"damaged", body_crc=1)
-        writer.roll()
-        writer.append("T", b"sound")
-        log = opened(writer)
-        assert log.record_at(0) is None
-        assert log.damaged_record_at(0) == damaged.record
-        assert log.check(0) == codes.BAD_BODY_CRC
-        assert log.damaged_record_at(1) is None
-
     def test_places_that_say_to_be_long_records_are_not_summed_up_again_and_again(self, tmp_path: Path) -> None:
         """Entries may lead to all of them, in any order; one by one it would be some 20 GB."""
         step, count, sound = 100, 20_000, record_at(0)
@@ -253,66 +143,6 @@ class TestReading:
         assert commit_log.check(0) == len(sound)
         summed = sum(sums.summed for sums in commit_log._sums.values())
         assert codes.SUM_PATIENCE < summed < 2 * codes.SUM_PATIENCE + 2 * count * codes.SUM_STEP
-
-    def test_every_start_of_a_record_and_no_other_offset_holds_one(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 6, 30)
-        log = opened(writer)
-        starts = {written.physical_offset for written in writer.written}
-        assert {offset for offset in range(2 * SEGMENT) if log.record_at(offset) is not None} == starts
-
-    @pytest.mark.parametrize("born", ["127.0.0.1", "2001:db8::1"])
-    @pytest.mark.parametrize("stored", ["127.0.0.1", "2001:db8::2"])
-    def test_a_store_time_is_read_behind_hosts_of_either_length(self, tmp_path: Path, born: str, stored: str) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)  # PR#7599: shifted by 12 bytes
-        written = writer.append("T", b"x", born_host=(born, 1), store_host=(stored, 2), store_timestamp=1_234_567_890)
-        assert opened(writer).store_timestamp_at(0, written.size) == 1_234_567_890
-
-
-class TestTakingOver:
-    def test_maps_of_the_same_files_are_kept_and_new_ones_opened(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 8)
-        first = opened(writer)
-        fill(writer, 8)
-        writer.close()
-        second = CommitLog.open([tmp_path / "commitlog"], first)
-        kept = [segment.file for segment in first.segments]
-        assert [segment.file for segment in second.segments][: len(kept)] == kept
-        assert len(second.segments) > len(kept)
-        assert second.end == writer.log.end
-        assert first.end < second.end
-
-    def test_a_segment_replaced_by_another_file_is_mapped_anew(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 1)
-        first = opened(writer)
-        path = tmp_path / "commitlog" / f"{0:020d}"
-        other = record_at(0, body=b"other")
-        write_file(tmp_path / "new", SEGMENT, {0: other})
-        os.replace(tmp_path / "new", path)
-        second = CommitLog.open([path.parent], first)
-        assert bytes(second.record_at(0) or b"") == other
-        assert first.record_at(0) == writer.written[0].record
-
-    def test_a_segment_that_expired_is_left_to_who_still_reads_it(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 8)
-        first = opened(writer)
-        held = first.record_at(0)
-        (tmp_path / "commitlog" / f"{0:020d}").unlink()
-        second = CommitLog.open([tmp_path / "commitlog"], first)
-        assert second.minimum == SEGMENT
-        assert held == writer.written[0].record
-
-    def test_a_segment_cut_short_is_mapped_anew(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=8192)
-        fill(writer, 4)
-        first = opened(writer)
-        with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.truncate(writer.written[2].physical_offset + 10)
-        second = CommitLog.open([tmp_path / "commitlog"], first)
-        assert second.end == writer.written[2].physical_offset
 
 
 class TestGolden:
@@ -359,15 +189,3 @@ class TestCold:
         assert isinstance(step, Unfinished)
         assert str(step.wait) == "physical offset 0 is cold"
         assert step.finish() == getattr(log, look)(0) == written.record
-
-    def test_what_is_there_is_not_waited_for(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path)
-        written = writer.append("T", b"body")
-        log = opened(writer)
-        assert at_once(log.record_at_lookup(0)) == at_once(log.unchecked_record_at_lookup(0)) == written.record
-        assert at_once(log.store_timestamp_at_lookup(0, written.size)) == log.store_timestamp_at(0, written.size) > 0
-        assert at_once(log.record_lookup(0, 8)) == log.record(0, 8) == written.record[:8]
-        assert at_once(log.record_at_lookup(1)) is at_once(log.unchecked_record_at_lookup(1)) is None
-
-    def test_cold_names_an_offset_in_no_segment_too(self) -> None:
-        CommitLog([], []).cold(5).warm()

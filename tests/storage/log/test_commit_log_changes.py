@@ -40,14 +40,6 @@ class TestGrown:
         assert after.view.record_at(last.physical_offset, 0) == last.record
         assert files(after) == files(before)
 
-    def test_the_earlier_log_stays_as_it_was(self, writer: StoreWriter) -> None:
-        before = opened(writer)
-        end, view = before.end, before.view
-        last = writer.append("T", b"new")
-        before.grown([*before.segments[:-1], Segment(before.segments[-1].base_offset, *grown_by(before, last))])
-        assert (before.end, before.view) == (end, view)
-        assert before.record_at(last.physical_offset) is None
-
     def test_a_log_that_grows_is_torn_no_longer(self, writer: StoreWriter) -> None:
         last = writer.append("T", b"torn", keys="k")
         writer.overwrite(last.physical_offset + 4, bytes(20))
@@ -91,25 +83,12 @@ class TestRelisted:
         assert after.record_at(writer.written[0].physical_offset) is None
         assert after.record_at(writer.written[-1].physical_offset) == writer.written[-1].record
 
-    def test_files_behind_the_end_are_left_to_who_follows_it(self, writer: StoreWriter) -> None:
-        log = opened(writer)
-        writer.log.add_empty_segment()
-        assert log.relisted(writer.log.directories) is log
-
     def test_a_segment_that_is_lost_in_the_middle_is_a_hole(self, writer: StoreWriter) -> None:
         log = opened(writer)
         log.segments[1].file.path.unlink()
         after = log.relisted(writer.log.directories)
         assert after.holes == ((SEGMENT, 2 * SEGMENT),)
         assert files(after) == [files(log)[0], *files(log)[2:]]
-
-    def test_a_segment_that_comes_back_is_read(self, writer: StoreWriter, tmp_path: Path) -> None:
-        first = opened(writer).segments[0].file.path
-        shutil.move(first, tmp_path / "away")
-        log = opened(writer)
-        shutil.move(tmp_path / "away", first)
-        after = log.relisted(writer.log.directories)
-        assert after.record_at(writer.written[0].physical_offset) == writer.written[0].record
 
     def test_a_segment_that_was_replaced_is_mapped_anew(self, writer: StoreWriter) -> None:
         log = opened(writer)
@@ -120,14 +99,6 @@ class TestRelisted:
         assert files(after)[0] is not files(log)[0]
         assert files(after)[1:] == files(log)[1:]
 
-    def test_a_segment_that_was_cut_is_mapped_anew_and_serves_what_is_left(self, writer: StoreWriter) -> None:
-        log = opened(writer)
-        os.truncate(log.segments[0].file.path, 500)
-        after = log.relisted(writer.log.directories)
-        assert after.segments[0].file.size == 500
-        assert after.holes == ((500, SEGMENT),)
-        assert after.record_at(writer.written[0].physical_offset) == writer.written[0].record
-
     def test_a_segment_that_could_not_be_read_is_tried_again(self, writer: StoreWriter) -> None:
         first = opened(writer).segments[0].file.path
         os.rename(first, first.with_name("away"))
@@ -136,14 +107,3 @@ class TestRelisted:
         os.replace(first.with_name("away"), first)
         after = log.relisted(writer.log.directories)
         assert after.record_at(writer.written[0].physical_offset) == writer.written[0].record
-
-    def test_a_log_that_is_gone_altogether_is_empty(self, writer: StoreWriter) -> None:
-        log = opened(writer)
-        shutil.rmtree(writer.root / "commitlog")
-        after = log.relisted(writer.log.directories)
-        assert (after.segments, after.minimum, after.end) == ((), 0, 0)
-
-    def test_a_log_that_had_nothing_gets_its_first_segment(self, writer: StoreWriter, tmp_path: Path) -> None:
-        log = CommitLog.open([tmp_path / "nothing"])
-        after = log.relisted(writer.log.directories)
-        assert after.end == writer.log.end

@@ -39,15 +39,6 @@ def test_every_record_is_where_the_oracle_reads_it(tmp_path: Path) -> None:
     assert len(log.segments) > 2
 
 
-def test_its_segments_may_lie_in_several_directories(tmp_path: Path) -> None:
-    directories = [tmp_path / "a", tmp_path / "b"]
-    options = {"segment_size": 1024, "is_ledger": True}
-    writer = filled(StoreWriter(tmp_path, commit_log_directories=directories, **options))  # type: ignore[arg-type]
-    check(CommitLog.open(directories), directories, 12)
-    assert all(list(directory.iterdir()) for directory in directories)
-    assert writer.log.directories == directories
-
-
 def test_entries_go_on_where_plain_segments_end(tmp_path: Path) -> None:
     plain = filled(StoreWriter(tmp_path / "plain", segment_size=1024))
     plain.roll()
@@ -70,15 +61,6 @@ def test_a_place_in_a_head_is_named_as_such(tmp_path: Path) -> None:
         )
     inside = f"lies inside the record that starts at {first.physical_offset} ({first.size} bytes)"
     assert explain_absence(log, first.physical_offset + 1) == f"physical offset {first.physical_offset + 1} {inside}"
-
-
-def test_the_start_of_a_record_lies_behind_its_head(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=True)
-    writer.log.write_empty_entry()
-    written = writer.append("T", b"x")
-    log = CommitLog.open(writer.log.directories)
-    assert log.record_start(0) == log.record_start(written.physical_offset) == written.physical_offset
-    assert log.record_start(log.end + 5) == log.end + 5
 
 
 def test_the_start_of_a_record_lies_behind_entries_without_one_of_any_size(tmp_path: Path) -> None:
@@ -111,15 +93,3 @@ def test_on_the_event_loop_the_start_of_a_record_waits_for_the_pages_of_each_hea
     assert asked == [(0, LEDGER_HEAD)]
     assert at_once(log.record_start_lookup(0)) == written.physical_offset
     assert asked[1:] == [(head, LEDGER_HEAD) for head in heads]
-
-
-@pytest.mark.parametrize("is_ledger", [False, True])
-def test_the_first_store_time_is_that_of_the_first_record(tmp_path: Path, is_ledger: bool) -> None:
-    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=is_ledger)
-    assert CommitLog.open(writer.log.directories).first_timestamp() == -1
-    if is_ledger:
-        writer.log.write_empty_entry()
-        assert CommitLog.open(writer.log.directories).first_timestamp() == -1
-    written = writer.append("T", b"x")
-    writer.append("T", b"y")
-    assert CommitLog.open(writer.log.directories).first_timestamp() == written.store_timestamp

@@ -40,13 +40,6 @@ def test_the_next_record_starts_behind_the_last_one(writer: StoreWriter) -> None
     assert place.is_intact()
 
 
-def test_a_record_whose_checksum_is_wrong_is_not_intact(writer: StoreWriter) -> None:
-    place = behind(writer)
-    assert place is not None
-    writer.append("T", b"next", body_crc=1)
-    assert not place.is_intact()
-
-
 def test_behind_a_full_segment_it_is_the_start_of_the_next_one(writer: StoreWriter) -> None:
     end = writer.log.end
     writer.roll()
@@ -81,11 +74,6 @@ class TestStartBehind:
         write_file(tmp_path / f"{SEGMENT:020d}", size, {})
         assert start_behind(place, [tmp_path]) is None
 
-    def test_what_is_no_file_is_not_there_yet(self, tmp_path: Path) -> None:
-        place = self.place(tmp_path)
-        (tmp_path / f"{SEGMENT:020d}").mkdir()
-        assert start_behind(place, [tmp_path]) is None
-
     def test_names_in_other_digits_are_found_too(self, tmp_path: Path) -> None:
         digits = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
         place = self.place(tmp_path, f"{0:020d}".translate(digits))
@@ -100,12 +88,3 @@ def test_a_place_in_a_file_that_was_cut_is_looked_at_without_harm(writer: StoreW
     assert place is not None
     os.truncate(place.file.path, 10)
     assert (place.peek(8), place.has_nothing()) == (b"", False)
-
-
-def test_a_physical_offset_has_a_place_where_a_segment_holds_it(writer: StoreWriter) -> None:
-    log = log_of(writer)
-    place = RecordPlace.of(log, 5)
-    assert place is not None
-    assert (place.base_offset, place.position) == (0, 5)
-    assert RecordPlace.of(log, -1) is None
-    assert RecordPlace.of(log, log.end) is None

@@ -56,18 +56,6 @@ def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWrite
     assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
 
 
-def test_a_damaged_record_behind_the_end_can_be_shown(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"whole")
-    torn = writer.append("T", b"torn", body_crc=1)
-    writer.close()
-    store = MessageStore.open(tmp_path)
-    assert store.commit_log.end == torn.physical_offset
-    shown = store.damaged_record_at(torn.physical_offset)
-    assert shown is not None
-    assert bytes(shown) == torn.record
-
-
 def test_older_records_behind_the_end_are_leftovers_and_hide_nothing(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     first = writer.append("T", keys="new", store_timestamp=START_TIMESTAMP + 60_000)
@@ -78,12 +66,6 @@ def test_older_records_behind_the_end_are_leftovers_and_hide_nothing(tmp_path: P
     assert store.commit_log.end == first.size
     assert store.query(Question("T", "new")).incomplete is None
     assert any("damaged or cut short" in problem for problem in store.problems)
-
-
-def test_a_clean_end_has_nothing_to_tell(g1_store: Path) -> None:
-    store = MessageStore.open(g1_store)
-    assert store.commit_log.torn_end is None
-    assert store.problems == []
 
 
 class TestMissingQueues:
@@ -98,11 +80,6 @@ class TestMissingQueues:
         writer.close()
         return tmp_path
 
-    def test_whole_queues_answer_whole(self, old_store: Path) -> None:
-        answer = MessageStore.open(old_store).query(Question("T", "t", KeyKind.TAG))
-        assert answer.count == 60
-        assert answer.incomplete is None
-
     @pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/T"])
     def test_queues_that_are_all_missing_are_those_of_the_log(self, old_store: Path, gone: str) -> None:
         shutil.rmtree(old_store / gone)
@@ -115,18 +92,6 @@ class TestMissingQueues:
         assert answer.count < 60
         assert answer.incomplete is not None
         assert "queues 2 of T" in answer.incomplete
-
-
-class TestQuestionsWithoutAnswer:
-    @pytest.mark.parametrize(
-        ("query", "words"),
-        [(Question("T", "k", maximum=0), "maximum of 0"), (Question("T", "k" * 70_000), "70002 bytes")],
-    )
-    def test_they_say_why(self, g1_store: Path, query: Question, words: str) -> None:
-        answer = MessageStore.open(g1_store).query(query)
-        assert answer.count == 0
-        assert answer.refusal is not None
-        assert words in answer.refusal
 
 
 @pytest.mark.parametrize("name", ["config/topics.json", "abort", "config/consumerOffset.json"])
