@@ -36,7 +36,6 @@ from planting import (
     Field,
     Plant,
     evil_journal,
-    evil_manifest,
     give,
 )
 from protocol.errors import PlantedFile, RocketLensError, StoreError
@@ -396,37 +395,6 @@ def test_what_is_planted_in_a_volume_leads_nowhere(unindexed: Kept, wanted: list
             assert problems == ""
 
 
-def test_a_directory_that_is_swapped_in_a_volume_leads_nowhere(unindexed: Kept) -> None:
-    step, kept = 1, 0
-    while (swapped := _swap_in_volume(unindexed, step)) is not None:
-        step, kept = step + STEPS_APART // 3, kept + swapped
-    assert step > STEPS_APART
-    assert kept > 0
-
-
-def _swap_in_volume(unindexed: Kept, step: int) -> int | None:
-    """Exchange the directory for files of ours before a step; how many went into the old one, None: no such step."""
-    with reachable_directory() as root:
-        field = Field(root)
-        volume = make_volume(field, 0o777)
-        place, before = volume / "entries", dict[str, object]()
-
-        def swap() -> None:
-            place.mkdir(exist_ok=True)
-            shutil.copytree(place, field.outside / "trap")
-            place.rename(volume / "moved")
-            place.symlink_to(field.outside / "trap")
-            os.lchown(place, OWNER, OWNER)
-            before.update(field.snapshot())
-
-        with SWAP.at(step, swap), contextlib.suppress(RocketLensError, OSError):
-            keep_in(volume, unindexed)
-        if SWAP.steps < step:
-            return None
-        assert field.snapshot() == before, step
-        return len(os.listdir(volume / "moved"))
-
-
 # --- what was reported, one by one ------------------------------------------------------------------------------------
 
 
@@ -463,30 +431,6 @@ def test_a_journal_moves_nothing_but_what_was_staged_beside_it(field: Field, nam
     (work / "journal.msgpack").write_bytes(evil_journal(field.store, field.outside / "secret", name))
     refused = attempt(field, IN_PLACE["rebuild"], field.store)
     assert refused.startswith(f"StoreError: {work}/journal.msgpack: names ")
-
-
-def test_a_dangling_lock_makes_nothing(field: Field) -> None:
-    (field.store / "lock").unlink()
-    (field.store / "lock").symlink_to(field.outside / "new")
-    os.lchown(field.store / "lock", OWNER, OWNER)
-    refused = attempt(field, IN_PLACE["rebuild"], field.store)
-    assert f"store/lock: is not a regular file but a link of {user_text(OWNER)} to {field.outside}/new" in refused
-
-
-def test_a_linked_work_directory_is_not_followed(field: Field) -> None:
-    (field.store / WORK).symlink_to(field.outside / "precious")
-    os.lchown(field.store / WORK, OWNER, OWNER)
-    refused = attempt(field, IN_PLACE["rebuild"], field.store)
-    assert f"{WORK}: is a link of {user_text(OWNER)} to {field.outside}/precious" in refused
-
-
-def test_a_manifest_names_nothing_outside(field: Field) -> None:
-    out = field.theirs / "out"
-    out.mkdir()
-    (out / "_manifest.json").write_bytes(evil_manifest("../outside/secret"))
-    give(out)
-    refused = attempt(field, into(field.store)["export file://"], out)
-    assert "_manifest.json: names '../outside/secret', which does not lie beside it" in refused
 
 
 def test_a_file_of_roots_that_was_moved_into_the_index_is_not_given_away(field: Field) -> None:
@@ -601,26 +545,6 @@ def test_root_may_work_in_the_store_of_somebody_who_plants_nothing(field: Field,
 
 def test_root_may_rescue_the_store_of_somebody_with_a_copy_of_somebody(plain: Path) -> None:
     assert check_rescue(plain, [])
-
-
-def test_the_owner_of_a_store_may_work_in_it(field: Field) -> None:
-    def rebuild() -> str:
-        IN_PLACE["rebuild"](field.store)
-        return "done"
-
-    assert as_nobody(rebuild) == "done"
-    assert not (field.store / WORK).exists()
-    assert (field.store / "index").stat().st_uid == OWNER
-
-
-def test_root_may_work_in_a_store_of_several_owners(field: Field) -> None:
-    """What is new gets the owner of what it replaces; what stays keeps its own."""
-    give(field.store / "index", 0)
-    os.chown(field.store / "checkpoint", ANOTHER, ANOTHER)
-    assert attempt(field, IN_PLACE["rebuild"], field.store) == ""
-    owners = {name: (field.store / name).stat().st_uid for name in ("index", "consumequeue", "checkpoint", "commitlog")}
-    assert owners == {"index": 0, "consumequeue": OWNER, "checkpoint": ANOTHER, "commitlog": OWNER}
-    assert {path.stat().st_uid for path in (field.store / "index").iterdir()} == {0}
 
 
 def test_what_is_left_by_the_owner_is_refused_to_root_and_kept_for_the_owner(field: Field) -> None:

@@ -13,7 +13,7 @@ from examples import examples
 from oracles import IndexImage, index_hash
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index.index_file import IndexHeader
-from storage.kernels.indexes import IndexWriter, place_entries, seconds_between, slot_number
+from storage.kernels.indexes import IndexWriter, place_entries, slot_number
 from strategies import KEYS
 
 FIRST = 3 << 33
@@ -127,14 +127,6 @@ def test_a_slot_is_the_remainder(key_hash: int, slots: int) -> None:
             assert slot_number(near, slots) == near % slots
 
 
-@pytest.mark.parametrize(
-    ("begin", "stamp", "seconds"),
-    [(0, 10**12, 0), (-5, 10**12, 0), (1000, 1999, 0), (1000, 2000, 1), (2000, 1, 0), (1, 2**62, 2**31 - 1)],
-)
-def test_seconds_never_fall_below_zero_nor_leave_32_bits(begin: int, stamp: int, seconds: int) -> None:
-    assert seconds_between(begin, stamp) == seconds
-
-
 def numbers(*values: int) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64)
 
@@ -170,10 +162,6 @@ class TestDoors:
             place_entries(
                 memory, slots, np.zeros(4, np.int32), numbers(0, 0, 0, 0), numbers(0, 0, 0, 0), entries - 1, 0
             )
-
-    def test_read_only_memory_is_refused(self) -> None:
-        with pytest.raises(BufferError):
-            IndexWriter(bytes(100), 1, 1, 0, 0)  # type: ignore[arg-type]
 
     def test_stops_that_fall_put_no_entry_twice(self) -> None:
         memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)

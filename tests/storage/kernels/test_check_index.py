@@ -42,11 +42,6 @@ class TestShareExplained:
         share = indexes.share_explained(held.region, tried, entries)
         assert share == share_by_loop(bytes(content), tried, entries)
 
-    @given(key_lists)
-    def test_the_right_count_explains_all(self, keys: list[str]) -> None:
-        held = Bytes(image_of(keys).to_bytes())
-        assert indexes.share_explained(held.region, SLOTS, len(keys)) == 1.0
-
 
 def share_by_loop(data: bytes, slots: int, entries: int) -> float:
     heads: dict[int, int] = {}

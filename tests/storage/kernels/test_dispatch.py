@@ -12,7 +12,7 @@ from dispatching import BATCH_TOPIC, make_scan, record_changes, scan_bytes, segm
 from examples import examples
 from kernel_memory import Bytes, record_at
 from storage.build.dispatch_scan import DispatchBlock, Reason
-from storage.kernels.records import BAD_BODY_CRC, BAD_LENGTHS, BAD_MAGIC, BAD_OFFSET, BAD_SIZE
+from storage.kernels.records import BAD_LENGTHS, BAD_MAGIC, BAD_OFFSET, BAD_SIZE
 from store_files import property_bytes
 
 BASE = 1 << 32
@@ -114,11 +114,6 @@ class TestWhatEndsARun:
         assert scanned.step == (len(data), reason, code)
         assert scanned.blocks[0].records == 1
 
-    def test_checksums_are_looked_at_when_asked(self) -> None:
-        data, positions = segment([{}, {"crc": 1}, {}], BASE)
-        assert scan_bytes(data, BASE).step == (len(data), Reason.LIMIT, 0)
-        assert scan_bytes(data, BASE, checksums=True).step == (positions[1], Reason.DAMAGE, BAD_BODY_CRC)
-
     def test_lengths_that_do_not_add_up_are_damage(self) -> None:
         data, positions = segment([{}, {"keys": "a"}], BASE)
         length = positions[1] + 84
@@ -135,60 +130,8 @@ class TestWhatEndsARun:
         other, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXY", "properties_bytes": block}], BASE)
         assert scan_bytes(other, BASE).blocks[0].records == 1
 
-    @pytest.mark.parametrize(
-        ("inner", "is_damage"),
-        [
-            ({"INNER_NUM": "x", "INNER_BASE": "1"}, True),
-            ({"INNER_NUM": "32768", "INNER_BASE": "1"}, True),
-            ({"INNER_NUM": "1", "INNER_BASE": "9223372036854775808"}, True),
-            ({"INNER_NUM": "x"}, False),
-            ({"INNER_BASE": "x"}, False),
-        ],
-    )
-    def test_inner_numbers_are_parsed_where_there_are_both_whatever_the_topic(
-        self, inner: dict[str, str], is_damage: bool
-    ) -> None:
-        data, _ = segment([{"properties_bytes": property_bytes(inner)}], BASE)
-        assert scan_bytes(data, BASE).passed_over == ([BASE] if is_damage else [])
-
-
-@pytest.mark.parametrize(
-    ("inner", "unit"),
-    [
-        ({"INNER_NUM": "3", "INNER_BASE": "9"}, (9, 3)),
-        ({"INNER_NUM": "0", "INNER_BASE": "9"}, (9, 0)),
-        ({"INNER_NUM": "3", "INNER_BASE": "0"}, (0, 3)),
-        ({"INNER_NUM": "-1", "INNER_BASE": "9"}, None),
-        ({"INNER_NUM": "3", "INNER_BASE": "-1"}, None),
-        ({"INNER_NUM": "3"}, (7, 1)),
-        ({}, (7, 1)),
-    ],
-)
-def test_a_batch_has_a_unit_of_its_size_and_first_offset_and_a_message_is_a_batch_of_one(
-    inner: dict[str, str], unit: tuple[int, int] | None
-) -> None:
-    change = {"topic_bytes": BATCH_TOPIC, "queue_offset": 7, "properties_bytes": property_bytes(inner)}
-    data, _ = segment([change], BASE)
-    units = [
-        unit
-        for queue in scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC]).made.queues.values()
-        for unit in queue.units
-    ]
-    made = [(oracles.signed(unit, 28, 8), oracles.signed(unit, 36, 2)) for unit in units]
-    assert made == ([] if unit is None else [unit])
-
 
 class TestBlocks:
-    @pytest.mark.parametrize("records", [1, 2, 3])
-    def test_a_full_block_ends_before_each_record_in_turn(self, records: int) -> None:
-        data, positions = segment([{"keys": f"k{i} x", "unique_key": f"u{i}"} for i in range(7)], BASE)
-        scanned = scan_bytes(data, BASE, records=records)
-        assert [block.records for block in scanned.blocks] == [*[records] * (6 // records), 7 - 6 // records * records]
-        starts = [block.first_offset - BASE for block in scanned.blocks]
-        assert starts == positions[::records]
-        assert [block.end_offset - BASE for block in scanned.blocks] == [*starts[1:], len(data)]
-        assert scanned.made == dispatch(oracles.scan_segment(data, BASE))
-
     def test_a_block_is_full_when_there_may_be_no_room_for_the_keys_of_one_record_more(self) -> None:
         many = property_bytes({"KEYS": " ".join(["k"] * 16_000)})
         data, _ = segment([{"properties_bytes": many}] * 4, BASE)
@@ -211,11 +154,6 @@ class TestBlocks:
         assert [block.record_offsets.tolist() for block in blocks] == [[0], [0]]
         assert [block.first_offset for block in blocks] == [BASE, BASE + (1 << 32)]
         assert [block.record_offsets.tolist() for block in scan_two_far_records(BASE + 0xFFFFFFFF)] == [[0, 0xFFFFFFFF]]
-
-    def test_nothing_scanned_is_an_empty_block(self) -> None:
-        block = make_scan().take()
-        assert (block.first_offset, block.end_offset, block.records, block.last_record) == (0, 0, 0, -1)
-        assert block.hashes.size == block.units.size == len(block.runs) == len(block.queues) == 0
 
     def test_entries_or_units_are_left_out_when_not_wanted(self) -> None:
         data, _ = segment([{"keys": "a"}], BASE)

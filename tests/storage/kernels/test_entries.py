@@ -24,8 +24,6 @@ from storage.kernels.records import (
     AT_DAMAGE,
     AT_LIMIT,
     AT_NOTHING,
-    BAD_BODY_CRC,
-    BAD_MAGIC,
     ENTRY_HEAD,
     MAXIMUM_PIECES,
     check_step,
@@ -88,10 +86,6 @@ def ledgers(draw: st.DrawFn) -> Ledger:
         else:
             ledger.add(kind)
     return ledger
-
-
-def starts_of(data: bytes) -> list[int]:
-    return [record.physical_offset - BASE for record in oracles.scan_segment(data, BASE)]
 
 
 def keys_of(data: bytes, position: int, stop: int) -> tuple[int, set[tuple[int, int]]]:
@@ -229,15 +223,6 @@ class TestDamage:
         made = scan_bytes(data, BASE, checksums=True).made
         assert made == dispatch(records, lmq=True)
 
-    @settings(max_examples=examples(30))
-    @given(ledgers(), st.data())
-    def test_a_segment_that_is_cut_anywhere_keeps_what_is_whole(self, ledger: Ledger, draw: st.DataObject) -> None:
-        data = ledger.data[: draw.draw(st.integers(0, len(ledger.data)))]
-        starts = starts_of(data)
-        boundary = BASE + 1_000_000
-        assert walk_records(Bytes(data).region, 0, len(data), BASE, boundary, True).records == len(starts)
-        assert rows_of(data, 0, len(data), len(data))[3] == starts
-
     def test_a_damaged_head_hides_no_record_from_a_search(self) -> None:
         ledger = Ledger()
         for number in range(3):
@@ -249,16 +234,6 @@ class TestDamage:
             walk = walk_records(Bytes(bytes(data)).region, 0, len(data), BASE, BASE + len(data), True)
             assert (walk.position, walk.reason) == (head, AT_DAMAGE)
             assert find_record(Bytes(bytes(data)).region, head + 1, len(data), BASE) == ledger.starts[1]
-
-    def test_a_record_with_a_wrong_checksum_is_damaged_where_it_starts_itself(self) -> None:
-        ledger = Ledger()
-        ledger.add("entry")
-        ledger.add("entry", crc=5)
-        region = Bytes(ledger.data).region
-        walk = walk_records(region, 0, len(ledger.data), BASE, BASE + len(ledger.data), True)
-        assert (walk.position, walk.reason, walk.code) == (ledger.starts[1], AT_DAMAGE, BAD_BODY_CRC)
-        position, reason, last, _ = rows_of(ledger.data, 0, len(ledger.data), len(ledger.data))
-        assert (position, reason, last) == (ledger.starts[1], AT_DAMAGE, ledger.starts[0])
 
     def test_an_entry_of_which_only_the_head_was_written_ends_the_log_in_front_of_it(self) -> None:
         ledger = Ledger()
@@ -291,14 +266,6 @@ class TestBlanks:
         step = scan_bytes(data, BASE).step
         assert (step.position, step.reason) == (end, Reason.BLANK)
 
-    def test_an_entry_without_a_record_may_stand_in_front_of_the_blank(self) -> None:
-        ledger = Ledger()
-        ledger.add("entry")
-        ledger.add("noop")
-        data = ledger.data + oracles.packed(-1, 4) + oracles.packed(20, 4) + bytes(12)
-        walk = walk_records(Bytes(data).region, 0, len(data), BASE, BASE + len(data), True)
-        assert (walk.position, walk.reason, walk.records) == (len(ledger.data), AT_BLANK, 1)
-
 
 class TestSteps:
     def test_a_step_counts_the_head_and_a_start_lies_behind_it(self) -> None:
@@ -313,10 +280,6 @@ class TestSteps:
         assert record_start(region, 0, length, BASE) == ledger.starts[0]
         assert record_start(region, ledger.starts[0], length, BASE + ledger.starts[0]) == ledger.starts[0]
         assert record_start(region, 0, length, BASE + 1) == 0
-
-    def test_a_head_at_another_place_is_none(self) -> None:
-        data = pack_entry(record_at(BASE + ENTRY_HEAD), BASE + 1, index=0)
-        assert check_step(Bytes(data).region, 0, len(data), BASE, BASE + len(data)) == BAD_MAGIC
 
     def test_the_last_step_of_a_walk_begins_with_the_head(self) -> None:
         ledger = Ledger()

@@ -17,7 +17,6 @@ import storage.kernels
 from storage.files.mapped_file import lacks_means
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
-from storage.kernels.region import Region
 
 PAGE = mmap.PAGESIZE
 SIZE = 64 * PAGE + 100
@@ -62,13 +61,6 @@ def test_what_lies_outside_is_refused(descriptor: int, start: int, stop: int) ->
             act(start, stop)
 
 
-def test_a_buffer_outlives_the_map_and_the_descriptor(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    region = Region(memoryview(FileMap(descriptor, SIZE))[100:300])
-    os.close(descriptor)
-    assert crc32(region) == zlib.crc32(DATA[100:300])
-
-
 @pytest.mark.parametrize("kept", [0, 1, PAGE, 10 * PAGE + 7])
 def test_what_was_cut_away_reads_as_zeros_and_the_map_says_so(path: Path, descriptor: int, kept: int) -> None:
     pages = FileMap(descriptor, SIZE)
@@ -84,16 +76,6 @@ def test_only_the_map_that_was_looked_at_is_cut(path: Path, descriptor: int) -> 
     assert crc32(short) == zlib.crc32(DATA[:PAGE])
     crc32(whole)
     assert (whole.is_cut, short.is_cut) == (True, False)
-
-
-def test_a_map_in_the_place_of_one_that_was_cut_is_whole(path: Path, descriptor: int) -> None:
-    pages = FileMap(descriptor, SIZE)
-    os.truncate(path, PAGE)
-    assert bytes(pages)[PAGE:] == bytes(SIZE - PAGE)
-    del pages
-    path.write_bytes(DATA)
-    pages = FileMap(descriptor, SIZE)
-    assert (crc32(pages), pages.is_cut) == (zlib.crc32(DATA), False)
 
 
 COUNTING = """

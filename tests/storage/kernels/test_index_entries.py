@@ -242,21 +242,6 @@ class TestReadRecords:
         _, fates, _, _ = Window(segment, 0, len(segment), len(segment)).records(positions, topics, tags=False)
         assert fates == [kernel.KEEP]
 
-    def test_it_goes_on_where_it_stopped(self) -> None:
-        segment, positions = segment_at(BASE, *({"keys": "a", "store_timestamp": n} for n in range(6)))
-        fates, times = np.full(6, 9, np.uint8), np.zeros(6, np.int64)
-        number, stops = 0, []
-        while number < 6:
-            window = Window(segment, positions[number], 2 * (positions[1] - positions[0]) + 5, len(segment))
-            number = kernel.read_heads(
-                window.memory.region, window.start, window.filled, len(segment), BASE,
-                np.array(positions, np.int64), number, fates, times,
-            )  # fmt: skip
-            stops.append(number)
-        assert stops == [2, 4, 6]
-        assert times.tolist() == list(range(6))
-        assert not fates.any()
-
 
 class TestDoors:
     """What does not fit is refused before anything is read."""

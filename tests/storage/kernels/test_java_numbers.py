@@ -89,25 +89,6 @@ def test_integers_may_have_any_number_of_leading_zeros(convert: Callable[[str], 
         convert("9" * 30_000)
 
 
-@pytest.mark.parametrize(
-    ("convert", "text", "sentence"),
-    [
-        (to_int32, "5.5", "'5.5' is no 32-bit integer"),
-        (to_int32, "2147483648", "'2147483648' is beyond a 32-bit integer"),
-        (to_int64, "x", "'x' is no 64-bit integer"),
-        (to_int64, "𝟎", "'𝟎' is no 64-bit integer"),
-        (to_double, " 1_0 ", "'1_0' is no number"),
-        (to_double, "", "'' is no number"),
-    ],
-)
-def test_an_error_says_what_is_no_number_of_which_kind(
-    convert: Callable[[str], float], text: str, sentence: str
-) -> None:
-    with pytest.raises(FilterEvaluationError) as caught:
-        convert(text)
-    assert str(caught.value) == sentence
-
-
 def test_a_hostile_text_is_refused_at_once() -> None:
     for text in ("1" * 32_000 + "x", "1." + "1" * 32_000 + "x", "0x" + "1" * 32_000, "1e" + "1" * 32_000 + "x"):
         assert read(to_double, text) is None
@@ -124,20 +105,6 @@ def test_the_order_of_doubles_is_total_as_in_java() -> None:
     for number, text in enumerate([*texts, "NaN"]):
         assert [is_below(text, other) for other in [*texts, "-NaN"]] == [number < other for other in range(10)]
         assert to_double_order(text) == double_order(ascending[number])
-
-
-@given(st.floats(allow_nan=False), st.floats(allow_nan=False))
-def test_the_order_of_other_doubles_is_the_order_of_numbers(first: float, second: float) -> None:
-    if first != second:
-        written = (repr(number).replace("inf", "Infinity") for number in (first, second))
-        assert is_below(*written) is (first < second)
-
-
-@given(st.floats(allow_nan=False))
-def test_a_double_written_in_full_is_read_back(number: float) -> None:
-    for text in (repr(number), float.hex(number)):
-        written = text.replace("inf", "Infinity")
-        assert struct.pack(">d", to_double(written)) == struct.pack(">d", number)
 
 
 @given(
@@ -157,16 +124,6 @@ def test_decimal_numbers_are_rounded_as_python_rounds_them(whole: str, part: str
     text = f"{whole}.{part}e{exponent}"
     assert to_double(text) == float(text)
     assert to_double(f"-{text}") == -float(text)
-
-
-@given(st.integers(1, 2**2000), st.integers(-3000, 1200))
-def test_hexadecimal_numbers_are_rounded_as_python_rounds_them(digits: int, exponent: int) -> None:
-    assert said(to_double, f"{digits:#x}p{exponent}") == said(sql92_oracle.to_double, f"{digits:#x}p{exponent}")
-
-
-def test_halves_between_two_doubles_are_told_by_the_last_of_a_thousand_digits() -> None:
-    half = str(2**53 + 1) + "." + "0" * 1000
-    assert [to_double(f"{half}{digit}") for digit in "01"] == [2.0**53, 2.0**53 + 2]
 
 
 def test_digits_of_all_scripts_are_read_that_unicode_knows() -> None:

@@ -1,6 +1,5 @@
 """Hashing of UTF-8 bytes against the oracle that decodes as Java does and hashes UTF-16 units."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -42,11 +41,3 @@ def test_a_topic_and_a_key_fold_to_the_hash_that_an_index_keeps(topic: bytes, ke
     # The topic's hash is gone on with: an encoded character that is cut at its end is no part of the key's first.
     text = f"{oracles.decode_java(topic)}#{oracles.decode_java(key)}"
     assert entry_hashes(held.region, 0, held.length) == [oracles.index_hash(text)]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("TagA", 2598919), ("polygenelubricants", -(2**31)), ("😀", 1772899), ("价格", 653349)],
-)
-def test_the_reference_vectors_hold(text: str, expected: int) -> None:  # store-format §11.1, filters §1.3
-    assert tags_code(text.encode()) == expected

@@ -17,7 +17,6 @@ from oracles import END_OF_TIME
 from protocol.question import KeyKind
 from protocol.question import Question as Asked
 from storage.kernels import lookups as kernel
-from store_files import property_bytes
 from strategies import KEYS, TAGS, TOPICS, property_blocks
 
 KINDS = {"ANY": kernel.KIND_ANY, "K": kernel.KIND_KEY, "U": kernel.KIND_UNIQUE, "T": kernel.KIND_TAG}
@@ -155,28 +154,6 @@ class TestLookup:
                 log[offset : offset + sizes[offset]] for offset in list(answer.physical_offsets)
             )
 
-    def test_a_hit_of_several_files_and_of_the_scan_counts_once(self) -> None:
-        plan = Plan(messages=[{"keys": "a a a", "unique_key": "a"}] * 3)
-        store, _, files, _ = plan.build()
-        file = store.index_files[0]
-        twice = IndexBytes(bytes(file), plan.slots, 12 - 1, 10**6)
-        scanned = [(oracles.index_hash("TopicTest#a"), offset) for offset in (0, 0, 0)]
-        both = KernelStore([(0, bytes(store.segments[0]))], [twice, twice], scanned)
-        answer = ask(both, Question("TopicTest", "a"))
-        assert list(answer.physical_offsets) == sorted(
-            set(oracles.walk_chain(files[0][0], 7, oracles.index_hash("TopicTest#a")))
-        )
-
-    def test_what_was_looked_at_is_counted(self) -> None:
-        store, _, files, _ = Plan(slots=1, messages=[{"keys": "Aa"}, {"keys": "BB"}, {"keys": "c"}]).build()
-        answer = ask(store, Question("TopicTest", "Aa", "K"))
-        assert list(answer.physical_offsets) == [0]
-        assert answer.files == 1
-        assert answer.walked == 3
-        assert answer.refused == 1
-        assert answer.bad_pointers == 0
-        assert len(files) == 1
-
     @pytest.mark.parametrize(
         ("wrong", "strays"),
         [(lambda end: 1, 1), (lambda end: end - 1, 1), (lambda end: end, 0), (lambda end: 2**40, 0)],
@@ -206,10 +183,6 @@ class TestLookup:
         data[entry + 4 : entry + 12] = oracles.packed(1, 8)
         store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)], damage=known)
         assert ask(store, Question("TopicTest", "a", "K")).strays == strays
-
-    def test_a_record_of_another_key_is_no_stray(self) -> None:
-        store, _, _, _ = Plan(slots=1, messages=[{"keys": "Aa"}, {"keys": "BB"}]).build()
-        assert ask(store, Question("TopicTest", "Aa", "K")).strays == 0
 
     @pytest.mark.parametrize(("entry", "value"), [(0, 9), (3, 3), (3, 9), (2, 5)])
     def test_a_pointer_that_does_not_go_down_ends_the_chain_and_is_counted(self, entry: int, value: int) -> None:
@@ -245,13 +218,6 @@ class TestLookup:
         assert answer.files == 2
         assert answer.truncated
 
-    def test_a_long_chain_is_walked_to_its_end(self) -> None:
-        plan = Plan(slots=1, entries=2000, messages=[{"keys": "first"}, *[{"keys": "x"}] * 400])
-        store, _, _, _ = plan.build()
-        answer = ask(store, Question("TopicTest", "first"))
-        assert list(answer.physical_offsets) == [0]
-        assert answer.walked == 401
-
 
 class TestSize:
     @settings(max_examples=examples(40))
@@ -275,13 +241,6 @@ class TestSize:
         answer = ask(store, Question("TopicTest", "a", limit=3 * records[0].total_size + spare))
         assert len(list(answer.physical_offsets)) == kept
         assert answer.truncated == (kept < 3)
-
-    def test_long_records_are_copied_whole(self) -> None:
-        store, records, _, _ = Plan(messages=[{"keys": "a", "body": bytes(300_000)}] * 5).build()
-        answer = ask(store, Question("TopicTest", "a", maximum=4))
-        assert list(answer.physical_offsets) == [record.physical_offset for record in records[1:]]
-        assert list(answer.sizes) == [record.total_size for record in records[1:]]
-        assert answer.records == bytes(store.segments[0])[records[1].physical_offset :]
 
 
 class TestStopping:
@@ -326,12 +285,6 @@ class TestStopping:
             assert ask(store, replace(question, tick=TICK + 2)).status == kernel.STOPPED_COLD
             assert ask(store, replace(question, tick=0)).physical_offsets == (0,)
 
-    def test_a_cold_record_that_the_scan_proposes_stops_too(self) -> None:
-        built, _, _, scanned = Plan(messages=[{"keys": "a"}], scanned=[0]).build()
-        with tempfile.TemporaryFile() as short:
-            store = KernelStore([(0, bytes(built.segments[0]))], [], scanned, descriptor=short.fileno())
-            assert ask(store, Question("TopicTest", "a", tick=TICK)).status == kernel.STOPPED_COLD
-
 
 class TestMatching:
     @given(property_blocks, st.sampled_from(["a", "Aa", "k1", "v", "KEYS", ""]), st.sampled_from(list(KINDS)))
@@ -340,11 +293,6 @@ class TestMatching:
         record = oracles.read_record(data, 0)
         assert record is not None
         assert bool(ask_of(data, key, kind).count) == (bool(key) and oracles.has_key(record, key, kind))
-
-    @pytest.mark.parametrize(("kind", "expected"), [("ANY", True), ("K", False), ("U", True), ("T", False)])
-    def test_each_kind_looks_at_its_own_property(self, kind: str, expected: bool) -> None:
-        data = record_at(0, properties_bytes=property_bytes({"UNIQ_KEY": "x", "KEYS": "xx y", "TAGS": "x y"}))
-        assert bool(ask_of(data, "x", kind).count) == expected
 
     @settings(max_examples=examples(20))
     @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 8), st.integers(1, 3))

@@ -67,21 +67,6 @@ def test_a_record_that_starts_at_the_limit_is_left() -> None:
     assert choose(TWO, limit=AT[1]) == ((AT[1], codes.AT_LIMIT, 0, 1, 0), [0])
 
 
-def test_nothing_chosen_is_still_seen() -> None:
-    assert choose(TWO, Wanted(tags=frozenset({b"C"}))) == ((len(TWO), codes.AT_LIMIT, 0, 2, AT[1]), [])
-
-
-def test_any_of_several_texts_and_numbers_will_do() -> None:
-    for wanted, expected in (
-        (Wanted(tags=frozenset({b"B", b"AA", b""})), AT[1:]),
-        (Wanted(topics=frozenset({b"", b"TopicTest", b"TopicTesu", b"T"})), AT),
-        (Wanted(queue_ids=frozenset({1, -1, 1 << 40})), AT),
-        (Wanted(queue_ids=frozenset({1 << 32 | 1})), []),
-        (Wanted(queue_ids=frozenset()), []),
-    ):
-        assert choose(TWO, wanted)[1] == expected, wanted
-
-
 def test_a_row_says_where_the_parts_of_a_record_lie() -> None:
     table = np.zeros(2, ROW)
     wanted = Wanted().query(names=True, checksums=True)

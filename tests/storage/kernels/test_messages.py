@@ -81,37 +81,12 @@ def find(data: np.ndarray, start: int, queue_offset: int, **more: object) -> int
     return one.found()[0]
 
 
-def test_the_first_record_of_the_queue_is_found_from_any_start(log: Log) -> None:
-    for start in log.starts:
-        assert find(log.memory(), start, ANY_OFFSET) == start
-    assert find(log.memory(), log.starts[2] + 1, ANY_OFFSET) == log.starts[3]
-
-
 def test_another_topic_queue_or_offset_is_not_found(log: Log) -> None:
     data = log.memory()
     assert find(data, 0, ANY_OFFSET, topic=b"TopicTes") == NOT_FOUND
     assert find(data, 0, ANY_OFFSET, queue_id=0) == NOT_FOUND
     assert find(data, 0, 10**6) == NOT_FOUND
     assert find(data, 0, 7) == 0
-
-
-def test_all_messages_of_a_range_are_found_at_once(log: Log) -> None:
-    middle = Search(8, 3)
-    end, left = search(log.memory(), [middle])
-    assert (end, left, middle.found()) == (log.starts[4], [0], log.starts[1:4])
-    wide = Search(5, 9)
-    end, left = search(log.memory(), [wide])
-    assert (end >= len(log.data), left) == (True, [3])
-    assert wide.found() == [NOT_FOUND] * 2 + log.starts + [NOT_FOUND]
-
-
-def test_several_queues_are_searched_together(log: Log) -> None:
-    log.add(topic_bytes=b"Other", queue_offset=3)
-    log.add(queue_id=4, queue_offset=0)
-    ours, other, fourth = Search(11, 2), Search(3, topic=b"Other"), Search(0, queue_id=4)
-    end, left = search(log.memory(), [ours, other, fourth])
-    assert (end, left) == (len(log.data), [0, 0, 0])
-    assert ours.found() + other.found() + fourth.found() == log.starts[4:]
 
 
 def test_a_search_that_goes_on_where_it_stopped_finds_the_same(log: Log) -> None:

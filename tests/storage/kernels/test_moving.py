@@ -9,7 +9,7 @@ import pytest
 from kernel_memory import Bytes, record_at
 from oracles import packed, read_record, signed
 from plain_oracle import moved_record
-from storage.kernels.dispatching import BLANK, DAMAGE, FULL, LIMIT, NEED_MORE
+from storage.kernels.dispatching import BLANK, DAMAGE, FULL, NEED_MORE
 from storage.kernels.moving import RecordMover, mend_record
 from store_files import pack_entry
 
@@ -92,15 +92,6 @@ def test_a_record_for_which_there_is_no_room_is_not_written() -> None:
     mover = RecordMover(memory, len(memory), BASE, 1)
     assert mover.run(Bytes(record).region, 0, len(record), BASE, BASE + SIZE, SIZE).reason == DAMAGE
     assert not any(memory)
-
-
-def test_a_plain_segment_stays_as_it_is() -> None:
-    data = b"".join(record_at(BASE + number * len(record_at(BASE))) for number in range(3))
-    memory = bytearray(SIZE)
-    mover = RecordMover(memory, SIZE, BASE, SIZE)
-    step = mover.run(Bytes(data).region, 0, len(data), BASE, BASE + SIZE, len(data))
-    assert (step.reason, step.position) == (LIMIT, len(data))
-    assert bytes(memory[: len(data)]) == data
 
 
 @pytest.mark.parametrize("crc", [False, True])

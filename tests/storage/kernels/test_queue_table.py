@@ -43,21 +43,3 @@ def test_units_are_grouped_by_queue_and_cut_where_offsets_jump(
             offsets = [message[2] for message in mine if message[:2] == queue]
             jumps += 1 + sum(right != left + 1 for left, right in itertools.pairwise(offsets))
         assert len(block.runs) == jumps
-
-
-@given(
-    st.binary(min_size=1, max_size=30),
-    st.integers(-(2**31), 2**31 - 1),
-    st.lists(st.binary(max_size=9), min_size=1, max_size=8),
-)
-def test_a_queue_is_known_by_its_name_and_id_alone_whatever_stands_before_the_name(
-    name: bytes, queue_id: int, bodies: list[bytes]
-) -> None:
-    changes = [
-        {"topic_bytes": name, "queue_id": queue_id, "queue_offset": offset, "body": body}
-        for offset, body in enumerate(bodies)
-    ]
-    data, _ = segment(changes, BASE)
-    (block,) = scan_bytes(data, BASE, lmq=False).blocks
-    assert block.queues == [(name, queue_id)]
-    assert block.runs[:, :4].tolist() == [[0, 0, 0, len(bodies)]]

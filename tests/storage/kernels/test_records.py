@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from kernel_memory import Bytes, headers_in_one_another, record_at, segment_at
-from protocol import message_layout
 from storage.kernels import records
 from storage.kernels.records import (
-    AT_BLANK,
     AT_DAMAGE,
-    AT_LIMIT,
     BAD_BODY_CRC,
     MAXIMUM_PIECES,
     OUTPUT_FULL,
@@ -72,7 +69,6 @@ changes = st.fixed_dictionaries(
 )
 
 
-HOSTS = {"v4": ("127.0.0.1", 10911), "v6": ("2001:db8::1", 10911)}
 OFFSET = 4096
 
 
@@ -88,37 +84,6 @@ def shape(data: bytes, offset: int = OFFSET) -> int:
 
 def intact(data: bytes, offset: int = OFFSET) -> int:
     return check_intact(Bytes(data).region, 0, len(data), offset)
-
-
-class TestLayout:
-    def test_positions_are_those_of_the_layout_table(self) -> None:
-        names = ["total_size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"]
-        assert message_layout.V4_V4_FIXED.size == 88
-        data = packed(sys_flag=0x700, queue_id=5)
-        values = dict(zip(names, message_layout.V4_V4_FIXED.unpack_from(data), strict=False))
-        assert (values["physical_offset"], values["sys_flag"], values["queue_id"]) == (OFFSET, 0x700, 5)
-        for name, position, size in (
-            ("physical_offset", records.PHYSICAL_OFFSET, 8),
-            ("sys_flag", records.SYS_FLAG, 4),
-            ("body_crc", records.BODY_CRC, 4),
-            ("queue_id", records.QUEUE_ID, 4),
-            ("total_size", records.TOTAL_SIZE, 4),
-        ):
-            assert int.from_bytes(data[position : position + size], "big") == values[name]
-
-    @pytest.mark.parametrize("born", ["v4", "v6"])
-    @pytest.mark.parametrize("stored", ["v4", "v6"])
-    @pytest.mark.parametrize("topic", [b"T", b"%RETRY%" + b"g" * 150])
-    def test_every_host_combination_and_version_is_read(self, born: str, stored: str, topic: bytes) -> None:
-        flags = (0x10 if born == "v6" else 0) | (0x20 if stored == "v6" else 0)
-        data = packed(sys_flag=flags, born_host=HOSTS[born], store_host=HOSTS[stored], topic_bytes=topic)
-        assert shape(data) == intact(data) == len(data)
-        assert store_timestamp(Bytes(data).region, 0) == 1_700_000_000_123
-        record = oracles.read_record(data, 0, OFFSET)
-        assert record is not None
-        assert set(entry_hashes(Bytes(data).region, 0, len(data)) or ()) == {
-            oracles.index_hash(text) for text in oracles.index_keys(record)
-        }
 
 
 class TestCheck:
@@ -160,16 +125,6 @@ class TestCheck:
         topic = data.index(b"TopicTest")
         data[topic], data[-5] = ord("X"), ord("x")
         assert intact(bytes(data)) == len(data)
-
-    def test_a_blank_is_one_where_it_leads_to_the_next_segment(self) -> None:
-        blank = (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
-        region = Bytes(blank).region
-        assert closes_segment(region, 0, 100)
-        assert not closes_segment(region, 0, 101)
-        assert check_step(region, 0, 100, BASE, BASE + 100) == 0
-        assert check_step(region, 0, 100, BASE, BASE + 101) == records.BAD_BLANK
-        data = packed()
-        assert check_step(Bytes(data).region, 0, len(data), OFFSET, 0) == len(data)
 
 
 class TestProperties:
@@ -243,35 +198,6 @@ class TestDoors:
 
 
 class TestScanKeys:
-    @settings(max_examples=examples(20))
-    @given(st.lists(changes, max_size=8))
-    def test_every_record_is_found_under_what_a_broker_indexes(self, plan: list[dict[str, object]]) -> None:
-        data, _ = segment(*plan)
-        reached, why, pairs = scan(data)
-        expected = {
-            (oracles.index_hash(text), record.physical_offset)
-            for record in oracles.scan_segment(data, BASE)
-            for text in oracles.index_keys(record)
-        }
-        assert (reached, why) == (len(data), AT_LIMIT)
-        assert pairs == expected
-
-    def test_a_scan_ends_at_damage_and_says_so(self) -> None:
-        data, positions = segment({"keys": "a"}, {"keys": "b"}, {"keys": "c"})
-        damaged = data[: positions[1] + 4] + b"\0\0\0\0" + data[positions[1] + 8 :]
-        assert scan(damaged)[:2] == (positions[1], AT_DAMAGE)
-
-    def test_a_scan_ends_at_a_blank(self) -> None:
-        data, _ = segment({"keys": "a"})
-        blank = data + (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
-        assert scan(blank)[:2] == (len(data), AT_BLANK)
-
-    def test_records_that_start_before_the_stop_are_read_whole(self) -> None:
-        data, positions = segment({"keys": "a"}, {"keys": "b"})
-        reached, _, pairs = scan(data, stop=1)
-        assert reached == positions[1]
-        assert {offset for _, offset in pairs} == {BASE}
-
     def test_a_full_output_ends_before_the_next_record(self) -> None:
         data, positions = segment(*({"keys": "a b c"} for _ in range(4)))
         reached, why, pairs = scan(data, room=2)
@@ -280,20 +206,6 @@ class TestScanKeys:
 
 
 class TestWalkRecords:
-    @settings(max_examples=examples(40))
-    @given(st.lists(changes, min_size=1, max_size=6), st.data())
-    def test_a_walk_ends_where_the_oracle_finds_no_record(
-        self, plan: list[dict[str, object]], data: st.DataObject
-    ) -> None:
-        whole, _ = segment(*plan)
-        cut = data.draw(st.integers(0, len(whole)))
-        torn = whole[:cut] + bytes(len(whole) - cut + 200)
-        walk = walk_records(Region(torn), 0, len(torn), BASE, BASE + len(torn), True)
-        expected = list(oracles.scan_segment(torn, BASE))
-        assert walk.position == sum(record.total_size for record in expected)
-        assert walk.records == len(expected)
-        assert walk.last == (walk.position - expected[-1].total_size if expected else -1)
-
     def test_checksums_are_looked_at_only_when_asked(self) -> None:
         data, positions = segment({}, {"crc": 1}, {})
         place = Bytes(data).region, 0, len(data), BASE, BASE + len(data)
@@ -303,40 +215,6 @@ class TestWalkRecords:
 
 
 class TestFindRecord:
-    def test_the_next_intact_record_is_found_behind_damage(self) -> None:
-        data, positions = segment({}, {"crc": 1}, {})
-        region = Bytes(data).region
-        assert find_record(region, 0, len(data), BASE) == 0
-        assert find_record(region, 1, len(data), BASE) == positions[2]
-        assert find_record(region, positions[2] + 1, len(data), BASE) == len(data)
-
-    def test_a_record_that_states_another_offset_is_not_taken(self) -> None:
-        stray = record_at(BASE + 5)
-        assert find_record(Bytes(stray).region, 0, len(stray), BASE) == len(stray)
-
-    def test_the_last_record_before_a_position_is_found(self) -> None:
-        data, positions = segment({}, {}, {})
-        region = Bytes(data).region
-        assert find_record_backwards(region, 0, len(data), BASE) == positions[2]
-        assert find_record_backwards(region, 0, positions[2] + 50, BASE) == positions[2]
-        assert find_record_backwards(region, 0, positions[2], BASE) == positions[1]
-        assert find_record_backwards(region, positions[1] + 1, positions[2], BASE) == -1
-        assert find_record_backwards(region, 0, 0, BASE) == -1
-
-    def test_the_last_intact_record_before_a_position_is_found(self) -> None:
-        data, positions = segment({}, {}, {"crc": 1})
-        region, end = Bytes(data).region, len(data)
-        assert find_intact_backwards(region, 0, end, end, BASE) == positions[1]
-        assert find_intact_backwards(region, 0, end, positions[2] - 1, BASE) == positions[0]
-        assert find_intact_backwards(region, positions[1] + 1, end, end, BASE) == -1
-
-    @pytest.mark.parametrize("earliest", [0, 1_700_000_000_124])
-    def test_records_that_are_too_old_are_passed_by(self, earliest: int) -> None:
-        data, positions = segment({}, {"store_timestamp": 1_700_000_000_124})
-        region = Bytes(data).region
-        assert find_recent(region, 0, len(data), len(data), BASE, earliest) == (positions[1] if earliest else 0)
-        assert find_recent(region, 0, positions[1], len(data), BASE, 1_700_000_000_125) == positions[1]
-
     @given(st.binary(max_size=120), st.lists(changes, max_size=3))
     def test_a_candidate_is_what_has_magic_and_offset_of_a_record(
         self, noise: bytes, plan: list[dict[str, object]]
@@ -370,12 +248,6 @@ class TestSums:
             assert walk.records == walk_records(region, position, end, BASE, BASE + end, True).records
             assert find_intact_backwards(region, 0, at, end, BASE) == max((n for n in intact if n < at), default=-1)
             position = at + 1
-
-    def test_what_is_known_of_a_region_says_nothing_of_another(self) -> None:
-        sums = Sums(patience=-1)
-        for body in (b"a", b"b"):
-            data, _ = segment({"body": body * 9000})
-            assert find_record(Region(data), 0, len(data), BASE, sums) == 0
 
     @pytest.mark.parametrize("magic", [records.MAGIC_V1, records.MAGIC_V2])
     def test_headers_in_one_another_are_not_summed_up_again_and_again(self, magic: int) -> None:

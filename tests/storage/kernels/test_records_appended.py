@@ -11,7 +11,6 @@ import oracles
 from examples import examples
 from kernel_memory import Bytes, record_at, segment_at
 from storage.kernels.records import (
-    AT_BLANK,
     AT_DAMAGE,
     AT_LIMIT,
     AT_NOTHING,
@@ -81,17 +80,6 @@ class TestWalkAppended:
         assert walked.reason in (AT_NOTHING, AT_DAMAGE)
         assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end + 8 :]))
 
-    def test_no_more_is_walked_over_than_wanted(self) -> None:
-        data, positions = segment({}, {}, {})
-        assert Walked(data, positions[1], positions[1] + 1).end == positions[2]
-        walked = Walked(data, positions[1], positions[1])
-        assert (walked.end, walked.reason, walked.records, walked.noted) == (positions[1], AT_LIMIT, 0, [])
-
-    def test_the_record_that_closes_a_segment_is_told_of(self) -> None:
-        data, _ = segment({})
-        walked = Walked(data + BLANK)
-        assert (walked.end, walked.reason) == (len(data), AT_BLANK)
-
     @pytest.mark.parametrize(
         ("planted", "code"), [((0, b"\0\0\0\7"), BAD_SIZE), ((8, b"\x7f\xff\xff\xff"), BAD_BODY_CRC)]
     )
@@ -120,13 +108,6 @@ class TestWalkAppended:
         ]
         data, positions = segment(*queues, *queues)
         assert Walked(data).noted == positions[:4]
-
-    @settings(max_examples=examples(30))
-    @given(st.binary(max_size=300), st.integers(0, 310))
-    def test_no_bytes_lead_a_walk_outside(self, noise: bytes, start: int) -> None:
-        data, _ = segment({})
-        walked = Walked(data + noise, min(start, len(data + noise)))
-        assert 0 <= walked.end <= len(data + noise)
 
 
 class TestHasSaneTexts:

@@ -76,13 +76,6 @@ def test_incomplete_and_complete_records_are_found_in_turn_as_the_oracle_tells_t
     assert found == expected
 
 
-def test_a_tag_without_entry_is_missed_only_where_tags_are_kept() -> None:
-    log = log_of([{"tags": "TagA", "keys": "a"}])
-    entries = [(oracles.index_hash("TopicTest#a"), BASE)]
-    assert Comparison(log, entries, has_tags=True).find(0, False) == (0, AT_RECORD)
-    assert Comparison(log, entries, has_tags=False).find(0, False) == (len(log), AT_LIMIT)
-
-
 @pytest.mark.parametrize("repeated", [False, True])
 def test_of_many_keys_every_one_is_looked_for(repeated: bool) -> None:
     """Neither they nor the entries of an offset are gone through for each of the others."""
@@ -97,12 +90,6 @@ def test_of_many_keys_every_one_is_looked_for(repeated: bool) -> None:
     assert Comparison(log, entries).find(0, False) == (0, AT_RECORD)
     for missing in (0, 999, 1999):
         assert Comparison(log, [tag, *entries[:missing], *entries[missing + 1 :]]).find(0, False) == (0, AT_RECORD)
-
-
-@pytest.mark.parametrize("offset", [BASE - 1, BASE + 1])
-def test_an_entry_of_another_offset_is_no_entry_of_the_record(offset: int) -> None:
-    log = log_of([{"keys": "a"}])
-    assert Comparison(log, [(oracles.index_hash("TopicTest#a"), offset)]).find(0, False) == (0, AT_RECORD)
 
 
 def test_damage_and_blanks_are_told_apart() -> None:

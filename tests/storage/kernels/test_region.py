@@ -17,10 +17,6 @@ def test_a_region_is_the_bytes_of_any_buffer(kind: type) -> None:
     assert (len(region), region.size) == (10, 10)
 
 
-def test_a_region_of_nothing_has_no_bytes() -> None:
-    assert (Region(b"").size, bytes(Region(b""))) == (0, b"")
-
-
 def test_what_is_no_buffer_or_not_in_one_piece_is_refused() -> None:
     with pytest.raises(TypeError):
         Region("text")  # type: ignore[arg-type]

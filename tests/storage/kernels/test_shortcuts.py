@@ -145,21 +145,6 @@ class TestWhatIsLeftOut:
         assert [ask(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
         assert told(ask(store, "a"))[1] == (OFFSETS["a"][0],)
 
-    def test_rows_between_entries_of_others_are_left_out_each(self) -> None:
-        store = Chain([("a", 1), ("hot", 1000), ("b", 2), ("hot", 1000), ("warm", 1000), ("a", 1)]).store()
-        ask(store, "Aa")
-        # From the newest entry on: a, the row of warm in part, and of each row where it leads from and to.
-        assert ask(store, "b").walked == 1 + (BEFORE_SHORTCUTS - 1) + 2 + 2 + 2 + 2 + 1
-
-    def test_the_hash_that_is_asked_for_is_never_left_out(self) -> None:
-        chain = Chain([("hot", 3000), ("a", 1)])
-        store = chain.store()
-        ask(store, "a")
-        assert len(chain.shortcuts) == 1
-        assert ask(store, "hot").walked == 3001
-        assert ask(store, "hot").refused == 0
-        assert ask(store, "hot").physical_offsets == tuple(OFFSETS["hot"])
-
     def test_short_rows_are_not_remembered(self) -> None:
         chain = Chain([("a" if number % 2 else "b", LONG_ROW - 1) for number in range(10)])
         assert ask(chain.store(), "hot").walked == 10 * (LONG_ROW - 1)
@@ -210,14 +195,3 @@ class TestWhatIsLeftOut:
         assert ROOM // 2 < len(chain.shortcuts) <= ROOM
         assert walked[0] == 2 * ROOM * LONG_ROW
         assert max(walked[1:]) < walked[0]
-
-
-def test_each_file_has_its_own_shortcuts() -> None:
-    chains = [Chain([("a", 1), ("hot", length)]) for length in (500, 100)]
-    files = [
-        IndexBytes(chain.bytes_of(chain.count), 1, chain.count, len(LOG), ascending=False, shortcuts=chain.shortcuts)
-        for chain in chains
-    ]
-    store = KernelStore([(0, LOG)], files)
-    assert [ask(store, "a").walked for _ in range(2)] == [602, BEFORE_SHORTCUTS + 3 + 101]
-    assert [len(chain.shortcuts) for chain in chains] == [1, 0]

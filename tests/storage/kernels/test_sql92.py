@@ -45,11 +45,6 @@ def letter(expression: Expression, block: bytes) -> str:
         return "E"
 
 
-def decide(text: str, *values: bytes) -> str:
-    """Outcomes for messages with one property, `a`."""
-    return decided(parse(text), *(b"a\x01" + value + b"\x02" for value in values))
-
-
 # ---------------------------------------------------------------------- the same outcomes
 
 
@@ -128,7 +123,7 @@ def condition(generator: random.Random, depth: int) -> str:
 def test_made_up_expressions_come_out_alike(seed: int) -> None:
     generator = random.Random(seed)
     outcomes = ""
-    for _ in range(800):
+    for _ in range(500):
         try:
             expression = parse(condition(generator, 2))
         except FilterSyntaxError:
@@ -143,7 +138,7 @@ def test_made_up_expressions_come_out_alike(seed: int) -> None:
         letters = decided(expression, *blocks)
         assert letters == "".join(letter(expression, block) for block in blocks), expression.text
         outcomes += letters
-    assert all(outcomes.count(each) > 150 for each in "TFNE")
+    assert all(outcomes.count(each) > 100 for each in "TFNE")
 
 
 @given(
@@ -155,37 +150,6 @@ def test_made_up_expressions_come_out_alike(seed: int) -> None:
 def test_any_block_of_properties_is_read_by_the_brokers_rules(block: bytes, text: str) -> None:
     expression = parse(text)
     assert decided(expression, block) == letter(expression, block)
-
-
-def test_what_malformed_bytes_are_decoded_to_is_what_they_are_compared_as() -> None:
-    assert decide("a = '\ufffd'", b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xff\xff", b"x", "\ufffd".encode()) == "TTTFFT"
-    assert decide("a IN ('\ufffd', 'x')", b"\xff", b"x", b"y") == "TTF"
-    assert decide("a CONTAINS 'x\ufffd'", b"x\xc3y", b"x", b"yx\xff") == "TFT"
-    assert decide("a STARTSWITH '\ufffdx'", b"\xffx", b"xx") == "TF"
-    assert decide("a ENDSWITH '\ufffd'", b"\xffx", b"x\xe4\xbb") == "FT"
-    assert decide("a = '\ufffd'", b"\xff" * 32_000) == "F"
-    assert decided(parse("a = b"), b"a\x01\xff\x02b\x01\xc3\x02", b"a\x01\xff\x02b\x01x\x02") == "TF"
-
-
-def test_half_a_character_is_in_no_property_and_equal_to_itself() -> None:
-    assert decide("a = '\ud83d'", b"\xed\xa0\xbd", "😀".encode(), "\ufffd".encode(), b"\x02") == "FFFN"
-    assert decide("'\ud83d' = '\ud83d' AND 'x\ud83dy' CONTAINS '\ud83d'", b"") == "T"
-    assert decide("'\ud83d' = '\ud83e'", b"") == "F"
-
-
-def test_and_and_or_end_where_they_are_decided() -> None:
-    """A part that cannot be evaluated is not reached behind one that decides."""
-    block = b"a\x01y\x02b\x01no number\x02"
-    for text, expected in (
-        ("a = 'x' AND b > 5", "F"),
-        ("a = 'y' AND b > 5", "E"),
-        ("a = 'y' OR b > 5", "T"),
-        ("c > 5 AND b > 5", "E"),
-        ("(a = 'x' OR a = 'y') AND c > 2 AND NOT (c = '1')", "N"),
-        ("c < -(b > 5)", "N"),
-        ("a < -(b > 5)", "E"),
-    ):
-        assert decided(parse(text), block) == expected, text
 
 
 # ---------------------------------------------------------------------- much of everything

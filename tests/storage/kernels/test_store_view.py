@@ -63,9 +63,6 @@ class TestHeat:
     def test_a_descriptor_that_cannot_be_asked_counts_as_hot(self) -> None:
         assert HeldFile(bytes(10)).is_hot(0, 10, 1000)
 
-    def test_a_thread_that_may_wait_finds_everything_hot(self) -> None:
-        assert HeldFile(bytes(10), 10_000).is_hot(0, 10, 0)
-
     def test_a_short_read_is_cold(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
         path.write_bytes(bytes(100))
@@ -155,10 +152,6 @@ class TestFindSegment:
         segments = [(base + number * size, bytes(size)) for number in range(count)]
         assert KernelStore(segments).log.find_segment(base + distance) == segment_of(segments, base + distance)
 
-    @pytest.mark.parametrize("offset", [-(2**63), -1, 0, 2**63 - 1])
-    def test_an_empty_log_holds_no_offset(self, offset: int) -> None:
-        assert KernelStore([]).log.find_segment(offset) == -1
-
     @pytest.mark.parametrize("size", [9, 10])
     def test_bytes_behind_the_valid_part_are_in_no_segment(self, size: int) -> None:
         log = KernelStore([(0, bytes(size)), (10, bytes(10))], valid=[size, 4]).log
@@ -214,16 +207,6 @@ class TestRecords:
             assert not store.segments[0].is_hot(0, 64, TICK)
             assert store.log.record_at(0, TICK) == codes.COLD
             assert store.log.record_at(0, 0) == data
-
-    def test_a_cold_body_behind_a_hot_head_is_cold(self) -> None:
-        data = record_at(0, body=bytes(200_000))
-        with tempfile.TemporaryFile() as short:
-            store = KernelStore([(0, data)], descriptor=short.fileno())
-            store.segments[0].heat[0] = TICK
-            assert store.segments[0].is_hot(0, 64, TICK)
-            assert store.log.record_at(0, TICK) == codes.COLD
-            store.segments[0].heat[:] = TICK
-            assert store.log.record_at(0, TICK) == data
 
 
 class TestStoreView:
