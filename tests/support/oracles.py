@@ -491,10 +491,11 @@ def lacks_entry(record: Record, entries: Iterable[tuple[int, int]], has_tags: bo
 
 def has_key(record: Record, key: str, kind: str) -> bool:
     """Whether `key` names the record: kind K (a piece of KEYS), U (unique key), T (tag), or ANY (K or U)."""
-    properties = record.properties
-    is_key = key in record.keys
-    is_unique = properties.get("UNIQ_KEY") == key
-    return {"K": is_key, "U": is_unique, "T": properties.get("TAGS") == key, "ANY": is_key or is_unique}[kind]
+    if kind == "T":
+        return record.properties.get("TAGS") == key
+    if kind != "K" and record.properties.get("UNIQ_KEY") == key:
+        return True
+    return kind != "U" and key in record.keys
 
 
 def query(

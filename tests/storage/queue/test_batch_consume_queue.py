@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lookups import at_once, wait_of
-from oracles import java_hash, packed
+from lookups import at_once
+from oracles import packed
 from queue_stores import open_queues
-from storage.queue.batch_consume_queue import UNIT, UNIT_DTYPE, BatchConsumeQueue
+from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.queue import TimeBoundary
 from store_files import write_file
 from store_writer import StoreWriter, Written
@@ -70,13 +69,6 @@ def test_outside_its_bounds_a_queue_has_no_batch(queue_offset: int, tmp_path: Pa
     assert queue.store_timestamp_at(queue_offset) == -1
 
 
-def test_entries_are_the_batches_of_a_range_of_offsets(tmp_path: Path) -> None:
-    make_store(tmp_path, [3, 1, 5, 2, 2, 4])
-    queue = queue_of(tmp_path)
-    assert [entry.queue_offset for entry in queue.entries(1, 3)] == [0, 3]
-    assert [entry.queue_offset for entry in queue.entries(0, 100)] == [0, 3, 4, 9, 11, 13]
-
-
 def test_a_walk_starts_inside_a_batch_and_ends_with_the_file(tmp_path: Path) -> None:
     make_store(tmp_path, [3, 1, 5, 2, 2, 4])
     walked = at_once(queue_of(tmp_path).walk(5, 100))
@@ -109,34 +101,6 @@ def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
     assert queue.entry_at(0) is None
 
 
-@pytest.mark.parametrize("units", range(1, 14))
-def test_a_queue_ends_behind_its_last_valid_unit(units: int, tmp_path: Path) -> None:
-    make_store(tmp_path, [2] * units)
-    queue = queue_of(tmp_path)
-    assert queue.max_offset == 2 * units
-    assert queue.units().size == units
-
-
-@pytest.mark.parametrize(
-    ("position", "bad"),
-    [(0, packed(-1, 8)), (8, packed(0, 4)), (28, packed(-1, 8)), (36, packed(0, 2))],
-)
-def test_an_invalid_field_is_made_good_from_the_record(position: int, bad: bytes, tmp_path: Path) -> None:
-    writer = make_store(tmp_path, [2] * 6)
-    for place, number in ((46, 5), (0, 4)):
-        path = directory_of(tmp_path) / f"{FILE_SIZE:020d}"
-        whole = path.read_bytes()
-        write_file(path, FILE_SIZE, {place + position: bad})
-        queue = queue_of(tmp_path)
-        assert queue.max_offset == 12
-        entry = queue.entry_at(2 * number + 1)
-        assert entry is not None
-        assert (entry.physical_offset, entry.queue_offset, entry.batch_size) == (
-            writer.written[number].physical_offset, 2 * number, 2,
-        )  # fmt: skip
-        path.write_bytes(whole)
-
-
 def test_units_beyond_the_log_or_of_other_records_are_left_out(tmp_path: Path) -> None:
     writer = make_store(tmp_path, [2] * 6)
     other = writer.append("T", b"of another topic")
@@ -147,57 +111,6 @@ def test_units_beyond_the_log_or_of_other_records_are_left_out(tmp_path: Path) -
     last = writer.written[5].physical_offset
     writer.overwrite(last, bytes(writer.log.end - last))  # the log ends here
     assert queue_of(tmp_path).max_offset == 10
-
-
-@pytest.mark.parametrize("expired", [1, 4, 5, 6])
-def test_a_queue_begins_with_the_first_batch_that_the_log_still_has(expired: int, tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, batch_queue_file_size=FILE_SIZE, segment_size=512)
-    for _ in range(6):
-        writer.append_inner_batch("B", [(bytes(80), {})] * 2)
-    writer.roll()
-    writer.append("T", b"")
-    writer.flush()
-    for path in sorted((tmp_path / "commitlog").iterdir())[:expired]:
-        path.unlink()
-    queue = queue_of(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (2 * expired, 12)
-    assert queue.entry_at(2 * expired - 1) is None
-
-
-def test_records_with_a_tag_are_found_in_a_range_of_the_log(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, [2] * 9)
-    expected = [written.physical_offset for written in writer.written[1::2]]
-    queue = queue_of(tmp_path)
-    assert queue.offsets_with_tag(java_hash("Tag1"), 0, 1 << 62).tolist() == expected
-    assert queue.offsets_with_tag(java_hash("Tag1"), expected[1], expected[2]).tolist() == expected[1:2]
-
-
-def test_there_is_no_extension(tmp_path: Path) -> None:
-    make_store(tmp_path, [2])
-    assert at_once(queue_of(tmp_path).extension_at(-(1 << 63))) is None
-
-
-def test_what_lies_between_two_batches_is_looked_for_between_their_records(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, [2, 2, 3, 2])
-    lost = writer.written[2]
-    path = directory_of(tmp_path) / f"{0:020d}"
-    write_file(path, FILE_SIZE, {2 * 46: path.read_bytes()[3 * 46 : 4 * 46], 3 * 46: bytes(46)})
-    queue = queue_of(tmp_path)
-    hole = queue.hole_at(5)
-    assert (hole.first, hole.stop, hole.lost) == (4, 7, 0)
-    assert [queue.message_in_log(number) for number in (4, 5, 6)] == [lost.physical_offset] * 3
-    assert [hole.after(number) for number in (4, 5, 6)] == [7, 7, 7]
-
-
-def test_a_long_queue_is_scanned_by_a_thread_that_may_wait(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, [1])
-    content = unit(writer.written[0], 0, 1) * 30_000
-    write_file(directory_of(tmp_path) / f"{0:020d}", len(content), {0: content})
-    assert "long scan" in str(wait_of(queue_of(tmp_path).measured()))
-
-
-def test_the_dtype_reads_what_the_struct_packs() -> None:
-    assert np.dtype(UNIT_DTYPE).itemsize == UNIT.size == 46
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

@@ -1,19 +1,15 @@
 """Plain queues: their units, where they end and begin, whatever a broker, a crash or a copy left behind."""
 
-import json
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from golden_frames import sessions, value_of
 from lookups import at_once, wait_of
 from oracles import Record, java_hash, queue_unit, read_log
-from protocol.codes import RequestCode
-from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes, write_units
-from storage.queue.consume_queue import UNIT, UNIT_DTYPE, ConsumeQueue
+from queue_stores import PRE_BLANK_UNIT, open_queues, write_units
+from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue import ConsumeQueueEntry, Queue
 from store_files import write_file
 from store_writer import StoreWriter
@@ -77,47 +73,6 @@ def test_the_recorded_queues_hold_a_unit_for_each_message_of_the_log(
         assert [entry.queue_offset for entry in queue.entries(0, 1000)] == list(range(len(records)))
 
 
-def test_the_recorded_answer_to_query_cq_is_what_the_queue_holds(g1_store: Path) -> None:
-    exchange = next(
-        exchange
-        for session in sessions()
-        for exchange in session.exchanges()
-        if exchange.code == RequestCode.QUERY_CONSUME_QUEUE
-    )
-    assert exchange.recorded is not None
-    recorded = value_of(exchange.recorded.body)
-    fields = exchange.ext_fields
-    queue = queue_of(g1_store, fields["topic"], int(fields["queueId"]))
-    assert (queue.min_offset, queue.max_offset) == (recorded["minQueueIndex"], recorded["maxQueueIndex"])
-    entries = queue.entries(int(fields["index"]), int(fields["count"]))
-    assert [(entry.physical_offset, entry.size, entry.tags_code) for entry in entries] == [
-        (unit["physicOffset"], unit["physicSize"], unit["tagsCode"]) for unit in recorded["queueData"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "bound"), [(RequestCode.GET_MAX_OFFSET, "max_offset"), (RequestCode.GET_MIN_OFFSET, "min_offset")]
-)
-def test_the_recorded_bounds_are_the_queues(code: int, bound: str, g1_store: Path) -> None:
-    exchanges = [found for found in sessions()[0].exchanges() if found.code == code]
-    assert len(exchanges) == 10
-    for exchange in exchanges:
-        assert exchange.recorded is not None
-        fields = exchange.ext_fields
-        queue = open_queues(g1_store)[0].queue(fields["topic"], int(fields["queueId"]))
-        assert str(0 if queue is None else getattr(queue, bound)) == exchange.recorded.ext_fields["offset"]
-
-
-def test_the_recorded_topic_status_bounds_are_the_queues(g1_store: Path) -> None:
-    exchange = next(found for found in sessions()[0].exchanges() if found.code == RequestCode.GET_TOPIC_STATS_INFO)
-    assert exchange.recorded is not None
-    for name, bounds in value_of(exchange.recorded.body)["offsetTable"].items():
-        place = json.loads(name)
-        queue = open_queues(g1_store)[0].queue(place["topic"], place["queueId"])
-        found = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
-        assert found == (bounds["minOffset"], bounds["maxOffset"])
-
-
 # --- entries ----------------------------------------------------------------------------------------------------------
 
 
@@ -149,46 +104,7 @@ def test_a_walk_ends_with_the_file(tmp_path: Path) -> None:
     assert [unit[:2] for unit in walked] == [(3, 4), (4, 5)]
 
 
-def test_the_store_time_of_an_entry_is_its_records(tmp_path: Path) -> None:
-    writer = make_store(tmp_path)
-    queue = queue_of(tmp_path, queue_id=1)
-    expected = [written.store_timestamp for written in writer.written if written.queue_id == 1]
-    assert [queue.store_timestamp_at(number) for number in range(6)] == expected
-
-
-def test_the_dtype_reads_what_the_struct_packs() -> None:
-    units = np.frombuffer(UNIT.pack(1 << 40, 300, -5) + unit_bytes(2, 3, 4), UNIT_DTYPE)
-    assert [tuple(int(value) for value in unit) for unit in units] == [(1 << 40, 300, -5), (2, 3, 4)]
-
-
 # --- where a queue ends -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("messages", [2, 8, 10, 12, 20, 22, 30, 32])
-def test_a_queue_ends_behind_its_last_unit(messages: int, tmp_path: Path) -> None:
-    make_store(tmp_path, messages)
-    assert queue_of(tmp_path).max_offset == messages // 2
-
-
-def test_an_empty_directory_is_an_empty_queue(tmp_path: Path) -> None:
-    make_store(tmp_path)
-    directory_of(tmp_path, "T", 5).mkdir()
-    queue = queue_of(tmp_path, queue_id=5)
-    assert (queue.min_offset, queue.max_offset, at_once(queue.newest_physical_offset())) == (0, 0, -1)
-    assert queue.entries(0, 5) == []
-    assert queue.units().size == 0
-
-
-def test_a_file_of_zeros_is_an_empty_queue(tmp_path: Path) -> None:
-    make_store(tmp_path)
-    write_units(directory_of(tmp_path, "T", 5), 0, [], FILE_SIZE)
-    assert (queue_of(tmp_path, queue_id=5).min_offset, queue_of(tmp_path, queue_id=5).max_offset) == (0, 0)
-
-
-def test_a_file_of_zeros_behind_full_ones_changes_nothing(tmp_path: Path) -> None:
-    make_store(tmp_path, 20)
-    write_units(directory_of(tmp_path), 2 * FILE_SIZE, [], FILE_SIZE)
-    assert queue_of(tmp_path).max_offset == 10
 
 
 def test_foreign_names_empty_files_and_directories_are_ignored(tmp_path: Path) -> None:
@@ -213,55 +129,6 @@ def test_the_size_of_a_queues_files_is_read_off_them(size: int, tmp_path: Path) 
     assert offsets(queue_of(tmp_path)) == written_offsets(writer)
 
 
-def test_a_file_cut_short_ends_there_and_the_next_goes_on(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 24)
-    with (directory_of(tmp_path) / f"{FILE_SIZE:020d}").open("r+b") as file:
-        file.truncate(45)
-    queue = queue_of(tmp_path)
-    assert queue.max_offset == 12
-    assert queue.entry_at(6) is not None
-    assert queue.entry_at(7) is None
-    assert at_once(queue.walk(8, 5)) is None
-    hole = queue.hole_at(8)
-    assert (hole.first, hole.stop, hole.lost) == (7, 10, 0)
-    assert [queue.message_in_log(number) for number in (7, 8, 9)] == written_offsets(writer)[7:10]
-    assert queue.entries(10, 9)[1].physical_offset == written_offsets(writer)[11]
-
-
-@pytest.mark.parametrize("lost", [1, 2, 5])
-def test_lost_units_do_not_end_the_queue_where_later_ones_hold(tmp_path: Path, lost: int) -> None:
-    writer = make_store(tmp_path, 50)
-    write_file(directory_of(tmp_path) / f"{3 * FILE_SIZE:020d}", FILE_SIZE, {40: bytes(20 * min(lost, 3))})
-    queue = queue_of(tmp_path)
-    assert queue.max_offset == 25
-    found = [queue.message_in_log(number) for number in range(17, 17 + min(lost, 3))]
-    assert found == written_offsets(writer)[17 : 17 + min(lost, 3)]
-
-
-def test_messages_of_the_last_units_are_found_in_the_log_where_these_are_damaged(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 50)
-    phantom = unit_bytes(10**9, 100, 7)
-    path = directory_of(tmp_path) / f"{3 * FILE_SIZE:020d}"
-    write_file(path, FILE_SIZE, {40: bytes(20) + phantom * 2 + bytes(FILE_SIZE - 100)})
-    (path.parent / f"{4 * FILE_SIZE:020d}").unlink()
-    queue = queue_of(tmp_path)
-    assert queue.max_offset == 25
-    assert [queue.message_in_log(number) for number in range(17, 25)] == written_offsets(writer)[17:25]
-
-
-def test_units_of_which_the_log_has_no_message_do_not_lengthen_the_queue(tmp_path: Path) -> None:
-    make_store(tmp_path, 24)
-    path = directory_of(tmp_path) / f"{2 * FILE_SIZE:020d}"
-    write_file(path, FILE_SIZE, {40: unit_bytes(10**9, 100, 7) + unit_bytes(3, 100, 7)})
-    assert queue_of(tmp_path).max_offset == 12
-
-
-def test_an_invalid_unit_before_the_last_three_files_ends_nothing(tmp_path: Path) -> None:
-    make_store(tmp_path, 50)
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {40: bytes(20)})
-    assert queue_of(tmp_path).max_offset == 25
-
-
 def test_units_beyond_the_end_of_the_log_are_left_out(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 24)
     last = written_offsets(writer)[9]
@@ -269,39 +136,6 @@ def test_units_beyond_the_end_of_the_log_are_left_out(tmp_path: Path) -> None:
     queue = queue_of(tmp_path)
     assert queue.max_offset == 9
     assert at_once(queue.newest_physical_offset()) == written_offsets(writer)[8]
-
-
-def test_stale_units_that_point_to_another_queues_records_are_left_out(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 12)
-    own, other = written_offsets(writer), written_offsets(writer, 1)
-    sizes = {written.physical_offset: written.size for written in writer.written}
-    stale = [(place, sizes[place], 7) for place in other[-2:]]
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {20: b"".join(unit_bytes(*u) for u in stale)})
-    assert offsets(queue_of(tmp_path)) == own
-
-
-def test_stale_units_that_repeat_a_message_of_the_queue_are_left_out(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 12)
-    own = written_offsets(writer)
-    again = b"".join(unit_bytes(place, writer.written[0].size, 7) for place in own[2:4])
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {20: again})
-    assert offsets(queue_of(tmp_path)) == own
-
-
-@pytest.mark.parametrize("shift", [1, 40])
-def test_stale_units_that_point_into_the_middle_of_records_are_left_out(shift: int, tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 12)
-    own = written_offsets(writer)
-    stale = unit_bytes(own[-1] + shift, 100, 0)
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {20: stale})
-    assert offsets(queue_of(tmp_path)) == own
-
-
-def test_units_whose_size_runs_out_of_the_log_are_left_out(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 12)
-    own = written_offsets(writer)
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {20: unit_bytes(own[-1], 1 << 30, 0)})
-    assert offsets(queue_of(tmp_path)) == own
 
 
 def test_behind_a_lost_unit_the_rest_stay_although_their_records_count_otherwise(tmp_path: Path) -> None:
@@ -355,19 +189,6 @@ def test_filler_alone_is_an_empty_queue_that_starts_late(tmp_path: Path) -> None
     assert (queue.min_offset, queue.max_offset) == (3, 3)
 
 
-@pytest.mark.parametrize("expired", [1, 2, 5, 6, 7, 11])
-def test_a_queue_begins_with_the_first_message_that_the_log_still_has(expired: int, tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE, segment_size=256)
-    for number in range(24):
-        writer.append("T", bytes(100), queue_id=number % 2)  # one message a segment
-    writer.flush()
-    for path in sorted((tmp_path / "commitlog").iterdir())[: 2 * expired]:
-        path.unlink()
-    queue = queue_of(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (expired, 12)
-    assert offsets(queue) == written_offsets(writer)[expired:]
-
-
 def test_a_queue_whose_messages_all_expired_is_empty_at_its_end(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE, segment_size=256)
     for number in range(12):
@@ -380,43 +201,7 @@ def test_a_queue_whose_messages_all_expired_is_empty_at_its_end(tmp_path: Path) 
     assert queue.entries(0, 9) == []
 
 
-def test_files_that_were_removed_from_the_front_leave_the_offsets_of_the_rest(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 24, segment_size=256)
-    (directory_of(tmp_path) / f"{0:020d}").unlink()
-    queue = queue_of(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (0, 12), "the log has the messages of the file that is gone"
-    assert [queue.message_in_log(number) for number in range(12)] == written_offsets(writer)[:12]
-    expired = [
-        path for path in (tmp_path / "commitlog").iterdir() if int(path.name) + 256 <= written_offsets(writer)[5]
-    ]
-    for path in expired:
-        path.unlink()
-    live = [place for place in written_offsets(writer) if place >= 256 * len(expired)]
-    queue = queue_of(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (12 - len(live), 12)
-    assert 5 in (queue.min_offset, queue.min_offset + 1)
-    assert offsets(queue)[-7:] == written_offsets(writer)[5:]
-
-
-def test_a_hole_in_the_log_ends_no_queue(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE, segment_size=256)
-    for number in range(6):
-        writer.append("T", bytes(100), queue_id=number % 2)
-    writer.flush()
-    sorted((tmp_path / "commitlog").iterdir())[4].unlink()
-    assert queue_of(tmp_path).max_offset == 3
-
-
 # --- tags -------------------------------------------------------------------------------------------------------------
-
-
-def test_messages_with_a_tag_are_found_in_a_range_of_the_log(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 30)
-    expected = [w.physical_offset for n, w in enumerate(writer.written) if n % 3 == 1 and n % 2 == 0]
-    queue = queue_of(tmp_path)
-    assert queue.offsets_with_tag(java_hash("Tag1"), 0, 1 << 62).tolist() == expected
-    assert queue.offsets_with_tag(java_hash("Tag1"), expected[1], expected[3]).tolist() == expected[1:3]
-    assert queue.offsets_with_tag(java_hash("nosuch"), 0, 1 << 62).size == 0
 
 
 def test_a_hash_of_either_sign_is_found(tmp_path: Path) -> None:

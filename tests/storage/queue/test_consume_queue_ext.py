@@ -68,11 +68,6 @@ def test_a_tags_code_is_no_address(code: int, tmp_path: Path) -> None:
     assert finish(write(tmp_path, packed(20, 2) + bytes(18)).unit_at(code)) is None
 
 
-@pytest.mark.parametrize("code", [BASE, BASE + 34, -(1 << 31) - 1])
-def test_everything_below_the_smallest_hash_is_an_address(code: int) -> None:
-    assert is_extension_address(code)
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"\0", packed(20, 2) + bytes(17), packed(-1, 2) + bytes(30), bytes(40), packed(19, 2) + bytes(30),
@@ -91,10 +86,6 @@ def test_a_unit_is_not_read_on_in_the_next_file(tmp_path: Path) -> None:
     write(tmp_path, bytes(80) + packed(34, 2) + bytes(16) + packed(14, 2))
     extension = write(tmp_path, bytes(100), start=100)
     assert finish(extension.unit_at(BASE + 80)) is None
-
-
-def test_a_missing_directory_has_no_units(tmp_path: Path) -> None:
-    assert finish(ConsumeQueueExt(tmp_path / "nowhere", OpenFiles()).unit_at(BASE)) is None
 
 
 def test_a_file_that_cannot_be_opened_any_more_has_no_units(tmp_path: Path) -> None:

@@ -176,26 +176,6 @@ def test_messages_that_come_are_in_their_queues_and_older_snapshots_stay(tmp_pat
     assert len(expected["T0", 0]) > len(first["T0", 0])
 
 
-def test_after_retention_a_queue_begins_where_the_log_does_and_ended_ones_keep_their_offset(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=1024)
-    for _ in range(3):
-        writer.append("Early", b"x" * 100)
-    for number in range(30):
-        writer.append("T0", b"x" * 100, queue_id=number % 2)
-    writer.close()
-    segments = sorted((tmp_path / "commitlog").iterdir())
-    store = MessageStore.open(with_rocksdb_queues(tmp_path))
-    assert units_of(store.queues)["Early", 0][0] == (0, 3)
-    live = [each for each in writer.records if each.physical_offset >= int(segments[3].name)]
-    for path in segments[:3]:
-        path.unlink()
-    store.refresh()
-    for queue_id in (0, 1):
-        offsets = [each.queue_offset for each in live if each.queue_id == queue_id]
-        assert units_of(store.queues)["T0", queue_id][0] == (offsets[0], offsets[-1] + 1)
-    assert units_of(store.queues)["Early", 0] == [(3, 3)]
-
-
 def test_a_long_log_is_left_to_the_background_and_pulls_are_told_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,19 +219,6 @@ class TestKept:
         found, known = self.read_from(root, state)
         assert found == expected
         assert known == writer.records[-1].physical_offset + writer.records[-1].total_size
-
-    @pytest.mark.parametrize("mode", [0o777, 0o2777])
-    def test_a_volume_that_is_open_to_everybody_keeps_them(
-        self, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        writer = made(tmp_path / "store")
-        expected = units_of(MessageStore.open(writer.root).queues)
-        root, volume = with_rocksdb_queues(writer.root), tmp_path / "volume"
-        volume.mkdir()
-        volume.chmod(mode)
-        assert self.kept(root, volume / "entries", monkeypatch) == expected
-        found, known = self.read_from(root, volume / "entries")
-        assert (found, known) == (expected, writer.records[-1].physical_offset + writer.records[-1].total_size)
 
     def test_files_of_another_log_are_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = made(tmp_path / "store")

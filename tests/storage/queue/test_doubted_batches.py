@@ -45,28 +45,19 @@ def places(queue: BatchConsumeQueue) -> list[tuple[int, int, int]]:
     return [(each.queue_offset, each.batch_size, each.physical_offset) for each in found]
 
 
-@pytest.mark.parametrize("number", [4, 7, 9, 13])
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("number", [4, 7, 13])
 @pytest.mark.parametrize("field", FIELDS)
-def test_any_field_of_any_unit(made: tuple[StoreWriter, list[Written]], field: str, value: str, number: int) -> None:
+def test_any_field_of_any_unit(made: tuple[StoreWriter, list[Written]], field: str, number: int) -> None:
     writer, written = made
     expected = places(queue_of(writer.root))
     assert [physical for _, _, physical in expected] == [each.physical_offset for each in written]
     position, size = FIELDS[field]
     path = writer.root / "batchconsumequeue" / "T" / "0" / f"{number // 5 * 5 * UNIT:020d}"
     at = number % 5 * UNIT + position
-    number_now = int.from_bytes(path.read_bytes()[at : at + size], "big", signed=True)
-    told = VALUES[value]
-    put(path, at, packed(number_now + 1 if told is None else told, size))
-    queue = queue_of(writer.root)
-    assert places(queue) == expected
-
-
-def test_zeroed_units_between_others(made: tuple[StoreWriter, list[Written]]) -> None:
-    writer, _ = made
-    expected = places(queue_of(writer.root))
-    put(writer.root / "batchconsumequeue" / "T" / "0" / f"{5 * UNIT:020d}", UNIT, bytes(3 * UNIT))
-    assert places(queue_of(writer.root)) == expected
+    sound = path.read_bytes()[at : at + size]
+    for value, told in VALUES.items():
+        put(path, at, packed(int.from_bytes(sound, "big", signed=True) + 1 if told is None else told, size))
+        assert places(queue_of(writer.root)) == expected, value
 
 
 def test_a_batch_that_is_lost_is_stepped_over(made: tuple[StoreWriter, list[Written]]) -> None:
@@ -102,7 +93,7 @@ def test_a_unit_that_is_a_copy_of_another_one_is_read_by_nobody(tmp_path: Path) 
         path.write_bytes(sound)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 def test_damaged_units_in_front_of_a_queue_whose_first_batches_have_expired(seed: int, tmp_path: Path) -> None:
     """They say, damaged as they are, that their batches lie below the log, or anything: the log knows better."""
     writer = StoreWriter(tmp_path, segment_size=2048, batch_queue_file_size=UNIT * 20)
@@ -121,19 +112,6 @@ def test_damaged_units_in_front_of_a_queue_whose_first_batches_have_expired(seed
     queue = queue_of(tmp_path)
     assert (queue.min_offset, queue.max_offset) == (2 * (len(written) - len(expected)), 2 * len(written))
     assert [physical for _, _, physical in places(queue)] == expected
-
-
-def test_a_first_unit_that_says_its_batch_has_expired_is_not_believed(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=2048, batch_queue_file_size=UNIT * 20)
-    written = [writer.append_inner_batch("T", [(b"a", {})]) for _ in range(30)]
-    writer.close()
-    min(sorted((tmp_path / "commitlog").iterdir())).unlink()
-    live = next(number for number, each in enumerate(written) if each.physical_offset >= 2048)
-    path = tmp_path / "batchconsumequeue" / "T" / "0" / f"{0:020d}"
-    put(path, live * UNIT, packed(written[live].physical_offset - 1000, 8))
-    queue = queue_of(tmp_path)
-    assert queue.min_offset == live
-    assert places(queue)[0] == (live, 1, written[live].physical_offset)
 
 
 DAMAGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
@@ -194,8 +172,8 @@ def test_damage_changes_neither_bound_of_many_stores(hundred: int, tmp_path: Pat
 
 
 def test_a_queue_longer_than_any_number_is_mended(tmp_path: Path) -> None:
-    """120,000 batches, of which 10,000 lost their units."""
-    count = 120_000
+    """40,000 batches, of which 10,000 lost their units."""
+    count = 40_000
     writer = StoreWriter(tmp_path)
     first = writer.append_inner_batch("T", [(b"body", {})])
     writer.flush()

@@ -40,11 +40,6 @@ def test_a_queue_ends_behind_its_last_sound_unit(found: list[str], floor: int) -
     assert end_of(FakeUnits(found), floor, len(found)) == max(good, default=floor)
 
 
-@given(st.integers(0, 50), st.lists(st.sampled_from(["lost", "broken", "beyond", "stray"]), max_size=20))
-def test_a_queue_whose_messages_are_expired_ends_behind_the_last_of_them(expired: int, others: list[str]) -> None:
-    assert end_of(FakeUnits(["expired"] * expired + others), 0, expired + len(others)) == expired
-
-
 def test_units_that_seem_expired_behind_a_message_are_left_over() -> None:
     assert end_of(FakeUnits(["expired"] * 10 + ["good"] * 2 + ["expired"] * 200), 0, 212) == 12
 

@@ -31,16 +31,6 @@ class TestEndAfter:
     def end(self, queue: FakeUnits, known: KnownEnd, written: int) -> int:
         return finish(end_after(cast(JudgedUnits, queue), known, 0, written))
 
-    def test_of_units_that_came_the_last_good_one_ends_the_queue(self) -> None:
-        queue = FakeUnits(["good"] * 5)
-        assert self.end(queue, self.known(3, 3), 5) == 5
-        assert queue.judged == [4]
-
-    def test_where_nothing_came_nothing_is_judged(self) -> None:
-        queue = FakeUnits(["good"] * 5)
-        assert self.end(queue, self.known(5, 5), 5) == 5
-        assert queue.judged == []
-
     @pytest.mark.parametrize("bad", ["lost", "broken", "stray", "beyond"])
     @pytest.mark.parametrize("count", [1, 100, 5000])
     def test_damaged_units_among_those_that_came_do_not_end_the_queue(self, count: int, bad: str) -> None:
@@ -133,23 +123,6 @@ def bounds_of(store: QueueStore) -> tuple[int, int]:
     queue = store.queue("T", 0)
     assert queue is not None
     return queue.min_offset, queue.max_offset
-
-
-def test_files_behind_one_whose_last_units_are_lost_are_found(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=1 << 20, queue_file_size=10 * UNIT)
-    for _ in range(8):
-        writer.append("T", b"before")
-    writer.flush()
-    log = CommitLog.open([tmp_path / "commitlog"])
-    store = QueueStore(tmp_path, log)
-    assert bounds_of(store) == (0, 8)
-    for _ in range(20):
-        writer.append("T", b"behind")
-    writer.flush()
-    image = QueueImage(tmp_path / "consumequeue" / "T" / "0")
-    for number in range(7, 12):
-        image.put(number, bytes(UNIT))
-    assert bounds_of(store.grown(CommitLog.open([tmp_path / "commitlog"], log))) == (0, 28)
 
 
 def follow_damaged_store(root: Path, seed: int) -> None:

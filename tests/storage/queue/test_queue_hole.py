@@ -14,9 +14,8 @@ from storage.layout.store_config import UsedQueues
 from storage.log.commit_log import CommitLog
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_hole, queue_holes
-from storage.queue._shared_pass import SharedPass
 from storage.queue.queue import Queue
-from storage.queue.queue_hole import QueueHole, Tail
+from storage.queue.queue_hole import QueueHole
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter, Written
@@ -66,8 +65,7 @@ def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return pieces
 
 
-@pytest.mark.parametrize("lost", [[3], [2, 3], [1, 2, 3], [0, 3], [0, 1, 2, 3]])
-@pytest.mark.parametrize("room", [1, 7, 4096])
+@pytest.mark.parametrize(("lost", "room"), [([3], 4096), ([1, 2, 3], 7), ([0, 3], 1), ([0, 1, 2, 3], 1)])
 def test_messages_of_lost_last_files_are_found(
     lost: list[int], room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,16 +75,6 @@ def test_messages_of_lost_last_files_are_found(
     for number in lost:
         (directory_of(tmp_path) / f"{number * UNITS_A_FILE * 20:020d}").unlink()
     check(Opened(tmp_path).queue(), written_in(writer))
-
-
-def test_a_queue_that_ends_with_its_file_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, _ = make_store(tmp_path, 400)
-    writer.flush()
-    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
-    for _ in range(3):
-        check(opened.queue(), written_in(writer))
-    assert len(pieces) == 1
-    assert opened.told == [], "nothing is lost"
 
 
 def test_messages_that_come_to_the_log_are_found_without_a_new_search(
@@ -208,32 +196,6 @@ def test_all_queues_whose_directories_are_lost_are_searched_in_one_pass(
     assert [queue.max_offset for queue in queues.queues_of("Expired")] == [0, 0]
     assert pieces == sorted(pieces), "no part of the log is read twice"
     assert len(pieces) == len(set(pieces))
-
-
-def test_a_search_that_has_come_far_waits_where_that_makes_less_to_read(tmp_path: Path) -> None:
-    writer, _ = make_store(tmp_path, 390)
-    writer.flush()
-    log = CommitLog.open([tmp_path / "commitlog"])
-    queues = [QueueStore(tmp_path, log).queue("T", queue_id) for queue_id in (0, 1)]
-    for far, begins_anew in ((log.end // 3, True), (2 * log.end // 3, False)):
-        ahead, behind = (Tail(queue, 0, start) for queue, start in zip(queues, (0, 0), strict=True))  # type: ignore[arg-type]
-        shared = SharedPass()
-        shared.add([ahead])
-        ahead.position = far
-        shared.add([behind])
-        assert shared._next() is (behind if begins_anew else ahead)
-        while shared.step() or len(shared):
-            pass
-        assert (ahead.is_done, behind.is_done, behind.stop) == (True, True, 195)
-
-
-def test_a_queue_whose_directory_is_empty_and_that_the_log_does_not_know_is_empty(tmp_path: Path) -> None:
-    writer, _ = make_store(tmp_path, 20)
-    writer.flush()
-    directory_of(tmp_path, 7).mkdir()
-    queue = Opened(tmp_path).queue(7)
-    assert (queue.min_offset, queue.max_offset) == (0, 0)
-    assert queue.entries(0, 5) == []
 
 
 def test_a_message_that_lies_about_its_offset_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,19 +82,6 @@ def test_the_number_of_messages_in_a_record_is_read_as_a_broker_reads_it(number:
     assert batch_in(data, 17) == ((int(base), value) if is_batch else (17, 1))
 
 
-@given(st.binary(max_size=200), st.integers(-(1 << 63), (1 << 63) - 1))
-def test_any_bytes_are_a_message_or_none(data: bytes, physical_offset: int) -> None:
-    assert QueueName("T", 0).offset_in(memoryview(data), physical_offset) is None
-
-
-@given(st.integers(0, 100), st.integers(0, 255))
-def test_a_record_with_one_byte_changed_is_a_message_or_none(position: int, value: int) -> None:
-    data = bytearray(record())
-    data[position % len(data)] = value
-    found = QueueName("T", 3).offset_in(memoryview(bytes(data)), 4096)
-    assert found is None or isinstance(found, int)
-
-
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=12), st.sampled_from([0, 0x10, 0x30]))
 def test_what_has_changed_since_it_was_looked_at_is_no_message(changes: list[tuple[int, int]], flags: int) -> None:
     """A broker may write a record anew while it is looked at; what is asked of it then does not raise."""

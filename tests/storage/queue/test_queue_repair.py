@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from doctoring import make_store, put
-from lookups import wait_of
 from oracles import packed
 from queue_stores import open_queues, unit_bytes
 from storage.queue import _queue_repair as module
@@ -34,9 +33,16 @@ def damage(root: Path, number: int, data: bytes) -> None:
     put(root / "consumequeue" / "T" / "1" / f"{position // FILE * FILE:020d}", position % FILE, data)
 
 
-@pytest.mark.parametrize("number", [0, 1, 49, 50, 75, 148, 149])
 @pytest.mark.parametrize(
-    "data", [packed(-1, 8), packed(10**12, 8), packed(7, 8), b"\xff" * 20, packed(5, 8) + packed(-3, 4)]
+    ("number", "data"),
+    [
+        (0, packed(-1, 8)),
+        (1, packed(10**12, 8)),
+        (49, packed(7, 8)),
+        (50, b"\xff" * 20),
+        (148, packed(5, 8) + packed(-3, 4)),
+        (149, packed(10**12, 8)),
+    ],
 )
 def test_a_message_is_found_where_its_unit_is_damaged(
     made: tuple[StoreWriter, list[Written]], number: int, data: bytes
@@ -46,14 +52,6 @@ def test_a_message_is_found_where_its_unit_is_damaged(
     queue = queue_of(writer.root)
     assert (queue.min_offset, queue.max_offset) == (0, 150)
     assert queue.message_in_log(number) == written[number].physical_offset
-
-
-def test_a_unit_that_holds_is_not_looked_into(made: tuple[StoreWriter, list[Written]]) -> None:
-    writer, written = made
-    queue = queue_of(writer.root)
-    assert [queue.message_in_log(n) for n in (0, 149)] == [written[n].physical_offset for n in (0, 149)]
-    assert queue.message_in_log(150) is None
-    assert queue.message_in_log(-1) is None
 
 
 def test_a_message_that_is_damaged_itself_is_not_looked_for(
@@ -74,8 +72,7 @@ def test_a_search_goes_no_farther_than_it_is_told(made: tuple[StoreWriter, list[
     )
 
 
-@pytest.mark.parametrize("data", [b"\x7f" * 20, bytes(20), b"\xff" * 20])
-@pytest.mark.parametrize("units", [1, 3, 50, 65, 89])
+@pytest.mark.parametrize(("units", "data"), [(3, b"\xff" * 20), (65, b"\x7f" * 20), (89, bytes(20))])
 def test_however_many_units_lie_between_the_neighbours_their_messages_are_found(
     made: tuple[StoreWriter, list[Written]], units: int, data: bytes
 ) -> None:
@@ -88,15 +85,6 @@ def test_however_many_units_lie_between_the_neighbours_their_messages_are_found(
     assert (hole.end, hole.lost) == (written[60 + units].physical_offset, 0)
     found = [queue.message_in_log(number) for number in range(60, 60 + units)]
     assert found == [message.physical_offset for message in written[60 : 60 + units]]
-
-
-def test_a_message_is_looked_for_by_a_thread_that_may_wait(made: tuple[StoreWriter, list[Written]]) -> None:
-    writer, written = made
-    damage(writer.root, 70, packed(10**12, 8))
-    queue = queue_of(writer.root)
-    assert queue.max_offset == 150
-    assert "are to be found in the log" in str(wait_of(queue.message_in_log_lookup(70)))
-    assert queue.message_in_log(70) == written[70].physical_offset
 
 
 def test_left_over_units_behind_the_end_stay_there_and_broken_ones_count(tmp_path: Path) -> None:

@@ -19,15 +19,6 @@ from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter
 
 
-def test_topics_and_ids_are_those_of_the_directories(g1_store: Path) -> None:
-    queues, _ = open_queues(g1_store)
-    assert queues.topics() == sorted(os.listdir(g1_store / "consumequeue"))
-    assert queues.queue_ids("TopicTest") == (0, 1, 2, 3)
-    assert queues.queue_ids("BulkTopic") == (0, 2, 3)
-    assert [queue.queue_id for queue in queues.queues_of("BulkTopic")] == [0, 2, 3]
-    assert queues.has_topic("%RETRY%CG_FAIL")
-
-
 @pytest.mark.parametrize(
     "topic", ["nosuch", "", ".", "..", "../consumequeue", "TopicTest/0", "/", "\0", "TopicTest\0", "\ud800", "x" * 5000]
 )
@@ -51,13 +42,6 @@ def test_what_is_no_queue_of_a_topic_is_ignored(tmp_path: Path) -> None:
     queues, _ = open_queues(tmp_path)
     assert queues.topics() == ["T"]
     assert queues.queue_ids("T") == (0, 5, 7), "the directory of queue 5 is lost"
-
-
-def test_a_store_without_messages_and_queues_has_no_topics(tmp_path: Path) -> None:
-    queues = QueueStore(tmp_path, CommitLog([], []))
-    assert queues.all_topics() == []
-    assert queues.queue("T", 0) is None
-    assert queues.is_whole
 
 
 def test_a_tree_that_cannot_be_listed_is_a_problem_with_its_path(
@@ -108,14 +92,6 @@ def test_a_topic_whose_type_changed_is_served_from_the_queue_written_last(tmp_pa
     assert queues.queue_ids("U") == (4, 5)
     assert isinstance(queues.queue("U", 4), ConsumeQueue)
     assert isinstance(queues.queue("U", 5), BatchConsumeQueue)
-
-
-def test_an_empty_queue_of_the_other_kind_does_not_count(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"plain")
-    writer.flush()
-    (tmp_path / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
-    assert isinstance(open_queues(tmp_path)[0].queue("T", 0), ConsumeQueue)
 
 
 @given(

@@ -1,6 +1,5 @@
 """Searching a queue for a time: a model that looks at every message, and the broker's oddities where it has some."""
 
-import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -86,11 +85,6 @@ def test_two_files_with_equal_times_at_their_boundary(timestamp: int, lower: int
     assert search(TWO_FILES, 4, 0, timestamp, UPPER) == upper
 
 
-def test_a_time_in_the_gap_between_two_files_is_answered_from_either_side() -> None:
-    assert search([10, 20, 50, 60], 2, 0, 30, LOWER) == 2
-    assert search([10, 20, 50, 60], 2, 0, 30, UPPER) == 1
-
-
 def test_without_units_the_answer_is_nought() -> None:
     assert finish(offset_by_timestamp([], 0, 5, LOWER, time_in(defaultdict(lambda: -1)))) == 0
     assert finish(offset_by_timestamp([], 0, 5, UPPER, time_in(defaultdict(lambda: -1)))) == 0
@@ -143,7 +137,7 @@ def written_queue(root: Path, times: list[int], expired_segments: int = 0) -> Qu
     return queue
 
 
-@pytest.mark.parametrize("expired", [0, 1, 3, 4, 5, 7])
+@pytest.mark.parametrize("expired", [0, 3, 4, 7])
 def test_a_stored_queue_is_searched_by_the_times_of_its_messages(expired: int, tmp_path: Path) -> None:
     times = [1000 + time for time in TWO_FILES]
     queue = written_queue(tmp_path, times, expired)
@@ -151,17 +145,6 @@ def test_a_stored_queue_is_searched_by_the_times_of_its_messages(expired: int, t
         for boundary in TimeBoundary:
             expected = model(times, expired, timestamp, boundary)
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)
-
-
-def test_the_age_of_the_files_says_nothing(tmp_path: Path) -> None:
-    times = [1000 + time for time in TWO_FILES]
-    queue = written_queue(tmp_path, times)
-    before = [queue.offset_by_timestamp(1020, boundary) for boundary in TimeBoundary]
-    for path in tmp_path.rglob("*"):
-        os.utime(path, (0, 0))
-    again = open_queues(tmp_path)[0].queue("T", 0)
-    assert again is not None
-    assert [again.offset_by_timestamp(1020, boundary) for boundary in TimeBoundary] == before == [1, 4]
 
 
 def test_an_empty_queue_answers_nought(tmp_path: Path) -> None:
@@ -173,8 +156,9 @@ def test_an_empty_queue_answers_nought(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("expired", [0, 3])
-@pytest.mark.parametrize("first", range(8))
-@pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20, bytes(8) + b"\1" * 12])
+@pytest.mark.parametrize(
+    ("first", "data"), [(0, bytes(20)), (1, b"\xff" * 20), (3, bytes(8) + b"\1" * 12), (6, b"\xff" * 20)]
+)
 def test_damaged_units_do_not_mislead_a_search(data: bytes, first: int, expired: int, tmp_path: Path) -> None:
     times = [1000 + time for time in TWO_FILES]
     written_queue(tmp_path, times, expired)
