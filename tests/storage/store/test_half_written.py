@@ -89,7 +89,7 @@ def test_no_beginning_of_anything_is_taken_for_damage_or_for_an_end(growing: Gro
     assert [growing.log.record_at(each.physical_offset) for each in written] == [each.record for each in written]
 
 
-@pytest.mark.parametrize("size", [8, 500, -1, 2**31 - 1])
+@pytest.mark.parametrize("size", [8, -1])
 class TestWrongSize:
     """A BLANK at the tail whose size does not lead to the segment's end."""
 

@@ -18,8 +18,6 @@ from protocol.checksum import crc32
 from storage.store._manifest import MANIFEST, VERSION
 from store_writer import StoreWriter
 
-VOUCHED = {"index_slots": SLOTS, "index_entries": 20}
-
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +48,7 @@ def note(kept: Kept, rows: list[Any], **more: Any) -> None:
 class TestDistrust:
     """What lies in the directory may be of another time, of another log, damaged or made up."""
 
-    @pytest.mark.parametrize(
-        "content", [b"", b"garbage", b"\x80", b"\xc0", b"\x91" * 3000, b"\x82\xa7version\x01\xa5files\x90"]
-    )
+    @pytest.mark.parametrize("content", [b"", b"garbage", b"\x91" * 3000, b"\x82\xa7version\x01\xa5files\x90"])
     def test_a_manifest_that_is_none_leaves_everything_to_be_scanned(self, kept: Kept, content: bytes) -> None:
         kept.open()
         (kept.directory / MANIFEST).write_bytes(content)
@@ -70,19 +66,13 @@ class TestDistrust:
         [
             lambda row: row.pop(),
             lambda row: row.__setitem__(0, "../../../store/index"),
-            lambda row: row.__setitem__(0, "manifest.msgpack"),
             lambda row: row.__setitem__(1, [1, 2, 3]),
-            lambda row: row.__setitem__(1, [1, 2, 3, 4]),
             lambda row: row.__setitem__(2, 0),
-            lambda row: row.__setitem__(2, -5),
             lambda row: row.__setitem__(4, []),
             lambda row: row.__setitem__(4, [[0, 1 << 63]]),
             lambda row: row.__setitem__(4, [[-1, 5]]),
-            lambda row: row.__setitem__(4, [[500, 100]]),
             lambda row: row.__setitem__(4, [[0, 500], [400, 600]]),
-            lambda row: row.__setitem__(4, "ab"),
             lambda row: row.__setitem__(4, [[0, row[4][-1][1] + 3000]]),
-            lambda row: row.__setitem__(5, b""),
             lambda row: row.__setitem__(5, "mark"),
         ],
     )
@@ -102,19 +92,17 @@ class TestDistrust:
         assert_all_found(store, kept.writer.records, kept.writer.records[::17])
         assert len(noted(kept)) == len(store.snapshot.index.kept) > 2
 
-    @pytest.mark.parametrize(
-        "what", ["directory", "fifo", "link in a circle", "empty", "39 bytes", "cut", "of another"]
-    )
+    @pytest.mark.parametrize("what", ["gone", "directory", "fifo", "link in a circle", "39 bytes", "cut", "of another"])
     def test_whatever_lies_in_the_place_of_a_file_is_not_taken_for_it(self, kept: Kept, what: str) -> None:
         kept.open()
         first, second, *_ = sorted(kept.directory.glob("0*"))
         content = second.read_bytes()
         first.unlink()
         {
+            "gone": lambda: None,
             "directory": lambda: first.mkdir(),
             "fifo": lambda: os.mkfifo(first),
             "link in a circle": lambda: first.symlink_to(first),
-            "empty": lambda: first.write_bytes(b""),
             "39 bytes": lambda: first.write_bytes(content[:39]),
             "cut": lambda: first.write_bytes(content[:-500]),
             "of another": lambda: first.write_bytes(content),
@@ -129,14 +117,6 @@ class TestDistrust:
         store = kept.open()
         assert "cannot be kept" in "".join(store.problems)
         assert store.snapshot.index.kept == ()
-
-    def test_counts_that_the_user_tells_are_those_of_the_stores_files(self, kept: Kept) -> None:
-        kept.open()
-        for budget in (0, None):
-            store = kept.open(check_budget=budget, **VOUCHED)
-            assert incomplete(store) is None
-            assert {file.index.shape.slots for file in store.snapshot.index.kept} == {OWN_SLOTS}
-            assert_all_found(store, kept.writer.records, kept.writer.records[::17])
 
     @settings(
         max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -159,14 +139,6 @@ class TestDistrust:
         store = kept.open(check_budget=data.draw(st.sampled_from([0, None])))
         assert_all_found(store, kept.writer.records)
 
-    def test_a_file_that_was_replaced_or_is_gone_is_scanned_anew(self, kept: Kept) -> None:
-        kept.open()
-        first, second, third, *_ = sorted(kept.directory.glob("0*"))
-        first.unlink()
-        second.write_bytes(third.read_bytes())
-        store = kept.open()
-        assert_all_found(store, kept.writer.records)
-
     def test_files_of_another_log_are_not_believed(self, tmp_path: Path, small: None) -> None:
         mine, other = Kept(tmp_path / "mine", 150), Kept(tmp_path / "other", 1)
         for number in range(150):
@@ -181,16 +153,7 @@ class TestDistrust:
         assert_all_found(store, other.writer.records)
         assert_all_found(mine.open(), mine.writer.records)
 
-    def test_where_the_log_was_cut_and_written_anew_they_are_not_believed(self, kept: Kept) -> None:
-        kept.open()
-        writer = kept.writer
-        cut(writer, 90)
-        append_some(writer, 150, keys="anew all0")
-        writer.flush()
-        shutil.rmtree(writer.root / "index")
-        assert_all_found(kept.open(), writer.records)
-
-    @pytest.mark.parametrize("number", [120, 150, 199])
+    @pytest.mark.parametrize("number", [120, 199])
     def test_keys_behind_the_last_record_with_keys_are_scanned_where_the_log_was_cut_there(
         self, tmp_path: Path, small: None, number: int
     ) -> None:
@@ -222,17 +185,6 @@ class TestDistrust:
         store = kept.open()
         assert incomplete(store) is None
         assert_all_found(store, records)
-
-    def test_a_record_that_expired_leaves_the_others(self, kept: Kept) -> None:
-        kept.open()
-        for base in sorted(kept.writer.log.segments)[:3]:
-            kept.writer.log.segments.pop(base).unlink()
-        minimum = min(kept.writer.log.segments)
-        kept.writer.written = [each for each in kept.writer.written if each.physical_offset >= minimum]
-        store = kept.open()
-        assert_all_found(store, kept.writer.records)
-        names = [name for name in kept.names if name != MANIFEST]
-        assert names[0] != f"{1:017d}"  # what covered nothing else is deleted
 
 
 def cut(writer: StoreWriter, number: int) -> None:

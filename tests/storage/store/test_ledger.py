@@ -36,22 +36,6 @@ def test_it_grows_over_segments_elections_and_changes_of_the_group(ledger: Follo
     assert ledger.store.problems == []
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5, 0.99])
-def test_a_part_of_an_entry_is_no_message_and_the_rest_makes_it_one(
-    ledger: Followed, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
-    written = ledger.growing.add_torn(share, body=b"x" * 200)
-    ledger.poll(4)
-    assert ledger.store.record_at(written.physical_offset) is None
-    assert ledger.store.commit_log.end == written.physical_offset - LEDGER_HEAD
-    ledger.growing.mend()
-    ledger.growing.flush()
-    ledger.settle()
-    assert ledger.found("u1", KeyKind.UNIQUE) == [written.physical_offset]
-    ledger.check()
-
-
 @pytest.mark.parametrize("is_empty_between", [False, True])
 def test_a_log_that_was_opened_with_a_torn_end_grows_once_its_entry_is_whole(
     ledger: Followed, is_empty_between: bool
@@ -72,7 +56,7 @@ def test_a_log_that_was_opened_with_a_torn_end_grows_once_its_entry_is_whole(
     ledger.check()
 
 
-@pytest.mark.parametrize("there", [1, 4, 7, 8, 25, 47])
+@pytest.mark.parametrize("there", [1, 7, 8, 47])
 def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
     end = ledger.growing.log.end
@@ -89,17 +73,6 @@ def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatc
     ledger.check()
 
 
-def test_the_last_message_counts_once_its_bytes_have_settled(ledger: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_log_follower, "SETTLING_SECONDS", 1000.0)
-    end = ledger.growing.log.end
-    written = ledger.growing.add()
-    ledger.poll(3)
-    assert ledger.store.commit_log.end == end
-    monkeypatch.setattr(_log_follower, "SETTLING_SECONDS", 0.0)
-    ledger.poll(2)
-    assert ledger.store.record_at(written.physical_offset) == written.record
-
-
 @pytest.mark.parametrize("place", [0, 4, 24, 47])
 def test_a_damaged_head_does_not_hide_its_message_nor_those_behind_it(ledger: Followed, place: int) -> None:
     bad = ledger.growing.add(keys="bad")
@@ -112,16 +85,7 @@ def test_a_damaged_head_does_not_hide_its_message_nor_those_behind_it(ledger: Fo
     assert MessageStore.open(ledger.growing.root).commit_log.damage
 
 
-def test_a_message_whose_checksum_is_wrong_does_not_hide_those_behind_it(ledger: Followed) -> None:
-    bad = ledger.growing.add(body_crc=1)
-    good = ledger.growing.add(keys="good")
-    ledger.growing.flush()
-    ledger.poll(6)
-    assert ledger.store.record_at(bad.physical_offset) is None
-    assert ledger.found("good") == [good.physical_offset]
-
-
-@pytest.mark.parametrize("cut", [1, 20, LEDGER_HEAD - 1, LEDGER_HEAD, LEDGER_HEAD + 30])
+@pytest.mark.parametrize("cut", [1, LEDGER_HEAD - 1, LEDGER_HEAD, LEDGER_HEAD + 30])
 def test_a_segment_that_is_cut_inside_an_entry_keeps_the_messages_before_it(ledger: Followed, cut: int) -> None:
     kept = ledger.growing.add(keys="kept")
     end = ledger.growing.log.end

@@ -19,8 +19,19 @@ from store_writer import Written
 pytestmark = pytest.mark.usefixtures("hurried")
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "ledger"])
+def followed(tmp_path: Path, request: pytest.FixtureRequest) -> Followed:
+    """A store with either kind of log that grows, and a follower of it."""
+    return Followed(tmp_path / "store", is_ledger=request.param, segment_size=4096)
+
+
+def start_of(followed: Followed, written: Written) -> int:
+    """Where a message begins in the log: with its head, if it has one."""
+    return written.physical_offset - (LEDGER_HEAD if followed.growing.log.is_ledger else 0)
+
+
 class TestTornRecords:
-    @pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.9, 0.99])
+    @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5, 0.99])
     def test_half_a_record_is_no_record_and_the_rest_makes_it_one(
         self, followed: Followed, share: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -28,7 +39,7 @@ class TestTornRecords:
         written = followed.growing.add_torn(share, body=b"x" * 200)
         followed.poll(4)
         assert followed.store.record_at(written.physical_offset) is None
-        assert followed.store.commit_log.end == written.physical_offset
+        assert followed.store.commit_log.end == start_of(followed, written)
         followed.growing.mend()
         followed.growing.flush()
         followed.settle()
@@ -44,7 +55,7 @@ class TestTornRecords:
         zeros = bytes(len("late") + 1)
         followed.growing.writer.overwrite(whole.physical_offset + whole.size - len(zeros), zeros)
         followed.poll(5)
-        assert followed.store.commit_log.end == whole.physical_offset
+        assert followed.store.commit_log.end == start_of(followed, whole)
         followed.growing.writer.overwrite(whole.physical_offset, whole.record)
         followed.poll(3)
         assert followed.found("late") == [whole.physical_offset]
@@ -80,7 +91,7 @@ class TestTornRecords:
         followed.poll(4)
         fresh = MessageStore.open(followed.growing.root)
         assert followed.store.problems == fresh.problems
-        assert any(f"at physical offset {written.physical_offset}" in problem for problem in fresh.problems)
+        assert any(f"at physical offset {start_of(followed, written)}" in problem for problem in fresh.problems)
         followed.growing.mend()
         followed.growing.flush()
         followed.settle()
@@ -124,16 +135,16 @@ class TestEnds:
         assert (segment.file.size, segment.end) == (log.end + behind, log.end)
         assert followed.poll(3) == []
 
-    @pytest.mark.parametrize("kept", [0, 1, 63, 64, 90])
+    @pytest.mark.parametrize("kept", [0, 1, 64, 90])
     def test_a_log_that_is_cut_before_its_end_is_opened_anew(self, followed: Followed, kept: int) -> None:
         followed.growing.add()
         followed.growing.flush()
         followed.settle()
-        last = followed.growing.writer.written[-1].physical_offset
-        os.truncate(followed.store.commit_log.segments[-1].file.path, last + kept)
+        last = followed.growing.writer.written[-1]
+        os.truncate(followed.store.commit_log.segments[-1].file.path, last.physical_offset + kept)
         followed.settle()
-        assert followed.store.commit_log.end == last
-        assert followed.store.record_at(last) is None
+        assert followed.store.commit_log.end == start_of(followed, last)
+        assert followed.store.record_at(last.physical_offset) is None
 
     def test_a_log_that_is_gone_is_no_log(self, followed: Followed) -> None:
         os.truncate(followed.store.commit_log.segments[-1].file.path, 0)
@@ -149,16 +160,6 @@ def log_directories(followed: Followed) -> tuple[Path, ...]:
 class TestCutLogs:
     """A broker that crashed cuts its log and goes on; what lies behind the cut is old, whatever it looks like."""
 
-    @pytest.fixture(params=[False, True], ids=["plain", "ledger"])
-    def followed(self, tmp_path: Path, request: pytest.FixtureRequest) -> Followed:
-        """A store with either kind of log that grows, and a follower of it."""
-        return Followed(tmp_path / "store", is_ledger=request.param, segment_size=4096)
-
-    @staticmethod
-    def start_of(followed: Followed, written: Written) -> int:
-        """Where a message begins in the log: with its head, if it has one."""
-        return written.physical_offset - (LEDGER_HEAD if followed.growing.log.is_ledger else 0)
-
     def cut(self, followed: Followed, kept: int) -> list[Any]:
         """Damage one message of several of one size; the broker will go on in its place."""
         old = [followed.growing.add(keys=f"o{number}", unique_key=f"u{number:04}") for number in range(8)]
@@ -169,7 +170,7 @@ class TestCutLogs:
         followed.open()
         assert followed.store.commit_log.end == old[-1].physical_offset + old[-1].size, "nothing was cut yet"
         followed.poll(3)
-        writer.log.end = self.start_of(followed, old[kept])
+        writer.log.end = start_of(followed, old[kept])
         writer.written = writer.written[: 1 + kept]
         return old
 
@@ -203,7 +204,7 @@ class TestCutLogs:
         old = [followed.growing.add(keys=f"o{number}") for number in range(6)]
         followed.growing.flush()
         followed.settle()
-        start = self.start_of(followed, old[2])
+        start = start_of(followed, old[2])
         writer.overwrite(start, bytes(writer.log.end - start))
         writer.log.end, writer.written = start, writer.written[:3]
         shutil.rmtree(followed.growing.root / "index")

@@ -42,20 +42,6 @@ def behind(place: RecordPlace, known: OldBytes | None = None) -> OldBytes:
     return old
 
 
-def test_what_differs_from_what_was_there_is_new(segment: Segment) -> None:
-    old = behind(segment.at(100))
-    assert old.lay_at(segment.at(100), 200)
-    segment.write(150, b"new")
-    assert not old.lay_at(segment.at(100), 200)
-    assert old.lay_at(segment.at(200), 300)
-
-
-def test_what_was_written_again_as_it_was_counts_as_old(segment: Segment) -> None:
-    old = behind(segment.at(100))
-    segment.write(100, (26).to_bytes(4, "big"))
-    assert old.lay_at(segment.at(100), 104)
-
-
 def test_what_was_seen_is_known_while_the_end_moves_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the part that is remembered: a new record that was written meanwhile is not taken for old."""
     monkeypatch.setattr(_old_bytes, "MOST_BYTES", 400)
@@ -74,22 +60,6 @@ def test_what_lies_beyond_what_was_seen_counts_as_old(segment: Segment, monkeypa
     segment.write(90, b"new and longer")
     assert old.lay_at(segment.at(90), 104)
     assert not old.lay_at(segment.at(90), 100)
-
-
-def test_an_end_that_leaps_over_what_was_seen_is_looked_behind_anew(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_old_bytes, "MOST_BYTES", 100)
-    old = behind(segment.at(500), behind(segment.at(0)))
-    assert old.lay_at(segment.at(500), 600)
-    segment.write(500, b"new")
-    assert not old.lay_at(segment.at(500), 600)
-
-
-def test_where_nothing_was_written_there_is_nothing_old(tmp_path: Path, segment: Segment) -> None:
-    blank = Segment(tmp_path / "blank", content=b"x" * 96)
-    assert OldBytes.behind(blank.at(96)) is None
-    assert OldBytes.behind(blank.at(96), behind(blank.at(0))) is None
 
 
 def test_another_segment_has_nothing_old(tmp_path: Path, segment: Segment) -> None:

@@ -46,24 +46,11 @@ class TestGrowth:
         resting.join(60)
         assert not resting.is_alive()
 
-    def test_the_last_record_counts_when_it_was_the_same_twice(self, followed: Followed) -> None:
-        written = followed.growing.add()
-        followed.poll(1)
-        assert followed.store.record_at(written.physical_offset) is None
-        followed.poll(1)
-        assert followed.store.record_at(written.physical_offset) == written.record
-
     def test_a_record_counts_at_once_when_another_one_follows(self, followed: Followed) -> None:
         first, second = followed.growing.add(), followed.growing.add()
         followed.poll(1)
         assert followed.store.record_at(first.physical_offset) == first.record
         assert followed.store.record_at(second.physical_offset) is None
-
-    def test_a_record_counts_at_once_when_its_queue_has_it(self, followed: Followed) -> None:
-        written = followed.growing.add()
-        followed.growing.flush()
-        followed.poll(1)
-        assert followed.store.record_at(written.physical_offset) == written.record
 
     def test_a_message_whose_unit_comes_later_is_told_of_again_when_it_has_come(self, followed: Followed) -> None:
         followed.poll()
@@ -102,16 +89,6 @@ class TestGrowth:
         assert queue is not None
         assert queue.max_offset == 1
 
-    def test_units_on_their_way_at_the_start_are_told_of(self, tmp_path: Path) -> None:
-        followed = Followed(tmp_path / "store")
-        followed.growing.add(queue_id=1)
-        followed.open()
-        assert [arrivals.queues for arrivals in followed.poll(1)] == [None]
-        followed.growing.flush()
-        assert followed.poll(1)[0].queues is None
-        followed.check()
-        assert followed.poll(3) == []
-
     def test_a_topic_and_a_queue_that_are_new_are_there_with_their_first_message(self, followed: Followed) -> None:
         followed.store.queues.queue_ids("T")
         for topic, queue_id in (("New", 0), ("T", 3), ("New", 5)):
@@ -122,19 +99,6 @@ class TestGrowth:
             assert queue is not None
             assert queue.max_offset == 1
         followed.check()
-
-    def test_a_new_queue_is_there_whose_message_comes_right_after_the_start_and_before_others(
-        self, followed: Followed
-    ) -> None:
-        followed.store.queues.queue_ids("T")
-        for topic, queue_id in (("New", 0), ("T", 3), ("T", 0)):
-            followed.growing.add(topic, queue_id=queue_id)
-        followed.growing.flush()
-        followed.poll(1)
-        for topic, queue_id, count in (("New", 0, 1), ("T", 3, 1), ("T", 0, 2)):
-            queue = followed.store.queues.queue(topic, queue_id)
-            assert queue is not None
-            assert queue.max_offset == count
 
     def test_a_queue_that_is_made_after_its_message_was_seen_is_found(self, followed: Followed) -> None:
         followed.growing.add("Late", queue_id=2)
@@ -151,14 +115,6 @@ class TestGrowth:
         assert followed.store.record_at(written.physical_offset) == written.record
         assert followed.store.queues.topics() == ["T"]
 
-    def test_messages_that_no_queue_gets_are_followed_by_nothing(self, followed: Followed) -> None:
-        for sys_flag in (4, 12):
-            followed.growing.add(sys_flag=sys_flag)
-            followed.growing.flush()
-            followed.poll(4)
-        assert followed.poll(1) == []
-        followed.check()
-
     def test_messages_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
         self, followed: Followed
     ) -> None:
@@ -173,56 +129,6 @@ class TestGrowth:
             queue = followed.store.queues.queue("T", 0)
             assert queue is not None
             assert queue.max_offset == count
-        followed.check()
-
-    def test_batches_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
-        self, followed: Followed
-    ) -> None:
-        followed.settle()
-        for count in range(1, 62):
-            followed.growing.writer.append_inner_batch("B", [(b"1", {}), (b"2", {})], keys="b")
-            if count % 3 != 1:  # 20 fit a file
-                continue
-            followed.growing.add(queue_id=1)
-            followed.growing.flush()
-            assert followed.poll()
-            queue = followed.store.queues.queue("B", 0)
-            assert queue is not None
-            assert queue.max_offset == 2 * count
-        followed.check()
-
-    def test_batches_come_too(self, followed: Followed) -> None:
-        for _ in range(3):
-            followed.growing.writer.append_inner_batch("B", [(b"1", {}), (b"2", {})], keys="b")
-            followed.growing.flush()
-            followed.poll(4)
-        queue = followed.store.queues.queue("B", 0)
-        assert queue is not None
-        assert queue.max_offset == 6
-        assert followed.poll(1) == []
-        followed.check()
-
-    def test_segments_roll_over(self, followed: Followed) -> None:
-        for number in range(60):
-            followed.growing.add(body=b"x" * 100)
-            if number % 3 == 0:
-                followed.growing.make_segment_in_advance()
-            if number % 2 == 0:
-                followed.growing.flush()
-            followed.poll(3)
-        assert len(followed.store.commit_log.segments) > 5
-        followed.growing.flush()
-        followed.settle()
-        followed.check()
-
-    def test_a_blank_that_fills_a_segment_is_stepped_over(self, followed: Followed) -> None:
-        followed.growing.writer.roll()
-        followed.poll(2)
-        followed.growing.writer.roll()
-        followed.poll(2)
-        followed.growing.add()
-        followed.growing.flush()
-        followed.settle()
         followed.check()
 
     def test_much_is_taken_in_piece_by_piece(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,17 +87,6 @@ def test_a_store_that_nobody_holds(files: dict[str, str], expected: StoreState, 
     assert state.has_crashed == state.abort
 
 
-def test_directories_in_the_files_places_are_nobody(tmp_path: Path) -> None:
-    (tmp_path / "lock").mkdir()
-    (tmp_path / "abort").mkdir()
-    assert read_store_state(tmp_path) == StoreState(True, False, 0, None)
-
-
-def test_the_recorded_stores_states(g1_store: Path, g1_crashed_store: Path) -> None:
-    assert not read_store_state(g1_store).has_crashed
-    assert read_store_state(g1_crashed_store).has_crashed
-
-
 # --- identity ---------------------------------------------------------------------------------------------------------
 
 
@@ -121,21 +110,30 @@ def test_the_recorded_store_names_its_broker(g1_store: Path) -> None:
     assert infer_identity(StoreConfig.load(g1_store), CommitLog.open([g1_store / "commitlog"])) == expected
 
 
-def test_a_broker_of_today_names_both_in_topics_of_its_own(tmp_path: Path) -> None:
-    found = identity(tmp_path, ("rmq_sys_REVIVE_LOG_east", 6, 8), ("rmq_sys_SYNC_BROKER_MEMBER_b 7", 1, 1), ("T", 6, 4))
-    assert found == StoreIdentity("east", "b 7")
-
-
-def test_an_older_broker_is_told_by_the_topics_named_like_it(tmp_path: Path) -> None:
-    found = identity(
-        tmp_path, ("west", 7, 16), ("broker-9", 7, 1), ("TBW102", 7, 8), ("T", 6, 1), ("U", 6, 16), ("TBW102x", 7, 8)
-    )
-    assert found == StoreIdentity("west", "broker-9")
-
-
-def test_the_reply_topic_names_the_cluster(tmp_path: Path) -> None:
-    found = identity(tmp_path, ("south_REPLY_TOPIC", 6, 1), ("one", 7, 16), ("other", 7, 16))
-    assert found == StoreIdentity("south", "broker-a")
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        pytest.param(
+            [("rmq_sys_REVIVE_LOG_east", 6, 8), ("rmq_sys_SYNC_BROKER_MEMBER_b 7", 1, 1), ("T", 6, 4)],
+            StoreIdentity("east", "b 7"),
+            id="today's",
+        ),
+        pytest.param(
+            [("west", 7, 16), ("broker-9", 7, 1), ("TBW102", 7, 8), ("T", 6, 1), ("U", 6, 16), ("TBW102x", 7, 8)],
+            StoreIdentity("west", "broker-9"),
+            id="older",
+        ),
+        pytest.param(
+            [("south_REPLY_TOPIC", 6, 1), ("one", 7, 16), ("other", 7, 16)],
+            StoreIdentity("south", "broker-a"),
+            id="the reply topic",
+        ),
+    ],
+)
+def test_topics_that_a_broker_makes_name_it(
+    tmp_path: Path, made: list[tuple[str, int, int]], expected: StoreIdentity
+) -> None:
+    assert identity(tmp_path, *made) == expected
 
 
 @pytest.mark.parametrize("is_ledger", [False, True])

@@ -127,12 +127,6 @@ def test_a_queue_goes_on_from_the_tier_into_the_log_without_a_seam(tiered: Tiere
         assert bodies(pull_all(store, queue_id, start=start)) == expected(tiered, queue_id, start, MESSAGES)
 
 
-def test_without_its_tier_the_same_store_begins_later(tiered: Tiered) -> None:
-    queue = MessageStore.open(tiered.store, StoreOptions(keeps_state=False)).queues.queue("T", 0)
-    assert isinstance(queue, ConsumeQueue)
-    assert 0 < queue.min_offset <= EXPIRED
-
-
 @pytest.mark.parametrize("is_alone", [False, True])
 def test_filters_let_the_same_messages_through_on_both_sides(tiered: Tiered, is_alone: bool) -> None:
     store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
@@ -198,43 +192,10 @@ def test_the_newest_matches_come_first_and_what_is_left_out_is_said(tiered: Tier
     assert second.incomplete is None
 
 
-def test_keys_are_found_between_two_times_in_the_tier(tiered: Tiered) -> None:
-    begin, end = tiered.written[0][10].store_timestamp, tiered.written[1][19].store_timestamp
-    found = found_offsets(tiered.open(), "shared", KeyKind.KEY, begin_timestamp=begin, end_timestamp=end, maximum=64)
-    assert sorted(found) == [(queue_id, offset) for queue_id in (0, 1) for offset in range(10, 20)]
-
-
 def test_an_offset_of_an_expired_message_is_refused_with_the_way_out(tiered: Tiered) -> None:
     for store in (tiered.open(), tiered.alone()):
         assert store.record_at(0) is None
         assert "ask for its messages by key, unique key or queue offset" in store.explain_absence(0)
-
-
-def test_nothing_found_says_that_the_tier_was_scanned(tiered: Tiered) -> None:
-    answer = tiered.alone().query(Question("T", "no such key", KeyKind.KEY))
-    assert not answer.records
-    assert "scanned the tier's logs of 2 queues" in answer.search.sentence()
-
-
-def test_a_tier_is_followed_while_it_grows(tmp_path: Path, tiered: Tiered) -> None:
-    write_tier(tmp_path / "tier", tiered.written[0][:30])
-    store = MessageStore.open(tmp_path / "tier", StoreOptions(keeps_state=False))
-    queue = store.queues.queue("T", 0)
-    assert queue is not None
-    assert queue.max_offset == 30
-    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, 30)
-    for count in (31, 47, 90):
-        write_tier(tmp_path / "tier", tiered.written[0][:count])
-        store.renew()
-        grown = store.queues.queue("T", 0)
-        assert grown is not None
-        assert grown.max_offset == count
-        assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, count)
-        key = f"U{(count - 1) * 2:04d}"
-        assert found_offsets(store, key, KeyKind.UNIQUE) == [(0, count - 1)]
-    write_tier(tmp_path / "tier", [*tiered.written[0][:90], *tiered.written[1][:5]])
-    store.renew()
-    assert bodies(pull_all(store, 1)) == expected(tiered, 1, 0, 5)
 
 
 def test_a_store_and_its_tier_are_followed_while_both_grow(tmp_path: Path) -> None:
@@ -351,22 +312,6 @@ def test_half_a_queue_is_refused_by_name_and_never_empty(tmp_path: Path, tiered:
         assert bodies(pull_all(store, 1))[:IN_TIER] == expected(tiered, 1, 0, IN_TIER)
 
 
-def test_a_missing_segment_is_named_and_the_rest_is_served(tmp_path: Path, tiered: Tiered) -> None:
-    copied = copy_of(tiered, tmp_path)
-    segments = sorted(directory_of(copied, "COMMIT_LOG").iterdir(), key=lambda path: int(path.name[8:]))
-    segments[1].unlink()
-    first, stop = int(segments[1].name[8:]), int(segments[2].name[8:])
-    places, position = [], 0
-    for message in tiered.written[0][:IN_TIER]:
-        places.append(position)
-        position += message.size
-    kept = [number for number, place in enumerate(places) if not first <= place < stop]
-    assert 0 < len(kept) < IN_TIER
-    store = copied.alone()
-    assert [offset for offset, _ in bodies(pull_all(store, 0))] == kept
-    assert any("no segment holds physical offsets" in problem and "T/0" in problem for problem in store.problems)
-
-
 def test_a_tier_that_is_taken_away_is_an_error_and_what_was_read_is_still_served(
     tmp_path: Path, tiered: Tiered
 ) -> None:
@@ -403,7 +348,7 @@ def test_one_of_several_brokers_has_to_be_named(tmp_path: Path, tiered: Tiered) 
     assert bodies(pull_all(one, 0)) == expected(tiered, 0, 0, IN_TIER)
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{', "[1]", "\0" * 100])
+@pytest.mark.parametrize("text", ["", '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{', "[1]"])
 def test_cut_metadata_is_named_and_the_files_are_served(tmp_path: Path, tiered: Tiered, text: str) -> None:
     copied = copy_of(tiered, tmp_path)
     path = copied.store / "config" / "tieredStoreMetadata.json"
@@ -431,7 +376,7 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
     assert any(tier_name(0) in problem and "99999999" in problem for problem in problems)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, tmp_path: Path, tiered: Tiered) -> None:
     chance = random.Random(seed)
     first = chance.randrange(IN_TIER)
@@ -453,7 +398,7 @@ def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, 
     assert [offset for offset, _ in bodies(pull_all(joined, 0, start=start))] == wanted
 
 
-@pytest.mark.parametrize("seed", [*range(7), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(7, 20))])
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 20))])
 def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
     seed: int, tmp_path: Path, tiered: Tiered
 ) -> None:
