@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from command_line import rocketlens
-from doctoring import make_store, put
+from doctoring import make_store
 from read_only import reachable_directory
 from read_only_guard import NOBODY
 from rights import as_user
@@ -123,7 +123,7 @@ def checked(diagnosis: Diagnosis) -> Diagnosis:
     return diagnosis
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(faults=st.dictionaries(st.sampled_from(PARTS), st.sampled_from(FAULTS), min_size=1, max_size=3))
 @example(faults={"commitlog/00000000000000016384": without_rights})
 @example(faults={"commitlog/00000000000000016384": linked_to_nothing})
@@ -141,7 +141,7 @@ def test_the_owner_opens_what_is_closed_by_the_lines_that_are_printed(
             assert examine(root).findings == ()
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", PARTS[::4])
 def test_what_another_user_may_not_open_is_looked_at_as_its_owner(
     store: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,17 +232,6 @@ def test_what_is_no_part_of_a_store_may_be_closed(store: Path) -> None:
         assert "access" not in {each.check for each in examine(store).findings}
 
 
-def test_damage_that_is_real_is_named_once_all_can_be_opened(store: Path) -> None:
-    segment = store / "commitlog" / f"{16384:020d}"
-    put(segment, 2000, bytes(500))
-    segment.chmod(0)
-    with as_user():
-        assert {each.check for each in examine(store).findings} == {"access"}
-        (line,) = {each.remedy for each in examine(store).findings}
-        subprocess.run(shlex.split(line), check=True)
-        assert "log-end" in {each.check for each in examine(store).findings}
-
-
 @pytest.mark.parametrize("options", [[], ["--deep"]])
 def test_the_command_says_it_and_reads_no_further(store: Path, options: list[str]) -> None:
     segment = store / "commitlog" / f"{16384:020d}"
@@ -256,15 +245,6 @@ def test_the_command_says_it_and_reads_no_further(store: Path, options: list[str
     outcome = rocketlens("doctor", *options, store)
     assert outcome.code == DAMAGED
     assert "mount what holds /mnt/gone" in outcome.text
-
-
-@pytest.mark.parametrize("options", [[], ["--deep"]])
-@pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_what_is_no_directory_is_said_to_be_no_store(tmp_path: Path, name: str, options: list[str]) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    outcome = rocketlens("doctor", *options, tmp_path / name)
-    assert outcome.code == NO_STORE
-    assert outcome.errors.startswith(f"rocketlens: {tmp_path / name} is no store that can be served: ")
 
 
 def test_a_rescue_leaves_no_message_out_that_it_may_only_not_read(store: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 import golden_store
 import oracles
-import read_only
 from doctoring import findings_of, make_store
 from protocol.errors import NotAStore
 from storage.doctor import _sampling
@@ -67,21 +66,6 @@ def test_entries_without_a_message_at_both_ends_of_a_log_are_no_fault(tmp_path: 
     assert examine(tmp_path / "store").findings == ()
 
 
-def test_nothing_is_written_into_the_store(tmp_path: Path, g1_crashed_store: Path) -> None:
-    before = read_only.state_of(g1_crashed_store)
-    examine(g1_crashed_store)
-    assert read_only.difference(before, read_only.state_of(g1_crashed_store)) == {}
-
-
-def test_a_written_store_is_clean_and_its_samples_ascend(tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path / "store")
-    writer.close()
-    diagnosis = examine(tmp_path / "store")
-    assert diagnosis.findings == ()
-    assert diagnosis.end == written[-1].physical_offset + written[-1].size
-    assert len(diagnosis.index_files) > 3
-
-
 def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
     writer, written = make_store(tmp_path / "store", 2000)
     writer.close()
@@ -118,16 +102,6 @@ def test_records_behind_damage_of_any_length_are_sampled(tmp_path: Path, monkeyp
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
         examine(tmp_path)
-
-
-def test_the_worst_comes_first(tmp_path: Path, g1_crashed_store: Path) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(g1_crashed_store, root)
-    shutil.rmtree(root / "consumequeue")
-    (root / "commitlog" / "notes.txt").write_text("x")
-    severities = [finding.severity for finding in examine(root).findings]
-    assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING, Severity.INFO].index)
-    assert Severity.ERROR in severities
 
 
 def test_a_store_of_nothing_but_a_log_is_examined(tmp_path: Path, g1_store: Path) -> None:

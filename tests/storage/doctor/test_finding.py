@@ -40,18 +40,6 @@ def test_a_place_says_what_is_known_of_it(at: FoundAt, where: str) -> None:
     assert NOWHERE == -1
 
 
-def test_each_severity_is_counted_by_itself() -> None:
-    findings = Findings("x")
-    for number in range(25):
-        findings.add(Kind.FILE, Severity.ERROR, f"/e{number}", "f", "m", "r")
-    findings.add(Kind.FILE, Severity.WARNING, "/w", "f", "m", "r")
-    listed = findings.listed()
-    assert [finding.severity for finding in listed].count(Severity.ERROR) == 21
-    assert listed[20].path == "/w"
-    assert (listed[-1].severity, listed[-1].found, listed[-1].more) == (Severity.ERROR, "5 more like these", 5)
-    assert findings.counts == {Kind.FILE: 26}
-
-
 def test_what_one_remedy_mends_makes_one_group() -> None:
     findings = Findings("x")
     for number in range(21):

@@ -1,6 +1,5 @@
 """The doctor on stretches of the log that no index file covers."""
 
-import shutil
 import zlib
 from pathlib import Path
 
@@ -50,15 +49,6 @@ def test_a_lost_file_is_named_by_the_first_message_that_lacks_a_key(tmp_path: Pa
     assert examine(tmp_path).unindexed_messages == sum(first <= record.physical_offset <= last for record in written)
 
 
-def test_no_index_at_all_is_named(tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path)
-    writer.close()
-    shutil.rmtree(tmp_path / "index")
-    finding = only(tmp_path, "index-reach")
-    assert "no index file can be used" in finding.found
-    assert examine(tmp_path).unindexed_messages == len(written)
-
-
 def test_an_index_without_tags_lacks_nothing(tmp_path: Path) -> None:
     writer, _ = make_store(tmp_path, profile="5.3")
     writer.append("T", b"x", tags="t")
@@ -74,13 +64,6 @@ def test_messages_without_keys_need_no_entries(tmp_path: Path) -> None:
         writer.append("T", b"no key")
     writer.close()
     assert examine(tmp_path).findings == ()
-
-
-def test_rolled_back_messages_need_no_entries(tmp_path: Path) -> None:
-    writer, _ = make_store(tmp_path, 50)
-    writer.append("T", b"x", keys="gone", sys_flag=0xC)
-    writer.close()
-    assert findings_of(examine(tmp_path), "index-reach") == []
 
 
 @pytest.mark.parametrize("has_entries", [True, False])

@@ -199,24 +199,6 @@ class TestMatchedFile:
         assert (left.paired, left.numbers["repeats"], left.strays.tolist()) == ({4: 1}, 1, [5])
         assert left.missing.size == 0
 
-    @pytest.mark.parametrize(
-        ("keys", "entries", "ranks"),
-        [
-            ("aab", "ab", [1, 2]),
-            ("aab", "b", [2]),
-            ("aba", "a", [2]),
-            ("aba", "ba", [1, 2]),
-            ("abt", "ab", [0, 1]),  # an older broker's, without the tag's
-            ("abt", "bt", [1, 2]),
-        ],
-    )
-    def test_a_file_that_begins_among_the_keys_of_a_record_has_the_last_of_them(
-        self, path: Path, keys: str, entries: str, ranks: list[int]
-    ) -> None:
-        block = [Keyed(0, T0, tuple(map(ord, keys))), Keyed(50, T0, (1,))]
-        file = [(ord(key), 0, 0, 0) for key in entries] + [(1, 50, 0, 0)]
-        assert matched(path, file, [block]).ranks[1:].tolist() == [*ranks, 3]
-
     def test_entries_of_a_record_with_many_keys(self, path: Path) -> None:
         count = 20_000
         record = Keyed(0, T0, tuple(range(count)))

@@ -3,32 +3,25 @@
 import time
 from pathlib import Path
 
-from doctoring import NOW, findings_of, make_store, only
+import pytest
+
+from doctoring import NOW, findings_of, make_store
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
 
 
-def test_a_step_back_is_named_where_it_happened(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        pytest.param(NOW - 60_000, ["stepped back by 60100 ms"], id="a step back"),
+        pytest.param(NOW + 100 - 900, [], id="a step of less than a second"),
+        pytest.param(int(time.time() * 1000) + 10**9, ["is in the future"], id="a time that has not come"),
+    ],
+)
+def test_times_that_clocks_do_not_show_are_named(tmp_path: Path, timestamp: int, found: list[str]) -> None:
     writer, _ = make_store(tmp_path, 100)
-    stepped = writer.append("T", b"x", store_timestamp=NOW - 60_000)
-    writer.append("T", b"x")
+    stepped = writer.append("T", b"x", store_timestamp=timestamp)
+    writer.append("T", b"x", store_timestamp=max(timestamp, NOW))
     writer.close()
-    finding = only(tmp_path, "clock")
-    assert (finding.severity, finding.physical_offset) == (Severity.WARNING, stepped.physical_offset)
-    assert "stepped back by 60100 ms" in finding.found
-
-
-def test_a_step_of_less_than_a_second_is_nothing(tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path, 100)
-    writer.append("T", b"x", store_timestamp=written[-1].store_timestamp - 900)
-    writer.close()
-    assert findings_of(examine(tmp_path), "clock") == []
-
-
-def test_a_time_that_has_not_come_is_named(tmp_path: Path) -> None:
-    writer, _ = make_store(tmp_path, 100)
-    ahead = writer.append("T", b"x", store_timestamp=int(time.time() * 1000) + 10**9)
-    writer.close()
-    finding = only(tmp_path, "clock")
-    assert finding.physical_offset == ahead.physical_offset
-    assert "is in the future" in finding.found
+    findings = findings_of(examine(tmp_path), "clock")
+    assert [finding.physical_offset for finding in findings] == [stepped.physical_offset] * len(found)
+    assert all(said in finding.found for said, finding in zip(found, findings, strict=True))

@@ -17,7 +17,7 @@ UNITS_A_FILE = 3000
 MESSAGES = 8000
 
 
-@pytest.fixture(params=[100, 1 << 16], autouse=True)
+@pytest.fixture(params=[100, pytest.param(1 << 16, marks=pytest.mark.soak)], autouse=True)
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues are read in pieces, and messages are kept in files, of any length."""
     monkeypatch.setattr(_diagnose_queue, "PIECE", request.param)

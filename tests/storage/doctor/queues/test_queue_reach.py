@@ -83,22 +83,6 @@ def test_a_deleted_topic_is_no_fault(tmp_path: Path) -> None:
     assert (finding.severity, finding.physical_offset) == (Severity.INFO, gone.physical_offset)
 
 
-def test_half_messages_and_rolled_back_ones_have_no_unit_and_need_none(tmp_path: Path) -> None:
-    writer, _ = make_store(tmp_path, 50)
-    for flags in (0x4, 0x8, 0xC):
-        writer.append("T", b"x", sys_flag=flags)
-    writer.close()
-    assert findings_of(examine(tmp_path), "queue-reach") == []
-
-
-def test_batches_are_looked_up_by_their_first_message(tmp_path: Path) -> None:
-    writer, _ = make_store(tmp_path, 50)
-    for _ in range(5):
-        writer.append_inner_batch("B", [(b"a", {"TAGS": "t"}), (b"b", {})])
-    writer.close()
-    assert examine(tmp_path).findings == ()
-
-
 def test_a_light_queue_that_is_gone_is_named(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.set_topic("%LMQ%a")
