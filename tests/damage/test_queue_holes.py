@@ -15,7 +15,6 @@ from store_writer import StoreWriter, Written
 
 TAGS = ("A", "B", "C")
 UNITS_A_FILE = 1000
-PAGE = 4096 // 20 + 1
 """Units of which a page of the disk holds a part: 205 whole ones, or two cut ones more."""
 
 MESSAGES, BATCHES = 8200, 240
@@ -241,16 +240,3 @@ def test_a_pull_of_nothing_but_lost_messages_moves_on_and_says_so(made: Made, tm
     assert next(records_of(bytes(answer.body))).queue_offset == 2001
     assert answer.remark is not None
     assert "500 messages are lost at queue offsets 1500 to 1999" in answer.remark
-
-
-def test_units_of_a_damaged_queue_that_the_page_lists_are_resolved(made: Made, copied: Path) -> None:
-    from storage.queue.consume_queue import ConsumeQueue
-    from storage.queue.unit_reader import entries_between
-    from storage.store.message_store import MessageStore
-
-    DAMAGES["lost files and a page"](copied / "consumequeue" / "T" / "0")
-    store = MessageStore.open(copied)
-    queue = store.queues.queue("T", 0)
-    assert isinstance(queue, ConsumeQueue)
-    places = [entry.physical_offset for entry in entries_between(queue, 0, queue.max_offset)]
-    assert places == [written.physical_offset for written in made.plain]

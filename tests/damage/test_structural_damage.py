@@ -94,8 +94,8 @@ def cut(path: Path, size: int) -> None:
 
 
 class TestLog:
-    @pytest.mark.parametrize("number", [0, 1, -1])
-    @pytest.mark.parametrize("size", [0, 39, SEGMENT - 1, SEGMENT + 1, *soak(8, 40, 41, 91)])
+    @pytest.mark.parametrize("number", [1, -1, *soak(0)])
+    @pytest.mark.parametrize("size", [39, SEGMENT + 1, *soak(0, 8, 40, 41, 91, SEGMENT - 1)])
     def test_a_segment_of_any_size(self, store: Damaged, number: int, size: int) -> None:
         cut(store.log[number], size)
         check(store, names=store.log[number])
@@ -145,7 +145,7 @@ class TestLog:
         check(store)
         assert examine(store.root).is_clean
 
-    @pytest.mark.parametrize("size", [0, 100, SEGMENT])
+    @pytest.mark.parametrize("size", [100, *soak(0, SEGMENT)])
     def test_segments_that_lie_in_two_paths(self, store: Damaged, size: int) -> None:
         other = store.directories[1]
         other.mkdir()
@@ -153,7 +153,7 @@ class TestLog:
             (other / path.name).write_bytes(path.read_bytes()[:size])
         check(store, names=other / store.log[1].name)
 
-    @pytest.mark.parametrize("keep", [1, 5, 9])
+    @pytest.mark.parametrize("keep", [5, *soak(1, 9)])
     def test_what_was_cut_off_and_not_overwritten_is_old(self, store: Damaged, keep: int) -> None:
         """New records over old ones, by a broker that cut its log: the old ones behind are not answered."""
         path, base = store.log[-1], int(store.log[-1].name)
@@ -173,25 +173,14 @@ class TestLog:
 
 class TestQueues:
     @pytest.mark.parametrize("number", [0, -1])
-    @pytest.mark.parametrize("size", [0, 19, 40, 201, *soak(1, 20, 21, 39, 41, 199, 400)])
+    @pytest.mark.parametrize("size", [19, 40, *soak(0, 1, 20, 21, 39, 41, 199, 201, 400)])
     def test_a_file_of_any_size(self, store: Damaged, number: int, size: int) -> None:
         path = store.queue[number]
         lost = [each for each in store.written_in(path) if each.queue_offset % 10 >= size // 20]
         cut(path, size)
         check(store, without_units=lost, names=path)
 
-    def test_a_missing_file(self, store: Damaged) -> None:
-        lost = store.written_in(store.queue[0])
-        store.queue[0].unlink()
-        check(store, without_units=lost, names="A/0")
-
-    @pytest.mark.parametrize("first", [0, 1, 8, *soak(2, 3, 4, 5, 6, 7)])
-    @pytest.mark.parametrize("count", [1, 3])
-    def test_zeroed_units_between_others(self, store: Damaged, first: int, count: int) -> None:
-        put(store.queue[0], 20 * first, bytes(20 * min(count, 9 - first)))
-        check(store, names="A/0")
-
-    @pytest.mark.parametrize("fill", [b"\xff", b"\x01", b"\x7f"])
+    @pytest.mark.parametrize("fill", [b"\xff", b"\x7f"])
     def test_a_whole_file_of_garbage(self, store: Damaged, fill: bytes) -> None:
         store.queue[0].write_bytes(fill * 200)
         check(store, names="A/0")
@@ -247,16 +236,3 @@ class TestIndex:
             put(path, position, bytes(length))
             check(store)
             path.write_bytes(content)
-
-    def test_a_missing_file(self, store: Damaged) -> None:
-        store.index[1].unlink()
-        check(store, names="index")
-
-    def test_a_file_twice(self, store: Damaged) -> None:
-        shutil.copy(store.index[1], store.index[1].with_name("20991231235959999"))
-        check(store)
-
-    @pytest.mark.parametrize("fill", [b"\xff", b"\x01"])
-    def test_a_file_of_garbage(self, store: Damaged, fill: bytes) -> None:
-        store.index[1].write_bytes(fill * store.index[1].stat().st_size)
-        check(store, names=store.index[1])

@@ -12,7 +12,6 @@ from queue_runs import QueuedUnit, batch_unit, files_under, put_batches, units_i
 from storage.build.batch_queue_builder import BatchQueueBuilder
 from storage.build.queue_builder import QueueSummary
 from store_files import BatchConsumeQueueFiles
-from store_writer import StoreWriter
 
 
 def batches(sizes: list[int], *, start: int = 0, base: int = 0) -> list[QueuedUnit]:
@@ -42,24 +41,6 @@ def test_units_come_out_as_the_broker_writes_them(sizes: list[int], per_file: in
         assert files_under(Path(directory, "ours")) == files_under(Path(directory, "broker"))
     assert (summary.units, summary.files) == (len(sizes), -(-len(sizes) // per_file))
     assert (summary.first, summary.next_offset) == ((7, 7 + sum(sizes)) if sizes else (0, 0))
-
-
-def test_a_written_store_comes_out_byte_for_byte(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", batch_queue_file_size=46 * 3)
-    units = []
-    for number in range(11):
-        written = writer.append_inner_batch("B", [(b"x", {})] * (number + 1))
-        data = batch_unit(
-            written.physical_offset,
-            written.queue_offset,
-            number + 1,
-            size=written.size,
-            timestamp=written.store_timestamp,
-        )
-        units.append(QueuedUnit(written.queue_offset, data[:12] + packed(0, 8) + data[20:]))
-    writer.close()
-    build(tmp_path / "ours", units, per_file=3, block=2)
-    assert files_under(tmp_path / "ours") == files_under(tmp_path / "store" / "batchconsumequeue" / "B" / "0")
 
 
 def test_repetitions_and_units_that_a_broker_takes_for_none_are_left_out(tmp_path: Path) -> None:

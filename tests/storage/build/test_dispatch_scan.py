@@ -76,11 +76,6 @@ class TestRecordedStores:
         assert made == dispatch(oracles.read_log(g1_store / "commitlog"))
         assert [scanned.step.reason for scanned in scans] == [Reason.BLANK, Reason.ZERO]
 
-    def test_those_of_the_crashed_copy(self, g1_crashed_store: Path) -> None:
-        scans = scan_store([g1_crashed_store / "commitlog"])
-        assert_same_units(unit_files(g1_crashed_store, "consumequeue"), units_of(gathered(scans), {PLAIN}))
-        assert [scanned.step.reason for scanned in scans] == [Reason.BLANK, Reason.ZERO, Reason.ZERO]
-
     @pytest.mark.parametrize("name", G2)
     def test_hosts_versions_light_queues_and_batches(self, name: str, tmp_path: Path) -> None:
         root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
@@ -126,18 +121,6 @@ class TestWrittenStores:
         scans = scan_store(writer.log.directories, tags=profile == "5.5", records=5, window=700)
         assert gathered(scans) == dispatch(writer.records, profile=profile, lmq=True)
 
-    @settings(max_examples=examples(12))
-    @given(store_plans(all_indexed=True))
-    def test_units_are_those_that_the_writer_put_into_the_queues(
-        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan
-    ) -> None:
-        writer = plan.write(tmp_path_factory.mktemp("store"))
-        units = units_of(gathered(scan_store(writer.log.directories)), {PLAIN})
-        for (topic, queue_id), queue in writer.queues.items():
-            written = b"".join(bytes(queue.files[start]) for start in sorted(queue.files))
-            missing = units.pop((topic, queue_id))
-            assert set(chunks(written)) <= set(chunks(missing))
-
     def test_batches_light_queues_and_levels_beyond_the_table(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, delay_levels="1s 5s 10s")
         for inner in ({}, {"KEYS": "a"}):
@@ -162,10 +145,6 @@ class TestWrittenStores:
         data, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXX", "properties_bytes": block}])
         (queue,) = scan_bytes(data, delays=()).made.queues.values()
         assert oracles.signed(queue.units[0], 12, 8) == oracles.java_hash("TagA")
-
-
-def chunks(units: bytes) -> list[bytes]:
-    return [units[i : i + UNIT.size] for i in range(0, len(units), UNIT.size)]
 
 
 class TestScale:

@@ -38,12 +38,7 @@ def test_lost_offsets_are_those_in_a_lost_range(ranges: list[int], offsets: list
         assert log.loses_behind(offset) == any(end > offset for _, end in lost)
 
 
-def test_nothing_is_lost_of_a_whole_log() -> None:
-    assert not ReadableLog(0, 100).are_lost(np.arange(5)).any()
-    assert not ReadableLog(0, 100).loses_behind(0)
-
-
-@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 35, 40, 41])
+@pytest.mark.parametrize("count", [0, 9, 10, 41])
 def test_an_expired_queue_ends_behind_its_last_unit(count: int, tmp_path: Path) -> None:
     queue = write(tmp_path, *(unit(100 * n) for n in range(count)), start=200)
     end = queue.end(GONE)
@@ -69,8 +64,16 @@ def test_units_of_lost_messages_count(tmp_path: Path) -> None:
     assert write(tmp_path / "none", unit(100), unit(200)).end(log) == 0
 
 
-@pytest.mark.parametrize("bad", [bytes(20), unit(-1), unit(15_000), unit(20_000), unit(90, size=-4), b"\xff" * 20])
-@pytest.mark.parametrize(("first", "count"), [(0, 1), (100, 1), (100, 500), (3, 690), (0, 699)])
+@pytest.mark.parametrize(
+    ("bad", "first", "count"),
+    [
+        (bytes(20), 0, 699),
+        (unit(-1), 0, 1),
+        (unit(15_000), 3, 690),
+        (unit(20_000), 100, 1),
+        (unit(90, size=-4), 100, 500),
+    ],
+)
 def test_damaged_units_of_any_number_do_not_end_the_queue(bad: bytes, first: int, count: int, tmp_path: Path) -> None:
     units = [unit(n) for n in range(700)]
     units[first : first + count] = [bad] * count
@@ -128,7 +131,7 @@ def test_damaged_units_among_those_of_lost_messages_say_nothing(tmp_path: Path) 
     assert write(tmp_path / "batches", *batches).offset_behind_lost(100, 4, log) == 20
 
 
-@pytest.mark.parametrize("count", [10, 11, 300, 1500])
+@pytest.mark.parametrize("count", [11, 1500])
 def test_long_losses_are_followed_from_file_to_file(count: int, tmp_path: Path) -> None:
     log = ReadableLog(0, 1 << 40, [(1000, 1 << 39)])
     units = [unit(100), *(unit(1000 + n) for n in range(count - 1))]

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oracles import is_queued, queue_unit, read_log
-from queue_runs import QueuedUnit, files_under, put_all, queued, unit, units_in
+from queue_runs import QueuedUnit, files_under, put_all, queued, units_in
 from storage.build.queue_builder import FARTHEST_JUMP, QueueBuilder, QueueSummary
 from store_files import PRE_BLANK, ConsumeQueueFiles
 
@@ -45,7 +45,7 @@ def g1_queues(store: Path) -> dict[tuple[str, int], list[QueuedUnit]]:
 
 
 @pytest.mark.parametrize("store", ["g1_store", "g1_crashed_store"])
-@pytest.mark.parametrize("block", [1, 7, 10_000])
+@pytest.mark.parametrize("block", [7, 10_000])
 def test_all_queues_of_the_recorded_store_come_out_byte_for_byte(
     store: str, block: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_whole_log_makes_the_files_that_the_broker_makes(
     assert summary.units + summary.dropped == len(units)
 
 
-@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 19, 20, 21, 60_000])
+@pytest.mark.parametrize("count", [0, 1, 10, 21, 60_000])
 def test_files_are_of_full_length_and_zero_behind_the_last_unit(count: int, tmp_path: Path) -> None:
     file_size = 200 if count < 1000 else 400_000
     units = queued(range(count), start=LATER)
@@ -185,11 +185,6 @@ def test_one_wrong_number_costs_nothing(tmp_path: Path) -> None:
         assert (summary.misnumbered, summary.units, summary.next_offset) == (1, 20, 20), wrong
         found = units_in(tmp_path / str(number))
         assert found == dict(enumerate(each.data for each in queued(range(20), start=LATER))), wrong
-
-
-def test_a_first_number_that_the_next_falls_behind_is_the_wrong_one(tmp_path: Path) -> None:
-    summary = build(tmp_path, queued([(1 << 33) + 4, 5, 6, 7], start=LATER))
-    assert (summary.first, summary.next_offset, summary.misnumbered) == (4, 8, 1)
 
 
 def test_numbers_that_no_queue_can_have_are_left_out(tmp_path: Path) -> None:
@@ -293,12 +288,6 @@ def test_there_is_nothing_to_extend_without_units_or_behind_the_goal(tmp_path: P
     assert list(tmp_path.iterdir()) == [tmp_path / "ahead"]
 
 
-def test_what_an_earlier_attempt_left_is_gone(tmp_path: Path) -> None:
-    build(tmp_path / "q", queued(range(100), start=LATER))
-    build(tmp_path / "q", queued(range(50, 55), start=LATER))
-    assert list(files_under(tmp_path / "q")) == [f"{1000:020d}"]
-
-
 def test_memory_is_given_back_by_a_flush(tmp_path: Path) -> None:
     builder = QueueBuilder(tmp_path, 200, SEGMENT)
     builder.flush()
@@ -311,8 +300,3 @@ def test_memory_is_given_back_by_a_flush(tmp_path: Path) -> None:
     put_all(builder, queued(range(15, 20), start=LATER))
     assert builder.finish().units == 20
     assert sorted(units_in(tmp_path)) == list(range(20))
-
-
-def test_a_single_message_is_not_kept_back(tmp_path: Path) -> None:
-    assert build(tmp_path, queued([0], start=LATER)).units == 1
-    assert units_in(tmp_path) == {0: unit(LATER, tags_code=0)}

@@ -100,15 +100,6 @@ def test_its_extension_comes_with_a_queue(tmp_path: Path) -> None:
     assert is_linked(tmp_path, f"consumequeue_ext/T/3/{0:020d}")
 
 
-def test_a_second_attempt_replaces_what_the_first_left(tmp_path: Path) -> None:
-    write_queue(tmp_path / "store", unit(100), unit(30_000))
-    carry(tmp_path)
-    first = files_under(tmp_path / "staged")
-    carry(tmp_path)
-    assert files_under(tmp_path / "staged") == first
-    assert files_under(tmp_path / "store") != first
-
-
 def test_where_links_are_not_possible_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_queue(tmp_path / "store", unit(100))
 

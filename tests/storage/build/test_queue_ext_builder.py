@@ -46,13 +46,6 @@ def test_every_message_gets_a_unit_without_bitmap(count: int, file_size: int, bl
     assert summary.ext_units == summary.units == count
 
 
-def test_many_units_cross_files_in_one_run(tmp_path: Path) -> None:
-    units = queued(range(5000), start=LATER)
-    expected = by_the_broker(tmp_path / "broker", units, 4096)
-    build(tmp_path / "ours", units, 4096)
-    assert files_under(tmp_path / "ours") == expected
-
-
 def test_what_is_left_out_of_the_queue_has_no_unit(tmp_path: Path) -> None:
     summary = build(tmp_path, queued([0, 1, 2, 1, 2, 3], start=LATER), 4096)
     assert (summary.units, summary.dropped, summary.ext_units) == (4, 2, 4)

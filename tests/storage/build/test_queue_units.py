@@ -10,7 +10,6 @@ from storage.build.queue_units import (
     PRE_BLANK,
     PULL_UNITS,
     GapFilling,
-    physical_offset_of,
     share_gap,
     units_before,
     unreadable_unit,
@@ -63,7 +62,3 @@ def test_a_run_is_cut_where_the_log_ends(count: int, stop: int, size: int) -> No
     run = [packed(100 * number, 8).ljust(size, b"u") for number in range(count)]
     kept = units_before(memoryview(b"".join(run)), size, stop)
     assert bytes(kept) == b"".join(run[number] for number in range(count) if 100 * number < stop)
-
-
-def test_physical_offsets_are_signed() -> None:
-    assert physical_offset_of(unit(-1)) == -1

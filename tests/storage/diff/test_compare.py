@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from protocol.errors import NotAStore
 from storage.diff import _entries, compare
 from storage.diff.compare import QueueRange, compare_stores
 from store_writer import StoreWriter
@@ -118,17 +117,6 @@ def test_any_other_byte_at_the_same_place_makes_a_message_different(
     assert found.ranges == [QueueRange("different", "T1", 1, 1, 1, 1, changed.physical_offset)]
 
 
-def test_a_missing_segment_is_missing_messages(pair: tuple[StoreWriter, Path]) -> None:
-    writer, copy = pair
-    os.remove(copy / "commitlog" / "00000000000000002048")
-    found = compare_stores(writer.root, copy)
-    lost = [each for each in writer.written if 2048 <= each.physical_offset < 4096]
-    assert found.counts == {"missing": len(lost), "extra": 0, "different": 0}
-    assert found.first is not None
-    assert found.first.physical_offset == lost[0].physical_offset
-    assert any("2048" in text for text in found.damage["b"])
-
-
 def test_the_same_messages_elsewhere_are_the_same(tmp_path: Path) -> None:
     """Written anew by another broker: other places, other clock, other address."""
     a = write(tmp_path / "a")
@@ -175,13 +163,6 @@ def test_many_ranges_are_listed_up_to_a_number_and_counted_beyond(
     assert [each.physical_offset for each in sorted(found.ranges, key=lambda each: each.physical_offset)] == [
         written.physical_offset for written in a.written if not written.queue_offset % 2
     ][:5]
-
-
-def test_what_is_no_store_is_an_error(tmp_path: Path) -> None:
-    write(tmp_path / "a", range(2))
-    (tmp_path / "b").mkdir()
-    with pytest.raises(NotAStore):
-        compare_stores(tmp_path / "a", tmp_path / "b")
 
 
 @settings(max_examples=examples(12))

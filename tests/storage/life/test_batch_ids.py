@@ -38,17 +38,6 @@ def test_neighbours_of_one_moment_may_be_a_batch(sizes: list[int]) -> None:
                 assert found[each][:1] == ([",".join(batch)] if len(batch) > 1 else [])
 
 
-def test_two_batches_of_one_moment_are_each_among_the_parts(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    for number in range(4):
-        writer.append("T", unique_key=f"u{number}", store_timestamp=1_700_000_000_000, born_timestamp=1_600_000_000_000)
-    writer.close()
-    found = ids_by_message(writer)
-    assert "u0,u1" in found["u0"]
-    assert "u2,u3" in found["u3"]
-    assert "u0,u1" not in found["u3"]
-
-
 def test_of_many_neighbours_the_longest_parts_are_tried(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     ids = [f"u{number}" for number in range(30)]

@@ -20,7 +20,6 @@ from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
 assert FAILED
-PRODUCED = {line.split("\t")[0]: line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines()}
 
 
 def message(topic: str, **properties: str) -> Message:
@@ -60,26 +59,6 @@ def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY
     messages = list(decode_messages(answer.records))
     assert [each.physical_offset for each in messages] == list(answer.physical_offsets)
     return [(stage_of(each.topic).value, each.physical_offset) for each in messages]
-
-
-def test_failed_messages_are_found_where_they_waited_and_where_they_came_back(g1_store: Path) -> None:
-    store = MessageStore.open(g1_store)
-    for row in FAILED:
-        key, unique_key, first = row[7], row[4], int(row[5][16:], 16)
-        for kind, text in ((KeyKind.KEY, key), (KeyKind.UNIQUE, unique_key)):
-            stages = found(store, "TopicBatch", text, kind)
-            assert [stage for stage, _ in stages] == ["delivered", "scheduled", "retry"]
-            assert stages[0][1] == first
-
-
-def test_transactions_and_delays_are_found_where_they_waited(g1_store: Path) -> None:
-    store = MessageStore.open(g1_store)
-    assert [stage for stage, _ in found(store, "TopicTx", "txCommit")] == ["half", "delivered"]
-    assert [stage for stage, _ in found(store, "TopicTx", "txRollback")] == ["half"]
-    stages = found(store, "TopicDelay", "delayed")
-    assert [stage for stage, _ in stages] == ["scheduled", "delivered"]
-    # The producer got the offset of the copy that waits.
-    assert stages[0][1] == int(PRODUCED["delay"][3][16:], 16)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from storage.queue.queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
-PRODUCED = {line.split("\t")[0]: line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines()}
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
 assert FAILED
 VECTORS = [line.split("\t") for line in (G1.parent / "trace-vectors.tsv").read_text("utf-8").splitlines()]
@@ -67,14 +66,6 @@ def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore, t
         assert life.events[2].timestamp >= life.events[1].until_timestamp
 
 
-def test_a_committed_transaction_ends_with_its_delivery(g1: MessageStore) -> None:
-    half, delivered = find_life(g1, PRODUCED["txc"][2]).events
-    assert (half.stage, half.note, half.until_timestamp) == (Stage.HALF, "committed", delivered.timestamp)
-    assert delivered.message is not None
-    assert half.message is not None
-    assert delivered.message.prepared_transaction_offset == half.message.physical_offset
-
-
 def test_copies_that_no_transaction_made_end_none(tmp_path: Path) -> None:
     """They say 0 where committed ones have the half message's place, and that may be 0."""
     writer = StoreWriter(tmp_path / "store")
@@ -82,26 +73,6 @@ def test_copies_that_no_transaction_made_end_none(tmp_path: Path) -> None:
         writer.append("RMQ_SYS_TRANS_HALF_TOPIC", unique_key="U", properties={"REAL_TOPIC": "T"}, sys_flag=0)
     writer.close()
     assert [event.note for event in find_life(MessageStore.open(tmp_path / "store"), "U").events] == ["not ended"] * 2
-
-
-def test_one_rolled_back_ends_with_the_operation_that_says_so(g1: MessageStore) -> None:
-    (half,) = find_life(g1, PRODUCED["txr"][2], "TopicTx").events
-    assert (half.stage, half.note) == (Stage.HALF, "rolled back")
-    queue = g1.queues.queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
-    assert queue is not None
-    entry = queue.entry_at(0)
-    assert entry is not None
-    operation = g1.record_at(entry.physical_offset)
-    assert operation is not None
-    assert b"0,1," in bytes(operation)
-    assert half.until_timestamp == queue.store_timestamp_at(0)
-
-
-def test_a_delayed_message_waited_until_it_was_due(g1: MessageStore) -> None:
-    waiting, delivered = find_life(g1, PRODUCED["delay"][2]).events
-    assert (waiting.stage, waiting.note) == (Stage.SCHEDULED, "delay level 1, delivered")
-    assert waiting.until_timestamp == waiting.timestamp + 1_000
-    assert delivered.timestamp >= waiting.until_timestamp
 
 
 def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2: MessageStore) -> None:
@@ -125,49 +96,13 @@ def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("label", ["timer-delay-sec", "timer-delay-ms", "timer-deliver-ms"])
+@pytest.mark.parametrize("label", ["timer-delay-sec", "timer-deliver-ms"])
 def test_a_timed_message_waited_until_the_moment_that_its_sender_set(g2: MessageStore, label: str) -> None:
     waiting, delivered = find_life(g2, unique_key_of(label)).events
     assert (waiting.stage, delivered.stage) == (Stage.TIMER, Stage.DELIVERED)
     assert waiting.until_timestamp is not None
     assert waiting.timestamp < waiting.until_timestamp <= delivered.timestamp
     assert [(each.group, each.has_passed) for each in delivered.groups] == [("CG_TIMER", True)]
-
-
-def test_a_timed_message_that_is_not_due_waits_alone(g2: MessageStore) -> None:
-    (waiting,) = find_life(g2, unique_key_of("timer-far")).events
-    assert waiting.until_timestamp is not None
-    assert 86_300_000 < waiting.until_timestamp - waiting.timestamp <= 86_400_000
-
-
-def test_nothing_is_found_of_an_unknown_key_or_in_another_topic(g1: MessageStore) -> None:
-    assert find_life(g1, "F" * 32).events == ()
-    assert stages(find_life(g1, PRODUCED["txc"][2], "TopicTest").events) == [Stage.HALF]
-
-
-def test_what_a_group_has_not_passed_and_what_is_not_delivered_is_told(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", unique_key="U")
-    back = {"REAL_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}
-    writer.append("SCHEDULE_TOPIC_XXXX", unique_key="U", properties=back, queue_id=2, reconsume_times=1)
-    writer.append("RMQ_SYS_TRANS_HALF_TOPIC", unique_key="U", properties={"REAL_TOPIC": "T"})
-    writer.append(
-        "rmq_sys_wheel_timer", unique_key="U", properties={"REAL_TOPIC": "T", "TIMER_OUT_MS": "1795243509000"}
-    )
-    writer.append("%DLQ%G", unique_key="U", properties={"DLQ_ORIGIN_TOPIC": "T"}, reconsume_times=16)
-    writer.close()
-    config = tmp_path / "store" / "config"
-    config.mkdir(exist_ok=True)
-    (config / "consumerOffset.json").write_text(
-        '{"offsetTable": {"T@G": {"0": 0}, "T@H": {"0": 1}, "Other@G": {"0": 5}}}'
-    )
-    (config / "delayOffset.json").write_text('{"offsetTable": {"3": 0}}')
-    delivered, scheduled, half, timer, dead = find_life(MessageStore.open(tmp_path / "store"), "U", "T").events
-    assert [(each.group, each.has_passed) for each in delivered.groups] == [("G", False), ("H", True)]
-    assert scheduled.note == "delay level 3, not delivered yet"
-    assert (half.note, half.until_timestamp) == ("not ended", None)
-    assert (timer.stage, timer.until_timestamp) == (Stage.TIMER, 1795243509000)
-    assert dead.stage is Stage.DEAD_LETTER
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from examples import examples
 from golden_store import GOLDEN, unpack
 from pending_oracle import SCHEDULE, TIMER, Judged, judge
-from storage.life.pending import _LIST, Pending, PendingState, PendingWindow
+from storage.life.pending import Pending, PendingState, PendingWindow
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.times import LARGEST
 from store_writer import START_TIMESTAMP, StoreWriter
 
-RECORDED = ("g2-queues", "g2-queues-5.5.1")
+RECORDED = ("g2-queues", pytest.param("g2-queues-5.5.1", marks=pytest.mark.soak))
 LISTED = {state.value for state in PendingState}
 
 
@@ -95,15 +95,6 @@ def test_without_the_brokers_checkpoints_the_last_message_decides_and_this_is_sa
         assert not pending.as_of.levels_known
         assert ["delayOffset.json is missing" in note for note in pending.as_of.notes] == [True, False]
         assert "timercheck is missing" in pending.as_of.notes[1]
-
-
-def test_a_damaged_checkpoint_is_named(recorded: tuple[Path, dict[str, list[str]], set[str]]) -> None:
-    root, produced, _ = recorded
-    (root / "config" / "timercheck").write_bytes(b"short")
-    with Pending(opened(root)) as pending:
-        (note,) = pending.as_of.notes
-        assert "timercheck" in note
-        assert [each.message.unique_key for each in pending.messages()] == [produced["timer-far"][2]]
 
 
 def test_a_directory_that_may_not_be_searched_is_a_sentence(
@@ -263,14 +254,6 @@ def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
             assert listed == whole
 
 
-def test_a_page_neither_scans_nor_sorts_all_that_waits(tmp_path: Path) -> None:
-    many_timers(tmp_path / "store", 10).close()
-    with Pending(opened(tmp_path / "store")) as pending:
-        plan = pending._database.execute(f"EXPLAIN QUERY PLAN {_LIST}", (0, 1, None, 0, 1, 5, 0, 0, 0)).fetchall()
-        assert plan
-        assert all("SEARCH waiting USING INDEX by_due" in detail for *_, detail in plan)
-
-
 def test_properties_that_are_no_text_or_no_numbers_break_nothing(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     due = str(START_TIMESTAMP + 1_000_000).encode()
@@ -338,15 +321,6 @@ def test_a_message_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
         assert {each.message.unique_key for each in pending.messages()} == {"K0", "K1", "K3", "K4"}
         assert pending.incomplete is not None
         assert "the records of 1 message of rmq_sys_wheel_timer, queue 0, are damaged or missing" in pending.incomplete
-
-
-def test_queues_that_are_gone_are_no_empty_answer(tmp_path: Path) -> None:
-    many_timers(tmp_path / "store", 5).close()
-    with Pending(opened(tmp_path / "store")) as pending:
-        expected = list(pending.messages())
-    shutil.rmtree(tmp_path / "store" / "consumequeue")
-    with Pending(opened(tmp_path / "store")) as pending:
-        assert list(pending.messages()) == expected != []
 
 
 @pytest.mark.parametrize(("offset", "is_beyond"), [(2, False), (3, True)])

@@ -78,15 +78,6 @@ def test_answers_equal_the_oracle_that_scans_everything(
         assert answer.truncated == (len(everything) > maximum)
 
 
-def test_a_page_cut_by_size_drops_its_oldest(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    written = [writer.append("T", bytes(500), keys="\ufffd") for _ in range(5)]
-    writer.close()
-    answer = MessageStore.open(tmp_path).query(Question("T", "\ufffd", maximum_bytes=2 * written[0].size + 5))
-    assert answer.physical_offsets == tuple(message.physical_offset for message in written[-2:])
-    assert answer.truncated
-
-
 def test_decoding_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", keys="\ufffd")

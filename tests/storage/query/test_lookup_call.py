@@ -30,11 +30,6 @@ class TestNeedle:
             kernel.KIND_ANY, kernel.KIND_KEY, kernel.KIND_UNIQUE, kernel.KIND_TAG,
         ]  # fmt: skip
 
-    def test_a_query_asks_for_everything_unless_told_otherwise(self) -> None:
-        query = Question("T", "k")
-        assert (query.kind, query.maximum, query.begin_timestamp) == (KeyKind.ANY, 64, 0)
-        assert query.end_timestamp == query.before_physical_offset == 2**63 - 1
-
 
 class TestThreads:
     def test_threads_that_ask_at_once_get_their_own_answers(self, tmp_path: Path) -> None:  # rmq#7872
@@ -83,16 +78,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 
 
 class TestBounds:
-    @pytest.mark.parametrize(
-        "maximum", [kernel.MAXIMUM_HITS, kernel.MAXIMUM_HITS + 1, 700, 10**5, 2**31 - 1, 2**63 - 1]
-    )
+    @pytest.mark.parametrize("maximum", [kernel.MAXIMUM_HITS, kernel.MAXIMUM_HITS + 1, 2**31 - 1, 2**63 - 1])
     def test_more_than_an_answer_holds_is_the_newest_that_it_holds(self, store: MessageStore, maximum: int) -> None:
         answer = store.query(Question("T", "k", maximum=maximum))  # rmq#7948
         everything = [message.physical_offset for message in store_messages(store)]
         assert list(answer.physical_offsets) == everything[-kernel.MAXIMUM_HITS :]
         assert answer.truncated
 
-    @pytest.mark.parametrize("length", [1, 1000, kernel.NEEDLE_BYTES - 3, kernel.NEEDLE_BYTES - 2, 10**6])
+    @pytest.mark.parametrize("length", [1, kernel.NEEDLE_BYTES - 3, kernel.NEEDLE_BYTES - 2, 10**6])
     def test_a_key_of_any_length_has_an_answer(self, store: MessageStore, length: int) -> None:
         assert store.query(Question("T", "x" * length)).count == 0
 
@@ -111,10 +104,6 @@ class TestBounds:
     def test_both_ends_of_a_window_belong_to_it(self, store: MessageStore, stamp: int) -> None:
         window = {"begin_timestamp": stamp, "end_timestamp": stamp}
         assert store.query(Question("T", "k", KeyKind.KEY, **window)).count == 1
-
-    @pytest.mark.parametrize("before", [-(2**63), -1, 0])
-    def test_nothing_starts_below_the_log(self, store: MessageStore, before: int) -> None:
-        assert store.query(Question("T", "k", before_physical_offset=before)).count == 0
 
 
 def store_messages(store: MessageStore) -> list[oracles.Record]:

@@ -34,10 +34,6 @@ class TestSentence:
         assert text.startswith("searched 1 index file, walked 1 entry, refused 1 hash hit; met 1 bad pointer; ")
         assert text.endswith("; the log holds 0 to 5000, 1 byte of it beyond the index, scanned instead")
 
-    def test_nothing_is_none_of_them(self) -> None:
-        text = report(files_searched=0, entries_walked=0, refused=0).sentence()
-        assert text.startswith("searched 0 index files, walked 0 entries, refused 0 hash hits; index covers")
-
     def test_a_store_without_index_says_so(self) -> None:
         text = report(index_end_timestamp=0, index_begin_timestamp=0, log_beyond_index=5000).sentence()
         assert "there is no usable index file; the log holds 0 to 5000, 5000 bytes of it beyond the index" in text

@@ -1,6 +1,5 @@
 """Very many keys at once against a loop over the log's records; whatever part of the index is there."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from protocol.message_id import decode_message_id
 from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind
 from storage.search.lookup import KeyHashes, LookupHere, look_up
 from storage.search.wanted_entries import WantedHashes
-from storage.store.message_store import MessageStore, StoreOptions
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from strategies import KEYS, TOPICS, StorePlan, store_plans
 
@@ -105,23 +104,12 @@ class TestKinds:
 
 
 class TestDamage:
-    def test_without_an_index_the_log_is_scanned(self, writer: StoreWriter) -> None:
-        expected = named(MessageStore.open(writer.root), ["k3", "U7", "Aa"])
-        shutil.rmtree(writer.root / "index")
-        assert named(MessageStore.open(writer.root), ["k3", "U7", "Aa"]) == expected
-        assert named(MessageStore.open(writer.root, StoreOptions(scan_budget=0)), ["k3", "U7", "Aa"]) == expected
-
     def test_an_entry_that_leads_to_damage_finds_nothing_and_is_told_of(self, writer: StoreWriter) -> None:
         victim = writer.written[3]
         writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
         steps = list(look_up(LookupHere(MessageStore.open(writer.root)), ["U3", "U4"]))
         assert [match.text for step in steps for match in step.matches] == ["U4"]
         assert "no intact message is at 1 place that the index or an id names" in steps[-1].notes
-
-    def test_keys_of_one_hash_are_told_apart(self, writer: StoreWriter) -> None:
-        assert index_hash("T#Aa") == index_hash("T#BB")
-        assert named(MessageStore.open(writer.root), ["BB"]) == set()
-        assert len(named(MessageStore.open(writer.root), ["Aa", "BB"])) == 50
 
 
 class TestHashes:

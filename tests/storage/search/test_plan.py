@@ -62,11 +62,6 @@ class TestByQueue:
         assert hits == self.loop(writer, Criteria(topic="T"))
         assert "12 records up to" in notes
 
-    def test_a_tag_is_found_by_its_hash(self, writer: StoreWriter) -> None:
-        hits, notes = searched(self.open(writer), Criteria(topic="T", tag="A", contains=b"0"))
-        assert hits == self.loop(writer, Criteria(topic="T", tag="A", contains=b"0"))
-        assert "6 records up to" in notes
-
     @pytest.mark.parametrize("where", ["TAGS = 'A'", "a IS NULL AND (TAGS IN ('A', 'none') AND TAGS <> 'B')"])
     def test_an_expression_that_asks_for_tags_is_narrowed_by_their_hashes(
         self, writer: StoreWriter, where: str
@@ -159,17 +154,6 @@ class TestByQueue:
 
 
 class TestByIndex:
-    def test_a_key_of_a_topic_is_found_by_the_index(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path)
-        for number in range(80):
-            writer.append("TU"[number % 2], b"%d" % number, keys=f"k{number % 4}", unique_key=f"k{number % 6}")
-        writer.close()
-        criteria = Criteria(topic="T", key="k2", contains=b"1")
-        hits, notes = searched(MessageStore.open(tmp_path), criteria)
-        assert hits == search_oracle.hits(read_log(tmp_path / "commitlog"), criteria)
-        assert "found by the index" in notes
-        assert searched(MessageStore.open(tmp_path, LAZY), Criteria(key="k2"))[1] == ""
-
     def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)
         batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])

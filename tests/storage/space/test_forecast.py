@@ -67,15 +67,6 @@ def test_one_message_of_a_clock_ahead_does_not_change_the_growth(tmp_path: Path)
     assert forecast.growth == 24 * (tally.size // tally.messages) * 24 // 23
 
 
-def test_a_log_that_is_kept_longer_than_the_disk_has_room_for_fills_it(tmp_path: Path) -> None:
-    store = growing_store(tmp_path / "store", 48)
-    settings = BrokerSettings(reserved_hours=24 * 365, most_used=40)
-    forecast = forecast_of(store, measure(store.commit_log), settings)
-    assert forecast.is_full_first is True
-    assert forecast.crowded_timestamp is not None
-    assert forecast.crowded_timestamp < NOW
-
-
 def test_a_short_log_says_nothing_about_growth(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 0)
     forecast = forecast_of(store, measure(store.commit_log))
