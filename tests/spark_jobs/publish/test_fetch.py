@@ -23,7 +23,7 @@ from spark_jobs.commands.run import run_compact, run_fetch, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST, WORK
-from spark_jobs.places.placed_run import Driver, read_manifest
+from spark_jobs.places.placed_run import read_manifest
 from spark_jobs.publish import store_lock
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
@@ -82,11 +82,14 @@ def contents(store: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(store)): path.read_bytes() if path.is_file() else None for path in paths}
 
 
-@pytest.fixture
-def expected(original: Path, tmp_path: Path) -> dict[str, bytes | None]:
+@pytest.fixture(scope="module")
+def expected(original: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | None]:
     """What a rebuild in place makes."""
-    copy = Path(shutil.copytree(original, tmp_path / "in-place"))
-    rebuild(copy)
+    copy = Path(shutil.copytree(original, tmp_path_factory.mktemp("expected") / "in-place"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_lock, "find_writers", look_for_nobody)
+        run_jobs_here(patch)
+        rebuild(copy)
     found = contents(copy)
     assert found != contents(original)
     assert len([name for name in found if name.startswith("index/")]) > 1
@@ -112,17 +115,6 @@ def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(
     assert (report.messages, report.entries, report.units) == (sent.messages, sent.entries, sent.units)
     assert {Path(path).name.split(".")[0] for path in report.details.backups} <= set(TREES)
     assert {"index", "consumequeue"} <= {Path(path).name.split(".")[0] for path in report.details.backups}
-
-
-def test_queues_of_one_topic_are_fetched_with_those_of_the_others_as_in_place(
-    original: Path, store: Path, new_place: Fresh, tmp_path: Path
-) -> None:
-    copy = Path(shutil.copytree(original, tmp_path / "in-place"))
-    rebuild(copy, index=False, topics=("Orders",))
-    place = new_place()
-    send(store, place, tmp_path / "work", topics=("Orders",), index=False)
-    fetch(place, store)
-    assert contents(store) == contents(copy)
 
 
 @AT_EACH_PLACE
@@ -174,40 +166,16 @@ def test_wherever_fetching_dies_the_same_command_ends_the_work(
     assert states == {"old", "other"}
 
 
-def test_of_two_rebuilds_at_once_one_wins_and_the_other_says_who(
-    store: Path,
-    expected: dict[str, bytes | None],
-    new_place: Fresh,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    place = new_place()
-    commit = Driver.commit
-
-    def commit_second(self: Driver, manifest: dict[str, Any]) -> None:
-        monkeypatch.setattr(Driver, "commit", commit)
-        send(store, place, tmp_path / "other-work")
-        commit(self, manifest)
-
-    monkeypatch.setattr(Driver, "commit", commit_second)
-    with pytest.raises(StoreError, match="is that of another run"):
-        send(store, place, tmp_path / "work")
-    assert orphans(place) == set()
-    fetch(place, store)
-    assert contents(store) == expected
-
-
-@AT_EACH_PLACE
-@pytest.mark.parametrize("change", ["byte", "shorter", "longer", "gone"])
+@pytest.mark.parametrize("change", ["byte", "shorter", "gone"])
 def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_changes(
-    store: Path, new_place: Fresh, tmp_path: Path, change: str
+    store: Path, tmp_path: Path, change: str
 ) -> None:
-    place, before = new_place(), contents(store)
+    place, before = OutputPlace(f"file://{tmp_path}/out"), contents(store)
     send(store, place, tmp_path / "work")
     name = json.loads(place.read(MANIFEST) or b"")["parts"][-1]["name"]
     data = place.read(name) or b""
     place.remove([name])
-    changed = {"byte": data[:-1] + bytes([data[-1] ^ 1]), "shorter": data[:-1], "longer": data + b"x"}
+    changed = {"byte": data[:-1] + bytes([data[-1] ^ 1]), "shorter": data[:-1]}
     if change in changed:
         place.create(name, changed[change])
     with pytest.raises(StoreError) as found:
@@ -220,10 +188,8 @@ def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_cha
     assert fetch(place, store).resumed
 
 
-def test_a_log_that_was_written_to_since_or_is_another_is_refused(
-    original: Path, store: Path, new_place: Fresh, tmp_path: Path
-) -> None:
-    place = new_place()
+def test_a_log_that_was_written_to_since_or_is_another_is_refused(store: Path, tmp_path: Path) -> None:
+    place = OutputPlace(f"file://{tmp_path}/out")
     send(store, place, tmp_path / "work")
     end = json.loads(place.read(MANIFEST) or b"")["log"]["end"]
     segments = sorted((store / "commitlog").iterdir())
@@ -262,12 +228,10 @@ def test_what_a_broker_wrote_between_the_scan_and_the_mark_is_not_missed(
 
 
 class TestManifests:
-    def test_without_one_nothing_is_fetched(self, store: Path, new_place: Fresh) -> None:
+    def test_without_one_or_with_that_of_an_export_nothing_is_fetched(self, store: Path, tmp_path: Path) -> None:
+        place = OutputPlace(f"file://{tmp_path}/out")
         with pytest.raises(ConfigError, match="no finished rebuild or compaction is there"):
-            fetch(new_place(), store)
-
-    def test_that_of_an_export_is_refused(self, store: Path, new_place: Fresh) -> None:
-        place = new_place()
+            fetch(place, store)
         place.create(MANIFEST, b'{"command": "export", "parts": []}')
         with pytest.raises(ConfigError, match="it contains a finished export, no rebuild or compact"):
             fetch(place, store)
@@ -278,7 +242,6 @@ class TestManifests:
             ("version", 99, "was written by another version"),
             ("names", ["index", "config"], "names 'config', which is no file"),
             ("directories", ["index/../../x"], "which is no file of a store"),
-            ("directories", ["/index"], "which is no file of a store"),
             ("log", {}, "is no manifest of a rebuild"),
         ],
     )
@@ -326,22 +289,9 @@ class TestCommands:
             assert (store / path.relative_to(g1_store)).read_bytes() == path.read_bytes()
 
     def test_a_url_needs_a_directory_to_build_in(self, store: Path, tmp_path: Path) -> None:
-        outcome = rocketlens("rebuild", "all", store, "--out", f"file://{tmp_path}/out")
-        assert (outcome.code, "needs --work DIR" in outcome.errors) == (2, True)
-
-    def test_a_finished_rebuild_is_replaced_only_when_that_is_asked_for(
-        self, store: Path, new_place: Fresh, tmp_path: Path
-    ) -> None:
-        place = new_place()
-        send(store, place, tmp_path / "work")
-        with pytest.raises(ConfigError, match="it contains a finished rebuild"):
-            send(store, place, tmp_path / "work")
-        send(store, place, tmp_path / "work", fresh=True)
-        assert orphans(place) == set()
-
-    def test_a_compaction_to_a_url_needs_a_directory_to_build_in(self, store: Path) -> None:
-        outcome = rocketlens("compact", "index", store, "--out", "s3://bucket/out")
-        assert (outcome.code, "needs --work DIR" in outcome.errors) == (2, True)
+        for job in (("rebuild", "all"), ("compact", "index")):
+            outcome = rocketlens(*job, store, "--out", f"file://{tmp_path}/out")
+            assert (outcome.code, "needs --work DIR" in outcome.errors) == (2, True)
 
 
 def compact(store: Path | str, **more: Any) -> Report:
@@ -364,11 +314,11 @@ COMPACTIONS: list[dict[str, Any]] = [{}, {"from_log": True}, {"topics": ("Orders
 class TestCompaction:
     @pytest.mark.parametrize("options", COMPACTIONS, ids=str)
     def test_one_that_is_sent_and_fetched_equals_the_one_in_place(
-        self, indexed: Path, new_place: Fresh, tmp_path: Path, options: dict[str, Any]
+        self, indexed: Path, tmp_path: Path, options: dict[str, Any]
     ) -> None:
         copy = Path(shutil.copytree(indexed, tmp_path / "in-place"))
         compact(copy, **options)
-        place, before = new_place(), contents(indexed)
+        place, before = OutputPlace(f"file://{tmp_path}/out"), contents(indexed)
         sent = compact(indexed, out=place.url, out_storage=place.storage, work=str(tmp_path / "work"), **options)
         assert (contents(indexed), orphans(place), (tmp_path / "work").exists()) == (before, set(), False)
         report = fetch(place, indexed)
@@ -415,14 +365,13 @@ class TestCompaction:
         assert contents(indexed) == before
 
 
-@AT_EACH_PLACE
-@pytest.mark.parametrize("job", [rebuild, pytest.param(compact, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("job", [rebuild, compact])
 def test_a_store_behind_a_url_goes_to_another_url(
-    indexed: Path, objects: ObjectStore, new_place: Fresh, tmp_path: Path, job: Callable[..., Report]
+    indexed: Path, objects: ObjectStore, tmp_path: Path, job: Callable[..., Report]
 ) -> None:
     copy = Path(shutil.copytree(indexed, tmp_path / "in-place"))
     job(copy)
-    url, place = objects.put(indexed, f"{tmp_path.name}-store"), new_place()
+    url, place = objects.put(indexed, f"{tmp_path.name}-store"), OutputPlace(f"file://{tmp_path}/out")
     job(url, storage=objects.options, out=place.url, out_storage=place.storage, work=str(tmp_path / "work"))
     assert not (tmp_path / "work").exists()
     fetch(place, indexed)

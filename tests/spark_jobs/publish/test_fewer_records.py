@@ -1,5 +1,6 @@
 """What leads to fewer sound records than the store's own index or queues does not take their place unasked."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -46,12 +47,6 @@ def compare(store: Path, new: Path, damages: list[Damage], *names: str, left_out
     refuse_fewer(find_source(store, ()), staged_of(new, *names), damages, SLOTS, left_out)
 
 
-def test_what_leads_to_as_many_is_not_refused(tmp_path: Path) -> None:
-    writer = make(tmp_path / "store")
-    make(tmp_path / "new")
-    compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 3)])
-
-
 @pytest.mark.parametrize("name", ["index", "consumequeue"])
 def test_what_leads_to_fewer_is_refused_with_segments_and_counts(tmp_path: Path, name: str) -> None:
     writer = make(tmp_path / "store")
@@ -67,11 +62,30 @@ def test_what_leads_to_fewer_is_refused_with_segments_and_counts(tmp_path: Path,
     assert ("index files" in text) == (name == "index")
 
 
-def test_only_segments_in_which_damage_was_met_are_compared(tmp_path: Path) -> None:
-    writer = make(tmp_path / "store")
-    make(tmp_path / "new", without=(5, 6, 7))
-    compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 40)])
-    compare(tmp_path / "store", tmp_path / "new", [])
+LOSS = pytest.raises(StoreError, match="sound records")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "damaged", "left_out", "said"),
+    [
+        pytest.param((), (), (3,), "", contextlib.nullcontext(), id="as many"),
+        pytest.param((), (5, 6, 7), (40,), "", contextlib.nullcontext(), id="damage in another segment"),
+        pytest.param((), (5, 6, 7), (), "", contextlib.nullcontext(), id="no damage"),
+        pytest.param((8,), (5,), (3,), "", contextlib.nullcontext(), id="as many others make good for it"),
+        pytest.param((), (5,), (3,), "T", contextlib.nullcontext(), id="asked to be left out"),
+        pytest.param((), (5,), (3,), "B", LOSS, id="another one was asked to be left out"),
+    ],
+)
+def test_only_fewer_in_a_segment_with_damage_are_a_loss(
+    tmp_path: Path, before: tuple[int, ...], after: tuple[int, ...], damaged: tuple[int, ...], left_out: str,
+    said: contextlib.AbstractContextManager[object],
+) -> None:  # fmt: skip
+    """`before` and `after` are the messages that the store's own index and queues lack, and the new ones."""
+    writer = make(tmp_path / "store", without=before)
+    make(tmp_path / "new", without=after)
+    damages = [damage_in(writer, number) for number in damaged]
+    with said:
+        compare(tmp_path / "store", tmp_path / "new", damages, left_out=LeftOut({left_out}.__contains__))
 
 
 def test_records_that_are_damaged_are_no_loss(tmp_path: Path) -> None:
@@ -80,12 +94,6 @@ def test_records_that_are_damaged_are_no_loss(tmp_path: Path) -> None:
     for number in (5, 6):
         writer.overwrite(writer.written[number].physical_offset + 90, b"\xff\xff")
     compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 5)])
-
-
-def test_as_many_others_make_good_for_what_is_not_there(tmp_path: Path) -> None:
-    writer = make(tmp_path / "store", without=(8,))
-    make(tmp_path / "new", without=(5,))
-    compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 3)])
 
 
 def test_what_leads_wrongly_to_a_sound_record_is_no_loss(tmp_path: Path) -> None:
@@ -98,15 +106,6 @@ def test_what_leads_wrongly_to_a_sound_record_is_no_loss(tmp_path: Path) -> None
     (queue / "3").mkdir(parents=True)
     (queue / "3" / f"{0:020d}").write_bytes(units)
     compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 3)], "consumequeue", "batchconsumequeue")
-
-
-def test_what_was_asked_to_be_left_out_is_no_loss(tmp_path: Path) -> None:
-    writer = make(tmp_path / "store")
-    make(tmp_path / "new", without=(5,))
-    asked = LeftOut({"T"}.__contains__)
-    compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 3)], left_out=asked)
-    with pytest.raises(StoreError, match="sound records"):
-        compare(tmp_path / "store", tmp_path / "new", [damage_in(writer, 3)], left_out=LeftOut({"B"}.__contains__))
 
 
 def test_units_of_batches_count_too(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ def content(directory: Path, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
-def test_files_have_the_members_of_those_that_a_broker_writes(
+def test_files_say_what_the_databases_say_with_the_members_that_a_broker_writes(
     name: str, recorded: dict[str, Path], tmp_path: Path
 ) -> None:
+    before = StoreConfig.load(recorded[name])
     rebuild(recorded[name], tmp_path)
     assert {path.name for path in (tmp_path / "config").iterdir()} == FILES
     by_broker = {each: "g2-filters" if each == "consumerOffset.json" else "g2-queues" for each in FILES}
@@ -56,11 +57,6 @@ def test_files_have_the_members_of_those_that_a_broker_writes(
             if member in made.get(table, {}):
                 assert set(made[table][member]) == set(written[table][member])
 
-
-@pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
-def test_files_say_what_the_databases_say(name: str, recorded: dict[str, Path], tmp_path: Path) -> None:
-    before = StoreConfig.load(recorded[name])
-    rebuild(recorded[name], tmp_path)
     after = StoreConfig.load(tmp_path)
     assert len(before.consumer_offsets) >= 5
     assert after.consumer_offsets == before.consumer_offsets
@@ -69,6 +65,16 @@ def test_files_say_what_the_databases_say(name: str, recorded: dict[str, Path], 
     assert after.subscription_groups == before.subscription_groups
     groups = content(tmp_path, "consumerOffset.json")["groupTopicMap"]
     assert {(group, topic) for group, topics in groups.items() for topic in topics} == set(before.consumer_offsets)
+
+
+def test_a_newer_file_is_not_made_anew_and_one_in_the_way_is_named(recorded: dict[str, Path], tmp_path: Path) -> None:
+    store = shutil.copytree(recorded["g2-rocksdb"], tmp_path / "store")
+    (store / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
+    rebuild(store, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out" / "config").iterdir()} == FILES - {"topics.json"}
+    shutil.rmtree(tmp_path / "out" / "consumequeue")
+    with pytest.raises(ConfigError, match="config exists already; remove it or choose another directory"):
+        rebuild(recorded["g2-rocksdb"], tmp_path / "out")
 
 
 def test_a_table_without_a_version_is_as_old_as_its_database(recorded: dict[str, Path], tmp_path: Path) -> None:
@@ -105,19 +111,6 @@ def test_a_damaged_database_is_named_and_nothing_is_made(recorded: dict[str, Pat
     with pytest.raises(ConfigError, match=f"{store}/config/subscriptionGroups.*--without-config"):
         rebuild(store, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_newer_file_is_not_made_anew(recorded: dict[str, Path], tmp_path: Path) -> None:
-    store = shutil.copytree(recorded["g2-rocksdb"], tmp_path / "store")
-    (store / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
-    rebuild(store, tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out" / "config").iterdir()} == FILES - {"topics.json"}
-
-
-def test_a_configuration_in_the_way_is_named(recorded: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "config").mkdir()
-    with pytest.raises(ConfigError, match="config exists already; remove it or choose another directory"):
-        rebuild(recorded["g2-rocksdb"], tmp_path)
 
 
 def test_groups_of_light_queues_have_their_offsets_where_a_broker_with_light_queues_looks(

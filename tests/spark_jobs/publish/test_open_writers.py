@@ -43,8 +43,11 @@ def test_who_can_only_read_is_not(file: Path, how: str) -> None:
         assert writers(file) == []
 
 
-def test_this_process_is_not_another(file: Path) -> None:
-    with file.open("r+b"):
+@pytest.mark.parametrize("how", ["O_RDWR", "map shared"])
+def test_this_process_and_those_of_deleted_files_do_not_count(file: Path, how: str) -> None:
+    with file.open("r+b"), holding(file, how) as pid:
+        assert [each.pid for each in writers(file)] == [pid]
+        file.unlink()
         assert writers(file) == []
 
 
@@ -53,14 +56,13 @@ def test_files_elsewhere_do_not_count(file: Path, tmp_path: Path) -> None:
     (tmp_path / "store-2" / "file").touch()
     with holding(tmp_path / "store-2" / "file", "O_RDWR"):
         assert writers(file) == []
-        assert [each.path for each in find_writers([file.parents[1], tmp_path / "store-2"])[0]] == [
+        assert [each.path for each in find_writers([tmp_path / "nowhere", tmp_path / "store-2"])[0]] == [
             str(tmp_path / "store-2" / "file")
         ]
 
 
-@pytest.mark.parametrize("how", ["O_RDWR", "map shared"])
-def test_files_of_our_own_work_do_not_count(file: Path, how: str) -> None:
-    with holding(file, how) as pid:
+def test_files_of_our_own_work_do_not_count(file: Path) -> None:
+    with holding(file, "O_RDWR") as pid:
         assert writers(file, besides=file.parent) == []
         assert [each.pid for each in writers(file, besides=file.parent / "2")] == [pid]
         assert [each.pid for each in writers(file, besides=file.parent.with_name("ind"))] == [pid]
@@ -88,13 +90,6 @@ def test_a_file_whose_numbers_are_shown_otherwise_is_known_by_its_path(
         with holding(file, how) as pid:
             assert [(each.pid, each.path) for each in writers(file)] == [(pid, str(file))]
             assert writers(file, besides=file.parent) == []
-
-
-@pytest.mark.parametrize("how", ["O_RDWR", "map shared"])
-def test_a_deleted_file_is_none_of_the_stores(file: Path, how: str) -> None:
-    with holding(file, how):
-        file.unlink()
-        assert writers(file) == []
 
 
 def test_a_process_that_may_not_be_looked_at_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +127,3 @@ def test_processes_that_end_while_they_are_looked_at_are_ignored(file: Path, mon
     monkeypatch.setattr(_open_writers, "_other_processes", lambda: iter([pid]))
     assert find_writers([file.parents[1]]) == ([], [])
     assert Process.of(pid) == Process(pid, "?")
-
-
-def test_a_directory_that_is_not_there_has_no_writers(tmp_path: Path) -> None:
-    assert find_writers([tmp_path / "nowhere"])[0] == []

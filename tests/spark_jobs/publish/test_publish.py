@@ -29,7 +29,7 @@ from publishing import (
 from spark_jobs.publish import _atomic_rename, _publish_checks, store_lock
 from spark_jobs.publish._open_writers import find_writers
 from spark_jobs.publish.publish import EXCHANGE, FSYNC, Published, Staged, publish
-from spark_jobs.publish.publish_journal import Journal, read_journal, remove_journal, write_journal
+from spark_jobs.publish.publish_journal import Journal, remove_journal, write_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.store_lock import StoreLock
 
@@ -79,7 +79,7 @@ def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @ALL_MISSING
 @pytest.mark.parametrize("limited", list(Renames), indirect=True, ids=lambda renames: renames.value)
-@pytest.mark.parametrize("names", [NAMES, ("index",), ("consumequeue", "checkpoint")], ids=",".join)
+@pytest.mark.parametrize("names", [NAMES, ("consumequeue", "checkpoint")], ids=",".join)
 def test_the_new_is_in_its_place_and_the_old_is_kept(
     tmp_path: Path, limited: Renames, names: tuple[str, ...], missing: tuple[str, ...]
 ) -> None:
@@ -123,22 +123,6 @@ def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypa
         assert ("fsync", str(scene.store)) in steps[here:following]
 
 
-def test_files_that_are_synced_already_are_not_synced_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    fsync = os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda number: (synced.append(os.readlink(f"/proc/self/fd/{number}")), fsync(number))[1]
-    )
-    staged = [Staged(each.name, each.path, synced=True) for each in scene.staged]
-    with StoreLock(scene.store) as lock:
-        publish(lock, staged, scene.journal, TIME)
-    scene.assert_published()
-    inside = [path for path in synced if path.startswith(str(scene.work / "staged"))]
-    assert {Path(path).name for path in inside} == {
-        "staged", "consumequeue_ext", "U", "0", "consumequeue", "T", "batchconsumequeue", "index",
-    }  # fmt: skip
-
-
 def test_a_second_publishing_keeps_the_first_backup(scene: Scene) -> None:
     scene.publish()
     remove_journal(scene.journal)
@@ -151,7 +135,7 @@ def test_a_second_publishing_keeps_the_first_backup(scene: Scene) -> None:
     assert read_tree(scene.backup("index")) == old("index")
 
 
-@pytest.mark.parametrize(("rights", "files"), [(0o755, 0o644), (0o700, 0o600), (0o2775, 0o664)])
+@pytest.mark.parametrize(("rights", "files"), [(0o700, 0o600), (0o2775, 0o664)])
 def test_what_is_published_has_the_rights_of_what_it_replaces(scene: Scene, rights: int, files: int) -> None:
     for name in OLD:
         (scene.store / name).chmod(rights)
@@ -174,17 +158,6 @@ def test_what_root_publishes_belongs_to_the_stores_owner(scene: Scene) -> None:
     assert scene.store / "index" in paths
     for path in paths:
         assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321), path
-
-
-def test_a_file_that_is_kept_under_a_second_name_stays_as_it_is(scene: Scene) -> None:
-    kept = scene.store / "index" / "20240101000000001"
-    kept.chmod(0o604)
-    os.link(kept, scene.work / "staged" / "index" / kept.name)
-    scene.publish()
-    status = kept.stat()
-    assert stat.S_IMODE(status.st_mode) == 0o604
-    assert status.st_ino == (scene.backup("index") / kept.name).stat().st_ino
-    assert kept.read_bytes() == b"old 2"
 
 
 # --- kills ------------------------------------------------------------------------------------------------------------
@@ -229,7 +202,7 @@ def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
 
 
 @ALL_RENAMES
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_publishing_that_is_killed_again_and_again_gets_through(
     deadly: Path, parent: SmallParent, renames: Renames, seed: int
 ) -> None:
@@ -304,24 +277,6 @@ def test_giving_up_survives_kills_too(deadly: Path, parent: SmallParent, renames
         begun += 5
 
 
-def test_without_the_work_directory_what_is_not_brought_in_is_deleted(deadly: Path, parent: SmallParent) -> None:
-    scene = Scene(deadly)
-    scene.reset()
-    number = next(
-        number
-        for number in every_kill(publish_scene, (scene,), Renames.ALL, parent.gets_through)
-        if find_unfinished(scene.store)
-    )
-    assert number
-    content = scene.journal.read_bytes()
-    shutil.rmtree(scene.work)
-    scene.journal.parent.mkdir()
-    scene.journal.write_bytes(content)
-    rolled = scene.roll_forward(source="another")
-    assert rolled is not None
-    assert find_unfinished(scene.store) == []
-
-
 def test_a_broker_that_made_its_own_in_the_gap_of_two_renames_keeps_it(deadly: Path, parent: SmallParent) -> None:
     scene = Scene(deadly)
     scene.reset()
@@ -348,23 +303,18 @@ def refused(scene: Scene, text: str, staged: list[Staged] | None = None, time: s
     assert scene.digest() == before
 
 
-@pytest.mark.parametrize("time", ["", "2024", "2024022912345x", "20240229123456789", "../../../index", "\uff12" * 14])
-def test_a_time_that_is_none(scene: Scene, time: str) -> None:
-    refused(scene, "is not the time of a backup, expected yyyyMMddHHmmss", time=time)
-
-
-@pytest.mark.parametrize("names", [["commitlog"], ["index", "index"], ["../index"], ["config", "index"]])
-def test_names_that_are_not_published(scene: Scene, names: list[str]) -> None:
+@pytest.mark.parametrize("names", [["commitlog"], ["index", "index"], ["../index"]])
+def test_names_and_times_that_are_none(scene: Scene, names: list[str]) -> None:
     refused(scene, "expected some of consumequeue_ext, ", [Staged(name, scene.work / "staged/index") for name in names])
+    for time in ("2024022912345x", "../../../index", "\uff12" * 14):
+        refused(scene, "is not the time of a backup, expected yyyyMMddHHmmss", time=time)
 
 
-@pytest.mark.parametrize("suffix", ["bak", "new"])
-def test_a_backup_of_the_same_time(scene: Scene, suffix: str) -> None:
-    (scene.store / f"index.{suffix}-{TIME}").mkdir()
-    refused(scene, f"index.{suffix}-{TIME}: exists already: move it away")
-
-
-def test_nothing_staged_where_something_should_be(scene: Scene) -> None:
+def test_what_is_in_the_way_or_not_there(scene: Scene) -> None:
+    for suffix in ("bak", "new"):
+        (scene.store / f"index.{suffix}-{TIME}").mkdir()
+        refused(scene, f"index.{suffix}-{TIME}: exists already: move it away")
+        (scene.store / f"index.{suffix}-{TIME}").rmdir()
     shutil.rmtree(scene.work / "staged" / "index")
     refused(scene, "staged/index: is missing, so .*store/index was left as it is")
 
@@ -410,15 +360,7 @@ def test_a_work_directory_on_another_file_system(scene: Scene, disk_path: Path) 
     assert read_tree(elsewhere) == {"20240101000000000": b"new 1"}
 
 
-def test_a_special_file_among_what_is_staged(scene: Scene) -> None:
-    os.mkfifo(scene.work / "staged" / "index" / "20240101000000002")
-    before = sorted(scene.root.rglob("*"))
-    with pytest.raises(StoreError, match="20240101000000002: is neither a file nor a directory"):
-        scene.publish()
-    assert sorted(scene.root.rglob("*")) == before
-
-
-@pytest.mark.parametrize("how", ["lock", "O_RDWR", "map shared"])
+@pytest.mark.parametrize("how", ["lock", "map shared"])
 def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -444,7 +386,7 @@ def failing_rename(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> 
     )
 
 
-@pytest.mark.parametrize("name", [f"consumequeue_ext.new-{TIME}", f"index.new-{TIME}", "consumequeue_ext"])
+@pytest.mark.parametrize("name", [f"index.new-{TIME}", "consumequeue_ext"])
 def test_a_rename_that_fails_before_anything_has_its_place_undoes_all(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -498,7 +440,7 @@ def test_something_else_in_the_way_is_never_touched(deadly: Path, parent: SmallP
 # --- the journal ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x80", b"no msgpack at all", b"\x81\xa7version\x01"])
+@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x81\xa7version\x01"])
 def test_a_file_that_is_no_journal_is_refused_by_name(scene: Scene, content: bytes) -> None:
     scene.journal.write_bytes(content)
     with pytest.raises(StoreError, match=r"publish\.msgpack: is not a journal of a publishing .* remove this file"):
@@ -513,9 +455,3 @@ def test_a_journal_of_another_store_or_version_is_refused(scene: Scene) -> None:
     write_journal(scene.journal, Journal(2, "/other", 1, (0, 0), "", TIME, ()))
     with pytest.raises(StoreError, match=r"was written by another version.* 2, expected 1"):
         scene.roll_forward()
-
-
-def test_no_journal_means_nothing_to_do(scene: Scene) -> None:
-    assert read_journal(scene.journal) is None
-    assert scene.roll_forward() is None
-    scene.assert_untouched()
