@@ -21,6 +21,11 @@ from spark_jobs.places.placed_run import Driver, read_manifest, run_placed
 HOUR = 3600.0
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> OutputPlace:
+    return OutputPlace(f"file://{tmp_path}/out")
+
+
 def attempt(driver: Driver, text: str) -> dict[str, Any]:
     def make(attempt: Any) -> dict[str, Any]:
         with attempt.writing("part") as (file, commit):
@@ -61,8 +66,7 @@ def test_what_the_manifest_names_stays_and_the_rest_goes(new_place: Fresh) -> No
     assert cleaned(place, written + HOUR).orphans == []
 
 
-def test_what_is_younger_than_the_age_stays(new_place: Fresh) -> None:
-    place = new_place()
+def test_what_is_younger_than_the_age_stays(place: OutputPlace) -> None:
     orphans, _ = place_with_orphans(place)
     first = min(each.written or 0 for each in place.objects("").values())
     found = cleaned(place, first + HOUR - 1, delete=True)
@@ -70,8 +74,7 @@ def test_what_is_younger_than_the_age_stays(new_place: Fresh) -> None:
     assert orphans < set(place.objects(""))
 
 
-def test_without_a_manifest_what_is_old_goes_but_nothing_of_others(new_place: Fresh) -> None:
-    place = new_place()
+def test_without_a_manifest_what_is_old_goes_but_nothing_of_others(place: OutputPlace) -> None:
     attempt(Driver.start(place.url, place.storage, "export"), "unfinished")
     place.create("precious", b"")
     place.create("_attempts_of_others/precious", b"")
@@ -81,8 +84,7 @@ def test_without_a_manifest_what_is_old_goes_but_nothing_of_others(new_place: Fr
     assert set(place.objects("")) == {"precious", "_attempts_of_others/precious"}
 
 
-def test_what_is_committed_while_it_is_cleaned_is_named(new_place: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = new_place()
+def test_what_is_committed_while_it_is_cleaned_is_named(place: OutputPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver.start(place.url, place.storage, "export")
     record = attempt(driver, "late")
     written = max(each.written or 0 for each in place.objects("").values())
@@ -109,6 +111,7 @@ def test_an_upload_that_was_never_finished_is_found_and_aborted(objects: ObjectS
     assert [name for name, _ in place.uploads("")] == ["elsewhere"]
     new.close()
     other.close()
+    assert (list(place.uploads("")), place.objects("")) == ([], {}), "what is given up leaves nothing"
 
 
 class TestDirectories:
@@ -130,7 +133,9 @@ class TestDirectories:
         }  # fmt: skip
         assert set(os.listdir(tmp_path)) == {MANIFEST, named.name, "part-of-somebody"}
 
-    def test_a_job_that_is_running_is_left_alone(self, tmp_path: Path) -> None:
+    def test_a_job_that_is_running_and_one_that_has_not_ended_its_publishing_are_left_alone(
+        self, tmp_path: Path
+    ) -> None:
         (tmp_path / WORK).mkdir()
         with (tmp_path / WORK / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -138,8 +143,6 @@ class TestDirectories:
                 clean(str(tmp_path), "", 0, 2e9, delete=True)
         assert clean(str(tmp_path), "", 0, 2e9, delete=False).orphans[0].name == f"{WORK}/lock"
 
-    def test_a_publishing_that_is_not_ended_is_left_alone(self, tmp_path: Path) -> None:
-        (tmp_path / WORK).mkdir()
         (tmp_path / WORK / "journal.msgpack").touch()
         with pytest.raises(ConfigError, match="belongs to an unfinished publishing"):
             clean(str(tmp_path), "", 0, 2e9, delete=True)
@@ -167,9 +170,6 @@ class TestCommand:
         assert lines[-1] == f"3 orphans, {report['bytes']} bytes, deleted"
         assert set(place.objects("")).isdisjoint(orphans)
 
-    def test_a_place_without_a_manifest_is_said_to_be_unfinished(self, tmp_path: Path) -> None:
-        assert "note: nothing is finished there" in rocketlens("rebuild", "clean", tmp_path).text
-
     @pytest.mark.parametrize(
         ("words", "said"),
         [
@@ -180,6 +180,7 @@ class TestCommand:
     def test_wrong_usage_is_told(self, tmp_path: Path, words: list[str], said: str) -> None:
         outcome = rocketlens("rebuild", "clean", tmp_path, *words)
         assert (outcome.code, said in outcome.errors) == (2, True)
+        assert "note: nothing is finished there" in rocketlens("rebuild", "clean", tmp_path).text
 
     def test_a_store_is_no_place_to_clean(self, g1_store: Path, tmp_path: Path) -> None:
         for where, said in (

@@ -20,7 +20,7 @@ from storage.files.hollow_files import is_undated
 from storage.layout.store_config import LIGHT_OFFSETS, OFFSETS, TOPICS, StoreConfig
 
 NUMBERS = itertools.count()
-DATABASES = ("g2-rocksdb", "g2-rocksdb-killed", "g2-rocksdb-v2", "g2-rocksdb-double", "g2-rocksdb-selective")
+DATABASES = ("g2-rocksdb-killed", "g2-rocksdb-v2")
 MOMENT = 1_767_323_045
 
 

@@ -14,9 +14,7 @@ from spark_jobs.places import remote_file
 from spark_jobs.places.remote_file import (
     TRIES,
     RemoteFile,
-    RemoteObject,
     RemoteReadError,
-    open_source,
     state_of,
 )
 
@@ -67,16 +65,12 @@ def test_who_reads_on_gets_all_bytes_in_large_pieces_that_are_asked_for_ahead(an
     assert sorted(answers.asked) == [(0, 100), *((at, min(at + 1000, 10_000)) for at in range(100, 10_000, 1000))]
 
 
-def test_who_jumps_gets_no_more_than_was_asked_for(answers: Answers) -> None:
+def test_who_jumps_gets_the_right_bytes(answers: Answers) -> None:
+    seeded = random.Random(3)
     with RemoteFile(URL, "") as file:
         for start, size in ((5000, 40), (100, 7), (9990, 100)):
             assert read(file, start, size) == DATA[start : start + size]
-    assert answers.asked == [(5000, 5040), (100, 107), (9990, 10_000)]
-
-
-def test_who_jumps_after_reading_on_gets_the_right_bytes(answers: Answers) -> None:
-    seeded = random.Random(3)
-    with RemoteFile(URL, "") as file:
+        assert answers.asked == [(5000, 5040), (100, 107), (9990, 10_000)], "no more than was asked for"
         at = 0
         for _ in range(300):
             at = seeded.randrange(10_000) if seeded.random() < 0.2 or at >= 9000 else at
@@ -85,7 +79,7 @@ def test_who_jumps_after_reading_on_gets_the_right_bytes(answers: Answers) -> No
             at += size
 
 
-@pytest.mark.parametrize("spoil", [OSError("SlowDown"), ConnectionResetError(104, "cut"), 0, 39, RuntimeError("odd")])
+@pytest.mark.parametrize("spoil", [OSError("SlowDown"), 0, 39, RuntimeError("odd")])
 def test_what_is_refused_or_comes_short_is_asked_for_again(answers: Answers, spoil: Any) -> None:
     answers.spoiled = [spoil] * (TRIES - 1)
     with RemoteFile(URL, "") as file:
@@ -117,27 +111,15 @@ def test_an_error_of_a_piece_asked_for_ahead_comes_when_it_is_come_to(answers: A
             read(file, 100, 100)
 
 
-@pytest.mark.parametrize("other", [DATA[:500], DATA[::-1], DATA + b"more"])
+@pytest.mark.parametrize("other", [DATA[:500], DATA[::-1]])
 def test_a_file_that_changes_while_it_is_read_is_named(answers: Answers, other: bytes) -> None:
     file = RemoteFile(URL, "")
     read(file, 0, 100)
     fsspec.filesystem("memory").pipe_file(URL, other)
+    if len(other) < len(DATA):
+        with pytest.raises(RemoteReadError, match="has changed since it was listed: 10000 bytes"):
+            read(file, 450, 100)
     with pytest.raises(RemoteReadError, match=rf"{URL}: has changed .* 10000 bytes .* and {len(other)} bytes .* now"):
-        file.close()
-
-
-def test_a_file_that_got_shorter_is_said_to_have_changed_not_to_be_unreadable(answers: Answers) -> None:
-    file = RemoteFile(URL, "")
-    fsspec.filesystem("memory").pipe_file(URL, DATA[:100])
-    with pytest.raises(RemoteReadError, match="has changed since it was listed: 10000 bytes"):
-        read(file, 50, 100)
-
-
-def test_a_file_that_is_not_as_it_was_listed_is_named(answers: Answers) -> None:
-    listed = RemoteObject(URL, 10_000, "another state")
-    file = RemoteFile(URL, "", listed)
-    read(file, 0, 10)
-    with pytest.raises(RemoteReadError, match="has changed since it was listed"):
         file.close()
 
 
@@ -159,13 +141,6 @@ def test_a_copy_has_all_bytes(answers: Answers, tmp_path: Path) -> None:
     with RemoteFile(URL, "") as file:
         file.copy_to(tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == DATA
-
-
-def test_a_path_is_a_file_of_this_machine(tmp_path: Path) -> None:
-    (tmp_path / "here").write_bytes(b"abc")
-    source, data = open_source(tmp_path / "here"), bytearray(3)
-    assert (source.read_into(memoryview(data), 0), data) == (3, b"abc")
-    source.close()
 
 
 @pytest.mark.parametrize(
