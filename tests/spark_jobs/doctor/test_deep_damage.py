@@ -6,15 +6,12 @@ Of queues and index every bit that means anything is found.
 """
 
 import filecmp
-import itertools
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oracles import Record, property_crc_holds, read_log, read_record, signed
@@ -26,13 +23,6 @@ OPTIONS = {"segment_size": 8192, "index_slots": 13, "index_entries": 25, "queue_
 START = 1_700_000_000_000
 TREES = ("index", "consumequeue", "batchconsumequeue", "consumequeue_ext")
 
-RECORD_FIELDS = {
-    "total_size": 4, "magic": 4, "body_crc": 4, "queue_id": 4, "flag": 4, "queue_offset": 8, "physical_offset": 8,
-    "sys_flag": 4, "born_timestamp": 8, "born_host": 8, "store_timestamp": 8, "store_host": 8, "reconsume_times": 4,
-    "prepared_transaction_offset": 8, "body_length": 4,
-}  # fmt: skip
-NOT_REPEATED = {"flag", "born_timestamp", "born_host", "store_host", "reconsume_times", "prepared_transaction_offset"}
-"""Fields of a record that nothing else in a store says, unless its property CRC covers them."""
 
 HEADER_FIELDS = {
     "begin_timestamp": 8, "end_timestamp": 8, "begin_physical_offset": 8, "end_physical_offset": 8, "slot_count": 4,
@@ -44,16 +34,6 @@ BATCH_FIELDS = UNIT_FIELDS | {
     "store_timestamp": 8, "base_offset": 8, "batch_size": 2, "compacted_offset": 4, "reserved": 4,
 }  # fmt: skip
 EXT_FIELDS = {"size": 2, "tags_code": 8, "store_timestamp": 8, "bitmap_size": 2}
-
-
-def some_bits(count: int, step: int) -> list[Any]:
-    """So many bits, of which one in `step` is not left to `make soak`."""
-    return [bit if bit % step == 0 else pytest.param(bit, marks=pytest.mark.soak) for bit in range(count)]
-
-
-def some(*values: int) -> list[Any]:
-    """Values of which the first alone is not left to `make soak`, since drawn bits are anywhere."""
-    return [pytest.param(each, marks=pytest.mark.soak if each != values[0] else []) for each in values]
 
 
 @dataclass(frozen=True)
@@ -98,27 +78,15 @@ def write(root: Path, *, ext: bool = False, property_crc: bool = False) -> Store
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    root = tmp_path_factory.mktemp("damage")
-    return Made(write(root / "store"), root / "work")
-
-
-@pytest.fixture(scope="module")
-def made_with_ext(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    root = tmp_path_factory.mktemp("damage-ext")
-    return Made(write(root / "store", ext=True), root / "work")
-
-
-@pytest.fixture(scope="module")
-def made_with_crc(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    root = tmp_path_factory.mktemp("damage-crc")
-    return Made(write(root / "store", property_crc=True), root / "work")
-
-
-@pytest.mark.parametrize("name", ["made", "made_with_ext", "made_with_crc"])
-def test_the_stores_are_clean(name: str, request: pytest.FixtureRequest) -> None:
-    made = request.getfixturevalue(name)
-    assert_clean(verify_here(made.root, made.work))
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+    """A store of each kind, which is clean."""
+    kinds: dict[str, dict[str, bool]] = {"plain": {}, "ext": {"ext": True}, "crc": {"property_crc": True}}
+    found = {}
+    for kind, options in kinds.items():
+        root = tmp_path_factory.mktemp(f"damage-{kind}")
+        found[kind] = Made(write(root / "store", **options), root / "work")
+        assert_clean(verify_here(found[kind].root, found[kind].work))
+    return found
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -218,68 +186,32 @@ def next_of_queue(made: Made, record: Record) -> list[int]:
     ][:1]  # fmt: skip
 
 
-def record_bytes(made: Made) -> Iterator[int]:
-    return itertools.chain.from_iterable(
-        range(written.physical_offset, written.physical_offset + written.size) for written in made.writer.written
-    )
+@settings(max_examples=settings.default.max_examples * 3 // 2)
+@example(kind="plain", record=0, byte=20, bit=7)
+@example(kind="plain", record=0, byte=27, bit=0)  # zeros where no units are point to physical offset 0, too
+@example(kind="plain", record=5, byte=36, bit=0)
+@example(
+    kind="crc", record=3, byte=-20, bit=0
+)  # the name of its checksum, which covers itself no more than a missing one
+@given(
+    kind=st.sampled_from(["plain", "crc"]),
+    record=st.integers(0, 43),
+    byte=st.integers(0, 87) | st.integers(88, 400),
+    bit=st.integers(0, 7),
+)
+def test_any_bit_of_any_record(stores: dict[str, Made], kind: str, record: int, byte: int, bit: int) -> None:
+    """In its fixed fields as often as behind them."""
+    made = stores[kind]
+    written = made.writer.written[record]
+    check_record_flip(made, written.physical_offset + byte % written.size, bit)
 
 
-def test_a_batch_that_is_none_any_more_leaves_a_gap_before_the_next(made: Made) -> None:
-    check_record_flip(made, 910, 0)
-
-
-@settings(max_examples=settings.default.max_examples)
-@given(data=st.data())
-def test_any_bit_of_any_record(made: Made, data: st.DataObject) -> None:
-    check_record_flip(made, data.draw(st.sampled_from(list(record_bytes(made)))), data.draw(st.integers(0, 7)))
-
-
-@settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data())
-def test_any_bit_of_records_with_a_property_crc(made_with_crc: Made, data: st.DataObject) -> None:
-    position = data.draw(st.sampled_from(list(record_bytes(made_with_crc))))
-    check_record_flip(made_with_crc, position, data.draw(st.integers(0, 7)))
-
-
-@pytest.mark.parametrize("number", some(7, 12, 13), ids=["plain", "scheduled", "of a batch"])
-@pytest.mark.parametrize("field", RECORD_FIELDS)
-def test_every_field_of_a_record(made: Made, field: str, number: int) -> None:
-    written = made.writer.written[number]
-    position = written.physical_offset
-    for name, size in RECORD_FIELDS.items():
-        if name == field:
-            for byte, bit in ((0, 6), (size - 1, 0)):
-                check_record_flip(made, position + byte, bit)
-            return
-        position += size
-
-
-@pytest.mark.parametrize("field", sorted(NOT_REPEATED))
-def test_a_property_crc_covers_what_nothing_else_repeats(made: Made, made_with_crc: Made, field: str) -> None:
-    names = list(RECORD_FIELDS)
-    inside = sum(RECORD_FIELDS[name] for name in names[: names.index(field)])
-    for store, found in ((made, False), (made_with_crc, True)):
-        written = store.writer.written[3]
-        with flipped(segment_of(store), written.physical_offset + inside, 5):
-            kinds = [finding.kind for finding in store.findings()]
-        assert kinds == ([Kind.RECORD] if found else [])
-
-
-def test_a_flipped_name_of_a_checksum_makes_a_record_without_one(made_with_crc: Made) -> None:
-    """It covers itself no more than a missing one; all that it covered is as it was."""
-    written = made_with_crc.writer.written[3]
-    with flipped(segment_of(made_with_crc), written.physical_offset + written.size - 20, 0):
-        assert made_with_crc.findings() == []
-
-
-@pytest.mark.parametrize("bit", some_bits(8, 3))
-@pytest.mark.parametrize("behind", [0, 7, 8])
-def test_bytes_behind_the_end_of_the_log_matter_where_the_next_record_starts(made: Made, behind: int, bit: int) -> None:
+def test_bytes_behind_the_end_of_the_log_matter_where_the_next_record_starts(stores: dict[str, Made]) -> None:
+    made = stores["plain"]
     end = made.writer.log.end
-    with flipped(segment_of(made), end + behind, bit):
-        assert [(finding.kind, finding.physical_offset) for finding in made.findings()] == (
-            [(Kind.RECORD, end)] if behind < 8 else []
-        )
+    for behind, expected in ((0, [(Kind.RECORD, end)]), (7, [(Kind.RECORD, end)]), (8, [])):
+        with flipped(segment_of(made), end + behind, 3):
+            assert [(finding.kind, finding.physical_offset) for finding in made.findings()] == expected
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------
@@ -315,42 +247,46 @@ def check_unit_flip(made: Made, path: Path, position: int, bit: int, fields: dic
         assert (finding.kind, finding.place, finding.position) == (Kind.STRAY_UNIT, f"unit {first + number}", unit)
 
 
-@settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data())
-def test_any_bit_of_any_queue_file(made: Made, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(unit_files(made, "consumequeue")))
-    check_unit_flip(made, path, data.draw(st.integers(0, 199)), data.draw(st.integers(0, 7)), UNIT_FIELDS)
+QUEUES = {
+    ("plain", "consumequeue"): UNIT_FIELDS,
+    ("plain", "batchconsumequeue"): BATCH_FIELDS,
+    ("ext", "consumequeue"): UNIT_FIELDS,
+}
 
 
-@pytest.mark.parametrize("field", BATCH_FIELDS)
-def test_every_field_of_a_batch_unit(made: Made, field: str) -> None:
-    (path,) = unit_files(made, "batchconsumequeue")
-    names = list(BATCH_FIELDS)
-    inside = sum(BATCH_FIELDS[name] for name in names[: names.index(field)])
-    for number, byte, bit in ((0, 0, 7), (1, BATCH_FIELDS[field] - 1, 0), (5, 0, 3)):
-        check_unit_flip(made, path, 46 * number + inside + byte, bit, BATCH_FIELDS)
+@settings(max_examples=settings.default.max_examples)
+@given(queue=st.sampled_from(sorted(QUEUES)), data=st.data())
+def test_any_bit_of_any_unit(stores: dict[str, Made], queue: tuple[str, str], data: st.DataObject) -> None:
+    """Of those that were written, and where there is no extension of two behind them."""
+    (kind, tree), fields = queue, QUEUES[queue]
+    path = data.draw(st.sampled_from(unit_files(stores[kind], tree)))
+    size = sum(fields.values())
+    written = -(-len(path.read_bytes().rstrip(b"\0")) // size)
+    most = min((written + 2 * (kind == "plain")) * size, path.stat().st_size)
+    position = data.draw(st.integers(0, most - 1))
+    check_unit_flip(stores[kind], path, position, data.draw(st.integers(0, 7)), fields)
 
 
 @pytest.mark.parametrize("field", EXT_FIELDS)
-@pytest.mark.parametrize("number", some(2, 0, 5))
-def test_every_field_of_an_extension_unit(made_with_ext: Made, field: str, number: int) -> None:
-    path = made_with_ext.root / "consumequeue_ext" / "A" / "0" / f"{0:020d}"
+def test_every_field_of_an_extension_unit(stores: dict[str, Made], field: str) -> None:
+    made, number = stores["ext"], 2
+    path = made.root / "consumequeue_ext" / "A" / "0" / f"{0:020d}"
     names = list(EXT_FIELDS)
     position = 22 * number + sum(EXT_FIELDS[name] for name in names[: names.index(field)])
     # The sizes of the unit and of its bitmap say the same.
     told_as = "size" if field == "bitmap_size" else field
     for byte, bit in ((0, 7 if field != "bitmap_size" else 6), (EXT_FIELDS[field] - 1, 2)):
         with flipped(path, position + byte, bit):
-            (finding,) = made_with_ext.findings()
+            (finding,) = made.findings()
         assert (finding.kind, finding.place) == (Kind.EXT_UNIT, f"of unit {number}, {told_as}")
         assert Path(finding.path) == path
         assert finding.position == 22 * number + (0 if told_as == "size" else position - 22 * number)
 
 
-def test_bitmaps_say_what_filters_there_were_which_nobody_knows(made_with_ext: Made) -> None:
-    path = made_with_ext.root / "consumequeue_ext" / "A" / "0" / f"{0:020d}"
+def test_bitmaps_say_what_filters_there_were_which_nobody_knows(stores: dict[str, Made]) -> None:
+    path = stores["ext"].root / "consumequeue_ext" / "A" / "0" / f"{0:020d}"
     with damaged(path, 20, b"\xff\xff"):
-        assert made_with_ext.findings() == []
+        assert stores["ext"].findings() == []
 
 
 def test_the_end_marker_of_an_extension_file(tmp_path: Path) -> None:
@@ -364,15 +300,6 @@ def test_the_end_marker_of_an_extension_file(tmp_path: Path) -> None:
     with flipped(path, 89, 0):
         (finding,) = made.findings()
     assert (finding.kind, finding.position, finding.place) == (Kind.EXT_UNIT, 88, "of unit 4, end marker before it")
-
-
-@settings(max_examples=settings.default.max_examples // 2)
-@given(data=st.data())
-def test_any_bit_of_a_unit_that_has_an_extension(made_with_ext: Made, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(unit_files(made_with_ext, "consumequeue")))
-    written = len(path.read_bytes().rstrip(b"\0")) // 20
-    position = data.draw(st.integers(0, 20 * written - 1))
-    check_unit_flip(made_with_ext, path, position, data.draw(st.integers(0, 7)), UNIT_FIELDS)
 
 
 # --- the index --------------------------------------------------------------------------------------------------------
@@ -409,33 +336,16 @@ def check_index_flip(made: Made, path: Path, position: int, bit: int) -> None:
     assert (finding.kind, finding.place, finding.position) == expected
 
 
-@settings(max_examples=settings.default.max_examples)
-@given(data=st.data())
-def test_any_bit_of_any_index_file(made: Made, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(unit_files(made, "index")))
-    position = data.draw(st.integers(0, path.stat().st_size - 1))
-    check_index_flip(made, path, position, data.draw(st.integers(0, 7)))
-
-
-@pytest.mark.parametrize("number", some(4, 0, 2))
-@pytest.mark.parametrize("field", HEADER_FIELDS)
-def test_every_field_of_a_header(made: Made, field: str, number: int) -> None:
-    names = list(HEADER_FIELDS)
-    position = sum(HEADER_FIELDS[name] for name in names[: names.index(field)])
-    path = unit_files(made, "index")[number]
-    for byte, bit in ((0, 7), (HEADER_FIELDS[field] - 1, 0)):
-        check_index_flip(made, path, position + byte, bit)
-
-
-@pytest.mark.parametrize("entry", some(1, 2, 13, 23, 24))
-@pytest.mark.parametrize("field", ENTRY_FIELDS)
-def test_every_field_of_entries_at_both_ends_and_in_between(made: Made, field: str, entry: int) -> None:
-    names = list(ENTRY_FIELDS)
-    inside = sum(ENTRY_FIELDS[name] for name in names[: names.index(field)])
-    path = unit_files(made, "index")[1]
-    position = 40 + 4 * OPTIONS["index_slots"] + 20 * entry + inside
-    for byte, bit in ((0, 7), (0, 0), (ENTRY_FIELDS[field] - 1, 0), (ENTRY_FIELDS[field] - 1, 7)):
-        check_index_flip(made, path, position + byte, bit)
+@settings(max_examples=settings.default.max_examples * 3 // 2)
+@given(
+    number=st.integers(0, 9),
+    position=st.integers(0, 39) | st.integers(92, 92 + 20 * 25 - 1) | st.integers(0, 92 + 20 * 25 - 1),
+    bit=st.integers(0, 7),
+)
+def test_any_bit_of_any_index_file(stores: dict[str, Made], number: int, position: int, bit: int) -> None:
+    """In the header and the entries as often as anywhere."""
+    paths = unit_files(stores["plain"], "index")
+    check_index_flip(stores["plain"], paths[number % len(paths)], position, bit)
 
 
 # --- more than a bit --------------------------------------------------------------------------------------------------
@@ -443,7 +353,8 @@ def test_every_field_of_entries_at_both_ends_and_in_between(made: Made, field: s
 
 @settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
-def test_any_bytes_anywhere_are_survived(made: Made, data: st.DataObject) -> None:
+def test_any_bytes_anywhere_are_survived(stores: dict[str, Made], data: st.DataObject) -> None:
+    made = stores["plain"]
     files = [path for tree in ("commitlog", *TREES) for path in unit_files(made, tree)]
     path = data.draw(st.sampled_from(files))
     position = data.draw(st.integers(0, path.stat().st_size - 1))
@@ -454,11 +365,3 @@ def test_any_bytes_anywhere_are_survived(made: Made, data: st.DataObject) -> Non
         findings = made.findings()
     if path.parent.parent.name == "index" and changed != path.read_bytes():
         assert findings, told(verify_here(made.root, made.work))
-
-
-@pytest.mark.parametrize("bit", some_bits(64, 9))
-def test_any_bit_of_the_queue_offset_of_the_logs_first_record(made: Made, bit: int) -> None:
-    """Zeros where no units are point to physical offset 0, too; that record is nowhere that a wrong number names."""
-    names = list(RECORD_FIELDS)
-    position = sum(RECORD_FIELDS[name] for name in names[: names.index("queue_offset")])
-    check_record_flip(made, position + 7 - bit // 8, bit % 8)

@@ -21,9 +21,6 @@ from verifying import assert_clean, findings_of, told
 
 Task = Callable[[Any], dict[str, Any]]
 
-SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))]
-"""Of what a broker does meanwhile."""
-
 
 @pytest.fixture(autouse=True)
 def broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,30 +93,24 @@ class Broker:
             directory.remove()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_what_comes_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))])
+def test_what_comes_and_expires_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path / "store", seed)
-    broker.fill(3 + seed * 3)
+    broker.fill(3 if seed % 2 else 80)
     for number in range(2):
         broker.step()
+        if not seed % 2:
+            broker.expires_below = sorted(broker.store.log.segments)[-2]
         before = len(broker.store.writer.written)
         report = broker.verify(tmp_path / f"work{number}")
         assert_clean(report)
         assert report.details.log.live
-        assert report.messages >= before - 1  # the last may have been torn when its segment was read
+        if seed % 2:  # the last may have been torn when its segment was read
+            assert report.messages >= before - 1
     assert len(broker.store.writer.written) > 10
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nor_is_what_expires_meanwhile(tmp_path: Path, seed: int) -> None:
-    broker = Broker(tmp_path / "store", 100 + seed)
-    broker.fill(80)
-    for number in range(2):
-        broker.expires_below = sorted(broker.store.log.segments)[-2]
-        assert_clean(broker.verify(tmp_path / f"work{number}"))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 12))])
 def test_damage_is_found_all_the_same_and_nothing_else_is(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path / "store", 200 + seed)
     broker.fill(40)
@@ -158,12 +149,3 @@ def test_a_segment_that_is_closed_behind_its_scan_is_no_finding(tmp_path: Path) 
     report = broker.verify(tmp_path / "work")
     assert [written.physical_offset for written in grown] == [behind] != [closed]
     assert_clean(report)
-
-
-def test_a_store_that_is_at_rest_is_what_it_was(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "store", 1)
-    broker.fill(50)
-    broker.step = lambda: None  # type: ignore[method-assign]
-    report = broker.verify(tmp_path / "work")
-    assert_clean(report)
-    assert report.details.log.lag == 0
