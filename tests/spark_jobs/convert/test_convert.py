@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from golden_store import GOLDEN, log_folders, unpack
 from ledger_stores import COMMIT, SEGMENT, TIMER_UNIT, Ledger
-from loop_engine import LoopEngine, run_jobs_here
 from oracles import packed, signed
 from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
@@ -170,23 +168,6 @@ def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_of_its_files_sta
         assert (tmp_path / "plain" / name).read_bytes() == (ledger.root / name).read_bytes()
 
 
-def test_messages_behind_damage_are_there_and_keep_their_numbers(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.fill(60)
-    torn, last = ledger.writer.written[20], ledger.writer.written[-1]
-    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
-    ledger.writer.close()
-    report = convert(ledger.root, tmp_path / "plain")
-    assert report.exit_code == 4
-    store = MessageStore.open(tmp_path / "plain")
-    for written in ledger.writer.written:
-        records = found_by_unique_key(store, "Topic", f"U{written.queue_offset}")
-        assert [signed(each, 20, 8) for each in records] == [written.queue_offset][: written is not torn]
-    queue = store.queues.queue("Topic", 0)
-    assert queue is not None
-    assert queue.max_offset == last.queue_offset + 1
-    assert store.commit_log.damage == ()
-
-
 @settings(max_examples=5)
 @given(numbers=st.sets(st.integers(1, 58), min_size=1, max_size=4))
 @example(numbers={20})
@@ -213,20 +194,6 @@ def test_what_a_rescue_loses_of_a_ledger_is_named_and_foreseen(numbers: set[int]
         assert report.exit_code == 4
         assert set(losses.sentences()) <= set(report_lines(report))
         assert len(numbers) > 1 or any(note.startswith("1 lost message replaced by ") for note in report.notes)
-
-
-def test_messages_lost_at_the_end_of_a_queue_leave_its_numbers_where_they_were(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.writer.append("Short", b"kept")
-    lost = [ledger.writer.append("Short", b"lost") for _ in range(3)]
-    ledger.fill(10)
-    for each in lost:
-        ledger.writer.overwrite(each.physical_offset, b"\x55" * each.size)
-    ledger.writer.close()
-    report = convert(ledger.root, tmp_path / "plain")
-    assert report.details.queues.repeated == 3
-    units = (tmp_path / "plain" / "consumequeue" / "Short" / "0" / ("0" * 20)).read_bytes()
-    offsets = [signed(units, position, 8) for position in range(0, len(units), 20) if signed(units, position + 8, 4)]
-    assert offsets == [0] * 4
 
 
 def test_a_queue_whose_messages_are_all_lost_goes_on_from_its_numbers(ledger: Ledger, tmp_path: Path) -> None:
@@ -307,43 +274,6 @@ def test_entries_behind_the_committed_index_are_converted_and_named(ledger: Ledg
                for note in report.notes)  # fmt: skip
 
 
-def test_a_cut_segment_is_whole_again_and_what_was_cut_off_is_named(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.fill(80)
-    ledger.writer.close()
-    first, *others = sorted(ledger.writer.log.segments.values())
-    assert len(others) >= 2
-    place = next(each for each in ledger.writer.written if each.physical_offset > SEGMENT // 2)
-    os.truncate(first, place.physical_offset - 20)  # inside a head
-    report = convert(ledger.root, tmp_path / "plain")
-    assert report.exit_code == 4
-    assert {path.stat().st_size for path in (tmp_path / "plain" / "commitlog").iterdir()} == {SEGMENT}
-    kept = [each for each in ledger.writer.written if not place.physical_offset <= each.physical_offset < SEGMENT]
-    assert report.messages == len(kept) < 80
-    assert str(first) in {damage.path for damage in report.damages} | {str(first.parent)}
-    assert MessageStore.open(tmp_path / "plain").commit_log.damage == ()
-
-
-def test_a_conversion_that_failed_goes_on(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger.transaction(0, 100)
-    ledger.writer.close()
-
-    class Failing(LoopEngine):
-        def run_tasks(self, name: str, tasks: Sequence[Any], function: Callable[[Any], Any], /) -> list[Any]:
-            if name.startswith("relate"):
-                raise StoreError(tmp_path, what="is gone")
-            return super().run_tasks(name, tasks, function)
-
-    run_jobs_here(monkeypatch, Failing)
-    out = tmp_path / "plain"
-    with pytest.raises(StoreError, match="is gone"):
-        convert(ledger.root, out)
-    assert not out.exists()
-    run_jobs_here(monkeypatch)
-    report = convert(ledger.root, out)
-    assert report.resumed
-    hold_against_oracle(ledger.root, out, SEGMENT)
-
-
 def test_a_checkpoint_that_a_killed_run_left_half_is_not_believed(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,26 +297,6 @@ def test_a_checkpoint_that_a_killed_run_left_half_is_not_believed(
     assert new is not None
     assert old.physic_msg_timestamp > 0
     assert (new.physic_msg_timestamp, new.logics_msg_timestamp) == (old.physic_msg_timestamp, old.logics_msg_timestamp)
-
-
-def test_a_run_that_died_when_the_store_had_its_place_only_reports(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from spark_jobs.run.work_directory import WorkDirectory
-
-    ledger.fill(5)
-    ledger.writer.close()
-    out, work = tmp_path / "plain", tmp_path / "plain.rocketlens-work"
-    remove = WorkDirectory.remove
-    monkeypatch.setattr(WorkDirectory, "remove", WorkDirectory.close)
-    convert(ledger.root, out)
-    assert work.exists()
-    monkeypatch.setattr(WorkDirectory, "remove", remove)
-    before = files_under(out)
-    report = convert(ledger.root, out)
-    assert (report.resumed, report.messages) == (True, 5)
-    assert files_under(out) == before
-    assert not work.exists()
 
 
 def test_a_store_that_was_taken_away_after_such_a_run_is_made_again(
@@ -435,27 +345,6 @@ class TestRefused:
         writer.close()
         with pytest.raises(ConfigError, match="it is a plain store already"):
             convert(tmp_path / "store", tmp_path / "plain")
-
-    def test_a_plain_store_without_giving_up_what_another_run_has_done(
-        self, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from spark_jobs.publish import deliver
-
-        def die(*_: object) -> None:
-            raise StoreError(tmp_path, what="is gone")
-
-        ledger.fill(1)
-        ledger.writer.close()
-        writer = StoreWriter(tmp_path / "other")
-        writer.append("Topic")
-        writer.close()
-        with monkeypatch.context() as patched:
-            patched.setattr(deliver, "publish_store", die)
-            with pytest.raises(StoreError, match="is gone"):
-                convert(ledger.root, tmp_path / "plain")
-        with pytest.raises(ConfigError, match="it is a plain store already"):
-            convert(tmp_path / "other", tmp_path / "plain")
-        assert convert(ledger.root, tmp_path / "plain").resumed
 
     def test_a_place_that_holds_something(self, ledger: Ledger, tmp_path: Path) -> None:
         ledger.fill(1)

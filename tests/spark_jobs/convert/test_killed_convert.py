@@ -1,6 +1,5 @@
 """Kill −9 at any step on the disk: the store stays as it was, and the same command ends the work as if nothing was."""
 
-import itertools
 import os
 import shutil
 from collections import Counter
@@ -30,12 +29,7 @@ PHASES = {
     "rescue --fill-from": RESCUE | {"compare", "fill", "rescan"},
 }
 ENDED = "ended"
-EACH = 7
-"""In `make test` of so many steps one, in `make soak` all."""
 
-COPY = "copy"
-
-MOST_NAMES = 10
 
 Tree: TypeAlias = dict[str, tuple[bytes, int] | None]
 
@@ -60,7 +54,7 @@ def store(tmp_path: Path, job: str) -> Path:
     torn, other = ledger.writer.written[-2], ledger.writer.written[7]
     ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
     if job == "rescue --fill-from":
-        shutil.copytree(ledger.root, tmp_path / COPY)
+        shutil.copytree(ledger.root, tmp_path / "copy")
         ledger.writer.overwrite(other.physical_offset, bytes(other.size))
     return ledger.root
 
@@ -88,7 +82,7 @@ def convert(store: Path, out: Path, job: str) -> bool:
     if job == "convert":
         report = run_convert(ConvertRequest(**options), Silence())
     else:
-        copies = (str(store.with_name(COPY)),) if job == "rescue --fill-from" else ()
+        copies = (str(store.with_name("copy")),) if job == "rescue --fill-from" else ()
         request = RescueRequest(**options, link=job == "rescue --link", fill_from=copies)
         report = run_rescue(request, Silence())
         assert report.details.mended is not None
@@ -140,31 +134,19 @@ def expected(store: Path, job: str) -> Tree:
     return made
 
 
+IN_SHORT = ("convert", "rescue --fill-from")
+"""Of these every seventh step in `make test`; of all each step in `make soak`."""
+
+
 @pytest.mark.parametrize(
-    "job",
-    [
-        "convert",
-        "rescue --fill-from",
-        *(pytest.param(job, marks=pytest.mark.soak) for job in ("rescue", "rescue --link")),
-    ],
-    indirect=True,
+    ("job", "each"),
+    [*((job, 7) for job in IN_SHORT), *(pytest.param(job, 1, marks=pytest.mark.soak) for job in PHASES)],
+    indirect=["job"],
 )
-def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str) -> None:
-    hit = Counter[str]()
-    number = 1
+def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str, each: int) -> None:
+    hit, number = Counter[str](), 1
     while (phase := kill_and_go_on(store, expected, number, job)) is not None:
         hit[phase] += 1
-        number += EACH
+        number += each
     assert hit.keys() >= PHASES[job], hit
-
-
-@pytest.mark.soak
-def test_a_conversion_that_is_killed_at_any_step_goes_on(store: Path, expected: Tree, job: str) -> None:
-    hit = Counter[str]()
-    for number in itertools.count(1):
-        phase = kill_and_go_on(store, expected, number, job)
-        if phase is None:
-            break
-        hit[phase] += 1
-    assert hit.keys() >= PHASES[job], hit
-    assert hit[ENDED] < MOST_NAMES
+    assert hit[ENDED] < 10

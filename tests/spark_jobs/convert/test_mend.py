@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -85,8 +84,14 @@ def test_what_is_lost_is_filled_and_named_and_all_else_stays_in_its_place(writer
     lost = [writer.written[number] for number in (4, 5, 6, 50)]
     for each in lost:
         lose(writer, each)
+    (writer.root / "abort").touch()
     report = rescue(writer, tmp_path / "new")
     assert report.exit_code == 4
+    assert not (tmp_path / "new" / "abort").exists()
+    checkpoint = Checkpoint.read(tmp_path / "new" / "checkpoint")
+    assert checkpoint is not None
+    assert checkpoint.physic_msg_timestamp == writer.written[-1].store_timestamp
+    assert checkpoint.confirm_physical_offset <= writer.log.end
     assert places(tmp_path / "new") == [each.physical_offset for each in writer.written if each not in lost]
     found = details(report)
     assert (found.filled_places, found.filled_bytes) == (2, sum(each.size for each in lost))
@@ -107,20 +112,6 @@ def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, 
     for path in (*(g1_store / "commitlog").iterdir(), *(g1_store / "consumequeue").glob("*/*/*")):
         assert (new / path.relative_to(g1_store)).read_bytes() == path.read_bytes(), path
     assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
-
-
-def test_of_a_last_segment_that_is_junk_the_messages_are_named_as_lost(g1_store: Path, tmp_path: Path) -> None:
-    root, new = tmp_path / "store", tmp_path / "new"
-    shutil.copytree(g1_store, root)
-    last = max((root / "commitlog").iterdir())
-    gone = [each for each in read_log([root / "commitlog"]) if each.physical_offset >= int(last.name)]
-    last.write_bytes(b"junk" * (last.stat().st_size // 4))
-    report = run_rescue(RescueRequest(store=str(root), out=str(new)), Silence())
-    named = [(each.topic, each.queue_id, each.first, each.count) for each in details(report).losses.listed]
-    lost = sorted((topic, queue, first + n) for topic, queue, first, count in named for n in range(count))
-    assert lost == sorted((each.topic, each.queue_id, each.queue_offset) for each in gone)
-    assert report.exit_code == 4
-    assert examine(new).findings == ()
 
 
 def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer: StoreWriter, tmp_path: Path) -> None:
@@ -168,17 +159,6 @@ def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWri
     assert are_behind == {"cut": {True}, "zeroed": {True}, "front": {False}}.get(kind, are_behind)
 
 
-def test_each_lost_unit_is_a_double_of_its_neighbours(writer: StoreWriter, tmp_path: Path) -> None:
-    lose(writer, writer.written[4])
-    rescue(writer, tmp_path / "new")
-    before, after = (
-        min((root / "consumequeue" / "T" / "0").iterdir()).read_bytes() for root in (writer.root, tmp_path / "new")
-    )
-    assert after[:40] == before[:40]
-    assert after[40:60] in (before[20:40], before[60:80])
-    assert after[60:] == before[60:]
-
-
 def test_a_missing_segment_and_one_that_was_cut_are_made_whole(writer: StoreWriter, tmp_path: Path) -> None:
     segment(writer.root, 1).unlink()
     os.truncate(segment(writer.root, 3), 3000)
@@ -209,25 +189,6 @@ def test_segments_that_were_all_cut_get_the_size_that_their_names_say(
     ]
 
 
-def test_recorded_segments_that_were_all_cut_are_mended_as_the_doctor_says(g1_store: Path, tmp_path: Path) -> None:
-    root, cut = tmp_path / "store", {0: 130_000, 131_072: 20_000}
-    shutil.copytree(g1_store, root)
-    readable = {
-        each.physical_offset
-        for each in read_log([root / "commitlog"])
-        if each.physical_offset % 131_072 + each.total_size <= cut[each.physical_offset // 131_072 * 131_072]
-    }
-    for base, length in cut.items():
-        os.truncate(root / "commitlog" / f"{base:020d}", length)
-    (line,) = {each.remedy for each in examine(root).findings if each.remedy.startswith("rocketlens rescue ")}
-    _, *arguments = shlex.split(line.partition(";")[0])
-    outcome = rocketlens(*arguments)
-    assert outcome.code == 4, outcome.errors
-    new = Path(arguments[-1])
-    assert readable <= {each.physical_offset for each in read_log([new / "commitlog"])}
-    assert [each for each in examine(new).findings if each.severity != "info"] == []
-
-
 def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWriter, tmp_path: Path) -> None:
     last = writer.written[-1]
     os.truncate(segment(writer.root, 5), last.physical_offset - 5 * SEGMENT + 40)
@@ -236,17 +197,6 @@ def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWrit
     assert len(data) == SEGMENT
     assert not any(data[last.physical_offset - 5 * SEGMENT :])
     assert places(tmp_path / "new") == [each.physical_offset for each in writer.written[:-1]]
-
-
-def test_the_new_store_is_one_of_a_broker_that_stopped(writer: StoreWriter, tmp_path: Path) -> None:
-    (writer.root / "abort").touch()
-    lose(writer, writer.written[4])
-    rescue(writer, tmp_path / "new")
-    assert not (tmp_path / "new" / "abort").exists()
-    checkpoint = Checkpoint.read(tmp_path / "new" / "checkpoint")
-    assert checkpoint is not None
-    assert checkpoint.physic_msg_timestamp == writer.written[-1].store_timestamp
-    assert checkpoint.confirm_physical_offset <= writer.log.end
 
 
 def test_sound_segments_are_links_where_that_was_asked_for(writer: StoreWriter, tmp_path: Path) -> None:
@@ -284,7 +234,7 @@ def topics_of(root: Path) -> dict[str, Any]:
     return table
 
 
-@pytest.mark.parametrize("length", [None, 0, 60, 200, 300])
+@pytest.mark.parametrize("length", [None, 60, 200])
 def test_topics_that_a_cut_file_lost_are_said_again_as_the_queues_show_them(
     writer: StoreWriter, tmp_path: Path, length: int | None
 ) -> None:
