@@ -39,13 +39,7 @@ JOBS: dict[str, Callable[..., object]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        pytest.param(job, marks=[] if job in ("iceberg", "rebuild") else pytest.mark.soak)
-        for job in sorted(JOBS.keys() - {"delta"})  # it waits with the lock that the server needs
-    ],
-)
+@pytest.mark.parametrize("job", sorted(JOBS.keys() - {"delta"}))  # it waits with the lock that the server needs
 def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_starts(
     job: str, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,24 +137,6 @@ def test_files_stay_complete_when_they_are_compacted_again_with_what_a_broker_pu
     assert all(complete(outcome))
 
 
-def test_expired_entries_leave_files_complete(writer: StoreWriter, tmp_path: Path) -> None:
-    append_some(writer)
-    writer.close()
-    writer.log.segments[min(writer.log.segments)].unlink()
-    outcome = compact_store(writer.root, tmp_path / "work")
-    assert outcome.compacted.dropped["below"] > 0
-    assert all(complete(outcome))
-
-
-def test_a_clock_that_steps_back_within_one_file_takes_nothing_from_it(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=200)
-    for number in range(40):
-        writer.append("T", keys=f"k{number}", store_timestamp=START_TIMESTAMP + 1000 * (number % 10))
-    writer.close()
-    with small_steps(500, 7):
-        assert complete(compact_store(writer.root, tmp_path / "work")) == [True]
-
-
 def test_files_that_share_a_stretch_of_the_log_are_not_complete_and_the_others_are(
     writer: StoreWriter, tmp_path: Path
 ) -> None:
@@ -200,18 +182,6 @@ def test_a_single_key_that_is_missing_between_two_files_is_noticed(writer: Store
     outcome = compact_store(writer.root, tmp_path / "work")
     assert complete(outcome) == [not is_inside for is_inside in spans(outcome, lost)]
     assert not all(complete(outcome))
-
-
-def test_files_that_span_a_damaged_record_are_not_complete_as_it_may_be_mended(
-    writer: StoreWriter, tmp_path: Path
-) -> None:
-    append_some(writer)
-    gone = writer.written[17].physical_offset
-    writer.overwrite(gone, bytes(8))
-    writer.close()
-    outcome = compact_store(writer.root, tmp_path / "work")
-    assert outcome.compacted.dropped["no_record"] == 4
-    assert complete(outcome) == [not is_inside for is_inside in spans(outcome, gone)]
 
 
 def test_only_files_from_which_a_topic_went_are_not_complete(writer: StoreWriter, tmp_path: Path) -> None:

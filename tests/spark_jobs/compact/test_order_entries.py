@@ -113,16 +113,6 @@ def test_rows_come_in_the_order_of_time_and_then_of_the_log(
     assert [attempt_of(name) for name in ordering.names] == kept
 
 
-def test_blocks_whose_times_do_not_overlap_stay_as_they_are(tmp_path: Path) -> None:
-    """Also where one ends at the millisecond at which the next begins, if that is behind it in the log."""
-    blocks = [[(5, 0, (1,)), (7, 10, (1,))], [(7, 20, (1,)), (9, 30, (1,))], [(2, 40, (1,))], [(9, 50, (1,))]]
-    ordering = Ordering(tmp_path, blocks)
-    first, second, third, last = ordering.before
-    assert [replace(block, path="", position=0) for block in ordering.after] == [
-        replace(block, path="", position=0) for block in (third, first, second, last)
-    ]
-
-
 def test_one_that_begins_within_another_is_merged_with_it_and_no_third_is() -> None:
     def block(first: int, last: int, offset: int) -> TimedBlock:
         return TimedBlock("path", 0, offset, offset + 10, 1, offset + 9, first, last)

@@ -1,12 +1,11 @@
 """Exports read back: every message of the store is in them once, whatever the format and whatever came between."""
 
 import gzip
-import json
 import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 import oracles
 from bombs import EMPTY_LZ4
 from column_rows import expected_rows
-from exported_files import COLUMNS, Row, manifest_of, read_back
+from exported_files import Row, manifest_of, read_back
 from job_engines import run_on_engine
 from protocol.errors import ConfigError, FilterSyntaxError, NoSuchTopic
 from rocketlens.cli.export import export_store
@@ -25,14 +24,10 @@ from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.hashed_file import HashedFile
-from spark_jobs.places.place_names import FORMAT_NAMES, MANIFEST
+from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run._spark_calls import SparkFailed
 from spark_jobs.run.report import Report
 from store_writer import START_TIMESTAMP, StoreWriter
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
 
 pytestmark = pytest.mark.usefixtures("local")
 
@@ -85,10 +80,6 @@ def test_bodies_that_a_mask_does_not_come_to_an_end_with_are_counted(tmp_path: P
     assert [note for note in report.notes if note.startswith("2 bodies or property values were hidden")] == report.notes
 
 
-def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:
-    assert tuple(FORMATS) == FORMAT_NAMES
-
-
 @pytest.mark.parametrize("format_", list(FORMATS))
 def test_reading_it_back_equals_the_store(store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str) -> None:
     report = export(store.root, tmp_path / "ours", format_)
@@ -97,25 +88,6 @@ def test_reading_it_back_equals_the_store(store: StoreWriter, g1_store: Path, tm
     assert 0 < report.details.part_seconds <= report.seconds * 2  # of two tasks at a time
     export(g1_store, tmp_path / "recorded", format_)
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
-
-
-@pytest.mark.parametrize(
-    "format_", ["parquet", *(pytest.param(each, marks=pytest.mark.soak) for each in ("ndjson", "csv"))]
-)
-def test_spark_reads_the_directory_as_one_table(
-    spark: "SparkContext", store: StoreWriter, tmp_path: Path, format_: str
-) -> None:
-    from pyspark.sql import SparkSession
-
-    export(store.root, tmp_path / "out", format_)
-    read = SparkSession(spark).read.options(header=True, multiLine=format_ == "csv", escape='"')
-    frame = read.load(str(tmp_path / "out"), format="json" if format_ == "ndjson" else format_)
-    if format_ == "ndjson":
-        frame = frame.withColumnsRenamed(COLUMNS)
-    rows = [row.asDict() for row in frame.orderBy(frame["physical_offset"].cast("long")).collect()]
-    expected = expected_rows(store.records)
-    names = ("topic", "unique_key", "tags", "born_host", *(("properties", "keys") if format_ == "parquet" else ()))
-    assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in expected]
 
 
 def test_parquet_encodes_each_column_as_its_values_are(store: StoreWriter, tmp_path: Path) -> None:
@@ -146,25 +118,6 @@ def test_only_parquet_has_a_codec(tmp_path: Path) -> None:
     options = ["--out", str(tmp_path / "out"), "--format", "csv", "--compression", "lz4"]
     outcome = CliRunner().invoke(export_store, [str(tmp_path / "store"), *options])
     assert (outcome.exit_code, outcome.output.strip()) == (2, "rocketlens: --compression lz4 is for --format parquet")
-
-
-def test_times_that_no_timestamp_tells_keep_nobody_from_reading_the_others(
-    spark: "SparkContext", tmp_path: Path
-) -> None:
-    from pyspark.sql import SparkSession
-
-    writer = StoreWriter(tmp_path / "store")
-    times = (START_TIMESTAMP, -1, 253_402_300_800_000, 2**63 - 1, -(2**63))
-    for time in times:
-        writer.append("Orders", b"x", born_timestamp=time)
-    writer.close()
-    for format_ in ("parquet", "ndjson"):
-        export(writer.root, tmp_path / format_, format_)
-    rows = SparkSession(spark).read.parquet(str(tmp_path / "parquet")).orderBy("physical_offset").collect()
-    assert [row.born_timestamp and round(row.born_timestamp.timestamp() * 1000) for row in rows] == [
-        START_TIMESTAMP, -1, None, None, None,
-    ]  # fmt: skip
-    assert [row["born_timestamp"] for row in read_back(tmp_path / "ndjson")] == list(times)
 
 
 def test_a_full_disk_is_told_with_the_file_that_found_no_room() -> None:
@@ -238,21 +191,9 @@ class TestBodies:
             assert [row["body"] for row in read_back(out)] == expected
             assert manifest_of(out)["charset"] == options.get("charset")
 
-    def test_in_lines_of_json_they_are_text(self, packed: Path, tmp_path: Path) -> None:
-        export(packed, tmp_path, "ndjson", charset="GBK", columns=("body",))
-        first = json.loads(next(tmp_path.glob("part-*")).read_text().splitlines()[0])
-        assert first == {"body": "订单 4711", "bodyEncoding": "text"}
 
-    def test_a_charset_that_is_none_is_refused_before_spark_starts(self, packed: Path, tmp_path: Path) -> None:
-        outcome = CliRunner().invoke(
-            export_store, [str(packed), "--format", "csv", "--out", str(tmp_path), "--charset", "klingon"]
-        )
-        assert (outcome.exit_code, "'klingon' is no charset" in outcome.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("format_", ["parquet", "csv"])
-def test_what_is_masked_is_nowhere_in_the_files(store: StoreWriter, tmp_path: Path, format_: str) -> None:
-    export(store.root, tmp_path, format_, masked=("body", "keys", "born_host", "properties.card"))
+def test_what_is_masked_is_nowhere_in_the_files(store: StoreWriter, tmp_path: Path) -> None:
+    export(store.root, tmp_path, "csv", masked=("body", "keys", "born_host", "properties.card"))
     expected = []
     for row in expected_rows(store.records):
         properties = row["properties"] | {"card": "***"}
@@ -303,17 +244,6 @@ class TestStopping:
         assert read_back(tmp_path) == expected_rows(store.records)
         assert kept < {path.stat().st_ino for path in tmp_path.glob("part-*")}
 
-    def test_a_part_that_was_lost_meanwhile_is_made_again(
-        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        stop_after(monkeypatch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            export(store.root, tmp_path, "ndjson")
-        made_so_far(tmp_path)[0].unlink()
-        monkeypatch.undo()
-        export(store.root, tmp_path, "ndjson")
-        assert read_back(tmp_path) == expected_rows(store.records)
-
     def test_other_options_start_over_and_leave_nothing_behind(
         self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -325,15 +255,6 @@ class TestStopping:
         assert not report.resumed
         assert report.notes == ["unfinished files of a run with other options were deleted"]
         assert len(read_back(tmp_path)) == 35
-
-    def test_a_finished_export_is_replaced_only_when_that_is_asked_for(
-        self, store: StoreWriter, tmp_path: Path
-    ) -> None:
-        export(store.root, tmp_path, "ndjson")
-        with pytest.raises(ConfigError, match="it contains a finished export"):
-            export(store.root, tmp_path, "ndjson")
-        export(store.root, tmp_path, "csv", fresh=True)
-        assert len(read_back(tmp_path)) == 70
 
     @pytest.mark.parametrize("place", ["", "new/out"])
     def test_a_start_of_spark_that_fails_leaves_everything_as_it_was(

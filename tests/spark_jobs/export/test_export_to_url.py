@@ -1,15 +1,11 @@
 """Exports behind a URL: the manifest leads to every message once, whatever died and whatever other runs there were."""
 
 import hashlib
-import io
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from column_rows import expected_rows
@@ -17,7 +13,7 @@ from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
 from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore
-from protocol.errors import ConfigError, NoSuchTopic, StoreError
+from protocol.errors import ConfigError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_request import ExportRequest
@@ -28,10 +24,8 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
 Row = dict[str, Any]
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +69,11 @@ def orphans(place: OutputPlace) -> set[str]:
     return set(place.objects("")) - ({each.name for each in committed.parts} | {MANIFEST} if committed else set())
 
 
-@pytest.fixture(autouse=True)
-def tasks_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the tasks in this process, where what is patched is seen, but for tests that have Spark."""
-    if "spark" not in request.fixturenames:
-        run_jobs_here(monkeypatch)
-
-
-@pytest.mark.parametrize("format_", list(FORMATS))
+@pytest.mark.parametrize(
+    ("format_", "new_place"),
+    [(each, "s3" if each == "parquet" else "file") for each in FORMATS],
+    indirect=["new_place"],
+)
 def test_the_parts_are_those_of_an_export_into_a_directory(
     store: StoreWriter, new_place: Fresh, tmp_path: Path, format_: str
 ) -> None:
@@ -101,47 +92,6 @@ def test_the_parts_are_those_of_an_export_into_a_directory(
         for name in ("run", "host", "written"):
             manifest.pop(name, None)
     assert manifests[0] == manifests[1]
-
-
-def test_messages_that_match_nowhere_leave_a_manifest_without_parts(store: StoreWriter, new_place: Fresh) -> None:
-    place = new_place()
-    assert export(store, place, "parquet", tag="none").exit_code == 1
-    assert (list(parts_of(place)), orphans(place)) == ([], set())
-
-
-def test_of_a_topic_that_is_nowhere_nothing_is_left(store: StoreWriter, new_place: Fresh) -> None:
-    place = new_place()
-    with pytest.raises(NoSuchTopic):
-        export(store, place, "parquet", topics=("none",))
-    assert set(place.objects("")) == set()
-
-
-def test_the_documented_readers_read_what_the_manifest_names(
-    spark: "SparkContext", store: StoreWriter, tmp_path: Path
-) -> None:
-    from pyspark.sql import SparkSession
-
-    place = OutputPlace(f"file://{tmp_path}/out")
-    export(store, place, "parquet")
-    names = [name for name, _ in parts_of(place)]
-    expected = expected_ids(store)
-    frame = SparkSession(spark).read.parquet(*(f"{place.url}/{name}" for name in names))
-    assert [row.unique_key for row in frame.orderBy("physical_offset").collect()] == expected
-    table = pq.read_table([f"{tmp_path}/out/{name}" for name in names])
-    assert table.column("unique_key").to_pylist() == expected
-
-
-def test_a_reader_of_the_directory_alone_finds_no_attempt(
-    spark: "SparkContext", store: StoreWriter, tmp_path: Path
-) -> None:
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import SparkSession
-
-    place = OutputPlace(f"file://{tmp_path}/out")
-    export(store, place, "parquet")
-    with pytest.raises(AnalysisException, match="UNABLE_TO_INFER_SCHEMA"):
-        SparkSession(spark).read.parquet(place.url)
-    assert pq.read_table(tmp_path / "out").num_rows == 0
 
 
 def test_from_one_bucket_to_another_place_of_it(store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
@@ -175,9 +125,9 @@ def test_wherever_the_driver_dies_the_same_command_goes_on_or_finds_it_finished(
 
 
 def test_what_another_command_or_other_options_left_is_not_taken(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = new_place()
+    place = OutputPlace(f"file://{tmp_path}/out")
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -190,47 +140,18 @@ def test_what_another_command_or_other_options_left_is_not_taken(
     report = export(store, place, topics=("Orders",))
     assert not report.resumed
     assert ids(place) == expected_ids(store, "Orders")
-
-
-def test_of_two_drivers_at_once_one_wins_and_the_other_ends_by_its_name(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = new_place()
-    commit = Driver.commit
-
-    def commit_second(self: Driver, manifest: Row) -> None:
-        monkeypatch.setattr(Driver, "commit", commit)
-        export(store, place, topics=("Orders",))
-        commit(self, manifest)
-
-    monkeypatch.setattr(Driver, "commit", commit_second)
-    with pytest.raises(StoreError, match=r"_manifest\.json: is that of another run: [0-9a-f]{16} of ") as found:
-        export(store, place)
-    committed = read_manifest(place)
-    assert committed is not None
-    assert committed.run in str(found.value)
-    assert committed.written in str(found.value)
-    assert ids(place) == expected_ids(store, "Orders")
-    assert orphans(place) == set()
-
-
-def test_a_finished_export_is_replaced_only_when_that_is_asked_for(store: StoreWriter, new_place: Fresh) -> None:
-    place = new_place()
-    export(store, place)
-    export(store, place, fresh=True, topics=("Orders",))
-    assert ids(place) == expected_ids(store, "Orders")
-    assert orphans(place) == set()
+    export(store, place, fresh=True)
+    assert ids(place) == expected_ids(store)
 
 
 class TestCommand:
     def test_a_finished_export_and_somebody_elses_files_are_refused_before_anything_starts(
-        self, store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run_jobs_here(monkeypatch, lambda *_: pytest.fail("too late"))
-        place = new_place()
+        place = OutputPlace(f"file://{tmp_path}/out")
         place.create("precious", b"x")
-        options = ["--out-storage-options", place.storage] if place.storage else []
-        outcome = rocketlens("export", store.root, "--format", "csv", "--out", place.url, *options)
+        outcome = rocketlens("export", store.root, "--format", "csv", "--out", place.url)
         assert (outcome.code, outcome.errors.strip()) == (
             2,
             f"rocketlens: --out {place.url}: it contains precious: choose an empty directory",
@@ -250,23 +171,3 @@ class TestCommand:
         outcome = rocketlens("export", store, "--format", "csv", "--out", out)
         assert outcome.code == 2
         assert outcome.errors.startswith(f"rocketlens: {said}")
-
-    def test_the_whole_command(self, store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
-        out = f"s3://stores/{tmp_path.name}/out"
-        arguments = [
-            "export",
-            store.root,
-            "--format",
-            "parquet",
-            "--out",
-            out,
-            "--out-storage-options",
-            objects.options,
-        ]
-        done = subprocess.run(
-            [sys.executable, "-m", "rocketlens", *map(str, arguments)], capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr[-2000:] if done.returncode else "") == (0, "")
-        assert f"into {out}" in done.stdout
-        tables = [pq.read_table(io.BytesIO(data)) for _, data in parts_of(OutputPlace(out, objects.options))]
-        assert [key for table in tables for key in table.column("unique_key").to_pylist()] == expected_ids(store)
