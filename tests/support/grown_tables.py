@@ -17,10 +17,13 @@ PARTITIONS = ("topic", "date")
 DAY = 24 * 60 * 60 * 1000
 
 
-def append(store: StoreWriter, place: OutputPlace, **more: Any) -> Report[TableDetails]:
-    """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for."""
+def append(store: StoreWriter, place: OutputPlace, source: str = "", **more: Any) -> Report[TableDetails]:
+    """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for.
+
+    `source` is where the store lies, if not in its directory.
+    """
     options = {"format": "jsonl", "partition_by": PARTITIONS, "since_last": True, **more}
-    request = TableRequest(store=str(store.root), table=place.url, out_storage=place.storage, **options)
+    request = TableRequest(store=source or str(store.root), table=place.url, out_storage=place.storage, **options)
     return run_append(request, Silence(), cast("Any", LoopEngine()))
 
 

@@ -1,6 +1,6 @@
-"""Tables of Iceberg and Delta read back by the libraries of these formats, and by nothing of ours."""
+"""Tables read back by the libraries of their formats, or as directories of files, and by nothing of ours."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -12,8 +12,10 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from exported_files import Row
+from grown_tables import rows_of_table
 from object_store import ObjectStore
 from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.tables._files_table import FilesCommit
 from spark_jobs.tables._table import TableCommit
 
 TIMES = ("store_timestamp", "born_timestamp")
@@ -42,6 +44,11 @@ class Lake:
         self.format, self.place, self.catalog = format_, place, catalog or {}
 
     @property
+    def is_of_files(self) -> bool:
+        """Whether the table is its files alone."""
+        return self.format not in ("iceberg", "delta")
+
+    @property
     def options(self) -> dict[str, Any]:
         """Options of a run that writes it."""
         return {"format": self.format, "catalog": self.catalog}
@@ -68,6 +75,9 @@ class Lake:
 
     def rows(self) -> list[Row]:
         """All rows in the order of the log, with times in ms; without the column of the day, which Delta has."""
+        if self.is_of_files:
+            rows = rows_of_table(self.place, self.format)
+            return [{name: value for name, value in row.items() if name != "date"} for row in rows]
         found = self.arrow().to_pylist(maps_as_pydicts="strict")
         for row in found:
             row.pop("date", None)
@@ -76,8 +86,11 @@ class Lake:
                     row[name] = milliseconds(row[name])
         return sorted(found, key=lambda row: int(row["physical_offset"]))
 
-    def commits(self) -> list[TableCommit]:
+    def commits(self) -> Sequence[TableCommit]:
         """What the runs have committed, the first one first."""
+        if self.is_of_files:
+            names = sorted(self.place.objects("_rocketlens/commits"))
+            return [msgspec.json.decode(self.place.read(name) or b"", type=FilesCommit) for name in names]
         if self.format == "iceberg":
             snapshots = sorted(self.iceberg().metadata.snapshots, key=lambda each: each.sequence_number or 0)
             texts = [each.summary.additional_properties.get("rocketlens.commit") for each in snapshots if each.summary]
@@ -86,7 +99,9 @@ class Lake:
         return [msgspec.json.decode(text, type=TableCommit) for text in texts if text is not None]
 
     def files(self) -> set[str]:
-        """The data files that the table names, relative to its place."""
+        """The data files that the table names, relative to its place; of a table of files all that lie there."""
+        if self.is_of_files:
+            return set(self.place.objects("data"))
         if self.format == "iceberg":
             return self._relative(task.file.file_path for task in self.iceberg().scan().plan_files())
         return self._relative(self.delta().file_uris())
@@ -95,8 +110,14 @@ class Lake:
         """Data files that lie there, and are not in the table."""
         return set(self.place.objects("data")) - self.files()
 
+    def left_of_runs(self) -> set[str]:
+        """What runs keep beside the data until they have ended."""
+        return set(self.place.objects("_rocketlens/_attempts" if self.is_of_files else "_rocketlens"))
+
     def never_named_files(self) -> set[str]:
         """Data files that lie there, and that no snapshot or version of the table has ever had."""
+        if self.is_of_files:
+            return set()
         if self.format == "iceberg":
             named = self._relative(self.iceberg().inspect.all_data_files()["file_path"].to_pylist())
         else:

@@ -1,46 +1,29 @@
-"""Runs that append: each message once, whatever was killed, and whatever the log has become since the last run."""
+"""Tables of files, and what is alike for all: runs that append what came, whatever the log has become meanwhile."""
 
 import gzip
 import itertools
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+import fsspec
 import pytest
 
 import rocketlens
 from column_rows import expected_rows
-from dying import every_death
+from dying import STRIDES, every_death
 from exported_files import Row
 from grown_tables import DAY, append, rows_of_table, with_date
-from object_store import Fresh, ObjectStore
+from lake_tables import Lake
+from object_store import Fresh
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.tables._files_table import FilesCommit, FilesTable
-from spark_jobs.tables._table import DataFile
-from storage.columns.names import KINDS
 from store_writer import START_TIMESTAMP, StoreWriter
+from verifying import upload
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-FORMATS = ("parquet", "jsonl", "csv")
 TOPICS = ("Orders", "%RETRY%payments")
-STRANGE_TOPICS = (
-    "..%2F",
-    "../x",
-    "a/b",
-    "=",
-    "%",
-    ".",
-    "..",
-    " ",
-    "日本",
-    "__HIVE_DEFAULT_PARTITION__",
-    "a\0b",
-    "a\nb",
-)
 
 
 @pytest.fixture
@@ -69,50 +52,20 @@ def place(tmp_path: Path) -> OutputPlace:
     return OutputPlace(f"file://{tmp_path}/table")
 
 
+def commits(place: OutputPlace) -> list[Any]:
+    return Lake("jsonl", place).commits()
+
+
 def expected(store: StoreWriter, start: int = 0) -> list[Row]:
     return [with_date(row) for row in expected_rows(store.records) if row["physical_offset"] >= start]
 
 
-def commits(place: OutputPlace) -> list[FilesCommit]:
-    names = sorted(place.objects("_rocketlens/commits"))
-    return [msgspec.json.decode(place.read(name) or b"", type=FilesCommit) for name in names]
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, place: OutputPlace, format_: str) -> None:
-    first = append(store, place, format=format_)
-    assert rows_of_table(place, format_) == expected(store)
-    end = first.details.stop
-    write(store, 7, 36)
-    second = append(store, place, format=format_)
-    assert (first.messages, second.messages) == (36, 7)
-    assert second.details.start == end == store.written[36].physical_offset
-    assert rows_of_table(place, format_) == expected(store)
-    assert [(each.record.start, each.record.stop, each.record.rows) for each in commits(place)] == [
-        (0, end, 36),
-        (end, second.details.stop, 7),
-    ]
-
-
-def test_bodies_are_unpacked_in_each_run_or_in_none(tmp_path: Path, place: OutputPlace) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for count in (1, 2):
-        writer.append("T", gzip.compress("订单".encode("gbk"), mtime=0))
-        writer.flush()
-        append(writer, place, format="parquet", charset="gbk")
-        assert [row["body"] for row in rows_of_table(place, "parquet")] == ["订单".encode()] * count
-    with pytest.raises(ConfigError, match="was made with --charset gbk, and this run is without --charset"):
-        append(writer, place, format="parquet")
-
-
-def test_a_table_keeps_what_its_first_run_made_of_bodies_where_nothing_is_said(
-    tmp_path: Path, new_place: Fresh
-) -> None:
+def test_a_table_keeps_what_its_first_run_made_of_bodies_where_nothing_is_said(tmp_path: Path) -> None:
     packed = gzip.compress(b"text", mtime=0)
     writer = StoreWriter(tmp_path / "store")
     writer.append("T", packed)
     writer.flush()
-    places = {expected: new_place() for expected in (b"text", packed)}
+    places = {each: OutputPlace(f"file://{tmp_path}/{len(each)}") for each in (b"text", packed)}
     append(writer, places[b"text"], format="parquet")
     append(writer, places[packed], format="parquet", unpack=False)
     writer.append("T", packed)
@@ -123,8 +76,9 @@ def test_a_table_keeps_what_its_first_run_made_of_bodies_where_nothing_is_said(
         assert [note for note in report.notes if note.startswith("1 body was packed")] == report.notes[
             : expected == b"text"
         ]
-    with pytest.raises(ConfigError, match="was made with --no-unpack, and this run is with --unpack"):
-        append(writer, places[packed], format="parquet", unpack=True)
+    for options, said in (({"unpack": True}, "with --unpack"), ({"charset": "gbk"}, "with --charset gbk")):
+        with pytest.raises(ConfigError, match=f"was made with.*, and this run is {said}"):
+            append(writer, places[packed], format="parquet", **options)
 
 
 def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Path, place: OutputPlace) -> None:
@@ -153,40 +107,22 @@ def test_a_run_that_finds_nothing_new_commits_nothing(store: StoreWriter, new_pl
     assert place.objects("") == before
 
 
-def test_a_store_and_a_table_behind_urls(store: StoreWriter, objects: ObjectStore, tmp_path: Path) -> None:
-    place = OutputPlace(f"s3://stores/{tmp_path.name}/table", objects.options)
-    store.root, local = tmp_path / "copy", store.root
+def test_a_store_behind_a_url_is_read_on_from_where_it_was(store: StoreWriter, place: OutputPlace) -> None:
+    url = "memory://store-of-a-table"
     for count in (0, 9):
-        store.root = local
         write(store, count, 36)
-        rows = expected(store)
-        objects.put(local, f"{tmp_path.name}/store")
-        url = f"s3://stores/{tmp_path.name}/store"
-        found = [append_from(url, place, objects.options) for _ in range(2)]
-        assert [each[1] for each in found] == [False, True]
-        assert rows_of_table(place) == rows
-    assert [each.record.rows for each in commits(place)] == [36, 9]
+        upload(store.root, url)
+        assert [append(store, place, url).details.is_empty for _ in range(2)] == [False, True]
+        assert rows_of_table(place) == expected(store)
+    fsspec.filesystem("memory").rm(url, recursive=True)
 
 
-def append_from(url: str, place: OutputPlace, storage: str) -> tuple[int, bool]:
-    from spark_jobs.run.progress import Silence
-    from spark_jobs.tables.append import run_append
-    from spark_jobs.tables.table_request import TableRequest
-
-    request = TableRequest(
-        store=url, table=place.url, storage=storage, format="jsonl", partition_by=("topic", "date"), since_last=True
-    )
-    report = run_append(request, Silence())
-    return report.messages, report.details.is_empty
-
-
-def die_everywhere(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch, earlier: Path, each: int
-) -> Iterator[str]:
-    """Two runs, the second of a log that has grown, then one that puts files together; death at each of their steps.
-
-    Yields after what was left was examined, and the same command run again.
-    """
+@pytest.mark.parametrize("each", STRIDES)
+def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
+    store: StoreWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, each: int
+) -> None:
+    """Two runs, the second of a log that has grown, then one that puts files together; death at each of their steps."""
+    earlier, numbers = tmp_path / "earlier", itertools.count()
     shutil.copytree(store.root, earlier)
     write(store, 14, 36)
     every = expected(store)
@@ -196,12 +132,12 @@ def die_everywhere(
     options = {"partition_by": ("date",), "columns": ("unique_key", "physical_offset", "store_timestamp")}
 
     def work() -> None:
-        places.append(new_place())
+        places.append(OutputPlace(f"file://{tmp_path}/table{next(numbers)}"))
         append(old, places[-1], **options)
         append(store, places[-1], **options)
         append(store, places[-1], **options, compact_bytes=1 << 20)
 
-    keys = [row["unique_key"] for row in every]
+    keys, deaths = [row["unique_key"] for row in every], 0
     for death in every_death(work, monkeypatch, each):
         place = places[-1]
         seen = [row["unique_key"] for row in rows_of_table(place)]
@@ -216,71 +152,14 @@ def die_everywhere(
         left = {name.split("/")[2][:18] for name in place.objects("_rocketlens/_attempts")}
         assert left <= {f"{len(commits(place)):018d}"}, "what can count no more is removed by the run that commits"
         assert done == 2 or not left, death
-        yield death
-
-
-def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
-    store: StoreWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    places = (OutputPlace(f"file://{tmp_path}/table{number}") for number in itertools.count())
-    deaths = list(die_everywhere(store, lambda: next(places), monkeypatch, tmp_path / "earlier", 5))
-    assert len(deaths) > 12
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", ["s3", "file"])
-def test_wherever_a_run_dies_at_any_step_the_next_one_leaves_each_message_once(
-    store: StoreWriter, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
-) -> None:
-    objects = request.getfixturevalue("objects") if kind == "s3" else None
-    root, options = (f"file://{tmp_path}", "") if objects is None else (f"s3://stores/{tmp_path.name}", objects.options)
-    places = (OutputPlace(f"{root}/table{number}", options) for number in itertools.count())
-    deaths = list(die_everywhere(store, lambda: next(places), monkeypatch, tmp_path / "earlier", 1))
-    assert len(deaths) > 60
-
-
-def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = new_place()
-    commit = FilesTable.commit
-
-    def commit_second(self: FilesTable, files: list[DataFile], made: FilesCommit) -> None:
-        monkeypatch.setattr(FilesTable, "commit", commit)
-        append(store, place)
-        commit(self, files, made)
-
-    monkeypatch.setattr(FilesTable, "commit", commit_second)
-    with pytest.raises(
-        StoreError, match=r"01\.json: is that of another run: [0-9a-f-]+ of .*; what this run .* removed"
-    ):
-        append(store, place)
-    assert rows_of_table(place) == expected(store)
-    assert place.objects("_rocketlens/_attempts") == {}
-
-
-def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, create = new_place(), OutputPlace.create
-
-    def create_and_stop(self: OutputPlace, name: str, data: bytes) -> None:
-        create(self, name, data)
-        if "/commits/" in name:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(OutputPlace, "create", create_and_stop)
-        with pytest.raises(KeyboardInterrupt):
-            append(store, place)
-    assert append(store, place).details.is_empty
-    assert rows_of_table(place) == expected(store)
+        deaths += 1
+    assert deaths > 12
 
 
 def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, create, read = new_place(), OutputPlace.create, OutputPlace.read
+    create, read = OutputPlace.create, OutputPlace.read
     created: list[str] = []
 
     def create_and_note(self: OutputPlace, name: str, data: bytes) -> None:
@@ -301,32 +180,10 @@ def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
     assert rows_of_table(place) == expected(store)
 
 
-@pytest.mark.parametrize("format_", ["parquet", *(pytest.param(each, marks=pytest.mark.soak) for each in FORMATS[1:])])
-def test_topics_of_any_name_lie_in_directories_of_the_table(place: OutputPlace, tmp_path: Path, format_: str) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for number, topic in enumerate(STRANGE_TOPICS):
-        writer.append(topic, b"x", unique_key=f"U{number}", index=False, queue=False)
-    writer.flush()
-    append(writer, place, format=format_)
-    assert [row["topic"] for row in rows_of_table(place, format_)] == list(STRANGE_TOPICS)
-    assert all(name.count("/") == 3 for name in place.objects("data"))
-
-
-def test_a_topic_that_is_too_long_for_a_directory_is_refused_before_anything_is_committed(
-    store: StoreWriter, place: OutputPlace
-) -> None:
-    store.append("%" * 127, b"x", index=False, queue=False)
-    store.flush()
-    with pytest.raises(ConfigError, match="would be a directory of 387 bytes"):
-        append(store, place, format="parquet")
-    assert place.objects("") == {}
-    assert append(store, place, format="parquet", partition_by=("date",)).messages == 37
-
-
 def test_a_table_that_another_run_makes_just_now_is_no_strange_directory(
-    store: StoreWriter, new_place: Fresh, monkeypatch: pytest.MonkeyPatch
+    store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, names = new_place(), OutputPlace.names
+    names = OutputPlace.names
 
     def names_later(self: OutputPlace, below: str = "") -> list[str]:
         if not below:
@@ -367,17 +224,6 @@ class TestLog:
         ]
         assert [row["unique_key"] for row in rows_of_table(place)] == [f"U{n}" for n in range(36) if n != 5]
 
-    def test_a_segment_that_is_missing_is_a_hole(self, store: StoreWriter, place: OutputPlace) -> None:
-        append(store, place)
-        write(store, 90, 36)
-        rows = [row for row in expected(store) if not 8192 <= row["physical_offset"] < 12288]
-        (store.root / "commitlog" / f"{8192:020d}").unlink()
-        report = append(store, place)
-        (damage,) = report.damages
-        assert (damage.physical_offset, damage.length, damage.found) == (8192, 4096, "no segment is there")
-        assert [each.physical_offset for each in commits(place)[-1].record.damage] == [8192]
-        assert rows_of_table(place) == rows
-
     def test_damage_at_the_end_of_the_log_of_a_stopped_broker_is_reported_until_it_is_gone(
         self, store: StoreWriter, place: OutputPlace
     ) -> None:
@@ -412,18 +258,14 @@ class TestLog:
         assert rows_of_table(place) == before + after
         assert append(store, place).details.is_empty
 
-    def test_the_log_of_another_store_is_refused(self, store: StoreWriter, place: OutputPlace, tmp_path: Path) -> None:
+    def test_the_log_of_another_store_and_one_that_was_truncated_are_refused(
+        self, store: StoreWriter, place: OutputPlace, tmp_path: Path
+    ) -> None:
         append(store, place)
         other = StoreWriter(tmp_path / "other", segment_size=4096)
         write(other, 60, 1)
         with pytest.raises(ConfigError, match="is the log of another store, or was truncated and written anew"):
             append(other, place)
-        assert rows_of_table(place) == expected(store)
-
-    def test_a_log_that_was_truncated_is_refused_even_when_it_has_grown_again(
-        self, store: StoreWriter, place: OutputPlace, tmp_path: Path
-    ) -> None:
-        append(store, place)
         cut = StoreWriter(tmp_path / "cut", segment_size=4096)
         write(cut, 30)
         with pytest.raises(
@@ -436,13 +278,6 @@ class TestLog:
 
 
 class TestShape:
-    def test_a_table_that_is_there_is_appended_to_only_when_that_is_asked_for(
-        self, store: StoreWriter, place: OutputPlace
-    ) -> None:
-        append(store, place, since_last=False)
-        with pytest.raises(ConfigError, match="there is a table already: --since-last"):
-            append(store, place, since_last=False)
-
     @pytest.mark.parametrize(
         ("more", "said"),
         [
@@ -451,6 +286,7 @@ class TestShape:
             ({"topics": ("Orders", "a b")}, "without --topic, and this run is with --topic Orders --topic 'a b'"),
             ({"masked": ("body",)}, "made without --mask, and this run is with --mask body"),
             ({"columns": ("topic", "body")}, "the table has a column queue_id"),
+            ({"since_last": False}, "there is a table already: --since-last"),
         ],
     )
     def test_other_rows_than_those_of_the_table_are_refused(
@@ -460,28 +296,11 @@ class TestShape:
         with pytest.raises(ConfigError, match=said):
             append(store, place, **more)
 
-    def test_somebody_elses_files_are_refused(self, store: StoreWriter, new_place: Fresh) -> None:
-        place = new_place()
+    def test_somebody_elses_files_are_refused(self, store: StoreWriter, place: OutputPlace) -> None:
         place.create("precious", b"x")
         with pytest.raises(ConfigError, match="it contains precious, and no table"):
             append(store, place)
         assert list(place.objects("")) == ["precious"]
-
-    @pytest.mark.parametrize("format_", FORMATS)
-    def test_a_column_may_come_later(self, store: StoreWriter, place: OutputPlace, format_: str) -> None:
-        some = ("physical_offset", "unique_key", "store_timestamp", "body")
-        more = ("topic", *some, "tags", "queue_id")
-        append(store, place, format=format_, columns=some, partition_by=("date",))
-        write(store, 12, 24)
-        append(store, place, format=format_, columns=more, partition_by=("date",))
-        assert commits(place)[-1].shape.columns == (*some, "topic", "tags", "queue_id")
-        found = rows_of_table(place, format_)
-        assert [set(row) - {"date"} for row in found] == [set(some)] * 36 + [set(more)] * 12
-        assert [row["topic"] for row in found[36:]] == [TOPICS[n % 2] for n in range(24, 36)]
-        append(store, place, format=format_, columns=more, partition_by=("date",), compact_bytes=1 << 20)
-        compacted = rows_of_table(place, format_)
-        assert [row["unique_key"] for row in compacted] == [row["unique_key"] for row in found]
-        assert [row["topic"] for row in compacted[36:]] == [row["topic"] for row in found[36:]]
 
 
 def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place: OutputPlace, tmp_path: Path) -> None:
@@ -493,33 +312,6 @@ def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place
 
 
 class TestHousekeeping:
-    @pytest.mark.parametrize("format_", ["parquet", pytest.param("jsonl", marks=pytest.mark.soak), "csv"])
-    def test_small_files_are_put_together(self, store: StoreWriter, place: OutputPlace, format_: str) -> None:
-        append(store, place, format=format_)
-        for count in range(3):
-            write(store, 6, 36 + count * 6)
-            append(store, place, format=format_)
-        many = len(place.objects("data"))
-        report = append(store, place, format=format_, compact_bytes=1 << 20)
-        partitions = {(row["topic"], row["date"]) for row in expected(store)}
-        assert len(place.objects("data")) == len(partitions) < many
-        assert report.details.removed_files > many - len(partitions)
-        assert rows_of_table(place, format_) == expected(store)
-        assert append(store, place, format=format_, compact_bytes=1 << 20).details.removed_files == 0
-        write(store, 3, 54)
-        append(store, place, format=format_)
-        assert rows_of_table(place, format_) == expected(store)
-
-    def test_days_before_another_are_dropped(self, store: StoreWriter, place: OutputPlace) -> None:
-        append(store, place)
-        days = sorted({row["date"] for row in expected(store)})
-        assert len(days) == 3
-        append(store, place, drop_before=days[1])
-        assert rows_of_table(place) == [row for row in expected(store) if row["date"] >= days[1]]
-        write(store, 5, 36)
-        append(store, place)
-        assert rows_of_table(place) == [row for row in expected(store) if row["date"] >= days[1]]
-
     def test_a_table_of_many_commits_is_listed_by_some_of_them(
         self, store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -532,34 +324,6 @@ class TestHousekeeping:
         append(store, place, partition_by=(), columns=("physical_offset", "unique_key"), compact_bytes=1 << 20)
         assert len(place.objects("data")) == 1
         assert [row["unique_key"] for row in rows_of_table(place)] == [f"U{number}" for number in range(43)]
-
-
-@pytest.mark.parametrize("where", [pytest.param("s3", marks=pytest.mark.soak), "file"])
-def test_spark_writes_the_same_table(
-    spark: "SparkContext", store: StoreWriter, objects: ObjectStore, tmp_path: Path, where: str
-) -> None:
-    url, options = (
-        (f"s3://stores/{tmp_path.name}/t", objects.options) if where == "s3" else (f"file://{tmp_path}/t", "")
-    )
-    place = OutputPlace(url, options)
-    assert append(store, place, format="parquet", engine="spark").details.engine == "spark"
-    write(store, 5, 36)
-    append(store, place, format="parquet", engine="local")
-    assert rows_of_table(place, "parquet") == expected(store)
-
-
-def test_spark_and_arrow_read_the_directory(spark: "SparkContext", store: StoreWriter, place: OutputPlace) -> None:
-    import pyarrow.dataset as ds
-    from pyspark.sql import SparkSession
-
-    append(store, place, format="parquet")
-    expected_keys = [(row["topic"], row["date"], row["unique_key"]) for row in expected(store)]
-    frame = SparkSession(spark).read.parquet(f"{place.url}/data").orderBy("physical_offset")
-    assert [(row.topic, row.date.isoformat(), row.unique_key) for row in frame.collect()] == expected_keys
-    assert set(frame.columns) == {*KINDS, "date"}
-    table = ds.dataset(place.url.removeprefix("file://") + "/data", partitioning="hive").to_table()
-    found = table.sort_by("physical_offset").select(["topic", "date", "unique_key"]).to_pylist()
-    assert [tuple(row.values()) for row in found] == expected_keys
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,8 @@ def test_what_cannot_succeed_later_ends_it() -> None:
         append_every(run, 1, TableMetrics(), lambda _: None, lambda _: pytest.fail("it waits"))
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("5m", 300), ("2h", 7200), ("1d", 86400)])
-def test_a_pause_is_a_number_and_a_unit(text: str, seconds: int) -> None:
-    assert parse_pause(text) == seconds
-
-
 @pytest.mark.parametrize("text", ["", "5", "0m", "-1m", "1.5h", "m", "5 m"])
-def test_other_texts_are_no_pause(text: str) -> None:
+def test_a_pause_is_a_number_and_a_unit(text: str) -> None:
+    assert list(map(parse_pause, ("30s", "5m", "2h", "1d"))) == [30, 300, 7200, 86400]
     with pytest.raises(ConfigError, match="is no time like 30s"):
         parse_pause(text)

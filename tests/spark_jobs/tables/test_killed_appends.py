@@ -1,6 +1,6 @@
-"""Appends and exports whose processes are killed at any moment: in the end each message is there once.
+"""Appends whose processes are killed at any moment: in the end each message is there once.
 
-`test_lake_tables` has a run die at each of its steps; here the system ends whole processes, Spark's too.
+`test_lake_tables` has a run die at each of its steps; here the system ends whole processes.
 """
 
 import contextlib
@@ -84,56 +84,3 @@ def test_appends_that_are_killed_at_any_moment_leave_each_message_once(
     expected = [row["physical_offset"] for row in expected_rows(writer.records)]
     assert sorted(row["physical_offset"] for row in lake.rows()) == expected
     assert lake.unnamed_files() == set()
-    print(f"{format_}: {killed} of {kills} runs were killed, {len(lake.commits())} commits, {len(expected)} messages")
-
-
-def descendants(pid: int) -> set[int]:
-    """The processes that a process has started, and theirs."""
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found |= {child, *descendants(child)}
-    return found
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.soak
-def test_an_export_by_spark_that_is_killed_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
-    """The driver alone is killed: its JVM and its workers have to find out by themselves."""
-    rng = random.Random(SEED)
-    writer = StoreWriter(tmp_path / "store", segment_size=1024)
-    while len(writer.log.segments) < 60:
-        writer.append("T", b"x" * 100)
-    writer.close()
-
-    def command(out: Path) -> list[str]:
-        return [*COMMAND, "export", str(writer.root), "--format", "ndjson", "--master", "local[2]", "--out", str(out)]
-
-    seconds = lasts(command(tmp_path / "measured"))
-    for _ in range(12):
-        with subprocess.Popen(
-            command(tmp_path / "out"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as driver:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(rng.uniform(0.2, 0.95) * seconds)
-            children = descendants(driver.pid)
-            driver.kill()
-        deadline = time.monotonic() + START_SECONDS
-        while any(map(is_running, children)):
-            assert time.monotonic() < deadline, children
-            time.sleep(0.05)
-        if (tmp_path / "out" / "_manifest.json").exists():
-            break
-    else:
-        finished(command(tmp_path / "out"))
-    lines = [line for path in sorted((tmp_path / "out").glob("part-*")) for line in path.read_text().splitlines()]
-    assert [json.loads(line)["physicalOffset"] for line in lines] == [
-        row["physical_offset"] for row in expected_rows(writer.records)
-    ]

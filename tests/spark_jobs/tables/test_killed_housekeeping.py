@@ -10,7 +10,7 @@ import pytest
 
 from column_rows import expected_rows
 from dying import every_death
-from grown_tables import DAY, append, rows_of_table
+from grown_tables import DAY, append
 from lake_tables import Lake
 from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -46,21 +46,14 @@ class Case:
 
     def seen(self) -> list[int]:
         """The messages that a reader sees, in the order of the log."""
-        rows = rows_of_table(self.lake.place) if self.lake.format == "jsonl" else self.lake.rows()
-        return [row["physical_offset"] for row in rows]
+        return [row["physical_offset"] for row in self.lake.rows()]
 
     def check_leftovers(self, death: str) -> None:
         """There is a file for each day, and nothing else of what the killed run wrote."""
-        place = self.lake.place
-        if self.lake.format == "jsonl":
-            assert place.objects("_rocketlens/_attempts") == {}, death
-            days = {name.split("/")[1] for name in place.objects("data")}
-            assert len(place.objects("data")) == len(days) == 2, death
-        else:
-            assert place.objects("_rocketlens") == {}, death
-            assert self.lake.never_named_files() == set(), death
-            days = {name.split("/")[3] for name in self.lake.files()}
-            assert len(self.lake.files()) == len(days) == 2, death
+        assert self.lake.left_of_runs() == set(), death
+        assert self.lake.never_named_files() == set(), death
+        days = {Path(name).parent.name for name in self.lake.files()}
+        assert len(self.lake.files()) == len(days) == 2, death
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import deltalake
 import duckdb
@@ -120,16 +119,8 @@ def by_pyiceberg(table: Path) -> pa.Table:
     return _iceberg(table).scan().to_arrow()
 
 
-def iceberg_by_polars(table: Path) -> pa.Table:
-    return pl.scan_iceberg(_iceberg(table)).collect().to_arrow()
-
-
 def by_deltalake(table: Path) -> pa.Table:
     return deltalake.DeltaTable(table).to_pyarrow_table()
-
-
-def delta_by_polars(table: Path) -> pa.Table:
-    return pl.scan_delta(str(table)).collect().to_arrow()
 
 
 READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
@@ -137,14 +128,11 @@ READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
     ("parquet", "Polars"): by_polars,
     ("parquet", "DuckDB"): by_duckdb,
     ("iceberg", "pyiceberg"): by_pyiceberg,
-    ("iceberg", "Polars"): iceberg_by_polars,
     ("delta", "deltalake"): by_deltalake,
-    ("delta", "Polars"): delta_by_polars,
 }
 """Readers that know types, by format."""
 
 
-@pytest.mark.filterwarnings("ignore:Iceberg scan planning")
 @pytest.mark.parametrize(("format_", "reader"), READERS)
 def test_a_table_has_the_messages_of_the_log_for_every_reader(golden: Golden, format_: str, reader: str) -> None:
     unit = "ms" if format_ == "parquet" and reader != "DuckDB" else "us"
@@ -190,16 +178,6 @@ def test_duckdb_reads_csv(golden: Golden) -> None:
     found = csv_by_duckdb(golden.table("csv")).to_pylist()
     rows = [with_bytes(_of_texts(row)) for row in found]
     assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
-    assert sorted(rows, key=_place) == golden.rows
-
-
-def test_polars_reads_lines(golden: Golden) -> None:
-    rows: list[Row] = []
-    for path in _files(golden.table("jsonl"), "jsonl"):
-        named = dict(map(unquote, part.split("=")) for part in path.parts[-3:-1])
-        for row in map(_by_columns, pl.read_ndjson(path, infer_schema_length=None).to_dicts()):
-            properties = {name: value for name, value in row["properties"].items() if value is not None}
-            rows.append(with_bytes(row | {"topic": named["topic"], "properties": properties}))
     assert sorted(rows, key=_place) == golden.rows
 
 
@@ -258,12 +236,6 @@ def test_spark_with_its_runtime_reads_the_same(golden: Golden, tmp_path: Path, f
     ]
     assert [row.pop("date") for row in found if "date" in row] == [_day(row) for row in found if format_ == "delta"]
     assert sorted(found, key=_place) == golden.rows
-
-
-def _files(table: Path, ending: str) -> Iterator[Path]:
-    found = sorted((table / "data").rglob(f"*.{ending}"))
-    assert found
-    yield from found
 
 
 def _text_columns() -> list[str]:
