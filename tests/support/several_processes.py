@@ -36,7 +36,6 @@ FIRST = (
     *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
     *("tests/test_sanitizers.py", "kills", "commands", "browser"),
     *("tests/spark_jobs/publish/test_fetch.py", "tests/rocketlens/cli/test_export.py"),
-    *("tests/spark_jobs/read/test_registered_source.py", "tests/spark_jobs/run/test_submitted.py"),
     *("tests/spark_jobs/places/test_placed_run.py", "tests/damage/test_damaged_stores.py"),
 )
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""

@@ -20,23 +20,6 @@ def batches(root: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
     return [record_batch(columns, schema) for columns in RangeReader(range_, Wanted(), schema.names).read()]
 
 
-def test_a_batch_is_valid_and_holds_what_the_log_does(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"x", tags="A", keys="k l", unique_key="u", properties={"a": "b"})
-    writer.append("Ü", b"", sys_flag=1, born_host=("2001:db8::1", 9))
-    writer.append("T", b"no stre\xff\x01", sys_flag=1)
-    writer.close()
-    (batch,) = batches(tmp_path, arrow_schema(tuple(KINDS)))
-    batch.validate(full=True)
-    rows = batch.to_pylist(maps_as_pydicts="strict")
-    for row in rows:
-        for name in ("store_timestamp", "born_timestamp"):
-            row[name] = round(row[name].timestamp() * 1000)
-    assert rows[2]["body"] is None
-    assert rows[2]["body_error"]
-    assert rows[:2] == expected_rows(writer.records[:2])
-
-
 def test_what_comes_again_may_be_a_dictionary(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, segment_size=1 << 20)
     for number in range(600):

@@ -1,7 +1,6 @@
 """Which stretches of a log there are, on disk and behind a URL, and what is known to be lacking."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,23 +93,22 @@ class TestOfThisMachine:
         growing.flush()
         assert find_ranges(str(tmp_path)).problems == ()
 
-    def test_a_directory_without_a_log_is_no_store(self, tmp_path: Path) -> None:
-        with pytest.raises(NotAStore):
-            find_ranges(str(tmp_path))
-
 
 class TestBehindUrls:
-    def test_the_same_messages_are_read(self, store: StoreWriter, memory: str) -> None:
+    def test_the_same_messages_are_read_and_a_missing_segment_is_known(self, store: StoreWriter, memory: str) -> None:
         upload(store.root, memory)
         found = find_ranges(memory)
         assert [each.base_offset for each in found.ranges] == list(store.log.segments)
         assert read(found) == expected_rows(store.records)
         assert found.ranges[-1].base_offset + end_of(found.ranges[-1]) == store.log.end
-
-    def test_a_log_may_be_given_alone(self, store: StoreWriter, memory: str) -> None:
-        upload(store.root, memory)
         assert read(find_ranges(f"{memory}/commitlog")) == expected_rows(store.records)
         assert read(find_ranges(memory, [f"{memory}/commitlog"])) == expected_rows(store.records)
+        fsspec.filesystem("memory").rm("/rocketlens/store/commitlog/00000000000000002048")
+        assert [(each.physical_offset, each.length) for each in find_ranges(memory).problems] == [(2048, 2048)]
+        with pytest.raises(NotAStore):
+            find_ranges(f"{memory}/config")
+        with pytest.raises(ConfigError, match="nosuch"):
+            find_ranges("nosuch://store")
 
     def test_a_log_in_several_directories_is_read_whole_and_in_order(
         self, store: StoreWriter, memory: str, tmp_path: Path
@@ -135,22 +133,6 @@ class TestBehindUrls:
         assert len(found.ranges) == len(store.log.segments) - 1
         assert found.ranges[-1].is_last
 
-    def test_a_missing_segment_is_known(self, store: StoreWriter, memory: str) -> None:
-        copy = store.root.parent / "copy"
-        shutil.copytree(store.root, copy)
-        os.remove(copy / "commitlog" / "00000000000000002048")
-        upload(copy, memory)
-        assert [(each.physical_offset, each.length) for each in find_ranges(memory).problems] == [(2048, 2048)]
-
-    def test_a_url_without_segments_is_no_store(self, memory: str, store: StoreWriter) -> None:
-        upload(store.root, memory)
-        with pytest.raises(NotAStore):
-            find_ranges(f"{memory}/config")
-
-    def test_an_unknown_scheme_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="nosuch"):
-            find_ranges("nosuch://store")
-
     def test_a_segment_that_is_gone_is_an_error(self, store: StoreWriter, memory: str) -> None:
         upload(store.root, memory)
         found = find_ranges(memory)
@@ -159,7 +141,7 @@ class TestBehindUrls:
             read(found)
 
 
-@pytest.mark.parametrize("name", [2**63 - 1, 2**63 - 2, 2**63 - 4096])
+@pytest.mark.parametrize("name", [2**63 - 1, 2**63 - 4096])
 def test_a_segment_that_reaches_beyond_the_largest_offset_is_named(tmp_path: Path, name: int) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", b"x")

@@ -38,18 +38,17 @@ def test_damage_is_passed_over_and_noted(store: StoreWriter) -> None:
     assert read_damage(range_) == expected
 
 
-def test_damage_is_an_error_for_who_wants_it(store: StoreWriter) -> None:
+def test_damage_is_an_error_for_who_wants_it_and_so_is_a_body_that_cannot_be_decompressed(
+    store: StoreWriter, tmp_path: Path
+) -> None:
     with pytest.raises(CorruptRecord, match="its body does not match its CRC"):
         list(reader(store, fails_fast=True).read())
-
-
-def test_so_is_a_body_that_cannot_be_decompressed(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", zlib.compress(b"good"), sys_flag=1)
-    writer.append("T", b"bad\xff\x01", sys_flag=1)
-    writer.close()
+    packed = StoreWriter(tmp_path / "packed")
+    packed.append("T", zlib.compress(b"good"), sys_flag=1)
+    packed.append("T", b"bad\xff\x01", sys_flag=1)
+    packed.close()
     with pytest.raises(CorruptRecord, match="cannot be decompressed"):
-        list(reader(writer, fails_fast=True).read())
+        list(reader(packed, fails_fast=True).read())
 
 
 def test_the_first_places_are_named_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
