@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from certificates import Authority
+from still_clock import StillClock
+
 HERE = Path(__file__).parent
 WITHOUT_A_LOOP = [
     *(HERE / name for name in ("cluster", "metrics", "security", "service", "workers/test_several_workers.py")),
@@ -28,3 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "[asyncio" in item.name and any(item.path.is_relative_to(place) for place in WITHOUT_A_LOOP):
             item.add_marker(pytest.mark.soak)
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("tls"))

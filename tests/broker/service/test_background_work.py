@@ -55,13 +55,6 @@ def served(tmp_path: Path) -> Served:
     return Served(service, writer, [each for number, each in enumerate(written) if number not in (160, 161, 200, 201)])
 
 
-def add(served: Served, number: int) -> Written:
-    """One more message, its unit in the queue's file."""
-    written = served.writer.append("T", b"more", tags="A", properties={"number": str(number)}, queue=False)
-    put(queue_file(served), 20 * number, unit_bytes(written.physical_offset, written.size, java_hash("A")))
-    return written
-
-
 def queue_file(served: Served) -> Path:
     return served.writer.root / "consumequeue" / "T" / "0" / f"{0:020d}"
 
@@ -188,26 +181,6 @@ async def test_a_search_that_fails_once_is_made_again(
         found = await drained(client, gate)
     assert found.places == [written.physical_offset for written in served.written]
     assert len([record for record in caplog.records if "next try in" in record.getMessage()]) == 1
-
-
-@pytest.mark.asyncio
-async def test_the_log_grows_while_a_hole_is_searched(served: Served, gate: Gate) -> None:
-    more: list[Written] = []
-    async with serving(served.service) as server, connected(server.addresses[0]) as client:
-
-        async def grow() -> None:
-            for _ in range(5):
-                more.append(add(served, MESSAGES + len(more)))
-                await until(lambda: served.service.store.commit_log.end > more[-1].physical_offset)
-
-        found = await asyncio.gather(drained(client, gate), grow())
-        rest = Drained(offset=found[0].offset)
-        while rest.offset < MESSAGES + 5:
-            take(rest, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, rest.offset, "*", "TAG")))
-    expected = [written.physical_offset for written in [*served.written, *more]]
-    assert found[0].places + rest.places == expected
-    assert served.service.meter is not None
-    assert list(served.service.meter.row[HOLE_MESSAGES : HOLE_MESSAGES + 2]) == [201, 4]  # searched once
 
 
 @pytest.mark.asyncio

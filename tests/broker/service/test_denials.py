@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.service.denials import AGAIN_SECONDS, MORE, MOST_KEPT, NO_KEY, Denials, Want
+from broker.service.denials import AGAIN_SECONDS, MORE, MOST_KEPT, Denials, Want
 from still_clock import StillClock
 
 ORDERS = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
@@ -24,10 +24,6 @@ def test_a_line_of_the_log_names_the_account_and_what_to_add_once_an_hour(caplog
         "plain_acl.yml: topicPerms: - orders=SUB"
     ] * 2
     assert [(each.want, each.count) for each in denials.all()] == [(ORDERS, 4)]
-
-
-def test_a_client_of_no_account_is_named_by_nothing_that_it_sends() -> None:
-    assert NO_KEY.sentence().startswith("a client lacks an access key")
 
 
 def test_whatever_an_account_asks_for_no_more_than_so_many_wants_are_kept(caplog: pytest.LogCaptureFixture) -> None:

@@ -76,33 +76,11 @@ def answer(code: int, processors: list[object] | None = None, **fields: str) -> 
     return response
 
 
-def test_a_code_is_answered_by_its_method_with_a_typed_header() -> None:
-    assert answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="0") == Response(body=b"0")
-
-
-def test_a_method_with_a_second_parameter_gets_the_request_and_may_answer_several_codes() -> None:
-    assert answer(RequestCode.HEART_BEAT).remark == "34 from 127.0.0.1:40000"
-    assert answer(RequestCode.UNREGISTER_CLIENT).remark == "35 from 127.0.0.1:40000"
-
-
 @pytest.mark.parametrize("code", [0, -1, 999, 32767])
 def test_an_unknown_code_is_refused_in_a_brokers_words(code: int) -> None:
     assert answer(code) == Response(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported"
     )
-
-
-# remoting-protocol §10, "refuse with 16".
-def test_a_missing_field_is_named() -> None:
-    response = answer(RequestCode.VIEW_MESSAGE_BY_ID)
-    assert response.code == ResponseCode.SYSTEM_ERROR
-    assert response.remark == "offset is missing"
-
-
-def test_a_malformed_field_is_named_with_its_value() -> None:
-    response = answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="1x")
-    assert response.code == ResponseCode.SYSTEM_ERROR
-    assert "offset: '1x'" in (response.remark or "")
 
 
 def test_a_store_error_is_answered_with_its_sentence() -> None:
@@ -131,14 +109,6 @@ def test_two_handlers_of_one_code_are_refused() -> None:
         Dispatcher([Viewer(), Second()])
 
 
-def test_the_codes_with_a_handler_are_known() -> None:
-    assert Dispatcher([Viewer(), Greeter()]).codes == {
-        RequestCode.VIEW_MESSAGE_BY_ID,
-        RequestCode.HEART_BEAT,
-        RequestCode.UNREGISTER_CLIENT,
-    }
-
-
 def unfinished(dispatcher: Dispatcher, command: Command) -> "Unfinished[Any]":
     step = dispatcher.dispatch(command, PEER)
     assert isinstance(step, Unfinished)
@@ -160,16 +130,6 @@ async def test_a_look_up_that_has_to_wait_goes_on_on_a_thread_that_may() -> None
     assert viewer.threads[0] == threading.get_ident() != viewer.threads[1]
     assert len(viewer.threads) == 2, "it was begun once"
     assert dispatcher.is_idle
-
-
-@pytest.mark.asyncio
-async def test_an_error_on_a_thread_is_answered_as_on_the_loop(caplog: pytest.LogCaptureFixture) -> None:
-    dispatcher = Dispatcher([Viewer()])
-    command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="5")
-    found = await dispatcher.finish_in_pool(command, PEER, unfinished(dispatcher, command))
-    dispatcher.close()
-    assert found == dispatcher.failure(command, ZeroDivisionError())
-    assert "ZeroDivisionError: a secret" in caplog.text
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.QUERY_MESSAGE])

@@ -72,33 +72,6 @@ def test_new_messages_are_answered_by_offset_key_and_pull(writer: StoreWriter, s
         wait_until(lambda w=written: pull(server, w.queue_offset).body == w.record, f"message {number} by pull")
 
 
-def test_a_held_pull_is_answered_when_its_message_comes(writer: StoreWriter, server: Address) -> None:
-    answers: list[Frame] = []
-    asking = threading.Thread(target=lambda: answers.append(pull(server, 5, hold_ms=120_000, timeout_seconds=150)))
-    asking.start()
-    written = writer.append(TOPIC, b"awaited", keys="awaited")
-    writer.flush()
-    asking.join(60)  # less than it is held
-    assert [answer.body for answer in answers] == [written.record]
-
-
-def test_a_record_that_is_written_in_two_steps_is_answered_whole_or_not_at_all(
-    writer: StoreWriter, server: Address
-) -> None:
-    written = writer.append(TOPIC, b"x" * 300, keys="halved")
-    whole = bytes(written.record)
-    writer.overwrite(written.physical_offset + 100, bytes(len(whole) - 100))
-    writer.flush()
-    view = {"offset": str(written.physical_offset)}
-    other = writer.append("Other", b"", queue_id=0)  # behind it: seen once the first one is whole
-    assert ask(server, VIEW_MESSAGE_BY_ID, view).code != 0
-    writer.overwrite(written.physical_offset, whole)
-    writer.flush()
-    wait_until(lambda: ask(server, VIEW_MESSAGE_BY_ID, view).body == whole, "the whole record")
-    behind = {"offset": str(other.physical_offset)}
-    wait_until(lambda: ask(server, VIEW_MESSAGE_BY_ID, behind).body == other.record, "the record behind it")
-
-
 def test_an_index_directory_that_is_exchanged_is_taken_over(writer: StoreWriter, server: Address) -> None:
     """As a rebuild publishes it: other files, under other names, at once."""
     process = server_process(server)
@@ -111,19 +84,6 @@ def test_an_index_directory_that_is_exchanged_is_taken_over(writer: StoreWriter,
     # Nothing is asked meanwhile: what is gone must not wait for a request to be let go.
     wait_until(lambda: f"{index}/" in maps(process) and "index.bak" not in maps(process), "the new index files", 20)
     assert query(server, "old-3").body == writer.written[3].record
-
-
-def test_expired_files_go_without_an_error_and_without_a_map(writer: StoreWriter, server: Address) -> None:
-    process = server_process(server)
-    for number in range(60):
-        writer.append(TOPIC, b"y" * 200, keys=f"late-{number}")
-    writer.flush()
-    wait_until(lambda: query(server, "late-59").code == 0, "the last message")
-    first = sorted((writer.root / "commitlog").iterdir())[0]
-    first.unlink()
-    wait_until(lambda: str(first) not in maps(process), "the segment to be let go", 20)
-    assert query(server, "late-59").body == writer.written[-1].record
-    assert ask(server, VIEW_MESSAGE_BY_ID, {"offset": "0"}).code != 0
 
 
 @pytest.mark.parametrize("kept", [0, 8192, 20_000])
@@ -224,15 +184,6 @@ class TestThreads:
             assert store.polled.wait(60), "1,000 pauses would take eight minutes"
         assert len(polls.woken) == 1000
 
-    def test_a_thread_that_waits_for_its_next_look_ends_when_it_is_stopped(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("broker.service.following_threads.WATCH_SECONDS", 3600)
-        with following(store := FakeStore()):
-            assert store.watched.wait(60)
-            store.watched.clear()
-        assert not store.watched.is_set(), "a look at files that the end of the process may have closed"
-
     def test_what_a_change_leaves_to_be_scanned_is_scanned(self) -> None:
         scans: list[int] = []
         with following(store := FakeStore(watches=[True, False, True]), lambda: scans.append(1)):
@@ -251,12 +202,6 @@ class TestThreads:
             assert store.watched.wait(60)
         assert [record.getMessage() for record in caplog.records] == ["new", "known"]
 
-    def test_a_problem_of_a_moment_is_not_told(self, caplog: pytest.LogCaptureFixture) -> None:
-        moments = iter([["known", "odd"], ["known"], ["known", "odd"], []])
-        with following(store := FakeStore(watches=[True] * 4), lambda: setattr(store, "problems", next(moments))) as _:
-            assert store.watched.wait(60)
-        assert caplog.records == []
-
     @pytest.mark.parametrize("which", ["polls", "watches"])
     def test_an_error_is_told_once_and_following_goes_on(self, caplog: pytest.LogCaptureFixture, which: str) -> None:
         gone = [StoreError(Path("/store"), what="is gone") for _ in range(5)]
@@ -274,11 +219,6 @@ class TestThreads:
             assert store.polled.wait(60)
         assert [record.exc_info is not None for record in caplog.records] == [True]
         assert polls.woken == [None]
-
-    def test_an_error_that_comes_again_is_told_again(self, caplog: pytest.LogCaptureFixture) -> None:
-        with following(store := FakeStore([ValueError("ours"), None, ValueError("ours")])):
-            assert store.polled.wait(60)
-        assert len(caplog.records) == 2
 
 
 def server_process(address: Address) -> Path:

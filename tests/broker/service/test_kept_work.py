@@ -51,24 +51,6 @@ def test_of_many_works_only_some_are_kept_and_none_that_runs_is_given_up(monkeyp
     goes_on.set()
 
 
-def test_while_it_runs_it_says_how_far_it_is() -> None:
-    works: KeptWorks[int] = KeptWorks("count", "counting")
-    goes_on, has_reported = threading.Event(), threading.Event()
-
-    def work(report: Report) -> int:
-        report(7)
-        has_reported.set()
-        goes_on.wait(60)
-        return 1
-
-    works.ask("broker-a", work, OLD)
-    assert has_reported.wait(60)
-    state = works.ask("broker-a", work, OLD)
-    assert (state.is_running, state.progress, state.outcome) == (True, 7, None)
-    goes_on.set()
-    assert ended(works, work).outcome == 1
-
-
 def test_an_error_on_purpose_is_the_reason() -> None:
     def work(_report: Report) -> int:
         raise RocketLensError("the disk hangs")

@@ -109,13 +109,6 @@ async def test_no_pull_is_held_longer_than_clients_wait(growing: Growing, monkey
         assert told(await client.ask(RequestCode.PULL_MESSAGE, pull_fields(suspendTimeoutMillis=2**62)))[0] == NOT_FOUND
 
 
-async def test_pulls_of_different_patience_are_answered_each_in_its_time(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        slow = client.send(RequestCode.PULL_MESSAGE, pull_fields(suspendTimeoutMillis=900))
-        quick = client.send(RequestCode.PULL_MESSAGE, pull_fields(suspendTimeoutMillis=200))
-        assert [(await client.answer()).opaque, (await client.answer()).opaque] == [quick, slow]
-
-
 @pytest.mark.parametrize(
     "fields",
     [{"sysFlag": SUBSCRIPTION}, {"suspendTimeoutMillis": 0}, {"suspendTimeoutMillis": -5}],
@@ -127,13 +120,6 @@ async def test_a_pull_that_may_not_wait_is_answered_at_once(fields: dict[str, in
         assert told(answer) == (NOT_FOUND, "OFFSET_OVERFLOW_ONE", 3)
 
 
-@pytest.mark.parametrize(("queue_offset", "following"), [(99, 3), (0, 3)])
-async def test_a_pull_that_has_somewhere_to_go_is_not_held(queue_offset: int, following: int, growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(RequestCode.PULL_MESSAGE, pull_fields(queue_offset, subscription="Never"))
-        assert told(answer)[::2] == (RETRY, following)
-
-
 async def test_a_queue_that_does_not_exist_yet_is_waited_for(growing: Growing) -> None:
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         client.send(RequestCode.PULL_MESSAGE, pull_fields(0, topic="%RETRY%G"))
@@ -142,17 +128,6 @@ async def test_a_queue_that_does_not_exist_yet_is_waited_for(growing: Growing) -
         growing.writer.flush()
         await growing.refresh()
         assert bodies(await client.answer()) == [b"again"]
-
-
-async def test_a_message_of_another_queue_wakes_nobody(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        client.send(RequestCode.PULL_MESSAGE, pull_fields())
-        await until(lambda: held(server) == 1)
-        growing.writer.append("Other", b"x")
-        growing.writer.flush()
-        await growing.refresh()
-        await client.ask(RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"})
-        assert held(server) == 1
 
 
 async def test_messages_that_a_held_pull_does_not_want_are_passed_over_once(growing: Growing) -> None:
@@ -170,17 +145,6 @@ async def test_messages_that_a_held_pull_does_not_want_are_passed_over_once(grow
         assert (told(answer)[::2], bodies(answer)) == ((FOUND, 6), [b"yes"])
 
 
-async def test_a_pull_that_passed_over_messages_goes_on_behind_them_when_its_time_is_up(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        client.send(RequestCode.PULL_MESSAGE, pull_fields(subscription="Wanted", suspendTimeoutMillis=1500))
-        await until(lambda: held(server) == 1)
-        growing.add("no", tags="Other")
-        await growing.refresh()
-        answer = await client.answer()
-        assert told(answer) == (NOT_FOUND, "OFFSET_OVERFLOW_ONE", 4)
-        assert ext_fields_of(answer)["maxOffset"] == "4"
-
-
 async def test_a_closed_connection_takes_its_pulls_with_it(growing: Growing) -> None:
     async with serving(service_of(growing.store)) as server:
         async with connected(server.addresses[0]) as client:
@@ -189,18 +153,6 @@ async def test_a_closed_connection_takes_its_pulls_with_it(growing: Growing) -> 
             await until(lambda: held(server) == 5)
         await until(lambda: held(server) == 0)
         assert not server._service.polls._wheel
-
-
-async def test_all_pulls_are_told_that_the_server_stops(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        sent = {client.send(RequestCode.PULL_MESSAGE, pull_fields()) for _ in range(5)}
-        await until(lambda: held(server) == 5)
-        stopping = asyncio.create_task(server.stop())
-        answers = [await client.answer() for _ in range(5)]
-        assert {answer.opaque for answer in answers} == sent
-        assert {(answer.code, answer.remark) for answer in answers} == {STOPPING}
-        client.writer.close()
-        await stopping
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
@@ -250,33 +202,6 @@ async def test_a_server_without_consumers_stops_at_once(growing: Growing, monkey
         assert await client.is_closed_by_the_server()
         client.writer.close()
         await stopping
-
-
-async def test_other_requests_of_the_connection_are_answered_meanwhile(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        waiting = client.send(RequestCode.PULL_MESSAGE, pull_fields(suspendTimeoutMillis=2000))
-        assert ext_fields_of(await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})) == {
-            "offset": "3"
-        }
-        assert (await client.answer()).opaque == waiting
-
-
-async def test_a_oneway_pull_is_not_held(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        client.send(RequestCode.PULL_MESSAGE, pull_fields(), oneway=True)
-        await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
-        assert held(server) == 0
-
-
-async def test_a_push_consumer_is_woken_by_the_subscription_of_its_heartbeat(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("T", "A || B", 4))))
-        client.send(RequestCode.PULL_MESSAGE, pull_fields(sysFlag=SUSPEND, subVersion=4))
-        await until(lambda: held(server) == 1)
-        growing.add("no", tags="C")
-        growing.add("yes", tags="B")
-        await growing.refresh()
-        assert bodies(await client.answer()) == [b"yes"]
 
 
 async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing) -> None:

@@ -91,17 +91,6 @@ async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exc
         await pull
 
 
-async def test_a_pull_that_was_found_wanting_on_a_thread_is_kept_there() -> None:
-    store = FakeStore()
-    polls = polling(store)
-    queues = store.queues
-    pull = await asyncio.to_thread(polls.hold, FakeQuestion(), 10, queues)
-    assert not isinstance(pull, Response)
-    await until(lambda: len(polls) == 1)
-    pull.give_up()
-    await until(lambda: len(polls) == 0)
-
-
 async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_is_looked_for_again() -> None:
     store = FakeStore()
     polls = polling(store)

@@ -37,55 +37,31 @@ def test_only_long_work_waits_for_a_thread() -> None:
     assert str(wait_of(leave_to_a_thread(LOOKUPS_ON_LOOP + 1))) == "1001 look-ups"
 
 
-@pytest.mark.parametrize(
-    ("code", "fields"),
-    [
-        (RequestCode.GET_ALL_TOPIC_CONFIG, {}),
-        (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
-        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
-        (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}),
-        (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}),
-        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"}),
-        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"}),
-        (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"}),
-        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
-        (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}),
-    ],
-)
-def test_answers_made_of_many_look_ups_are_made_on_a_thread(
-    code: int, fields: dict[str, str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asker = Asker(g1_store)
-    asker.value(code, fields)
-    monkeypatch.setattr(time, "time_ns", lambda: 1_900_000_000_000_000_000)  # delays are counted up to it
-    monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
-    step = asker.step(code, fields)
-    assert isinstance(step, Unfinished)
-    assert "look-ups" in str(step.wait)
-    assert step.finish() == asker.ask(code, fields)
-    asker.value(code, fields)
-
-
-MEMBERS = {f"c{number}": FakeConnection() for number in range(4)}
+ASSIGNMENT = b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}'
 
 
 @pytest.mark.parametrize(
     ("code", "fields", "body"),
     [
-        (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}, b""),
+        (RequestCode.GET_ALL_TOPIC_CONFIG, {}, b""),
         (RequestCode.GET_ALL_CONSUMER_OFFSET, {}, b""),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}, b""),
+        (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
+        (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}, b""),
+        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"}, b""),
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"}, b""),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"}, b""),
+        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, b""),
+        (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}, b""),
+        (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}, b""),
         (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}, b""),
         (RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}, b""),
         (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}, b""),
         (RequestCode.GET_ALL_PRODUCER_INFO, {}, b""),
-        (
-            RequestCode.QUERY_ASSIGNMENT,
-            {},
-            b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}',
-        ),
+        (RequestCode.QUERY_ASSIGNMENT, {}, ASSIGNMENT),
     ],
 )
-def test_answers_made_of_what_many_clients_told_are_made_on_a_thread(
+def test_answers_made_of_many_look_ups_or_of_what_many_clients_told_are_made_on_a_thread(
     code: int, fields: dict[str, str], body: bytes, g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asker = Asker(g1_store)
@@ -95,12 +71,16 @@ def test_answers_made_of_what_many_clients_told_are_made_on_a_thread(
         asked = {"consumerGroup": f"H{name}", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
         assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked, oneway=True).code == 0
     asker.value(code, fields, body)
+    monkeypatch.setattr(time, "time_ns", lambda: 1_900_000_000_000_000_000)  # delays are counted up to it
     monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
     step = asker.step(code, fields, body)
     assert isinstance(step, Unfinished)
     assert "look-ups" in str(step.wait)
     assert step.finish() == asker.ask(code, fields, body)
     asker.value(code, fields, body)
+
+
+MEMBERS = {f"c{number}": FakeConnection() for number in range(4)}
 
 
 def test_all_requests_whose_body_is_read_are_held_to_its_limit(g1_store: Path) -> None:
@@ -160,20 +140,6 @@ def test_what_is_no_plain_json_is_parsed_on_a_thread_and_only_up_to_a_length() -
         step.finish()
     with pytest.raises(BadCommand, match="and 131073 bytes are more than the 131072"):
         finish(parse_body(b"[" + b" " * 131072, HeartbeatData))
-
-
-@pytest.mark.asyncio
-async def test_a_topic_of_very_many_queues_is_answered_over_the_wire(g1_store: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(g1_store, tmp_path / "store")
-    path = store / "config" / "topics.json"
-    config = json.loads(path.read_text())
-    config["topicConfigTable"]["TopicTest"] |= {"readQueueNums": 2**31 - 1, "writeQueueNums": 2**31 - 1}
-    path.write_text(json.dumps(config))
-    service = Asker(store).service
-    async with serving(service) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"})
-    assert answer.code == 0
-    assert answer.body.count(b'"queueId":') == 16384
 
 
 @pytest.mark.asyncio

@@ -11,15 +11,6 @@ from broker_harness import until
 pytestmark = pytest.mark.asyncio
 
 
-async def test_results_and_errors_come_back() -> None:
-    pool = LookupPool(2)
-    assert await pool.run("a", lambda: 5) == 5
-    with pytest.raises(ZeroDivisionError):
-        await pool.run("a", lambda: 1 // 0)
-    assert len(pool) == 0
-    pool.close()
-
-
 async def test_one_owner_never_has_all_threads() -> None:
     pool, release = LookupPool(3), threading.Event()
     running: list[int] = []

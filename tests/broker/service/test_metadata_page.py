@@ -28,11 +28,6 @@ def test_any_other_client_starts_at_the_beginning(seen: str | None) -> None:
     assert page_of(NAMES, 4, 3, seen, VERSION) == NAMES[:3]
 
 
-def test_numbers_that_make_no_sense_take_nothing_from_elsewhere() -> None:
-    assert page_of(NAMES, -5, 2, SEEN, VERSION) == NAMES[:2]
-    assert page_of(NAMES, 2, -1, SEEN, VERSION) == []
-
-
 def test_a_page_is_never_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_metadata_page, "PAGE_LIMIT", 4)
     assert page_of(NAMES, 0, 2**31 - 1, SEEN, VERSION) == NAMES[:4]

@@ -43,13 +43,6 @@ def test_an_answer_that_comes_before_its_connection_is_known_is_not_lost() -> No
 
 
 @pytest.mark.asyncio
-async def test_a_deferred_answer_can_be_awaited() -> None:
-    deferred = PendingReply()
-    asyncio.get_running_loop().call_soon(deferred.answer, FOUND)
-    assert await deferred is FOUND
-
-
-@pytest.mark.asyncio
 async def test_who_awaits_an_answer_is_told_of_an_error_and_once() -> None:
     deferred = PendingReply()
     waiting = asyncio.ensure_future(deferred)

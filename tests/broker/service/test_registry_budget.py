@@ -26,23 +26,6 @@ def test_no_room_takes_more_than_its_part_nor_all_together_more_than_the_whole()
     assert budget.used == 1000
 
 
-def test_what_was_given_back_can_be_had_again() -> None:
-    budget = RegistryBudget(1000)
-    room = budget.room("groups", 1)
-    room.take(1000)
-    assert not room.take(1)
-    room.give_back(10)
-    assert room.take(10)
-
-
-def test_refusals_are_counted_until_they_are_asked_for() -> None:
-    budget = RegistryBudget(10)
-    room = budget.room("groups", 1)
-    for _ in range(3):
-        room.take(11)
-    assert (budget.new_refusals(), budget.new_refusals()) == (3, 0)
-
-
 def test_the_sentence_names_what_there_is_too_much_of_and_the_limit() -> None:
     with pytest.raises(BudgetSpent, match=r"locks of all clients hold as many bytes .* registry_bytes=77"):
         raise RegistryBudget(77).room("locks", 1).spent

@@ -59,24 +59,6 @@ def test_a_route_names_every_store_that_has_the_topic_whichever_port_is_asked(as
         assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Nowhere"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_the_retry_topic_of_a_group_is_at_all_of_them(askers: list[Asker]) -> None:
-    assert addresses(askers[1].value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%G"})).keys() == {
-        "a",
-        "b",
-        "c",
-    }
-
-
-def test_cluster_info_lists_all_brokers_of_the_one_cluster(askers: list[Asker]) -> None:
-    info = askers[2].value(RequestCode.GET_BROKER_CLUSTER_INFO)
-    assert info["clusterAddrTable"] == {"C": ["a", "b", "c"]}
-    assert {name: each["brokerAddrs"]["0"] for name, each in info["brokerAddrTable"].items()} == {
-        "a": "127.0.0.1:10911",
-        "b": "127.0.0.1:10921",
-        "c": "127.0.0.1:10931",
-    }
-
-
 def test_lists_of_topics_are_of_all_stores_and_a_brokers_own_list_is_its_own(askers: list[Asker]) -> None:
     for asker in askers:
         assert {"Shared", "First", "Second", "Third"} <= set(
@@ -90,47 +72,20 @@ def test_lists_of_topics_are_of_all_stores_and_a_brokers_own_list_is_its_own(ask
     assert "Second" not in json.dumps(askers[0].value(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"])
 
 
-def test_a_broker_is_found_by_its_name_and_one_that_is_nowhere_is_the_asked_one(askers: list[Asker]) -> None:
-    for name, own in (("b", "b"), ("nobody", "a")):
-        group = askers[0].value(RequestCode.GET_BROKER_MEMBER_GROUP, {"clusterName": "C", "brokerName": name})[
-            "brokerMemberGroup"
-        ]
-        assert group["brokerName"] == own
-
-
-def test_what_is_asked_for_by_key_or_place_comes_from_the_store_of_the_port(askers: list[Asker]) -> None:
-    fields = {"topic": "Shared", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "9" * 13}
-    for number, asker in enumerate(askers[:2]):
-        found = asker.ask(RequestCode.QUERY_MESSAGE, fields)
-        assert b"7 of %d" % number in bytes(found.body)
-        assert b"0 of %d" % number in bytes(asker.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).body)
-    assert askers[2].ask(RequestCode.QUERY_MESSAGE, fields).code == ResponseCode.QUERY_NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    ("options", "reached", "told"),
-    [
-        ({}, Endpoint("10.0.0.7", 10921), "10.0.0.7:10911"),
-        ({}, Endpoint("::1", 10921), "[::1]:10911"),
-        ({}, Endpoint("proxy", 30921), "proxy:30911"),
-        ({"advertise": Endpoint("broker.example", 40911)}, Endpoint("10.0.0.7", 10921), "broker.example:40911"),
-    ],
-    ids=["same host", "IPv6", "behind a proxy that keeps the distances", "advertised"],
-)
-def test_another_store_is_where_its_port_is_as_the_client_reached_this_one(
-    stores: Sequence[Path], options: dict[str, Any], reached: Endpoint, told: str
-) -> None:
-    first, second = Asker(stores[0], broker_name="a", **options), Asker(stores[1], broker_name="b")
-    second.serve_with(ServedBrokers([first.service, second.service], PORTS[:2]))
-    second.connection = FakeConnection(reached)
-    assert addresses(second.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "First"})) == {"a": told}
-
-
-def test_free_ports_are_told_as_they_were_taken(stores: Sequence[Path]) -> None:
-    first, second = Asker(stores[0], broker_name="a"), Asker(stores[1], broker_name="b")
-    second.serve_with(ServedBrokers([first.service, second.service], ((40001, 40002), (50001, 50007))))
-    second.connection = FakeConnection(Endpoint("127.0.0.1", 50007))
-    assert addresses(second.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "First"})) == {"a": "127.0.0.1:40002"}
+def test_another_store_is_where_its_port_is_as_the_client_reached_this_one(stores: Sequence[Path]) -> None:
+    advertised = {"advertise": Endpoint("broker.example", 40911)}
+    cases: list[tuple[dict[str, Any], Sequence[tuple[int, ...]], Endpoint, str]] = [
+        ({}, PORTS[:2], Endpoint("10.0.0.7", 10921), "10.0.0.7:10911"),
+        ({}, PORTS[:2], Endpoint("::1", 10921), "[::1]:10911"),
+        ({}, PORTS[:2], Endpoint("proxy", 30921), "proxy:30911"),  # one that keeps the distances
+        (advertised, PORTS[:2], Endpoint("10.0.0.7", 10921), "broker.example:40911"),
+        ({}, ((40001, 40002), (50001, 50007)), Endpoint("127.0.0.1", 50007), "127.0.0.1:40002"),  # free ones
+    ]
+    for options, ports, reached, told in cases:
+        first, second = Asker(stores[0], broker_name="a", **options), Asker(stores[1], broker_name="b")
+        second.serve_with(ServedBrokers([first.service, second.service], ports))
+        second.connection = FakeConnection(reached)
+        assert addresses(second.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "First"})) == {"a": told}
 
 
 def test_members_that_leave_it_to_the_server_share_the_queues_of_all_stores(askers: list[Asker]) -> None:

@@ -11,14 +11,6 @@ from protocol.errors import ConfigError
 from storage.store.state_place import UnusableDirectory
 
 
-def test_a_directory_is_made_with_its_parents(tmp_path: Path) -> None:
-    directory = StateDirectory(tmp_path / "a" / "b")
-    directory.write("x", b"1")
-    assert directory.read("x") == b"1"
-    assert directory.read("y") is None
-    directory.close()
-
-
 def test_a_file_takes_the_place_of_its_old_version_and_leaves_nothing_beside(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path)
     old = tmp_path / "x"

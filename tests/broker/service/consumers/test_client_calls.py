@@ -40,15 +40,6 @@ async def test_a_clients_answer_comes_back_whole() -> None:
     assert await asking == Response(ResponseCode.SYSTEM_ERROR, "no such group", {"a": "b"}, b"{}")
 
 
-async def test_several_calls_of_one_client_are_told_apart() -> None:
-    calls, connection = ClientCalls(), FakeConnection()
-    asking = [asyncio.ensure_future(calls.ask(connection, INFO, {})) for _ in range(3)]
-    await asyncio.sleep(0)
-    for number, call in reversed(list(enumerate([asked_of(connection) for _ in asking]))):
-        calls.answered(connection, reply_to(call, Response(body=b"%d" % number)))
-    assert [answer.body for answer in await asyncio.gather(*asking) if answer is not None] == [b"0", b"1", b"2"]
-
-
 async def test_what_another_client_answers_is_dropped_and_so_is_what_nobody_asked_or_asked_long_ago() -> None:
     calls, connection, stranger = ClientCalls(), FakeConnection(), FakeConnection()
     asking = asyncio.ensure_future(calls.ask(connection, INFO, {}))

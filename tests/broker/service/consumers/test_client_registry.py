@@ -17,11 +17,6 @@ from storage.files.waiting import finish
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def registry(clock: StillClock) -> ClientRegistry:
     return ClientRegistry(clock)
 
@@ -34,14 +29,6 @@ def beat(registry: ClientRegistry, connection: FakeConnection, client_id: str, *
 
 def ids(registry: ClientRegistry, group: str) -> list[str]:
     return sorted(member.client_id for member in registry.members_of(group))
-
-
-def test_a_client_is_a_member_of_all_the_groups_it_names(registry: ClientRegistry) -> None:
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G"), consumer("H"), producers=("P",))
-    assert ids(registry, "G") == ids(registry, "H") == ["c1"]
-    assert [member.client_id for member in registry.producers("P")] == ["c1"]
-    assert set(registry.producer_groups()) == {"P"}
 
 
 def test_a_client_with_two_connections_is_gone_only_with_both(registry: ClientRegistry) -> None:
@@ -87,22 +74,6 @@ def test_a_member_that_lags_behind_does_not_bring_back_an_older_subscription(reg
     assert found.sub_string == "new"
 
 
-def test_a_heartbeat_that_leaves_subscriptions_out_keeps_those_there_are(registry: ClientRegistry) -> None:
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)))
-    beat(registry, connection, "c1", consumer("G"), withoutSub=True)
-    assert registry.subscription("G", "A") is not None
-
-
-def test_members_that_disagree_under_one_version_are_given_what_was_told_first(registry: ClientRegistry) -> None:
-    first, second = FakeConnection(), FakeConnection()
-    beat(registry, first, "c1", consumer("G", subscription("A", "x", 5)))
-    beat(registry, second, "c2", consumer("G", subscription("A", "y", 5)))
-    told = registry.subscription("G", "A")
-    assert told is not None
-    assert told.sub_string == "x"
-
-
 def test_a_group_that_comes_back_has_nothing_of_what_it_said_before(registry: ClientRegistry) -> None:
     """Clocks of clients differ: its subscription may be older by them than that of members long gone."""
     first, second = FakeConnection(), FakeConnection()
@@ -126,15 +97,6 @@ def test_a_heartbeat_that_leaves_subscriptions_out_changes_no_filter(registry: C
     assert registry.filters_of("G") == {}
 
 
-def test_a_group_without_members_is_forgotten_with_its_subscriptions(registry: ClientRegistry) -> None:
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A")))
-    registry.unregister(connection, "G", None)
-    assert registry.subscription("G", "A") is None
-    assert registry.members_of("G") == ()
-    assert list(registry.groups_subscribed_to("A")) == []
-
-
 def test_groups_nobody_asks_about_are_swept_out_by_later_heartbeats(
     registry: ClientRegistry, clock: StillClock
 ) -> None:
@@ -145,15 +107,6 @@ def test_groups_nobody_asks_about_are_swept_out_by_later_heartbeats(
     beat(registry, FakeConnection(), "c1", consumer("Last"))
     assert list(registry._consumers) == ["Last"]
     assert not registry._producers
-
-
-def test_too_many_groups_are_not_taken_in(registry: ClientRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_registry, "GROUPS_LIMIT", 3)
-    connection = FakeConnection()
-    assert beat(registry, connection, "c1", consumer("A"), consumer("B"), producers=("C",))
-    assert not beat(registry, connection, "c1", consumer("D"))
-    assert registry.consumer_group("D") is None
-    assert ids(registry, "A") == ["c1"]
 
 
 # ---------------------------------------------------------------------- what all of it takes
@@ -234,12 +187,6 @@ def test_one_connection_joins_so_many_groups_in_its_life(
     assert beat(registry, FakeConnection(), "c2", consumer("G10"))
 
 
-def test_a_client_that_went_while_its_heartbeat_was_taken_in_leaves_nothing(registry: ClientRegistry) -> None:
-    beat(registry, FakeConnection(is_open=False), "c1", consumer("G"), producers=("P",))
-    registry.sweep()
-    assert (registry.room.used, len(registry)) == (0, 0)
-
-
 def test_of_many_groups_some_are_swept_at_a_time(
     registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,16 +238,6 @@ def test_a_group_changes_when_members_come_and_go_and_topics_do(registry: Client
     assert told == ["G"] * 4
 
 
-def test_another_expression_for_the_same_topic_is_no_change(registry: ClientRegistry) -> None:
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)))
-    told = changes(registry)
-    beat(registry, connection, "c1", consumer("G", subscription("A", "z", 2)))
-    beat(registry, connection, "c1", consumer("G"), withoutSub=True)
-    registry.unregister(FakeConnection(), "G", None)
-    assert not told
-
-
 def test_a_lost_connection_takes_its_client_out_of_all_groups(registry: ClientRegistry) -> None:
     connection, other = FakeConnection(), FakeConnection()
     beat(registry, connection, "c1", consumer("G"), consumer("H"))
@@ -311,17 +248,6 @@ def test_a_lost_connection_takes_its_client_out_of_all_groups(registry: ClientRe
     assert sorted(told) == ["G", "H"]
     assert ids(registry, "G") == ["c2"]
     assert ids(registry, "H") == []
-
-
-def test_a_silent_member_is_noticed_by_the_sweep(registry: ClientRegistry, clock: StillClock) -> None:
-    beat(registry, FakeConnection(), "c1", consumer("G"))
-    told = changes(registry)
-    registry.sweep()
-    assert not told
-    clock.seconds += EXPIRY_SECONDS + 1
-    registry.sweep()
-    assert told == ["G"]
-    assert registry.consumer_group("G") is None
 
 
 def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget(

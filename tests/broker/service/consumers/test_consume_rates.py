@@ -2,31 +2,8 @@
 
 import random
 
-import pytest
-
 from broker.service.consumers.consume_rates import DAY, HOUR, MINUTE, PAIRS_LIMIT, SPANS, ConsumeRates, Rate
 from still_clock import StillClock
-
-
-@pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-def test_a_group_that_consumed_nothing_has_no_rate(clock: StillClock) -> None:
-    assert ConsumeRates(clock).rates("G", "T") == (Rate(), Rate(), Rate())
-
-
-def test_what_is_consumed_steadily_is_told_a_second(clock: StillClock) -> None:
-    rates = ConsumeRates(clock)
-    for _ in range(2000):
-        clock.seconds += 5
-        rates.add("G", "T", 50)
-    minute, hour, day = rates.rates("G", "T")
-    assert minute.total == pytest.approx(600, abs=100)
-    assert hour.total == pytest.approx(36_000, abs=6000)
-    assert day.total == 100_000
-    assert [rate.per_second for rate in (minute, hour, day)] == pytest.approx([10, 10, 10], rel=0.2)
 
 
 def test_what_was_consumed_before_a_span_is_not_in_it(clock: StillClock) -> None:

@@ -41,12 +41,6 @@ def test_offset_zero_is_an_offset_and_a_negative_one_is_none(store: Any) -> None
     assert (offsets.committed("G", "T", 0), offsets.committed("G", "T", 1)) == (0, 6)
 
 
-def test_a_refreshed_store_brings_its_new_offsets(store: Any) -> None:
-    offsets = ConsumerOffsets(store)
-    store.config = OffsetConfig({("G", "T"): {0: 50}})
-    assert offsets.committed("G", "T", 0) == 50
-
-
 def test_more_queues_than_the_limit_are_not_remembered(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_offsets, "QUEUES_LIMIT", 2)
     offsets = ConsumerOffsets(store)

@@ -95,24 +95,10 @@ def test_a_newer_version_of_the_same_expression_was_born_when_the_first_was(
     assert json.loads(shown(client, "GS"))["expression"] == "a > 4", "as a broker keeps it"
 
 
-@pytest.mark.parametrize(("expression", "kind"), [("TagA", "TAG"), ("a >", "SQL92"), ("*", "TAG")])
-def test_a_group_without_an_expression_has_none(expression: str, kind: str, tmp_path: Path) -> None:
-    client = asker(tmp_path)
-    beat(client, "GT", expression, 5, kind)
-    assert shown(client, "GT") == "null"
-
-
 def test_a_filter_of_which_only_the_store_knows_is_dead(tmp_path: Path) -> None:
     client = asker(tmp_path, STORED)
     beat(client, "GT", "TagA", 5, "TAG")
     assert shown(client, "GT") == DEAD
-
-
-def test_a_filter_that_was_alive_when_it_was_written_died_before_the_start(tmp_path: Path) -> None:
-    client = asker(tmp_path, STORED | {"deadTime": 0})
-    beat(client, "GT", "TagA", 5, "TAG")
-    expected = max(1795281386649, client.service.started_timestamp - 30_000)
-    assert json.loads(shown(client, "GT"))["deadTime"] == expected
 
 
 def test_a_stored_expression_that_is_told_again_keeps_its_time_and_bits(tmp_path: Path) -> None:

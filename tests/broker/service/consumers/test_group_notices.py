@@ -38,12 +38,6 @@ async def members(client: RawClient, group: str) -> list[str]:
     return list(json.loads(answer.body)["consumerIdList"])
 
 
-async def test_a_member_that_comes_is_told_before_its_heartbeat_is_answered(g1: MessageStore) -> None:
-    async with serving(service_of(g1)) as server, connected(server.addresses[0]) as client:
-        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
-        assert [ext_fields_of(command)["consumerGroup"] for command in client.pushed] == ["G"]
-
-
 async def test_a_heartbeat_that_changes_nothing_is_followed_by_nothing(g1: MessageStore) -> None:
     async with serving(service_of(g1)) as server, connected(server.addresses[0]) as client:
         for version in range(3):

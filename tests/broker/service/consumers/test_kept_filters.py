@@ -35,12 +35,6 @@ def test_the_filter_of_a_subscription_is_made_once(filters: KeptFilters) -> None
     assert filters.make("a > 1", "SQL92") is not filters.make("a > 1", None)
 
 
-def test_a_subscription_as_long_as_a_book_is_made_once_too(filters: KeptFilters) -> None:
-    chosen = filters.make(BOOK, "SQL92")
-    assert chosen is filters.make(BOOK, "SQL92")
-    assert chosen.matches_commit_log(b"a\x01100\x02")
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [

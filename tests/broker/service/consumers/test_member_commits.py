@@ -73,13 +73,6 @@ def test_what_was_held_leads_no_member_back_that_has_committed_since(server: Ser
     assert (server.offsets.table, server.commits.held) == ({("G", "T", 0): 9, ("G", "T", 1): 6}, 0)
 
 
-def test_another_connection_that_joins_brings_nothing(server: Server) -> None:
-    client, other = FakeConnection(), FakeConnection()
-    server.commits.commit(client, "G", "T", 0, 5)
-    server.join(other, "G")
-    assert server.offsets.table == {}
-
-
 def at(host: str) -> FakeConnection:
     return FakeConnection(peer_address=Endpoint(host, 4711))
 

@@ -1,9 +1,7 @@
 """Committed offsets outlive the server, in a file that a broker understands."""
 
-import errno
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +31,6 @@ def content(path: Path) -> Any:
     return parse_java_json((path / FILE).read_text())
 
 
-def test_what_was_committed_is_there_again_after_a_restart(store: Any, tmp_path: Path) -> None:
-    offsets, keeper = keep(store, tmp_path)
-    offsets.commit("G", "T", 0, 9)
-    offsets.commit("New group", "T", 2, 3)
-    keeper.stop()
-    offsets, keeper = keep(store, tmp_path)
-    assert offsets.offsets_of("G", "T") == {0: 9, 1: 6}
-    assert offsets.committed("New group", "T", 2) == 3
-    keeper.stop()
-
-
 def test_the_file_holds_all_groups_in_a_brokers_own_form(store: Any, tmp_path: Path) -> None:
     offsets, keeper = keep(store, tmp_path)
     offsets.commit("G", "T", 0, 9)
@@ -63,17 +50,6 @@ def test_names_that_json_must_escape_come_back(store: Any, tmp_path: Path) -> No
     keeper.stop()
     offsets, keeper = keep(store, tmp_path)
     assert offsets.committed(odd, "T", 0) == 9
-    keeper.stop()
-
-
-def test_what_only_the_store_recorded_may_move_on_there(store: Any, tmp_path: Path) -> None:
-    offsets, keeper = keep(store, tmp_path)
-    offsets.commit("G", "T", 0, 9)
-    keeper.stop()
-    store.config = OffsetConfig({("G", "T"): {0: 50, 1: 60}, ("H", "T"): {0: 100}})
-    offsets, keeper = keep(store, tmp_path)
-    assert offsets.committed("H", "T", 0) == 100
-    assert offsets.committed("G", "T", 0) == 9
     keeper.stop()
 
 
@@ -135,20 +111,6 @@ def test_when_the_file_can_be_read_again_groups_go_on_where_they_came(way: str, 
     assert content(tmp_path)["offsetTable"]["T@G"]["0"] == 11
 
 
-def test_a_file_that_may_not_be_read_is_as_unknown(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, **_: object) -> bytes:
-        raise OSError(errno.EMFILE, "Too many open files", str(path))
-
-    with monkeypatch.context() as patched:
-        patched.setattr("broker.service.state_directory.read_own", refuse)
-        offsets, keeper = keep(store, tmp_path)
-        with pytest.raises(StoreError, match="Too many open files"):
-            offsets.committed("G", "T", 0)
-    keeper.save()
-    assert offsets.committed("G", "T", 0) == 5
-    keeper.stop()
-
-
 def test_nothing_is_written_while_nothing_changes(store: Any, tmp_path: Path) -> None:
     offsets, keeper = keep(store, tmp_path)
     keeper.save()
@@ -163,18 +125,6 @@ def test_nothing_is_written_while_nothing_changes(store: Any, tmp_path: Path) ->
     offsets, keeper = keep(store, tmp_path)
     keeper.stop()
     assert (tmp_path / FILE).read_bytes() == first
-
-
-def test_changes_are_written_while_the_server_runs(store: Any, tmp_path: Path) -> None:
-    offsets, keeper = keep(store, tmp_path, interval_seconds=0.01)
-    keeper.start()
-    offsets.commit("G", "T", 0, 9)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / FILE).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    assert content(tmp_path)["offsetTable"]["T@G"]["0"] == 9
-    keeper.stop()
 
 
 def test_a_full_disk_is_told_once_and_tried_again(
@@ -228,18 +178,6 @@ def test_offsets_that_no_client_could_commit_are_left_out_and_the_file_is_kept(
     assert "2 offsets were not taken over from it" in caplog.text
     keeper.stop()
     assert content(tmp_path)["offsetTable"] == {"T@G": {"0": 5, "1": 6}, "T@H": {"0": 1}}
-
-
-def test_the_file_is_never_larger_than_what_its_offsets_are_counted_with(store: Any, tmp_path: Path) -> None:
-    store.config = OffsetConfig({})
-    offsets, keeper = keep(store, tmp_path)
-    for number in range(50):
-        for character in ("g", "\x01", "组", "😀", '"'):
-            offsets.commit(f"{number}{character * 200}", "T", number, 2**63 - 1)
-    for queue_id in range(1000):
-        offsets.commit("G", "T", queue_id, 2**63 - 1)
-    keeper.stop()
-    assert (tmp_path / FILE).stat().st_size < offsets.room.used
 
 
 def test_after_a_file_that_took_long_the_next_one_waits(

@@ -32,13 +32,6 @@ def test_the_last_pull_of_a_queue_counts_wherever_it_was_made() -> None:
     assert pulled.next_offsets("G", "other") == {}
 
 
-def test_other_workers_are_told_what_changed() -> None:
-    pulled = PulledOffsets(lambda: 10.0)
-    pulled.note("G", "T", 0, 5)
-    assert pulled.settle() == [(("G", "T", 0), (10, 5))]
-    assert pulled.settle() == []
-
-
 def test_made_up_groups_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulled_offsets, "QUEUES_LIMIT", 10)
     pulled = PulledOffsets(lambda: 10.0)
@@ -93,14 +86,6 @@ def pull_from(asker: Asker, queue_offset: int) -> bytes:
     command = decode_command(FrameDecoder().feed(data)[0])
     assert asker.ask(command.code, ext_fields_of(command)).code == 0
     return data
-
-
-def test_what_a_live_group_has_pulled_and_not_committed_is_in_flight(asker: Asker) -> None:
-    pull_from(asker, 0)
-    assert progress(asker) == (0, 32)
-    fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "20"}
-    assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
-    assert progress(asker) == (20, 32)
 
 
 @pytest.mark.lane

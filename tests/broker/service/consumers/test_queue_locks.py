@@ -14,11 +14,6 @@ Q0, Q1, Q2 = (MessageQueue("broker-a", number, "T") for number in range(3))
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def locks(clock: StillClock) -> QueueLocks:
     return QueueLocks(clock)
 
@@ -27,10 +22,6 @@ def test_a_queue_is_granted_to_the_first_who_asks(locks: QueueLocks) -> None:
     assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1]
     assert locks.lock("G", "c2", [Q1, Q2]) == [Q2]
     assert locks.lock("G", "c1", [Q0, Q1, Q2]) == [Q0, Q1]
-
-
-def test_groups_do_not_get_in_each_others_way(locks: QueueLocks) -> None:
-    assert locks.lock("G", "c1", [Q0]) == locks.lock("H", "c2", [Q0]) == [Q0]
 
 
 def test_a_lock_given_back_can_be_had_at_once_but_only_its_owner_gives_it_back(locks: QueueLocks) -> None:

@@ -16,13 +16,10 @@ from protocol.properties import encode_properties
 from storage.files.waiting import finish
 from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
-from storage.filter.retry import RetryFilter
-from storage.filter.tag import TagFilter
 from storage.layout.store_config import BloomFilterData, ConsumerFilter
 
 EXPRESSION = "a > 5"
 FILTERS = KeptFilters()
-make_filter = FILTERS.make
 REGISTERED = ConsumerFilter(
     "CG_SQL", "TopicTest", EXPRESSION, "SQL92", 1000, 2000, 1, BloomFilterData(112, [22, 91, 50])
 )
@@ -61,13 +58,6 @@ def chosen_by(subscriptions: Subscriptions, group: str, subscription: Subscripti
     """The filter of a group that has just told a subscription."""
     reported = reported_filters({}, [subscription])
     return finish(subscriptions.of_group(group, subscription, reported.get(subscription.topic)))
-
-
-@pytest.mark.parametrize("kind", [None, "", "TAG"])
-def test_tags_are_what_is_meant_unless_a_type_is_named(kind: str | None) -> None:
-    chosen = make_filter("A || B", kind)
-    assert isinstance(chosen, TagFilter)
-    assert chosen.matches_everything is False
 
 
 def test_a_registered_filter_brings_its_bits() -> None:
@@ -114,13 +104,6 @@ def test_a_filter_that_is_registered_anew_after_a_refresh_brings_its_new_bits() 
     assert after.bits is not None
 
 
-def test_class_filters_let_everything_through() -> None:
-    told = SubscriptionData("T", "a.Java.Class", class_filter_mode=True)
-    chosen = chosen_by(subscriptions_on(Store()), "CG_SQL", told)
-    assert chosen is not None
-    assert chosen.matches_everything
-
-
 # ---------------------------------------------------------------------- what heartbeats tell
 
 
@@ -131,13 +114,6 @@ def texts(filters: dict[str, GroupFilter]) -> dict[str, tuple[int, str]]:
         assert isinstance(told.chosen, ExpressionFilter)
         found[topic] = told.version, told.chosen.expression.text
     return found
-
-
-def test_only_expressions_are_kept_each_with_its_version() -> None:
-    told = reported_filters(
-        {}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 4), SubscriptionData("C", "X")]
-    )
-    assert texts(told) == {"A": (3, "a > 1"), "B": (4, "b > 1")}
 
 
 @pytest.mark.parametrize(
@@ -164,11 +140,6 @@ def test_a_known_filter_changes_as_in_a_brokers_registry(
     assert texts(reported_filters(known, [told])).get("A") == expected
 
 
-def test_topics_that_are_told_no_more_lose_their_filters() -> None:
-    known = reported_filters({}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 3)])
-    assert texts(reported_filters(known, [by_expression("b > 1", "B", 3)])) == {"B": (3, "b > 1")}
-
-
 def test_a_topic_that_is_told_twice_has_the_newest_filter() -> None:
     told = [by_expression("a > 2", "A", 5), by_expression("a > 1", "A", 3), by_expression("a >", "B", 4)]
     assert texts(reported_filters({}, told)) == {"A": (5, "a > 2")}
@@ -176,14 +147,6 @@ def test_a_topic_that_is_told_twice_has_the_newest_filter() -> None:
 
 
 # ---------------------------------------------------------------------- retry topics
-
-
-def test_retry_topics_are_filtered_as_others_unless_that_is_asked_for() -> None:
-    plain, supporting = subscriptions_on(Store()), subscriptions_on(Store(), supports_retry=True)
-    assert isinstance(finish(plain.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92")), ExpressionFilter)
-    assert isinstance(finish(supporting.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92")), RetryFilter)
-    assert isinstance(finish(supporting.in_pull("%RETRY%CG_SQL", "A", None)), TagFilter)
-    assert isinstance(finish(supporting.in_pull("TopicTest", "a > 1", "SQL92")), ExpressionFilter)
 
 
 def test_the_filter_of_members_comes_before_that_of_the_store() -> None:

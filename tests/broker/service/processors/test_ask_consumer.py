@@ -25,23 +25,6 @@ def store(g1_store: Path) -> MessageStore:
     return MessageStore.open(g1_store)
 
 
-async def test_a_member_is_asked_what_runs_in_it_and_its_answer_comes_back(store: MessageStore) -> None:
-    async with (
-        serving(service_of(store)) as server,
-        connected(server.addresses[0]) as member,
-        connected(server.addresses[0]) as admin,
-    ):
-        await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
-        fields = {"consumerGroup": "G", "clientId": "c1", "jstackEnable": "false"}
-        admin.send(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
-        while (call := await member.push()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-            pass
-        assert (call.code, ext_fields_of(call)) == (RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
-        member.reply(call, b'{"properties":{}}')
-        answer = await admin.answer()
-        assert (answer.code, answer.body) == (0, b'{"properties":{}}')
-
-
 async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_comes_back(store: MessageStore) -> None:
     async with (
         serving(service_of(store)) as server,
@@ -60,51 +43,9 @@ async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_c
         assert (answer.code, answer.remark, answer.body) == (0, "told", b'{"consumeResult":"CR_LATER"}')
 
 
-@pytest.mark.parametrize(
-    ("code", "fields", "expected", "remark"),
-    [
-        (
-            RequestCode.GET_CONSUMER_RUNNING_INFO,
-            {"clientId": "c2"},
-            ResponseCode.SYSTEM_ERROR,
-            "The Consumer <G> <c2> not online",
-        ),
-        (
-            RequestCode.GET_CONSUMER_RUNNING_INFO,
-            {"consumerGroup": "Other", "clientId": "c1"},
-            ResponseCode.SYSTEM_ERROR,
-            "The Consumer <Other> <c1> not online",
-        ),
-        (RequestCode.GET_CONSUMER_RUNNING_INFO, {}, ResponseCode.SYSTEM_ERROR, "clientId is missing"),
-        (
-            RequestCode.CONSUME_MESSAGE_DIRECTLY,
-            {"clientId": "c2", "msgId": HOT_0},
-            ResponseCode.SYSTEM_ERROR,
-            "The Consumer <G> <c2> not online",
-        ),
-        (
-            RequestCode.CONSUME_MESSAGE_DIRECTLY,
-            {"clientId": "c1"},
-            ResponseCode.SYSTEM_ERROR,
-            "message id '': length 0",
-        ),
-        (
-            RequestCode.CONSUME_MESSAGE_DIRECTLY,
-            {"clientId": "c1", "msgId": "7F00000100002A9F00000000000FFFFF"},
-            ResponseCode.SYSTEM_ERROR,
-            "can not find message by the offset",
-        ),
-        (
-            RequestCode.GET_CONSUMER_RUNNING_INFO,
-            {"clientId": "c1"},
-            ResponseCode.CONSUME_MSG_TIMEOUT,
-            "consumer <G> <c1> Timeout",
-        ),
-    ],
-)
-async def test_what_cannot_be_asked_is_refused_with_a_word(
-    code: int, fields: dict[str, str], expected: int, remark: str, store: MessageStore
-) -> None:
+async def test_what_cannot_be_asked_is_refused_with_a_word(store: MessageStore) -> None:
+    info, consume = RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY
+    failed, lost = ResponseCode.SYSTEM_ERROR, "7F00000100002A9F00000000000FFFFF"
     service = replace(service_of(store), calls=ClientCalls(timeout_seconds=0.05))
     async with (
         serving(service) as server,
@@ -112,9 +53,18 @@ async def test_what_cannot_be_asked_is_refused_with_a_word(
         connected(server.addresses[0]) as admin,
     ):
         await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
-        answer = await admin.ask(code, {"consumerGroup": "G"} | fields)
-        assert answer.code == expected
-        assert (answer.remark or "").startswith(remark)
+        for code, fields, expected, remark in (
+            (info, {"clientId": "c2"}, failed, "The Consumer <G> <c2> not online"),
+            (info, {"consumerGroup": "Other", "clientId": "c1"}, failed, "The Consumer <Other> <c1> not online"),
+            (info, {}, failed, "clientId is missing"),
+            (consume, {"clientId": "c2", "msgId": HOT_0}, failed, "The Consumer <G> <c2> not online"),
+            (consume, {"clientId": "c1"}, failed, "message id '': length 0"),
+            (consume, {"clientId": "c1", "msgId": lost}, failed, "can not find message by the offset"),
+            (info, {"clientId": "c1"}, ResponseCode.CONSUME_MSG_TIMEOUT, "consumer <G> <c1> Timeout"),
+        ):
+            answer = await admin.ask(code, {"consumerGroup": "G"} | fields)
+            assert answer.code == expected
+            assert (answer.remark or "").startswith(remark)
 
 
 async def test_a_member_that_goes_while_it_is_asked_keeps_nobody_waiting(store: MessageStore) -> None:

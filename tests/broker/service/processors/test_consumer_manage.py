@@ -14,11 +14,6 @@ from protocol.fastjson import parse_fastjson
 from store_writer import StoreWriter
 
 
-@pytest.fixture
-def g1(g1_store: Path) -> Asker:
-    return Asker(g1_store)
-
-
 def offset_of(asker: Asker, group: str, topic: str, queue_id: int, **fields: str) -> tuple[int, str | None]:
     answer = asker.ask(
         RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)} | fields
@@ -38,17 +33,6 @@ def commit(asker: Asker, group: str, topic: str, queue_id: int, offset: int) -> 
 # ---------------------------------------------------------------------- members
 
 
-def test_the_list_of_a_groups_members_holds_the_client_that_asks(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("G")), connection=FakeConnection())
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
-    assert g1.value(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}) == {"consumerIdList": ["c1", "c2"]}
-
-
-def test_a_group_without_members_is_refused_in_a_brokers_words(g1: Asker) -> None:
-    answer = g1.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"})
-    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, G")
-
-
 def test_the_connections_of_a_live_group_come_with_its_subscriptions(g1: Asker) -> None:
     connection = FakeConnection(peer_address=Endpoint("2001:db8::1", 4711))
     data = consumer(
@@ -62,35 +46,6 @@ def test_the_connections_of_a_live_group_come_with_its_subscriptions(g1: Asker) 
     assert (found["consumeType"], found["messageModel"]) == ("CONSUME_ACTIVELY", "BROADCASTING")
     assert found["consumeFromWhere"] == "CONSUME_FROM_LAST_OFFSET"
     assert found["subscriptionTable"]["TopicTest"]["subString"] == "TagA"
-
-
-def test_groups_of_a_topic_are_those_that_committed_there_and_those_that_subscribe_now(g1: Asker) -> None:
-    g1.ask(
-        RequestCode.HEART_BEAT,
-        body=heartbeat("c1", consumer("Live", subscription("TopicTest")), consumer("Other", subscription("No"))),
-    )
-    assert g1.value(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}) == {
-        "groupList": ["CG_SQL", "CG_TAG", "Live"]
-    }
-
-
-def test_topics_of_a_group_are_those_in_which_it_committed(g1: Asker) -> None:
-    expected = {"topicList": ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"]}
-    assert g1.value(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "CID_RMQ_SYS_TRANS"}) == expected
-
-
-def test_the_subscription_of_a_live_group_is_told_and_that_of_another_left_out(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagA"))))
-    assert (
-        g1.value(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, {"group": "G", "topic": "TopicTest"})["subscriptionData"][
-            "subString"
-        ]
-        == "TagA"
-    )
-    assert g1.value(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, {"group": "G", "topic": "Other"}) == {
-        "group": "G",
-        "topic": "Other",
-    }
 
 
 # ---------------------------------------------------------------------- configuration
@@ -108,26 +63,6 @@ def test_groups_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> None:
     pages = [json.loads(bytes(answer.body))["subscriptionGroupTable"] for answer in (first, second)]
     assert [len(page) for page in pages] == [8, 3]
     assert pages[0] | pages[1] == g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"]
-
-
-def test_what_is_forbidden_to_a_group_is_told_with_it(g1_store: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(g1_store, tmp_path / "store")
-    path = store / "config" / "subscriptionGroup.json"
-    config = json.loads(path.read_text())
-    config["forbiddenTable"] = {"CG_TAG": {"TopicTest": 4}}
-    path.write_text(json.dumps(config))
-    assert Asker(store).value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["forbiddenTable"] == {
-        "CG_TAG": {"TopicTest": 4}
-    }
-
-
-def test_one_group_is_told_as_configured(g1_store: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(g1_store, tmp_path / "store")
-    path = store / "config" / "subscriptionGroup.json"
-    config = json.loads(path.read_text())
-    config["subscriptionGroupTable"]["CG_TAG"]["retryMaxTimes"] = 3
-    path.write_text(json.dumps(config))
-    assert Asker(store).value(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "CG_TAG"})["retryMaxTimes"] == 3
 
 
 def test_a_group_that_the_store_does_not_know_is_told_with_a_brokers_defaults_and_is_not_kept(g1: Asker) -> None:
@@ -160,19 +95,10 @@ def test_a_group_that_the_store_does_not_know_is_told_with_a_brokers_defaults_an
 # ---------------------------------------------------------------------- offsets
 
 
-def test_a_recorded_offset_is_told(g1: Asker) -> None:
-    assert offset_of(g1, "CG_SQL", "TopicTest", 2) == (0, "11")
-
-
 def test_a_group_new_to_a_queue_that_is_whole_starts_at_zero_unless_it_asks_otherwise(g1: Asker) -> None:
     assert offset_of(g1, "New", "TopicTest", 2) == (0, "0")
     assert offset_of(g1, "New", "TopicTest", 2, setZeroIfNotFound="true") == (0, "0")
     assert offset_of(g1, "New", "TopicTest", 2, setZeroIfNotFound="false") == (22, None)
-
-
-def test_a_group_new_to_an_empty_queue_has_no_offset(g1: Asker) -> None:
-    assert offset_of(g1, "New", "TopicBatch", 0) == (22, None)
-    assert offset_of(g1, "New", "NoSuchTopic", 0) == (22, None)
 
 
 def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path: Path) -> None:
@@ -183,24 +109,6 @@ def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path: 
     asker = Asker(writer.root)
     assert asker.ask(RequestCode.GET_MIN_OFFSET, {"topic": "Cut", "queueId": "0"}).ext_fields == {"offset": "5"}
     assert offset_of(asker, "New", "Cut", 0) == (22, None)
-
-
-def test_a_live_group_may_commit_and_finds_its_offset_again(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
-    assert commit(g1, "CG_TAG", "TopicTest", 1, 9) == 0
-    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "9")
-    assert offset_of(g1, "CG_TAG", "TopicTest", 2) == (0, "2"), "what it did not commit is as recorded"
-
-
-def test_a_member_that_comes_for_it_moves_the_offset_of_a_group_that_is_away(g1: Asker) -> None:
-    assert commit(g1, "CG_TAG", "TopicTest", 1, 9) == 0
-    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "9")
-
-
-def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
-    assert commit(g1, "CG_TAG", "TopicTest", 1, -1) == 0
-    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
 
 
 def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -> None:
@@ -256,12 +164,6 @@ def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_s
     )
 
 
-@pytest.mark.parametrize(("topic", "queue_id"), [("NoSuchTopic", 0), ("TopicTest", 4), ("TopicTest", -1)])
-def test_an_offset_in_a_queue_that_is_nowhere_is_refused(topic: str, queue_id: int, g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
-    assert commit(g1, "G", topic, queue_id, 1) == 17
-
-
 def test_groups_that_consume_here_are_listed_as_a_broker_would_make_them(g1: Asker) -> None:
     before = g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"]
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("New"), consumer("CG_SQL")))
@@ -272,15 +174,6 @@ def test_groups_that_consume_here_are_listed_as_a_broker_would_make_them(g1: Ask
     assert "%RETRY%New" in g1.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]
     g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "New"})
     assert g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"] == before
-
-
-def test_all_offsets_are_told_by_topic_and_group_those_of_live_groups_included(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("New")))
-    commit(g1, "New", "TopicTx", 3, 2)
-    found = g1.value(RequestCode.GET_ALL_CONSUMER_OFFSET)
-    assert found["offsetTable"]["TopicTest@CG_SQL"] == {"0": 10, "1": 15, "2": 11, "3": 12}
-    assert found["offsetTable"]["TopicTx@New"] == {"3": 2}
-    assert found["dataVersion"] == {"counter": 0, "stateVersion": 0, "timestamp": 1795243492604}
 
 
 def test_offsets_of_clients_that_broadcast_are_told_by_the_key_that_the_broker_gave_them(

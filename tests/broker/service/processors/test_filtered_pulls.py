@@ -72,50 +72,11 @@ def test_a_pull_is_answered_by_the_filter_of_the_latest_heartbeat(group: Group) 
     assert group.pull(105) == (NOT_LATEST, [])
 
 
-@pytest.mark.parametrize(
-    ("version", "text", "expected"),
-    [
-        (99, "a < 5", [1, 3]),
-        (100, "a < 5", [1, 3]),
-        (101, "a < 5", [0]),
-        (99, "a >", [1, 3]),
-        (100, "a >", [1, 3]),
-        (101, "a > 5", [1, 3]),
-    ],
-)
-def test_only_a_newer_subscription_changes_a_filter(version: int, text: str, expected: list[int], group: Group) -> None:
-    group.tell(100, "a > 5")
-    group.tell(version, text, client=FakeConnection())
-    assert group.pull(100) == (FOUND, expected)
-    assert group.pull(101) == ((FOUND, expected) if version == 101 else (NOT_LATEST, []))
-
-
-def test_an_expression_that_does_not_compile_is_told_when_it_is_pulled(group: Group) -> None:
-    group.tell(100, "a >")
-    assert group.pull(100) == (NO_FILTER, [])
-    group.tell(100, "a > 5")
-    assert group.pull(100) == (FOUND, [1, 3]), "nothing was stored before"
-    group.tell(101, "a >")
-    assert group.pull(101) == group.pull(100) == (NO_FILTER, []), "the old filter is gone"
-
-
-@pytest.mark.parametrize("kind", ["sql92", "FOO"])
-def test_expressions_of_unknown_types_are_no_filters(kind: str, group: Group) -> None:
-    group.tell(100, "a > 5", kind)
-    assert group.pull(100) == (NO_FILTER, [])
-
-
 def test_a_filter_may_be_behind_its_subscription(group: Group) -> None:
     group.tell(9, "a > 5")
     group.tell(10, "")
     assert group.pull(10) == (OLD_FILTER, [])
     assert group.pull(9) == (FOUND, [1, 3])
-
-
-def test_a_group_that_chooses_by_tags_again_has_no_expression(group: Group) -> None:
-    group.tell(9, "a > 5")
-    group.tell(10, "*", "TAG")
-    assert group.pull(10) == (FOUND, [0, 1, 2, 3, 4])
 
 
 def test_a_group_that_is_gone_leaves_no_filter_behind(group: Group) -> None:
@@ -200,14 +161,6 @@ def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(
     assert len(found) == {"a = 8": 10, "a < 20": 200, "a >= 0": MESSAGES}.get(text, 10)
 
 
-def test_a_subscription_in_a_pull_has_no_bits(filters_store: Path) -> None:
-    asker = Asker(filters_store)
-    fields = {"sysFlag": str(SUBSCRIPTION), "subscription": ONE_PERCENT, "expressionType": "SQL92"}
-    answer = ask(asker, "FilterTopic", "CG_ONE_PERCENT", 1, 0, 0, **fields)
-    assert [message.topic for message in decode_messages(answer.body)]
-    assert counted(asker) == (0, 0)
-
-
 # ---------------------------------------------------------------------- retry topics
 
 
@@ -252,17 +205,3 @@ def test_the_filter_that_members_told_on_a_topic_chooses_what_failed_in_it(filte
     told = consumer("CG_FAILS", subscription("FilterTopic", "a = 8", 1, "SQL92"))
     asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", told))
     assert pulled() == [10, 11, 12]
-
-
-def test_a_heartbeats_expression_on_a_retry_topic_gives_way_too(filters_store: Path) -> None:
-    told = consumer("CG_FAILS", subscription("%RETRY%CG_FAILS", "a > 100", 1, "SQL92"))
-    for supports_retry, code in ((True, FOUND), (False, RETRY)):
-        asker = Asker(filters_store, filter_support_retry=supports_retry)
-        asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", told))
-        assert ask(asker, "%RETRY%CG_FAILS", "CG_FAILS", 0, 0, 1).code == code
-
-
-def test_topics_that_are_no_retry_topics_are_filtered_by_what_is_asked(filters_store: Path) -> None:
-    asker = Asker(filters_store, filter_support_retry=True)
-    fields = {"sysFlag": str(SUBSCRIPTION), "subscription": "a > 100", "expressionType": "SQL92"}
-    assert ask(asker, "FilterTopic", "CG_FAILS", 0, 0, 0, **fields).code == RETRY

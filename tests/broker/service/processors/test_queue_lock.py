@@ -1,17 +1,11 @@
 """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ on the wire."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from asking import Asker
 from protocol.codes import RequestCode, ResponseCode
-
-
-@pytest.fixture
-def g1(g1_store: Path) -> Asker:
-    return Asker(g1_store)
 
 
 def queue(queue_id: int) -> dict[str, object]:
@@ -31,13 +25,6 @@ def body(client_id: str, *queue_ids: int) -> bytes:
 def test_the_queues_that_a_client_has_to_itself_are_named(g1: Asker) -> None:
     assert g1.value(RequestCode.LOCK_BATCH_MQ, body=body("c1", 0, 1)) == {"lockOKMQSet": [queue(0), queue(1)]}
     assert g1.value(RequestCode.LOCK_BATCH_MQ, body=body("c2", 1, 2)) == {"lockOKMQSet": [queue(2)]}
-
-
-def test_unlocked_queues_are_free_for_the_others(g1: Asker) -> None:
-    g1.value(RequestCode.LOCK_BATCH_MQ, body=body("c1", 0, 1))
-    answer = g1.ask(RequestCode.UNLOCK_BATCH_MQ, body=body("c1", 0))
-    assert (answer.code, bytes(answer.body)) == (0, b"")
-    assert g1.value(RequestCode.LOCK_BATCH_MQ, body=body("c2", 0, 1)) == {"lockOKMQSet": [queue(0)]}
 
 
 @pytest.mark.parametrize("code", [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ])

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from asking import Asker, queue_key
+from asking import Asker
 from broker.service.processors.topic_admin import format_bitmap
 from heartbeats import consumer, heartbeat, subscription
 from oracles import store_times
 from protocol.codes import RequestCode, ResponseCode
 from store_writer import START_TIMESTAMP, StoreWriter
-
-
-@pytest.fixture(scope="module")
-def g1(g1_store: Path) -> Asker:
-    return Asker(g1_store)
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +34,6 @@ def offset_at(asker: Asker, time: int, boundary: str | None = None) -> int:
     return int(answer.ext_fields["offset"])
 
 
-# ---------------------------------------------------------------------- topics
-
-
-def test_statistics_cover_every_configured_queue_of_a_topic(g1: Asker) -> None:
-    table = g1.value(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicBatch"})["offsetTable"]
-    assert table[queue_key("TopicBatch", 1)]["maxOffset"] == 10
-    for queue_id in (0, 2, 3):
-        assert table[queue_key("TopicBatch", queue_id)] == {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
-
-
 @pytest.mark.parametrize(
     ("code", "remark"),
     [
@@ -61,8 +46,7 @@ def test_a_topic_that_is_nowhere_is_said_not_to_exist(code: int, remark: str, g1
     assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
-def test_a_topics_configuration_keeps_its_own_permissions(g1: Asker) -> None:
-    assert g1.value(RequestCode.GET_TOPIC_CONFIG, {"topic": "rmq_sys_SYNC_BROKER_MEMBER_broker-a"})["perm"] == 1
+# ---------------------------------------------------------------------- topics
 
 
 def test_all_topics_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> None:
@@ -78,35 +62,14 @@ def test_all_topics_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> N
     assert sorted(seen) == sorted(g1.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"])
 
 
-def test_a_client_that_saw_another_version_of_the_table_starts_over(g1: Asker) -> None:
-    for version in ("", "{}", "no JSON", json.dumps({"timestamp": 1, "counter": 11})):
-        fields = {"topicSeq": "20", "maxTopicNum": "10", "dataVersion": version}
-        assert len(g1.value(RequestCode.GET_ALL_TOPIC_CONFIG, fields)["topicConfigTable"]) == 10, (
-            "20 of 27 seen would leave seven"
-        )
-
-
-def test_clients_that_know_no_pages_get_all_topics_at_once(g1: Asker) -> None:
-    assert len(g1.value(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]) == 27
-
-
-def test_the_brokers_own_topics_do_not_depend_on_what_is_stored(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("Mine")
-    writer.close()
-    topics = Asker(writer.root).value(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)["topicList"]
-    assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "CHECKPOINT_TOPIC", "DefaultCluster", "broker-a"} <= set(topics)
-    assert "Mine" not in topics
-
-
-# ---------------------------------------------------------------------- offsets
-
-
 @pytest.mark.parametrize("code", [RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET])
 @pytest.mark.parametrize("fields", [{"topic": "TopicTest", "queueId": "77"}, {"topic": "No", "queueId": "0"}])
 def test_the_offsets_of_an_unknown_queue_are_zero_and_no_error(code: int, fields: dict[str, str], g1: Asker) -> None:
     answer = g1.ask(code, fields)
     assert (answer.code, answer.ext_fields) == (0, {"offset": "0"})
+
+
+# ---------------------------------------------------------------------- offsets
 
 
 def test_the_earliest_time_of_a_queue_is_that_of_its_first_message_and_minus_one_without_any(
@@ -136,22 +99,7 @@ def test_a_time_finds_the_first_message_from_it_on_or_the_last_before(
     assert offset_at(timed, time, "UPPER") == upper
 
 
-def test_a_boundary_of_an_unknown_name_means_the_lower_one(timed: Asker) -> None:
-    assert offset_at(timed, 20, "MIDDLE") == 1
-    assert offset_at(timed, 20, "upper") == 3
-
-
-def test_a_time_in_a_queue_that_is_nowhere_finds_offset_zero(timed: Asker) -> None:
-    answer = timed.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "Timed", "queueId": "3", "timestamp": "1"})
-    assert (answer.code, answer.ext_fields) == (0, {"offset": "0"})
-
-
 # ---------------------------------------------------------------------- queue units
-
-
-def test_the_units_of_a_queue_that_is_nowhere_are_refused_in_a_brokers_words(g1: Asker) -> None:
-    answer = g1.ask(RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "9", "index": "0", "count": "5"})
-    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "9@TopicTest is not exist!")
 
 
 @pytest.mark.parametrize(("index", "count"), [("12", "5"), ("-1", "5"), ("99", "5"), ("0", "0"), ("0", "-3")])
@@ -160,20 +108,6 @@ def test_units_that_are_not_there_leave_a_list_that_is_empty_and_not_a_body(inde
     assert g1.ask(RequestCode.QUERY_CONSUME_QUEUE, fields).remark == f"Index {index} of 0@TopicTest is not exist!"
     body = g1.value(RequestCode.QUERY_CONSUME_QUEUE, fields)
     assert (body["queueData"], body["minQueueIndex"], body["maxQueueIndex"]) == ([], 0, 12)
-
-
-def test_no_more_units_come_than_were_asked_for_or_are_there(g1: Asker) -> None:
-    fields = {"topic": "TopicTest", "queueId": "0", "index": "10"}
-    assert len(g1.value(RequestCode.QUERY_CONSUME_QUEUE, fields | {"count": "1"})["queueData"]) == 1
-    assert len(g1.value(RequestCode.QUERY_CONSUME_QUEUE, fields | {"count": "2147483647"})["queueData"]) == 2
-
-
-def test_what_is_known_of_an_offline_group_is_that_it_is_offline(g1: Asker) -> None:
-    body = g1.value(
-        RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "count": "1", "consumerGroup": "CG_TAG"}
-    )
-    assert body["filterData"] == "CG_TAG@TopicTest is not online!"
-    assert "subscriptionData" not in body
 
 
 def test_units_with_an_extension_show_it_and_whether_a_live_group_takes_them(tmp_path: Path) -> None:

@@ -52,19 +52,6 @@ def test_views_are_answered_as_recorded_but_for_topics_that_the_record_itself_na
     }
 
 
-def test_many_views_are_refused_in_the_words_of_the_broker(asker: Asker) -> None:
-    refused = [exchange for exchange in RECORDED if asker.ask(VIEW, exchange.ext_fields).code == NO_PERMISSION]
-    assert {exchange.ext_fields["topic"] for exchange in refused} > {"NoSuchTopic", "BatchCqTopic", "%LMQ%none"}
-    assert len({exchange.ext_fields["offset"] for exchange in refused}) == 13
-    answer = asker.ask(VIEW, refused[0].ext_fields)
-    assert (answer.remark, answer.body, answer.ext_fields) == (REMARK, b"", None)
-
-
-def test_where_no_record_starts_the_topic_changes_nothing(asker: Asker) -> None:
-    fields = {"offset": "1"}
-    assert asker.ask(VIEW, fields | {"topic": "NoSuchTopic"}) == asker.ask(VIEW, fields)
-
-
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
@@ -82,14 +69,6 @@ def test_a_client_that_leaves_wrapping_to_the_server_means_the_topic_in_its_name
     writer.append("space%Orders", b"body")
     writer.close()
     assert Asker(writer.root).ask(VIEW, {"offset": "0"} | fields).code == code
-
-
-def test_an_offset_id_is_found_whatever_topic_is_named_beside_it(asker: Asker) -> None:
-    """Java tools ask so after a refused view: a wrong topic costs them a second question, not the message."""
-    record = decode_message(asker.ask(VIEW, {"offset": "0"}).body)
-    fields = {"topic": "NoSuchTopic", "key": record.offset_message_id, "maxNum": "32", "_UNIQUE_KEY_QUERY": "true"}
-    answer = asker.ask(QUERY, fields | {"beginTimestamp": "0", "endTimestamp": str(2**63 - 1)})
-    assert decode_message(answer.body).physical_offset == 0
 
 
 def kind_of(topic: str) -> str:

@@ -23,7 +23,6 @@ from broker_harness import service_of, serving_in_a_thread
 from protocol.codes import OwnRequestCode, ResponseCode
 from protocol.errors import ProtocolError, StoreError
 from storage.store.message_store import MessageStore
-from store_writer import START_TIMESTAMP, StoreWriter
 
 KEYS = {"access_key": READER, "secret_key": READER_SECRET}
 
@@ -88,19 +87,6 @@ def test_topics_whose_configuration_is_broken_are_those_of_queues_as_in_a_direct
         assert list(remote.search(topic="TopicTest")) == list(store.search(topic="TopicTest"))
 
 
-def test_a_topic_of_which_only_the_name_is_known_is_searched_in_the_queues_that_have_offsets(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = shutil.copytree(g1_store, tmp_path / "broken")
-    for name in ("topics.json", "topics.json.bak"):
-        (root / "config" / name).write_text("{nonsense")
-    with serving_in_a_thread(service_of(MessageStore.open(root))) as address, rocketlens.open(str(address)) as remote:
-        names = [("TopicTest", None, None)], ""
-        monkeypatch.setattr("storage.store.topic_catalog.known_topics", lambda _store: names)
-        assert {each.name: each.read_queues for each in remote.topics()}["TopicTest"] is None
-        assert len(list(remote.search(topic="TopicTest"))) == 52
-
-
 def test_what_groups_popped_is_counted_once_for_all_who_ask_and_its_age_is_said(
     g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,35 +130,6 @@ def test_a_setting_that_cannot_be_is_refused(address: Endpoint) -> None:
             return caught.value
 
     assert asyncio.run(ask()).code == ResponseCode.INVALID_PARAMETER
-
-
-def test_what_waits_is_listed_asynchronously_too(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(70):  # more than are asked for at once
-        due = {"TIMER_OUT_MS": str(START_TIMESTAMP + 3_600_000 + number), "REAL_TOPIC": "B"}
-        writer.append("rmq_sys_wheel_timer", properties=due, unique_key=f"K{number}")
-    writer.close()
-
-    async def ask(endpoint: Endpoint) -> tuple[object, ...]:
-        async with (
-            rocketlens.connect_async(str(endpoint)) as remote,
-            await remote.pending() as pending,
-        ):
-            listed = [each async for each in pending.messages()]
-            first = [each async for each in pending.messages(limit=3)]
-            return pending.topics(), pending.as_of, pending.incomplete, listed, first
-
-    with (
-        serving_in_a_thread(service_of(MessageStore.open(writer.root))) as endpoint,
-        rocketlens.open(writer.root) as store,
-        rocketlens.open(str(endpoint)) as remote,
-    ):
-        answer = asyncio.run(ask(endpoint))
-        for source in (store, remote):
-            with source.pending() as pending:
-                listed = list(pending.messages())
-                assert answer == (pending.topics(), pending.as_of, pending.incomplete, listed, listed[:3])
-    assert [each.message.unique_key for each in listed] == [f"K{number}" for number in range(70)]
 
 
 def test_a_client_asks_again_until_the_work_is_done(address: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
