@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import shutil
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from broker.cluster.registration import Registration
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
 from broker.service.broker_service import BrokerService
-from name_server import NOBODY, NameServer
+from name_server import NameServer
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ConfigError
 from storage.store.message_store import MessageStore
@@ -142,21 +141,6 @@ async def test_one_that_was_never_registered_takes_nothing_off(g1_store: Path, m
     assert name_server.received(RequestCode.UNREGISTER_BROKER) == []
 
 
-@pytest.mark.parametrize("answer", [b"", b"nonsense", b"[]", b'{"brokerAddrTable":3}'])
-@pytest.mark.asyncio
-async def test_an_answer_that_is_none_is_asked_for_again(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
-) -> None:
-    def confused(name_server: NameServer) -> None:
-        name_server.cluster = answer
-
-    async with registered(g1_store, monkeypatch, confused) as (name_server, _):
-        await until(lambda: len(name_server.received(RequestCode.GET_BROKER_CLUSTER_INFO)) >= 2)
-        assert name_server.received(RequestCode.REGISTER_BROKER) == []
-        name_server.cluster = NOBODY
-        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
-
-
 @pytest.mark.asyncio
 async def test_a_name_server_that_comes_back_is_told_at_once(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, registration):
@@ -197,20 +181,6 @@ def topics_of(store: Path, **names: str) -> dict[str, dict[str, object]]:
     return topics
 
 
-def test_topics_that_are_in_the_store_and_in_no_configuration_can_be_read_too(g1_store: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(g1_store, tmp_path / "copy")
-    for path in (copy / "config").glob("topics.json*"):
-        path.unlink()
-    topics = topics_of(copy)
-    assert topics["BulkTopic"] == {
-        **topics["broker-a"],
-        "topicName": "BulkTopic",
-        "readQueueNums": 4,
-        "writeQueueNums": 4,
-    }
-    assert "%RETRY%CG_FAIL" in topics
-
-
 def test_one_topic_alone_is_never_registered(tmp_path: Path) -> None:
     """A name server refuses a broker that it does not know and that has but one (remoting-protocol §5.3)."""
     writer = StoreWriter(tmp_path / "store")
@@ -238,9 +208,3 @@ def test_options_that_make_no_sense_are_refused(
     with pytest.raises(ConfigError) as raised:
         ServeOptions(tmp_path, register=options, **more).check()  # type: ignore[arg-type]
     assert says in str(raised.value)
-
-
-def test_a_wildcard_is_no_matter_where_an_address_is_told(tmp_path: Path) -> None:
-    listen = (Endpoint("0.0.0.0", 1),)
-    ServeOptions(tmp_path, listen=listen, advertise=ADDRESS, register=RegisterOptions((ADDRESS,))).check()
-    ServeOptions(tmp_path, listen=listen).check()

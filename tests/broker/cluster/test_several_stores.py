@@ -34,15 +34,6 @@ def test_each_store_has_every_port_ten_higher_than_the_one_before_it() -> None:
     assert [each.advertise and each.advertise.port for each in made] == [30911, 30921, 30931]
 
 
-def test_port_zero_is_a_free_one_for_each_store() -> None:
-    assert [each.listen[0].port for each in options_of(A, B, listen=(Endpoint("127.0.0.1", 0),))] == [0, 0]
-
-
-def test_one_store_alone_keeps_its_state_where_it_is_told_to() -> None:
-    (alone,) = options_of(A, state_directory=Path("/state"), commit_log_directories=(Path("/log"),))
-    assert (alone.state_directory, alone.commit_log_directories) == (Path("/state"), (Path("/log"),))
-
-
 def test_a_stores_folder_depends_neither_on_the_stores_beside_it_nor_on_their_order() -> None:
     first, second = options_of(A, B, state_directory=Path("/state"))
     assert first.state_directory == Path("/state") / folder_of(A)
@@ -74,19 +65,9 @@ def test_what_cannot_be_meant_is_one_clear_sentence(
         options_of(*stores, **options)
 
 
-def test_brokers_of_one_cluster_keep_their_names() -> None:
-    assert named(("broker-a", "C"), ("broker-b", "C")) == [("broker-a", "C"), ("broker-b", "C")]
-
-
 def test_of_two_brokers_with_one_name_the_later_gets_a_number_that_nobody_has() -> None:
     told = named(("broker-a", "C"), ("broker-a", "C"), ("broker-a-2", "C"))
     assert [name for name, _ in told] == ["broker-a", "broker-a-3", "broker-a-2"]
-
-
-def test_all_stores_are_in_the_cluster_of_the_first_or_in_the_one_that_is_told() -> None:
-    brokers = ("broker-a", "East"), ("broker-b", "West")
-    assert [cluster for _, cluster in named(*brokers)] == ["East", "East"]
-    assert [cluster for _, cluster in named(*brokers, cluster="All")] == ["All", "All"]
 
 
 def test_told_names_stand_for_the_stores_in_their_order() -> None:

@@ -55,13 +55,13 @@ def test_nothing_is_read_behind_the_end_of_a_header() -> None:
     generator, guarded = random.Random(3), Guarded(4096)
     headers = [view(0)[8:], query("Grüße", "\U0001f600")[8:], pull("T", maxMsgBytes=None)[8:], b"{", b"", b'{"code']
     plain = 0
-    for number in range(40_000):
+    for number in range(10_000):
         header = (
             mutated(generator, view(0) if number % 2 else query("T", "k"))[8:] if number % 3 else headers[number % 6]
         )
         header = header[: generator.randrange(len(header) + 1)] if number % 4 else header
         plain += code_of(Region(guarded.put(header))) is not None
-    assert plain > 1_000
+    assert plain > 250
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -31,7 +29,6 @@ from protocol.command import Response
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
 from storage.files.waiting import Lookup, Wait, WaitKind
-from storage.kernels.lookups import Found
 from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
@@ -244,19 +241,3 @@ async def test_a_turn_of_many_requests_counts_each_of_them() -> None:
     assert sum(meter.row[rows.TURNS : rows.TURNS + rows.BUCKETS]) == 1
     meter.add_up()
     assert meter.row[rows.SENT_BYTES] == 100
-
-
-async def test_threads_and_the_loop_count_searches_without_losing_any() -> None:
-    meter, found = Meter(), cast(Found, SimpleNamespace(walked=3, refused=1, bad_pointers=2, strays=1))
-
-    def search() -> None:
-        for _ in range(2000):
-            meter.searched(found)
-
-    threads = [threading.Thread(target=search) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    meter.add_up()
-    assert list(meter.row[rows.SEARCH : rows.SEARCH + 5]) == [8000, 24_000, 8000, 16_000, 8000]

@@ -32,15 +32,6 @@ def test_places_do_not_overlap() -> None:
     assert max(taken) < rows.ROW_LENGTH
 
 
-def test_codes_and_results_without_a_name_share_a_place() -> None:
-    assert places_of(77_777, 0) == places_of(-1, 0) != places_of(RequestCode.PULL_MESSAGE, 0)
-    assert (
-        places_of(RequestCode.PULL_MESSAGE, 77_777)
-        == places_of(RequestCode.PULL_MESSAGE, -1)
-        != places_of(RequestCode.PULL_MESSAGE, 0)
-    )
-
-
 def test_a_duration_falls_below_the_bound_of_its_bucket() -> None:
     bounds = [0.0, *bucket_bounds(), float("inf")]
     for nanoseconds in (0, 1, 16_383, 16_384, 32_767, 1_000_000, 3_600_000_000_000, 2**63):
@@ -73,12 +64,3 @@ def test_a_worker_that_stops_does_not_serve(state: int) -> None:
     row = shared.begin(0)
     row[rows.STATE], row[rows.HEARTBEAT] = state, time.monotonic_ns()
     assert shared.are_serving() == [False]
-
-
-def test_a_worker_that_was_not_heard_of_is_gone_and_so_are_its_connections() -> None:
-    shared = MetricsRows()
-    row = shared.begin(0)
-    row[rows.STATE], row[rows.CONNECTIONS] = rows.SERVING, 4
-    row[rows.HEARTBEAT] = time.monotonic_ns() - int((rows.FRESH_SECONDS + 1) * 1e9)
-    assert shared.are_serving() == [False]
-    assert shared.totals()[rows.CONNECTIONS] == 0

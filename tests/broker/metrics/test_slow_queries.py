@@ -135,10 +135,3 @@ async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(
     ]
     slow = list(service.meter.row[rows.SLOW : rows.SLOW + len(rows.REASONS)])
     assert slow[rows.SCAN] == 1 <= slow[rows.EVENT_LOOP]  # the turn that handed it to the thread may be another
-
-
-def test_of_several_stores_a_line_names_the_broker(caplog: pytest.LogCaptureFixture) -> None:
-    SlowQueries(200, "broker-b").report_turn(RequestCode.VIEW_MESSAGE_BY_ID, 0, 1, "somebody", 300_000_000)
-    (record,) = caplog.records
-    assert record.getMessage().startswith("slow query at broker-b: VIEW_MESSAGE_BY_ID from somebody took 300 ms")
-    assert record.__dict__["fields"]["broker"] == "broker-b"

@@ -16,7 +16,6 @@ from broker.security.accounts import watched_accounts
 from broker.security.answer_rights import AnswerRights
 from broker.security.guard import Guard
 from broker_harness import RawClient, connected, service_of, serving, until
-from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
@@ -138,51 +137,6 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
         assert [answers[opaque].code for opaque in opaques] == [ResponseCode.NO_PERMISSION, 0]
         assert b"a body of Secret" in bytes(answers[opaques[1]].body)
     writer.close()
-
-
-@pytest.mark.asyncio
-async def test_offsets_are_told_of_topics_that_may_be_read(g1_store: Path, tmp_path: Path) -> None:
-    acl = write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS.replace("Secret=DENY", "TopicTest=DENY"))
-    service = service_of(await asyncio.to_thread(MessageStore.open, g1_store), acl=acl)
-    async with serving(service) as server, connected(server.addresses[0]) as client:
-        group = {"consumerGroup": "CG_TAG", "group": "CG_TAG"}
-        seen = {}
-        for who in (READER, OWNER):
-            stats = value_of(bytes((await ask(client, RequestCode.GET_CONSUME_STATS, group, who)).body))
-            topics = value_of(bytes((await ask(client, RequestCode.QUERY_TOPICS_BY_CONSUMER, group, who)).body))[
-                "topicList"
-            ]
-            seen[who] = {json.loads(key)["topic"] for key in stats["offsetTable"]}, set(topics)
-            assert "consumeTps" in stats
-        assert seen[OWNER] == ({"TopicTest"},) * 2
-        assert seen[READER] == (set(),) * 2
-        for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_TOPIC_STATS_INFO):
-            assert (
-                await ask(client, code, {"topic": "TopicTest", "queueId": "0"}, READER)
-            ).code == ResponseCode.NO_PERMISSION, code
-            assert (await ask(client, code, {"topic": "TopicTest", "queueId": "0"}, OWNER)).code == 0, code
-
-
-@pytest.mark.asyncio
-async def test_an_administrator_is_told_offsets_of_topics_that_he_may_read(g1_store: Path, tmp_path: Path) -> None:
-    text = ACCOUNTS.replace("Secret=DENY", "TopicTest=DENY").replace("    default", "    admin: true\n    default")
-    acl = write_accounts(tmp_path / "plain_acl.yml", text.replace("admin: true\n    defaultGroup", "defaultGroup"))
-    service = service_of(await asyncio.to_thread(MessageStore.open, g1_store), acl=acl)
-    async with serving(service) as server, connected(server.addresses[0]) as client:
-        seen = {}
-        for who in (READER, OWNER):
-            offsets = value_of(bytes((await ask(client, RequestCode.GET_ALL_CONSUMER_OFFSET, {}, who)).body))
-            stats = value_of(
-                bytes((await ask(client, RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, who)).body)
-            )
-            groups = [each for groups in stats["consumeStatsList"] for each in groups.values()]
-            keys = [json.loads(key)["topic"] for each in groups for one in each for key in one["offsetTable"]]
-            seen[who] = {key.rpartition("@")[0] for key in offsets["offsetTable"]}, set(keys)
-            assert "dataVersion" in offsets
-            assert "totalDiff" in stats
-        assert all("TopicTest" in topics for topics in seen[OWNER])
-        assert seen[READER] == tuple(topics - {"TopicTest"} for topics in seen[OWNER])
-        assert seen[READER][0]
 
 
 @pytest.mark.asyncio

@@ -17,7 +17,6 @@ from broker.security.accounts import Account, Permission, watched_accounts
 from broker.security.guard import Guard
 from broker.security.topic_rights import may_read, permits_topic
 from broker_harness import RawClient, connected, service_of, serving
-from golden_frames import value_of
 from golden_store import CASES, unpack
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command
@@ -28,10 +27,8 @@ from storage.files.waiting import finish
 from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from web_questions import ApiOf, keys
 
 POP = CASES / "A1-A2-B1-pop"
-TRANSACTIONS = CASES / "A3-A4-transactions"
 RETRY, DEAD = "%RETRY%g1_orders", "%DLQ%g1"
 SECRET = "pass12345678"
 CONSUMER, OTHER = ("usergood", SECRET), ("usertest", SECRET)
@@ -97,65 +94,6 @@ async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks
             fields |= {"sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0"}
             fields |= {"suspendTimeoutMillis": "0"}
             await assert_for_the_consumer_alone(client, RequestCode.PULL_MESSAGE, fields, wanted)
-
-
-@pytest.mark.asyncio
-async def test_offsets_of_what_a_group_failed_to_consume_are_told_to_whom_its_topic_is_permitted(
-    popped: Path, tmp_path: Path
-) -> None:
-    async with guarded(popped, tmp_path) as client:
-        seen = {}
-        for who in (CONSUMER, OTHER):
-            stats = await ask(client, RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g1"}, who)
-            topics = await ask(client, RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "g1"}, who)
-            named = {json.loads(key)["topic"] for key in value_of(bytes(stats.body))["offsetTable"]}
-            seen[who] = named | set(value_of(bytes(topics.body))["topicList"])
-            for code, fields in (
-                (RequestCode.GET_MAX_OFFSET, {"queueId": "0"}),
-                (RequestCode.GET_TOPIC_STATS_INFO, {}),
-                (RequestCode.GET_ROUTEINFO_BY_TOPIC, {}),
-            ):
-                answer = await ask(client, code, {"topic": RETRY, **fields}, who)
-                assert answer.code == (0 if who is CONSUMER else ResponseCode.NO_PERMISSION), code
-        assert seen[CONSUMER] >= {"orders", RETRY}
-        assert not {"orders", RETRY} & seen[OTHER]
-
-
-def test_the_page_shows_the_consumer_its_copies_and_others_neither_these_nor_their_topic(
-    popped: Path, tmp_path: Path
-) -> None:
-    api = ApiOf(popped, accounts_in(tmp_path))
-    consumer, other = keys(*CONSUMER), keys(*OTHER)
-    for offset in COPIES:
-        for path in ("/message", "/message/body"):
-            assert api.ask(path, offset=offset, headers=consumer).status == 200
-            refused = api.ask(path, offset=offset, headers=other)
-            assert refused.status == 403
-            assert b"orders" not in refused.content
-    listed = {line["topic"] for line in api.get("/topics", headers=consumer)["topics"]}
-    assert listed == {"orders", "%RETRY%g1", RETRY, DEAD}
-    assert not {"orders", RETRY} & {line["topic"] for line in api.get("/topics", headers=other)["topics"]}
-    for topic, offsets in ((RETRY, [3518, 3890, 9266]), (DEAD, [10088])):
-        for path, more in (("/messages", {}), ("/search", {"minimumSize": 1})):
-            found = api.get(path, topic=topic, headers=consumer, **more)
-            assert [line["physicalOffset"] for line in found["messages"]] == offsets
-        assert sum(api.get("/histogram", topic=topic, headers=consumer)["counts"]) == len(offsets)
-        assert api.get("/topic", topic=topic, headers=consumer)["messages"] == len(offsets)
-    for path in ("/messages", "/histogram", "/topic", "/tail"):
-        assert api.ask(path, topic=RETRY, headers=other).status == 403
-    assert api.get("/messages", topic=DEAD, headers=other)["messages"] == []
-    found = api.get("/find", text="k-given-up", headers=consumer)
-    assert sorted(line["physicalOffset"] for line in found["messages"]) == [634, 3890, 9266, 10088]
-    assert api.get("/find", text="k-given-up", headers=other)["messages"] == []
-
-
-def test_a_discarded_message_is_for_whom_its_topic_is(tmp_path: Path) -> None:
-    root = unpack("store", tmp_path / "transactions", archives=TRANSACTIONS)
-    api = ApiOf(root, accounts_in(tmp_path))
-    rows = [json.loads(line) for line in (TRANSACTIONS / "truth.jsonl").read_text().splitlines()]
-    offsets = [record["physicalOffset"] for row in rows for record in row["records"]]
-    assert {1949, 6091} < {*offsets}
-    assert {api.ask("/message", offset=offset, headers=keys(*OTHER)).status for offset in offsets} == {403}
 
 
 def test_a_port_admits_what_the_account_may_ask_any_store_that_is_served(popped: Path, tmp_path: Path) -> None:

@@ -136,8 +136,3 @@ def test_what_changes_while_it_is_read_is_not_taken(tmp_path: Path) -> None:
     assert watched.current == "one"
     watched.refresh()
     assert watched.current == "two and a half"
-
-
-def test_the_first_state_has_to_be_good(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
-        Watched("the file", [tmp_path / "nothing"], lambda: load(tmp_path / "nothing"))
