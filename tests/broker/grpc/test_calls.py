@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS, write_accounts
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
 from broker.config import TlsOptions
 from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code
@@ -97,12 +97,6 @@ def test_guessing_is_bounded_also_for_the_right_key(g1_store: Path, tmp_path: Pa
         assert (codes[:10], codes[11]) == (["UNAUTHORIZED"] * 10, "TOO_MANY_REQUESTS")
         client.metadata = signed(ADMIN, ADMIN_SECRET)
         assert code_of(client) == "TOO_MANY_REQUESTS"
-
-
-def test_an_address_of_the_white_list_needs_no_account(g1_store: Path, tmp_path: Path) -> None:
-    acl = write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL.replace("10.10.103.*", "127.0.0.1"))
-    with serving_grpc(g1_store, folder=tmp_path, acl=acl) as served, grpc_client(served) as client:
-        assert code_of(client) == "OK"
 
 
 @pytest.mark.parametrize(

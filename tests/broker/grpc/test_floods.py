@@ -24,6 +24,8 @@ NO_WINDOW = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0])
 """Settings by which no byte of an answer may be sent (SETTINGS_INITIAL_WINDOW_SIZE 0)."""
 METHODS = [each for each in admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods if each.name != "ChangeLogLevel"]
 MOST = 40
+
+
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
@@ -81,38 +83,6 @@ def fuzz(client: GrpcClient, seed: int, count: int) -> int:
 def test_no_request_breaks_a_method(client: GrpcClient, caplog: pytest.LogCaptureFixture) -> None:
     assert fuzz(client, 1, 400) > 100
     assert "Traceback" not in caplog.text
-
-
-@pytest.mark.soak
-def test_a_million_bytes_of_requests_break_no_method(client: GrpcClient) -> None:
-    assert sum(fuzz(client, seed, 5000) for seed in range(10)) > 10_000
-
-
-def test_bytes_that_are_no_http2_are_dropped(served: GrpcServing, client: GrpcClient) -> None:
-    drawn = random.Random(7)
-    for number in range(24):
-        with socket.create_connection(served.address, 60) as connection, contextlib.suppress(OSError):
-            frames = b"".join(
-                drawn.randbytes(3)[:2].rjust(3, b"\0") + drawn.randbytes(6) + drawn.randbytes(drawn.randint(0, 99))
-                for _ in range(5)
-            )
-            connection.sendall(drawn.randbytes(200) if number % 2 else PREFACE + SETTINGS + frames)
-            connection.settimeout(0.2)
-            while connection.recv(1 << 16):
-                pass
-    assert answers(client)
-
-
-def test_streams_that_are_reset_at_once_cost_nobody_else_an_answer(served: GrpcServing, client: GrpcClient) -> None:
-    """As in CVE-2023-44487: heads of streams, each reset at once."""
-    with socket.create_connection(served.address, 60) as connection, contextlib.suppress(OSError):
-        connection.sendall(PREFACE + SETTINGS)
-        # :method POST, :scheme http, :path /, by the static table; no gRPC call, and reset with CANCEL.
-        head = bytes([0, 0, 3, 1, 4])
-        for first in range(1, 20_001, 2):
-            stream = first.to_bytes(4)
-            connection.sendall(head + stream + b"\x83\x86\x84" + bytes([0, 0, 4, 3, 0]) + stream + (8).to_bytes(4))
-    assert answers(client)
 
 
 def test_connections_beyond_the_limit_are_closed_and_those_that_stay_silent_too(

@@ -1,6 +1,5 @@
 """What `Admin` says of topics, groups and clients is what the broker's port says, to which clients are connected."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 
 from acl_file import READER, READER_SECRET, write_accounts
-from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code, FilterType, MessageType, Resource
 from connected_consumer import ConnectedConsumer
 from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
@@ -63,13 +61,6 @@ def test_a_topic_has_what_its_configuration_says(client: GrpcClient) -> None:
     assert refused.status.code == Code.NOT_FOUND
 
 
-def test_a_route_is_what_the_name_server_gives(client: GrpcClient, served: GrpcServing) -> None:
-    found = client.admin("GetTopicRoute", topic=named("orders"))
-    route = json.loads(found.topic_route_data)
-    assert [each["brokerAddrs"]["0"] for each in route["brokerDatas"]] == [str(served.broker)]
-    assert client.admin("GetTopicRoute", topic=named("nosuch")).status.code == Code.TOPIC_NOT_FOUND
-
-
 @pytest.mark.usefixtures("online")
 def test_clients_and_subscriptions_are_those_that_are_connected(client: GrpcClient) -> None:
     (found,) = client.admin("ListConsumerConnection", group=named("online")).client_info
@@ -104,19 +95,6 @@ def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient,
         assert found.accumulation.deliver_delay_time.seconds > 0
 
 
-def test_times_of_queues_are_what_the_port_says(client: GrpcClient, online: ConnectedConsumer) -> None:
-    spans = client.admin("QueryTimeSpan", group=named("readers"), topics=[named("orders")]).queue_time_span_list
-    answer = online.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "readers"})
-    expected = {each["messageQueue"]["queueId"]: each for each in json.loads(bytes(answer.body))["consumeTimeSpanSet"]}
-    assert len(expected) == 4
-    for span in spans:
-        told = expected.pop(span.message_queue.id)
-        assert (span.min_timestamp, span.max_timestamp) == (told["minTimeStamp"], told["maxTimeStamp"])
-        assert span.consume_timestamp == told["consumeTimeStamp"]
-        assert (span.message_queue.broker.name, span.message_queue.topic.name) == ("broker-a", "orders")
-    assert not expected
-
-
 def test_a_connected_client_is_asked_for_what_it_alone_knows(client: GrpcClient, online: ConnectedConsumer) -> None:
     asked = {"group": named("online"), "client_id": "10.0.0.1@7"}
     info = client.admin("GetConsumerRunningInfo", **asked).consumer_running_info
@@ -147,10 +125,3 @@ def test_an_account_sees_its_groups_and_topics_alone(written: Path, tmp_path: Pa
         found = known.admin("DescribeGroupAccumulation", group=named("readers"))
         assert (found.status.code, dict(found.topic_accumulation)) == (Code.OK, {})
         assert known.admin("GetProxyRuntimeStats").status.code == Code.FORBIDDEN
-
-
-def test_every_method_is_answered(client: GrpcClient) -> None:
-    methods = admin_pb2.DESCRIPTOR.services_by_name["Admin"].methods_by_name
-    codes = {name: client.admin(name).status.code for name in methods if name != "ChangeLogLevel"}
-    assert len(codes) == 15
-    assert Code.INTERNAL_SERVER_ERROR not in codes.values()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.grpc.messages import admin_pb2, definition_pb2, service_pb2
 from process import ROOT
 
 FOLDER = Path("broker/grpc/messages")
@@ -25,16 +24,3 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", [f"{name}_pb2.{kind}" for name in NAMES for kind in ("py", "pyi")])
 def test_a_module_is_what_protoc_makes_of_its_file(name: str, made: Path) -> None:
     assert (ROOT / FOLDER / name).read_text() == (made / name).read_text()
-
-
-def test_the_services_have_apaches_name_and_all_of_its_methods() -> None:
-    services = [service for file in (admin_pb2, service_pb2) for service in file.DESCRIPTOR.services_by_name.values()]
-    assert {each.full_name: len(each.methods) for each in services} == {
-        "apache.rocketmq.v2.Admin": 16,
-        "apache.rocketmq.v2.MessagingService": 17,
-    }
-
-
-def test_codes_are_those_of_apache() -> None:
-    assert definition_pb2.Code.OK == 20000
-    assert definition_pb2.Code.FORBIDDEN == 40300
