@@ -74,6 +74,15 @@ def test_every_message_of_a_recorded_store_is_reached_exactly_once(name: str, tm
             assert Counter(map(place_of, messages(client, topic, max_message_nums=7))) == places, topic
 
 
+def test_every_message_of_a_tier_is_reached_exactly_once(tmp_path: Path) -> None:
+    produced = RECORDED["tier"][1] / "produced.tsv"
+    told = [line.split("\t") for line in produced.read_text().splitlines() if line]
+    with serving_recorded("tier", tmp_path) as served, grpc_client(served) as client:
+        for topic in {line[4] for line in told}:
+            found = Counter(each.system_properties.message_id for each in messages(client, topic, max_message_nums=7))
+            assert found == Counter(key for line in told if line[4] == topic for key in line[2].split(","))
+
+
 def test_a_light_topic_is_read_by_its_own_name(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number in range(40):

@@ -1,26 +1,20 @@
 """Figures of the store: what the official tools say of it, and what a damaged or a growing one shows."""
 
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
 
-import oracles
 from broker.metrics.metrics_rows import MetricsRows
 from broker.service.broker_service import BrokerService
-from broker.service.denials import Want
 from broker.web._metrics_families import FAMILIES
 from broker.web.metrics_collector import Exposition, ServerCollector
 from broker.web.metrics_store import MOST_PAIRS, StoreFigures
 from broker_harness import service_of
 from golden_store import G1
 from metric_figures import Figures, figure, figures_of
-from storage.patterns.mask import mask_of
 from storage.queue.queue import Queue
 from storage.store.message_store import MessageStore
-
-ROOT = Path(__file__).parents[3]
 
 
 def told(service: BrokerService, store: StoreFigures | None = None) -> Figures:
@@ -37,17 +31,6 @@ def test_every_metric_is_served(service: BrokerService) -> None:
     exposition = Exposition(ServerCollector(MetricsRows(), [StoreFigures(service)]))
     served = [line.split()[2:] for line in exposition.render("")[0].decode().splitlines() if line.startswith("# TYPE")]
     assert served == [[family.full_name, family.kind] for family in FAMILIES]
-
-
-def test_no_sample_has_other_labels_than_documented(service: BrokerService) -> None:
-    labels = {family.full_name: {*family.labels} for family in FAMILIES}
-    figures = told(service)
-    assert len(figures) > len(FAMILIES)
-    for name, sample_labels in figures:
-        base = next((name.removesuffix(end) for end in ("_bucket", "_sum", "_count") if name not in labels), name)
-        if base not in labels:
-            base = name.rpartition("_")[0]
-        assert {label for label, _ in sample_labels} - {"le"} == labels[base], name
 
 
 def test_lag_is_what_the_official_mqadmin_printed(service: BrokerService) -> None:
@@ -79,19 +62,6 @@ def test_the_log_and_its_index_are_where_the_official_broker_status_has_them(ser
     )
     assert 0.9 < figure(figures, "index_covered_ratio", broker="broker-a") <= 1
     assert figure(figures, "index_lag_bytes", broker="broker-a") == 0
-
-
-def test_times_and_counts_are_those_of_the_files(service: BrokerService) -> None:
-    root, figures = service.store.layout.root, told(service)
-    records = oracles.read_log(root / "commitlog")
-    # An index file's header has the store times of its first and last message in front.
-    _, newest = struct.unpack_from(">qq", max((root / "index").iterdir()).read_bytes())
-    assert round(figure(figures, "index_last_timestamp_seconds", broker="broker-a") * 1000) == newest
-    last = round(figure(figures, "commit_log_last_timestamp_seconds", broker="broker-a") * 1000)
-    assert newest <= last <= max(record.store_timestamp for record in records)
-    assert figure(figures, "commit_log_segments", broker="broker-a") == len(list((root / "commitlog").iterdir()))
-    assert figure(figures, "topics", broker="broker-a") == len(list((root / "consumequeue").iterdir()))
-    assert figure(figures, "store_live", broker="broker-a") == 0
 
 
 def test_a_store_without_an_index_covers_nothing_until_it_is_scanned(g1_store: Path, tmp_path: Path) -> None:
@@ -167,24 +137,3 @@ def test_one_reading_looks_for_so_many_messages_in_the_log_and_the_next_ones_for
         seen.append((name, labels) in figures)
     assert seen[0] is False
     assert seen[-1] is True
-
-
-def test_names_that_clients_made_up_cannot_break_the_format(service: BrokerService) -> None:
-    name = 'a"b\nc\\d{} 1'
-    service.offsets.commit(name, "TopicTest", 0, 2)
-    figures = told(service)
-    assert figure(figures, "consumer_group_lag_messages", broker="broker-a", group=name, topic="TopicTest") == 10
-
-
-def test_refusals_are_counted_by_account_what_it_lacks_and_the_line_to_add(service: BrokerService) -> None:
-    service.denials.note(Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB"), 3)
-    labels = {"account": "reader-key", "lacks": "SUB of topic orders", "add": "topicPerms: - orders=SUB"}
-    assert figure(told(service), "acl_refusals_total", broker="broker-a", **labels) == 3
-
-
-def test_what_masks_hid_whole_is_counted(g1_store: Path) -> None:
-    rules = ("/(a+)+(?:metric)/",)
-    service = service_of(MessageStore.open(g1_store), masked=rules)
-    assert figure(told(service), "mask_hidden_whole_total") == 0
-    mask_of(rules).bodies([b"a" * 60, b"b"])
-    assert figure(told(service), "mask_hidden_whole_total") == 1

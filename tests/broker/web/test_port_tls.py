@@ -30,11 +30,6 @@ HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """The beginning of a handshake."""
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.make(tmp_path_factory.mktemp("tls"))
-
-
 @pytest.fixture
 def options(authority: Authority, tmp_path: Path) -> TlsOptions:
     certificate, key = authority.sign("server")
@@ -121,19 +116,6 @@ async def test_connections_that_get_no_further_make_room_for_each_probe(
                 assert (await web.get("/healthz")).status_code == 200
                 assert (await web.get("/healthz", "http")).status_code == 200
         assert web.waiting <= 4
-
-
-@pytest.mark.asyncio
-async def test_a_client_that_sends_nothing_is_closed(
-    options: TlsOptions, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_http_server, "REQUEST_SECONDS", 1.0)
-    async with secured(options, authority) as web:
-        reader, writer = await asyncio.open_connection(*web.endpoint)
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            assert await reader.read() == b""
-        writer.close()
-        await until(lambda: not web.waiting)
 
 
 @pytest.mark.asyncio

@@ -148,9 +148,3 @@ def test_nobody_is_sent_elsewhere_and_only_paths_as_they_are_have_answers(
     assert status < 500 or status == 503
     if unquote(raw) not in sites.paths:
         assert status in (404, 405)
-
-
-def test_the_recorded_case_is_refused(sites: Sites) -> None:
-    """It was answered 307 to the foreign host, by http also where the page is behind TLS."""
-    assert sites.ask("/api/v1/store/", "GET", "evil.example", {}, guarded=False)[0] == 403
-    assert sites.ask("/api/v1/store/", "GET", "127.0.0.1", {}, guarded=False)[0] == 404

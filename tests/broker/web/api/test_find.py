@@ -20,28 +20,6 @@ def test_a_key_is_found_where_mqadmin_found_it(api: ApiOf, text: str, name: str)
     assert [(each["uniqueKey"], each["queueId"], each["queueOffset"]) for each in reversed(by_key)] == wanted
 
 
-def test_a_tag_is_found_where_mqadmin_found_it(api: ApiOf) -> None:
-    pages = api.pages("/find", text="TagD", topic="TopicTest", limit=9)
-    found = [each for page in pages for each in page["messages"]]
-    assert {each["foundBy"] for each in found} == {"tag"}
-    assert [each["uniqueKey"] for each in reversed(found)] == [row[0] for row in printed("queryMsgByKey-tag")]
-    assert pages[-1]["topicsSearched"] == pages[-1]["topicsToSearch"] == 2
-
-
-def test_a_text_that_is_nothing_says_what_was_tried(api: ApiOf) -> None:
-    answer = api.get("/find", text="7F00000100002A9F00000000000FFFFF")
-    assert not answer["messages"]
-    assert [each["kind"] for each in answer["tried"]] == ["offset message id", "unique key or key", "tag"]
-    assert "lies past the end" in answer["tried"][0]["note"]
-    assert answer["topicsSearched"] == answer["topicsToSearch"]
-    assert api.get("/find", text="9" * 400)["messages"] == []
-
-
-def test_a_topic_is_told_by_a_part_of_its_name(api: ApiOf) -> None:
-    assert api.get("/find", text="TopicT")["topics"] == ["TopicTest", "TopicTx"]
-    assert api.get("/find", text="topict")["topics"] == ["TopicTest", "TopicTx"]
-
-
 def test_topics_that_may_be_meant_are_named_where_nothing_is_found(api: ApiOf) -> None:
     assert api.get("/find", text="TopicTets")["similarTopics"][0] == "TopicTest"
     assert api.get("/find", text="hotkey", topic="TopicTets")["similarTopics"][0] == "TopicTest"

@@ -1,33 +1,13 @@
 """Light topics by their parent, as recorded brokers wrote them into the log."""
 
-from collections import Counter
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden_store import GOLDEN, unpack
-from oracles import read_log
 from storage.store.light_topics import named_parent
 from store_writer import StoreWriter
 from web_questions import ApiOf
-
-
-@pytest.mark.parametrize("name", ["g2-rocksdb-double", "g2-rocksdb-selective"])
-def test_light_topics_of_recorded_brokers_are_counted_by_the_topic_of_their_messages(name: str, tmp_path: Path) -> None:
-    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
-    light = Counter(
-        queue
-        for record in read_log(root / "commitlog")
-        if record.topic == "LightParent"
-        for queue in record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
-        if queue
-    )
-    assert len(light) == 3
-    (line,) = ApiOf(root).get("/light-topics", milliseconds=9000)["parents"]
-    assert (line["parent"], line["count"], line["expired"]) == ("LightParent", 3, 0)
-    assert line["messages"] == sum(light.values())
 
 
 def test_a_parent_is_named_by_a_lite_topic_even_when_its_messages_have_expired(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from asking import FakeConnection
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
@@ -36,26 +35,27 @@ def printed(name: str) -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["queryMsgById-hot0", "queryMsgById-two", "queryMsgById-zstd"])
-def test_every_field_is_what_mqadmin_printed(api: ApiOf, name: str) -> None:
-    for told in printed(name):
+def test_every_field_is_what_mqadmin_printed(api: ApiOf) -> None:
+    for told in (*printed("queryMsgById-hot0"), *printed("queryMsgById-two"), *printed("queryMsgById-zstd")):
         message = api.get("/message", offset=int(told["CommitLog Offset"]))
-        assert message["offsetMessageId"] == told["OffsetID"]
-        assert message["topic"] == told["Topic"]
-        assert f"[{message['tags']}]" == told["Tags"]
-        assert f"[{' '.join(message['keys'])}]" == told["Keys"]
-        assert message["queueId"] == int(told["Queue ID"])
-        assert message["queueOffset"] == int(told["Queue Offset"])
-        assert message["reconsumeTimes"] == int(told["Reconsume Times"])
-        assert (message["bornHost"], message["storeHost"]) == (told["Born Host"], told["Store Host"])
+        found = {
+            "OffsetID": message["offsetMessageId"],
+            "Topic": message["topic"],
+            "Tags": f"[{message['tags']}]",
+            "Keys": f"[{' '.join(message['keys'])}]",
+            "Queue ID": str(message["queueId"]),
+            "Queue Offset": str(message["queueOffset"]),
+            "Reconsume Times": str(message["reconsumeTimes"]),
+            "Born Host": message["bornHost"],
+            "Store Host": message["storeHost"],
+        }
+        assert found == {name: told[name] for name in found}
         # mqadmin prints the flag of a body that its client has decompressed.
         assert message["sysFlag"] & ~1 == int(told["System Flag"]) & ~1
         told_properties = dict(pair.split("=", 1) for pair in told["Properties"].strip("{}").split(", "))
         assert {name: message["properties"][name] for name in told_properties} == told_properties
-        again = api.get(
-            "/queue/message", topic="TopicTest", queueId=message["queueId"], queueOffset=message["queueOffset"]
-        )
-        assert again == message
+        place = {"queueId": message["queueId"], "queueOffset": message["queueOffset"]}
+        assert api.get("/queue/message", topic="TopicTest", **place) == message
 
 
 def test_who_has_consumed_it_is_what_mqadmin_printed(api: ApiOf) -> None:
@@ -118,25 +118,21 @@ def test_json_is_indented_and_its_numbers_stay_as_they_are(bodies: Bodies) -> No
     assert json.loads(body["formatted"]) == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
+def test_a_body_is_told_what_it_is(bodies: Bodies) -> None:
+    for data, kind in (
         (b"", "empty"),
         (b"plain", "text"),
         (b"{not json", "text"),
-        (b"\x00\x01", "binary"),
         (b"bell\x07", "binary"),
-        (b"\xff\xfe", "binary"),
-        (b"[" * 100_000, "text"),
+        (b"\0\0\0*", "binary"),
+        (b"id\0\0\0name\0", "text"),
         (b"[" * 60 + b"]" * 60, "text"),
         (b'[{"a":' * 200 + b"1" + b"}]" * 200, "text"),
         (("[" + "1," * 200_000 + "1]").encode(), "json"),
-    ],
-)
-def test_a_body_is_told_what_it_is(bodies: Bodies, data: bytes, kind: str) -> None:
-    body = bodies.body_of(data)
-    assert (body["kind"], body["size"]) == (kind, len(data))
-    assert (body["text"] is None) == (kind in ("empty", "binary"))
+    ):
+        body = bodies.body_of(data)
+        assert (body["kind"], body["size"]) == (kind, len(data))
+        assert (body["text"] is None) == (kind in ("empty", "binary"))
 
 
 def test_text_is_cut_between_characters(bodies: Bodies) -> None:
@@ -144,34 +140,6 @@ def test_text_is_cut_between_characters(bodies: Bodies) -> None:
     bodies.writer.close()
     body = body_in(ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset, bodyLimit=5))
     assert (body["text"], body["shown"], body["size"]) == ("äö", 4, 600)
-
-
-def test_a_body_that_cannot_be_decompressed_says_why_and_is_there_as_stored(bodies: Bodies) -> None:
-    body = bodies.body_of(b"no zl\xff\x01", sys_flag=0x301)
-    assert (body["kind"], body["size"]) == ("unreadable", 7)
-    assert body["error"]
-
-
-def test_a_body_that_an_application_packed_is_shown_unpacked(bodies: Bodies) -> None:
-    packed = gzip.compress(zstandard.compress(b'{"id": 1}'), mtime=0)
-    body = bodies.body_of(packed)
-    assert (body["kind"], body["text"], body["packings"]) == ("json", '{"id": 1}', ["gzip", "zstd"])
-    assert (body["size"], body["storedSize"]) == (9, len(packed))
-    api = ApiOf(bodies.writer.root)
-    assert api.get("/messages", topic="bodies")["messages"][0]["preview"] == '{"id": 1}'
-    assert api.ask("/message/body", offset=0).content == packed
-    assert api.ask("/message/body", offset=0, unpacked="true").content == b'{"id": 1}'
-    assert api.get("/search", contains='"id"', topic="bodies")["messages"][0]["physicalOffset"] == 0
-
-
-@pytest.mark.parametrize(("text", "cut"), [(b"text" * 9, -8), (bytes(65 << 20), None)], ids=["cut off", "too long"])
-def test_a_packed_body_that_cannot_be_unpacked_says_why_and_is_there_as_it_was_sent(
-    bodies: Bodies, text: bytes, cut: int | None
-) -> None:
-    packed = gzip.compress(text, mtime=0)[:cut]
-    body = bodies.body_of(packed)
-    assert (body["kind"], body["size"], body["packings"]) == ("unreadable", len(packed), [])
-    assert "gzip body" in body["error"]
 
 
 BOMBS: dict[str, Callable[[], tuple[bytes, int]]] = {
@@ -225,10 +193,7 @@ def test_what_is_packed_in_the_messages_of_a_batch_is_bounded_together(bodies: B
     assert "1 record whose body cannot be decompressed" in " ".join(note for page in pages for note in page["notes"])
 
 
-@pytest.mark.parametrize("unit", ["id 4711, ", "号", "[1, ", "\0"])
-def test_a_long_body_is_judged_by_the_part_that_is_shown(
-    bodies: Bodies, unit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_body_is_judged_by_the_part_that_is_shown(bodies: Bodies, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message of few bytes may unpack to very many: no more of them are decoded than are shown."""
     decoded: list[int] = []
 
@@ -237,63 +202,30 @@ def test_a_long_body_is_judged_by_the_part_that_is_shown(
         return text_in_body(data, *arguments, **more)
 
     monkeypatch.setattr(shown_bodies, "text_in", text_in)
-    data = (unit * (12_000_000 // len(unit.encode()))).encode()
-    body = bodies.body_of(gzip.compress(data, 1, mtime=0))
-    assert (body["size"], body["packings"]) == (len(data), ["gzip"])
-    assert decoded == [256 * 1024]
-    if unit == "\0":
-        assert body["kind"] == "binary"
-        return
-    assert body["kind"] == ("json" if unit.startswith("[") else "text")
-    assert (body["text"], body["formatted"]) == (data[: 64 << 10].decode(errors="ignore"), None)
-    assert body["shown"] == len(body["text"].encode())
+    for unit, kind in (("号", "text"), ("[1, ", "json"), ("\0", "binary")):
+        data = (unit * (12_000_000 // len(unit.encode()))).encode()
+        body = bodies.body_of(gzip.compress(data, 1, mtime=0))
+        assert (body["kind"], body["size"], body["packings"]) == (kind, len(data), ["gzip"])
+        assert decoded.pop() == 256 * 1024
+        if kind != "binary":
+            assert (body["text"], body["formatted"]) == (data[: 64 << 10].decode(errors="ignore"), None)
+            assert body["shown"] == len(body["text"].encode())
 
 
 def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None:
-    written = bodies.writer.append("bodies", "订单号".encode("gbk"))
+    bodies.writer.append("bodies", "订单号".encode("gbk"))
     bodies.writer.close()
     api = ApiOf(bodies.writer.root)
-    assert api.get("/message", offset=written.physical_offset)["bodyKind"] == "binary"
-    for path, place in (
-        ("/message", {"offset": 0}),
-        ("/queue/message", {"topic": "bodies", "queueId": 0, "queueOffset": 0}),
-    ):
-        body = body_in(api.get(path, charset="GBK", **place))
-        assert (body["kind"], body["text"], body["size"]) == ("text", "订单号", 6)
-        assert base64.b64decode(body["base64"]) == "订单号".encode("gbk")
+    assert api.get("/message", offset=0)["bodyKind"] == "binary"
+    body = body_in(api.get("/message", charset="GBK", offset=0))
+    assert (body["kind"], body["text"], body["size"]) == ("text", "订单号", 6)
+    assert base64.b64decode(body["base64"]) == "订单号".encode("gbk")
     cut = body_in(api.get("/message", offset=0, charset="gbk", bodyLimit=5))
     assert (cut["text"], cut["shown"], len(base64.b64decode(cut["base64"]))) == ("订单", 5, 5)
     for path, question in (("/messages", {"topic": "bodies"}), ("/search", {"contains": "单号", "topic": "bodies"})):
         assert [line["preview"] for line in api.get(path, charset="gbk", **question)["messages"]] == ["订单号"]
-    for path, question in (("/message", {"offset": 0}), ("/messages", {"topic": "bodies"}), ("/find", {"text": "x"})):
         refused = api.ask(path, charset="klingon", **question)
         assert (refused.status, refused.error["parameter"]) == (400, "charset")
-
-
-def test_a_text_with_nuls_is_a_text_also_where_it_is_cut(bodies: Bodies) -> None:
-    text = "id\0\0\0" + "name\0" * 100
-    bodies.writer.append("bodies", text.encode())
-    bodies.writer.append("bodies", b"\0\0\0*")
-    bodies.writer.close()
-    api = ApiOf(bodies.writer.root)
-    whole, number = (body_in(api.get("/queue/message", topic="bodies", queueId=0, queueOffset=at)) for at in (0, 1))
-    assert (whole["kind"], whole["text"], whole["base64"]) == ("text", text, None)
-    cut = body_in(api.get("/message", offset=0, bodyLimit=5))
-    assert (cut["kind"], cut["text"], cut["shown"]) == ("text", text[:5], 5)
-    assert number["kind"] == "binary"
-    assert base64.b64decode(number["base64"]) == b"\0\0\0*"
-    lines = api.get("/messages", topic="bodies", order="oldest")["messages"]
-    assert lines[0]["preview"].startswith("id\0\0\0name")
-    assert lines[1]["preview"] is None
-
-
-def test_a_damaged_record_is_shown_with_what_is_wrong(bodies: Bodies) -> None:
-    written = bodies.writer.append("bodies", b"sound", body_crc=1)
-    bodies.writer.append("bodies", b"behind")
-    bodies.writer.close()
-    message = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset)
-    assert "damaged" in message["damage"]
-    assert message["body"] == "sound"
 
 
 def test_messages_that_share_a_record_are_told_one_by_one(bodies: Bodies) -> None:
@@ -321,38 +253,15 @@ def test_a_life_is_what_the_command_line_tells(api: ApiOf) -> None:
     failed = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
     life = api.get("/message/life", uniqueKey=failed[0][4])
     assert [event["stage"] for event in life["events"]] == ["delivered", "scheduled", "retry"]
-    assert life["events"][0]["groups"] == [
-        {
-            "group": "CG_FAIL",
-            "nextOffset": 10,
-            "hasPassed": True,
-            "passage": "consumed",
-            "text": "has passed",
-            "untilTimestamp": None,
-        }
-    ]
+    (passed,) = life["events"][0]["groups"]
+    assert (passed["group"], passed["nextOffset"], passed["hasPassed"], passed["text"]) == (
+        "CG_FAIL", 10, True, "has passed"
+    )  # fmt: skip
     assert life["leftOut"] == 0
     # consumerOffset.json has nothing of the group in its retry topic.
     waits = {"group": "CG_FAIL", "ending": "retrying", "retries": 1, "text": "failed, retry 1 waits"}
     assert life["verdicts"] == [{**waits, "isCertain": True, "untilTimestamp": None, "messageNumber": 1}]
-    born = life["events"][0]["message"]["bornTimestamp"]
-    assert life["messages"] == [{"number": 1, "topic": "TopicBatch", "bornTimestamp": born, "transaction": None}]
     assert api.get("/message/life", uniqueKey="nobody's")["events"] == []
-
-
-def test_a_life_goes_by_what_was_committed_here(g1_store: Path) -> None:
-    failed = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
-    api = ApiOf(g1_store)
-    (back,) = (
-        event["message"]
-        for event in api.get("/message/life", uniqueKey=failed[0][4])["events"]
-        if event["stage"] == "retry"
-    )
-    api.service.offsets.commit("CG_FAIL", back["topic"], back["queueId"], back["queueOffset"] + 1)
-    life = api.get("/message/life", uniqueKey=failed[0][4])
-    assert [each["text"] for each in life["verdicts"]] == ["has passed it at retry 1"]
-    message = api.get("/message", offset=back["physicalOffset"])
-    assert [(each["group"], each["hasPassed"]) for each in message["groups"]] == [("CG_FAIL", True)]
 
 
 def test_a_life_of_several_messages_says_of_each_event_which_it_is_of(tmp_path: Path) -> None:

@@ -17,12 +17,6 @@ def _api(root: Path) -> ApiOf:
     return ApiOf(root)
 
 
-def test_a_store_that_is_there_has_no_problem_with_being_followed(tmp_path: Path) -> None:
-    answer = _api(tmp_path / "store").get("/store")
-    assert answer["gone"] is None
-    assert not [each for each in answer["problems"] if "followed" in each]
-
-
 def test_administrators_see_which_accounts_lacked_what_and_the_line_to_add(tmp_path: Path) -> None:
     api = _api(tmp_path / "store")
     assert api.get("/store")["refused"] == []

@@ -88,13 +88,6 @@ def test_pages_hold_every_message_once(store: Path) -> None:
     assert [each["message"]["uniqueKey"] for each in within["messages"]] == ["K4", "K5"]
 
 
-def test_wrong_questions_are_refused_by_name(store: Path) -> None:
-    api = ApiOf(store)
-    assert api.ask("/pending", cursor="abc").error["parameter"] == "cursor"
-    assert api.ask("/pending", dueAfter=9, dueBefore=5).error["parameter"] == "end"
-    assert api.ask("/pending", limit=0).error["parameter"] == "limit"
-
-
 def test_an_account_sees_what_waits_for_its_topics(store: Path, tmp_path: Path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
     api = ApiOf(store, tmp_path / "plain_acl.yml")
@@ -109,15 +102,6 @@ def test_an_account_sees_what_waits_for_its_topics(store: Path, tmp_path: Path) 
     assert (own["messages"], own["leftOut"]) == ([], 6)
     bounded = done(api, headers=keys("bounded-key", "bounded-secret"))
     assert ([each["topic"] for each in bounded["topics"]], bounded["leftOut"]) == (["TopicTest"], 10)
-
-
-def test_a_store_without_queues_has_those_of_the_log(store: Path) -> None:
-    whole = done(ApiOf(store))
-    for path in sorted((store / "consumequeue").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    answer = done(ApiOf(store))
-    assert answer["state"] == "done"
-    assert answer["messages"] == whole["messages"] != []
 
 
 def test_who_comes_while_another_page_is_being_read_is_to_ask_again(

@@ -25,16 +25,3 @@ def test_damaged_units_do_not_move_a_span(count: int, data: bytes, tmp_path: Pat
         assert offset_behind(queue, place, 0, 150) == number
         assert offset_behind(queue, place + 1, 0, 150) == number + 1
         assert (span_between(queue, stamp, LARGEST).first, span_between(queue, 0, stamp).end) == (number, number + 1)
-
-
-@pytest.mark.parametrize("count", [70, 148])
-def test_however_many_are_damaged_no_message_is_left_out(count: int, tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path, 300, queue_file_size=4000)
-    writer.close()
-    own = written[1::2]
-    put(tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}", 20, bytes(20 * count))
-    queue = open_queues(tmp_path)[0].queue("T", 1)
-    assert queue is not None
-    for number in (0, 1, 2, 30, 69, 75, 148, 149):
-        assert offset_at(queue, own[number].store_timestamp, 0, 150) <= number
-        assert offset_behind(queue, own[number].physical_offset, 0, 150) <= number

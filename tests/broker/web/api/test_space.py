@@ -14,7 +14,6 @@ from broker.web.api.space import SpaceCounts, SpaceQuestion
 from broker_harness import service_of
 from golden_store import GOLDEN, unpack
 from oracles import read_log
-from protocol.errors import StoreError
 from protocol.host_address import HostAddress
 from space_oracle import Rows, count
 from storage.store.message_store import MessageStore, StoreOptions
@@ -93,29 +92,6 @@ def store(tmp_path: Path) -> Path:
     return writer.root
 
 
-def test_a_limit_is_of_each_table_and_the_rest_is_counted(store: Path) -> None:
-    outcome = counted(ApiOf(store), limit=1)
-    assert [line["topic"] for line in outcome["topics"]["lines"]] == ["other"]
-    assert outcome["topics"]["names"] == 2
-    assert [each["message"]["uniqueKey"] for each in outcome["largest"]] == ["K41"]
-
-
-def test_what_was_counted_is_kept_until_it_is_too_old(store: Path) -> None:
-    api = ApiOf(store)
-    first = counted(api)
-    assert counted(api, limit=1)["countedTimestamp"] == first["countedTimestamp"]
-    deadline = time.monotonic() + 60
-    while counted(api, maximumAge=0)["countedTimestamp"] == first["countedTimestamp"]:
-        assert time.monotonic() < deadline
-
-
-def test_wrong_questions_are_refused_by_name(store: Path) -> None:
-    api = ApiOf(store)
-    assert api.ask("/space", limit=0).error["parameter"] == "limit"
-    assert api.ask("/space", maximumAge=-1).error["parameter"] == "maximumAge"
-    assert api.ask("/space", topic="other").error["parameter"] == "topic"
-
-
 def test_an_administrator_sees_it_and_of_topics_those_that_it_may_read(store: Path, tmp_path: Path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
     api = ApiOf(store, tmp_path / "plain_acl.yml")
@@ -154,16 +130,6 @@ def test_a_large_message_that_is_deleted_once_it_was_counted_is_named_by_its_pla
     assert each["bytes"] == max(record.total_size for record in read_log(store / "commitlog"))
 
 
-def test_a_segment_that_cannot_be_read_is_the_reason(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_arguments: object, **_names: object) -> None:
-        raise StoreError(Path("00000000000000004096"), what="Input/output error")
-
-    monkeypatch.setattr("storage.space.measure.tally_segment", fails)
-    answer = done(ApiOf(store))
-    assert (answer["state"], answer["outcome"]) == ("failed", None)
-    assert "00000000000000004096" in answer["problem"]
-
-
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_log_of_a_tier_is_not_counted(tmp_path: Path, alone: bool) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-tier")
@@ -200,23 +166,3 @@ def test_of_several_stores_one_is_counted_at_a_time(store: Path, monkeypatch: py
         assert time.monotonic() < deadline
     assert most == [1]
     counts.close()
-
-
-def test_counting_ends_within_a_segment_when_nobody_asks(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks, has_ended = threading.Semaphore(0), threading.Event()
-
-    def endless(_part: object, check: Any) -> None:
-        try:
-            while True:
-                blocks.release()
-                check()
-        finally:
-            has_ended.set()
-
-    monkeypatch.setattr("storage.space.measure.tally_segment", endless)
-    api = ApiOf(store)
-    assert api.get("/space")["state"] == "running"
-    assert blocks.acquire(timeout=60)
-    assert not has_ended.is_set()
-    monkeypatch.setattr("broker.service.kept_work.PATIENCE_SECONDS", 0.0)
-    assert has_ended.wait(30)

@@ -80,20 +80,6 @@ def test_a_tail_follows_one_queue_and_passes_a_filter(growing: Growing) -> None:
     assert offsets(answer) == [written[1], written[4]]
 
 
-def test_a_tail_shows_bodies_of_another_charset(growing: Growing) -> None:
-    cursor = growing.api.get("/tail", topic="orders")["cursor"]
-    growing.writer.append("orders", "订单".encode("gbk"))
-    growing.writer.flush()
-    growing.follow()
-    previews = {
-        charset: growing.api.get("/tail", topic="orders", cursor=cursor, charset=charset)["messages"][0]["preview"]
-        for charset in (None, "gbk")
-    }
-    assert previews == {None: None, "gbk": "订单"}
-    refused = growing.api.ask("/tail", topic="orders", cursor=cursor, charset="klingon")
-    assert (refused.status, refused.error["parameter"]) == (400, "charset")
-
-
 def test_who_is_too_far_behind_goes_on_with_the_newest(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.web.api.tail.MOST_BEHIND", 10)
     cursor = growing.api.get("/tail", topic="orders")["cursor"]
@@ -133,13 +119,6 @@ def test_an_answer_waits_until_a_message_is_stored(growing: Growing) -> None:
     assert [line["preview"] for line in answer["messages"]] == ["4"]
 
 
-def test_or_until_its_time_is_up(growing: Growing) -> None:
-    cursor = growing.api.get("/tail", topic="orders")["cursor"]
-    answer, seconds = asyncio.run(_held(growing, cursor, arrives=False))
-    assert answer["messages"] == []
-    assert seconds >= 0.3
-
-
 def test_no_more_wait_than_there_is_room_for(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.web.api.application.MOST_HELD", 0)
     cursor = growing.api.get("/tail", topic="orders")["cursor"]
@@ -162,10 +141,3 @@ def test_a_topic_with_too_many_queues_is_followed_by_the_queue(tmp_path: Path) -
 def test_what_is_no_cursor_of_a_tail_is_refused(growing: Growing, cursor: str) -> None:
     refused = growing.api.ask("/tail", topic="orders", cursor=cursor)
     assert (refused.status, refused.error["parameter"]) == (400, "cursor")
-
-
-def test_a_cursor_of_other_offsets_gives_what_there_is(growing: Growing) -> None:
-    from broker.web.api.cursors import encode_cursor
-
-    strange = encode_cursor([(0, -5), (1, 2**62), (7, 3)])
-    assert len(growing.api.get("/tail", topic="orders", cursor=strange)["messages"]) == 2

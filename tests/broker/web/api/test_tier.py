@@ -32,24 +32,6 @@ def test_several_queues_of_a_tier_have_no_common_order(tiered: ApiOf) -> None:
     assert len(tiered.get("/messages", topic="Tier-old")["messages"]) == 3
 
 
-@pytest.mark.parametrize("queue_offset", [0, 40, 61, 62, 63, 86])
-def test_a_message_is_shown_by_its_queue_offset(tiered: ApiOf, queue_offset: int) -> None:
-    found = tiered.get("/queue/message", topic="TierTopic", queueId=0, queueOffset=queue_offset)
-    assert (found["queueId"], found["queueOffset"]) == (0, queue_offset)
-
-
-def test_the_histogram_counts_both_parts(tiered: ApiOf) -> None:
-    found = tiered.get("/histogram", topic="TierTopic")
-    assert sum(found["counts"]) == sum(QUEUES.values())
-
-
-@pytest.mark.parametrize("condition", [{"contains": "old"}, {"regex": "o[l]d"}])
-def test_a_search_reads_both_parts(tiered: ApiOf, condition: dict[str, str]) -> None:
-    pages = tiered.pages("/search", topic="TierTopic", limit=7, **condition)
-    found = [(each["queueId"], each["queueOffset"]) for page in pages for each in page["messages"]]
-    assert len(found) == len(set(found)) >= 100
-
-
 @pytest.mark.parametrize("part", ["old", "new"])
 def test_the_box_finds_what_either_part_has(tiered: ApiOf, part: str) -> None:
     (message,) = tiered.get("/find", text=f"{part}-7")["messages"]
@@ -58,9 +40,3 @@ def test_the_box_finds_what_either_part_has(tiered: ApiOf, part: str) -> None:
         [f"{part}-7", "shared", part],
         "key",
     )
-
-
-def test_the_life_of_a_message_is_refused(tiered: ApiOf) -> None:
-    answer = tiered.ask("/message/life", uniqueKey="7F00")
-    assert answer.status == 400
-    assert "reads no tiered files" in str(answer.json)
