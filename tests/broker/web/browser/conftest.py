@@ -33,3 +33,12 @@ def browser(one_browser: Browser, recorded_page: str) -> Iterator[Browser]:
     one_browser.complaints()
     yield one_browser
     assert one_browser.complaints() == []
+
+
+@pytest.fixture
+def lone(one_browser: Browser) -> Iterator[Browser]:
+    """The browser, pointed nowhere yet, its tab empty of keys."""
+    yield one_browser
+    one_browser.run("try { sessionStorage.clear(); } catch {}")
+    one_browser.driver.get("about:blank")
+    one_browser.complaints()

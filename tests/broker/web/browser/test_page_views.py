@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,30 +62,6 @@ def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser: Browser, vie
         assert fits(browser)
     finally:
         browser.driver.set_window_size(*WIDE)
-
-
-def test_who_consumed_a_message_fits_on_a_phone_whatever_names_and_numbers_it_has(
-    one_browser: Browser, tmp_path: Path
-) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(3):
-        writer.append("orders", b"body", unique_key=f"{number:032d}")
-    group = "consumers-of-orders-in-the-region-" * 3
-    writer.consumer_offsets = {f"orders@{group}": {0: 1}, f"orders@{group}2": {0: 1_234_567_890_123}}
-    writer.close()
-    try:
-        one_browser.driver.set_window_size(*PHONE)
-        with serving_page([service_of(MessageStore.open(writer.root))]) as origin:
-            one_browser.server = origin
-            for view, parameters in {"message": {"offset": 0}, "groups": {}}.items():
-                one_browser.open(view, **parameters)
-                one_browser.see("main bdi", group)
-                assert fits(one_browser), view
-                one_browser.keep(f"phone-{view}")
-                wide = "return [...document.querySelectorAll('main table')].map((each) => each.scrollWidth)"
-                assert max(one_browser.run(wide)) <= PHONE[0], view
-    finally:
-        one_browser.driver.set_window_size(*WIDE)
 
 
 REACHED = """
