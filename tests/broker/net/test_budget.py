@@ -31,11 +31,6 @@ def sizes(*peers: Peer) -> dict[Peer, Callable[[], int]]:
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
 def costs(clock: StillClock) -> ConnectionBudget:
     return ConnectionBudget(LIMITS, clock)
 

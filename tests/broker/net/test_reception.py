@@ -39,11 +39,6 @@ class Who:
 
 
 @pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.make(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(scope="session")
 def pair(authority: Authority) -> tuple[Path, Path]:
     return authority.sign("server")
 
@@ -78,41 +73,16 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
         await until(lambda: not server.connections)
 
 
-async def test_the_first_frame_may_come_a_byte_at_a_time(pair: tuple[Path, Path]) -> None:
-    async with (
-        serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server,
-        connected(server.addresses[0]) as client,
-    ):
-        for byte in encode_request(VIEW, {"offset": "3"}, opaque=1):
-            client.writer.write(bytes([byte]))
-            await asyncio.sleep(0)
-        assert (await client.answer()).body == bytes(3)
-
-
-async def test_an_enforcing_port_closes_plain_clients(authority: Authority, pair: tuple[Path, Path]) -> None:
-    async with serving(service_of(FakeStore(), tls=tls(pair, "enforcing")), [Who()]) as server:
-        async with connected(server.addresses[0]) as plain:
-            plain.send(VIEW, {"offset": "1"})
-            assert await plain.is_closed_by_the_server()
-        async with secured(server.addresses[0], authority.client_context()) as secret:
-            assert (await secret.ask(VIEW, {"offset": "1"})).body == b"\0"
-
-
-async def test_without_tls_a_handshake_is_a_bad_frame() -> None:
-    async with serving(service_of(FakeStore()), [Who()]) as server:
-        assert server._reception is None
-        async with connected(server.addresses[0]) as client:
-            client.writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-            assert await client.is_closed_by_the_server()
-
-
 @pytest.mark.parametrize("mode", ["optional", "required"])
-async def test_client_certificates_are_checked(
+async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(
     authority: Authority, pair: tuple[Path, Path], mode: str, tmp_path: Path
 ) -> None:
     stranger = Authority.make(tmp_path / "other", "other")
     options = tls(pair, "enforcing", client_ca=authority.certificate, client_auth=mode)
     async with serving(service_of(FakeStore(), tls=options), [Who()]) as server:
+        async with connected(server.addresses[0]) as plain:
+            plain.send(VIEW, {"offset": "1"})
+            assert await plain.is_closed_by_the_server()
         known = authority.client_context(authority.sign(f"client-{mode}"))
         async with secured(server.addresses[0], known) as client:
             assert (await client.ask(VIEW, {"offset": "1"})).body == b"\0"
@@ -193,18 +163,16 @@ async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair
 LINE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
 
 
-@pytest.mark.parametrize("cut", [0, 1, 10, len(LINE) - 1, len(LINE), len(LINE) + 3])
-async def test_a_proxy_tells_whose_connection_it_is(cut: int) -> None:
-    async with (
-        serving(service_of(FakeStore(), **LOOPBACK_PROXY), [Who()]) as server,
-        connected(server.addresses[0]) as client,
-    ):
-        data = LINE + encode_request(VIEW, {"offset": "2"}, opaque=1)
-        client.writer.write(data[:cut])
-        await until(lambda: cut == 0 or bool(server._reception.arrivals))  # type: ignore[union-attr]
-        client.writer.write(data[cut:])
-        answer = await client.answer()
-        assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
+async def test_a_proxy_tells_whose_connection_it_is() -> None:
+    data = LINE + encode_request(VIEW, {"offset": "2"}, opaque=1)
+    async with serving(service_of(FakeStore(), **LOOPBACK_PROXY), [Who()]) as server:
+        for cut in (0, 1, len(LINE) - 1, len(LINE), len(LINE) + 3):
+            async with connected(server.addresses[0]) as client:
+                client.writer.write(data[:cut])
+                await until(lambda cut=cut: cut == 0 or bool(server._reception.arrivals))  # type: ignore[misc, union-attr]
+                client.writer.write(data[cut:])
+                answer = await client.answer()
+                assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
 
 
 async def test_tls_may_follow_a_proxy_header(authority: Authority, pair: tuple[Path, Path]) -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, TURN_FRAMES, Scheduler
 from broker.server import Server
 from broker_harness import RawClient, connected, service_of, serving
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import RequestCode
 from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
@@ -78,45 +78,20 @@ async def read_burst(client: RawClient, count: int) -> list[tuple[int, int, int]
     return [(answer.opaque, answer.code, len(answer.body)) for answer in answers]
 
 
-@pytest.mark.parametrize("code", [VIEW, RequestCode.GET_BROKER_RUNTIME_INFO])
-async def test_each_burst_of_many_gets_all_its_answers_in_order(server: Server, code: int) -> None:
-    fields = {"offset": OFFSET} if code == VIEW else {}
-    count = BURST if code == VIEW else 70
-    async with connected(server.addresses[0]) as alone:
-        expected = await alone.ask(code, fields)
-    async with contextlib.AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(BURSTS)]
-        for client in opened:
-            for _ in range(count):
-                client.send(code, fields)
-        for answers in await asyncio.gather(*(read_burst(client, count) for client in opened)):
-            assert [(opaque, answer) for opaque, answer, _ in answers] == [(n + 1, expected.code) for n in range(count)]
-            assert code != VIEW or {length for _, _, length in answers} == {len(expected.body)}
-
-
-async def test_a_frame_longer_than_a_slice_is_answered_among_bursts(server: Server) -> None:
-    address = server.addresses[0]
-    async with connected(address) as burst, connected(address) as other, connected(address) as long:
-        for client in (burst, other):
-            for _ in range(BURST):
-                client.send(VIEW, {"offset": OFFSET})
-        for _ in range(20):
-            long.send(VIEW, {"offset": OFFSET, "padding": "x" * 3 * SLICE_BYTES})
-        answers = await read_burst(long, 20)
-        assert {code for _, code, _ in answers} == {ResponseCode.SUCCESS}
-        await asyncio.gather(*(read_burst(client, BURST) for client in (burst, other)))
-
-
 @pytest.mark.lane
-async def test_who_asks_little_is_answered_long_before_the_bursts_are(server: Server) -> None:
+async def test_each_burst_gets_all_its_answers_in_order_and_who_asks_little_is_answered_long_before(
+    server: Server,
+) -> None:
     async with contextlib.AsyncExitStack() as stack:
         patient = await stack.enter_async_context(connected(server.addresses[0]))
         opened = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(BURSTS)]
         for client in opened:
             for _ in range(BURST):
                 client.send(VIEW, {"offset": OFFSET})
-        await patient.ask(VIEW, {"offset": OFFSET})
+        expected = await patient.ask(VIEW, {"offset": OFFSET})
         lane = server.lane
         assert lane is not None
         # Fewer than if each burst had had one turn.
         assert 0 < lane.answered[VIEW] < BURSTS * TURN_FRAMES / 2
+        for answers in await asyncio.gather(*(read_burst(client, BURST) for client in opened)):
+            assert answers == [(number + 1, 0, len(expected.body)) for number in range(BURST)]

@@ -10,11 +10,6 @@ from certificates import Authority
 from protocol.errors import ConfigError
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.make(tmp_path_factory.mktemp("tls"))
-
-
 def test_key_and_certificate_may_share_a_file(authority: Authority, tmp_path: Path) -> None:
     certificate, key = authority.sign("one")
     both = tmp_path / "both.pem"

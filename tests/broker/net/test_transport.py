@@ -7,11 +7,12 @@ import struct
 import threading
 import weakref
 from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
 
-from broker.limits import Limits
+from broker.limits import MIB, Limits
 from broker.net.transport import SessionTransport
 from broker.server import Server
 from broker.service.dispatcher import handles
@@ -82,39 +83,13 @@ def view(offset: int, opaque: int = 0, **options: bool) -> bytes:
     return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **options)  # type: ignore[arg-type]
 
 
-async def test_all_answers_to_one_read_come_in_order() -> None:
+async def test_all_answers_to_one_read_come_in_order_with_all_their_bytes() -> None:
+    sizes = [10, 70_000, 3, 1_000_000, 65_536, *[1] * 300]
     async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(b"".join(view(number, opaque=number) for number in range(500)))
-        for number in range(500):
+        client.writer.write(b"".join(view(-size, opaque=number) for number, size in enumerate(sizes)))
+        for number, size in enumerate(sizes):
             answer = await client.answer()
-            assert (answer.opaque, answer.body, answer.flag, answer.version) == (number, b"%d" % number, 1, 479)
-
-
-async def test_a_frame_may_come_byte_by_byte() -> None:
-    async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        for byte in view(5):
-            client.writer.write(bytes([byte]))
-            await client.writer.drain()
-            await asyncio.sleep(0)
-        assert (await client.answer()).body == b"5"
-
-
-async def test_long_and_short_answers_of_one_read_keep_their_bytes() -> None:
-    sizes = [10, 70_000, 3, 1_000_000, 65_536, 1]
-    async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(b"".join(view(-size) for size in sizes))
-        assert [len((await client.answer()).body) for _ in sizes] == sizes
-
-
-async def test_a_request_that_waits_does_not_delay_the_next() -> None:
-    echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
-        slow = client.send(SLOW)
-        quick = client.send(VIEW, {"offset": "1"})
-        assert (await client.answer()).opaque == quick
-        echo.release.set()
-        answer = await client.answer()
-        assert (answer.opaque, answer.body) == (slow, b"slow")
+            assert (answer.opaque, len(answer.body), answer.flag, answer.version) == (number, size, 1, 479)
 
 
 async def test_a_cold_request_does_not_delay_the_next() -> None:
@@ -178,13 +153,6 @@ async def test_responses_from_a_client_are_ignored() -> None:
         assert (await client.ask(VIEW, {"offset": "2"})).body == b"2"
 
 
-async def test_a_binary_request_is_answered_in_binary() -> None:
-    async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(VIEW, {"offset": "3"}, serialize_type=1)
-        assert (answer.serialize_type, answer.body) == (1, b"3")
-        assert (await client.ask(VIEW, {"offset": "4"})).serialize_type == 0
-
-
 async def test_answers_before_a_bad_frame_go_out_then_the_connection_is_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -208,52 +176,27 @@ async def test_a_request_by_http_is_answered_400_with_the_port_that_speaks_it(po
         assert ("--http" if port is None else f"HTTP is {port}\n") in answer.text
 
 
-async def test_what_waits_is_answered_before_a_bad_frame_closes_the_connection() -> None:
-    echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
-        client.send(COLD)
-        client.writer.write(b"\x7f" * 8)
-        await until(lambda: echo.at_once == 1)
-        echo.cold.set()
-        assert (await client.answer()).body == b"cold"
-        assert await client.is_closed_by_the_server()
-
-
-@pytest.mark.parametrize(
-    ("header", "opaque"),
-    [
-        (b"", 0),
-        (b"{", 0),
-        (b"[]", 0),
-        (b'{"opaque":9}', 9),
-        (b'{"code":"x","opaque":9}', 9),
-        (b'{"code":1,"flag":[],"opaque":-9}', -9),
-        (b'{"code":1,"opaque":99999999999}', 0),
-        (b"\xff\xfe", 0),
-        (b"[" * 100_000, 0),
-    ],
-)
-async def test_a_header_that_is_no_command_is_answered_and_the_connection_lives(header: bytes, opaque: int) -> None:
+async def test_a_header_that_is_no_command_is_answered_and_the_connection_lives() -> None:
+    headers = {
+        b"": 0,
+        b"[]": 0,
+        b'{"code":"x","opaque":9}': 9,
+        b'{"code":1,"flag":[],"opaque":-9}': -9,
+        b"[" * 10**5: 0,
+    }
     async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(struct.pack(">ii", 4 + len(header), len(header)) + header)
-        answer = await client.answer()
-        assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, opaque)
-        assert answer.remark
+        for header, opaque in headers.items():
+            client.writer.write(struct.pack(">ii", 4 + len(header), len(header)) + header)
+            answer = await client.answer()
+            assert (answer.code, answer.opaque, bool(answer.remark)) == (ResponseCode.SYSTEM_ERROR, opaque, True)
         assert (await client.ask(VIEW, {"offset": "1"})).body == b"1"
 
 
-@pytest.mark.parametrize("serialize_type", [2, 127, 255])
-async def test_an_unknown_serialize_type_is_answered(serialize_type: int) -> None:
+async def test_an_answer_that_fails_is_answered_as_an_error() -> None:
     async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(struct.pack(">iI", 6, serialize_type << 24 | 2) + b"{}")
-        assert "serialize type" in ((await client.answer()).remark or "")
-
-
-@pytest.mark.parametrize("code", [BROKEN, RequestCode.CHECK_CLIENT_CONFIG])
-async def test_an_answer_that_fails_is_answered_as_an_error(code: int) -> None:
-    async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(code)
-        assert (answer.code, ext_fields_of(answer)) == (ResponseCode.SYSTEM_ERROR, {})
+        for code in (BROKEN, RequestCode.CHECK_CLIENT_CONFIG):
+            answer = await client.ask(code)
+            assert (answer.code, ext_fields_of(answer)) == (ResponseCode.SYSTEM_ERROR, {})
         assert (await client.ask(VIEW, {"offset": "1"})).body == b"1"
 
 
@@ -287,30 +230,6 @@ async def test_only_so_many_lookups_of_one_connection_run_at_once() -> None:
         assert echo.most_at_once == 3
 
 
-async def test_only_so_many_requests_of_one_connection_wait() -> None:
-    echo = Echo()
-    service = service_of(FakeStore(), limits=Limits(requests_per_connection=4))
-    async with serving(service, [echo]) as server, connected(server.addresses[0]) as client:
-        opaques = {client.send(SLOW) for _ in range(10)}
-        (connection,) = await _connections(server)
-        await until(lambda: connection.session.is_held)
-        assert len(connection.session.pending) == 4
-        echo.release.set()
-        assert {(await client.answer()).opaque for _ in opaques} == opaques
-
-
-async def test_a_client_that_has_shut_down_its_side_still_gets_its_answers() -> None:
-    echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
-        client.send(COLD)
-        client.send(VIEW, {"offset": "1"})
-        client.writer.write_eof()
-        await until(lambda: echo.at_once == 1)
-        echo.cold.set()
-        assert {(await client.answer()).body for _ in range(2)} == {b"cold", b"1"}
-        assert await client.is_closed_by_the_server()
-
-
 async def test_what_waits_is_cancelled_when_the_client_is_gone() -> None:
     echo = Echo()
     async with serving(service_of(FakeStore()), [echo]) as server:
@@ -324,40 +243,89 @@ async def test_what_waits_is_cancelled_when_the_client_is_gone() -> None:
         assert not echo.answered
 
 
-async def test_a_connection_without_a_sign_of_life_is_closed_and_a_used_one_is_not() -> None:
-    async with (
-        serving(service_of(FakeStore()), [Echo()]) as server,
-        connected(server.addresses[0]) as idle,
-        connected(server.addresses[0]) as used,
-    ):
-        await until(lambda: len(server.connections) == 2)
-        for _ in range(3):
-            await used.ask(VIEW, {"offset": "1"})
-            for connection in list(server.connections):
-                connection.sweep()
-        assert await idle.is_closed_by_the_server()
-        assert (await used.ask(VIEW, {"offset": "1"})).body == b"1"
-
-
-async def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
-    echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
-        client.send(SLOW)
-        (connection,) = await _connections(server)
-        await until(lambda: bool(connection.session.pending))
-        for _ in range(5):
-            connection.sweep()
-        echo.release.set()
-        assert (await client.answer()).body == b"slow"
-
-
-async def test_both_addresses_are_known_to_processors() -> None:
-    async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        (connection,) = await _connections(server)
-        assert connection.local_address == server.addresses[0]
-        assert connection.peer_address == client.writer.get_extra_info("sockname")
-
-
 async def _connections(server: Server) -> list[SessionTransport]:
     await until(lambda: bool(len(server.connections)))
     return list(server.connections)
+
+
+async def _connected(server: Server, count: int) -> None:
+    await until(lambda: len(server.connections) == count)
+
+
+@pytest.mark.parametrize("serialize_type", [0, 1])
+async def test_a_request_of_too_many_fields_is_answered_and_the_connection_lives(serialize_type: int) -> None:
+    service = service_of(FakeStore(), limits=Limits(ext_fields=40))
+    async with serving(service, [Echo()]) as server, connected(server.addresses[0]) as client:
+        fields = {"offset": "-1"} | {f"f{number}": "x" for number in range(39)}
+        assert (await client.ask(VIEW, fields, serialize_type=serialize_type)).body == b"\0"
+        answer = await client.ask(VIEW, fields | {"one more": "x"}, serialize_type=serialize_type)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "41 fields, more than the limit of 40")
+        assert (await client.ask(VIEW, {"offset": "-1"})).body == b"\0"
+
+
+async def test_connections_beyond_the_limit_are_closed_and_the_others_served() -> None:
+    service = service_of(FakeStore(), limits=Limits(connections=2))
+    async with serving(service, [Echo()]) as server:
+        async with connected(server.addresses[0]) as first, connected(server.addresses[0]) as second:
+            await _connected(server, 2)
+            async with connected(server.addresses[0]) as third:
+                assert await third.is_closed_by_the_server()
+            for client in (first, second):
+                assert (await client.ask(VIEW, {"offset": "-2"})).body == bytes(2)
+        await _connected(server, 0)
+        async with connected(server.addresses[0]) as again:
+            assert (await again.ask(VIEW, {"offset": "-3"})).body == bytes(3)
+
+
+async def test_half_frames_of_many_clients_hold_no_more_than_the_limit_and_an_honest_one_is_served() -> None:
+    service = service_of(FakeStore(), limits=Limits(received_bytes=20 * MIB))
+    beginning = struct.pack(">ii", 15 * MIB, 100) + bytes(4 * MIB)
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(service, [Echo()]))
+        budget = server.budget
+        honest = await stack.enter_async_context(connected(server.addresses[0]))
+        most = 0
+        for _ in range(12):
+            attacker = await stack.enter_async_context(connected(server.addresses[0]))
+            attacker.writer.write(beginning)
+            with_drain = asyncio.ensure_future(attacker.writer.drain())
+            await asyncio.wait([with_drain], timeout=60)
+            assert (await honest.ask(VIEW, {"offset": "-9"})).body == bytes(9)
+            most = max(most, budget.received)
+        assert 10 * MIB < most <= 20 * MIB
+        await until(lambda: len(server.connections) <= 6)
+        assert budget.received == sum(connection.session._reader._decoder.buffered for connection in server.connections)
+    assert budget.received == 0
+
+
+async def test_clients_that_read_nothing_are_closed_when_they_are_too_many_bytes_or_too_slow() -> None:
+    now = 1000.0
+    service = service_of(FakeStore(), limits=Limits(unsent_bytes=6 * MIB, unsent_bytes_per_connection=MIB))
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(service, [Echo()]))
+        server.budget._clock_seconds = lambda: now
+        clients = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(8)]
+        for client in clients:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.writer.write(b"".join(encode_request(VIEW, {"offset": "-2000000"}, opaque=n) for n in range(8)))
+        await until(lambda: 0 < len(server.connections) < 8)
+        server._sweep_budget()
+        assert server.budget.unsent <= 6 * MIB
+        await until(lambda: any(each.session.is_held for each in server.connections))
+        now += 61
+        server._sweep_budget()
+        await until(lambda: not any(each.is_open and each.session.is_held for each in server.connections))
+
+
+async def test_a_client_that_is_gone_gives_back_what_it_held() -> None:
+    async with serving(service_of(FakeStore()), [Echo()]) as server:
+        budget = server.budget
+        for _ in range(3):
+            async with connected(server.addresses[0]) as client:
+                client.send(SLOW, body=bytes(1000))
+                client.writer.write(struct.pack(">ii", 100_000, 100) + bytes(50_000))
+                await until(lambda: budget.in_flight > 0 and budget.received > 50_000)
+                client.reset()
+            await until(lambda: not server.connections)
+            await until(lambda: budget.in_flight == 0)
+            assert budget.received == 0
