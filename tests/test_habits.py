@@ -271,7 +271,6 @@ SLEEPS = {
     "broker/metrics/test_metrics_meter.py": "requests wait for so long, which is measured",
     "broker/net/test_writing.py": "another process has the core, and a client reads late",
     "broker/web/test_port.py": "a request that comes in pieces",
-    "broker/workers/test_supervisor.py": "all processes stand still for so long",
     "interop/test_replay.py": "a process is killed at any time",
     "spark_jobs/run/test_lost_exchange.py": "a process is killed at any time",
     "support/port_flood.py": "so long is there load",

@@ -54,22 +54,6 @@ def worker_of(server: Serving) -> int:
     return next(iter(server.workers), 0)
 
 
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_a_worker_that_dies_is_replaced_and_nobody_is_refused(g1_store: Path, tmp_path: Path, loop: str) -> None:
-    with served_copy(g1_store, tmp_path, "--loop", loop) as (server, _):
-        code, record = view(server, START)
-        assert (code, len(record)) == (0, SIZE)
-        before = worker_of(server)
-        os.kill(before, signal.SIGBUS)
-        # The listening socket outlives the worker: this connection waits for the next one.
-        with socket.create_connection(server.endpoints[0], DEADLINE_SECONDS) as connection:
-            connection.sendall(encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(START)}, opaque=1))
-            assert connection.recv(65536)
-        assert worker_of(server) not in (before, 0)
-        assert server.stop() == 0
-    assert "SIGBUS" in (tmp_path / "stderr").read_text()
-
-
 def test_a_segment_cut_under_load_is_served_as_far_as_it_goes(g1_store: Path, tmp_path: Path) -> None:
     with served_copy(g1_store, tmp_path) as (server, copy):
         offsets = record_offsets(copy)

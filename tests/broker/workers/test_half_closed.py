@@ -47,7 +47,7 @@ LOCAL = (RequestCode.GET_MAX_OFFSET, RequestCode.GET_ROUTEINFO_BY_TOPIC, Request
 """Codes that each worker answers by itself, between the others."""
 
 
-@pytest.fixture(scope="module", params=["uvloop", "asyncio"])
+@pytest.fixture(scope="module", params=["uvloop", pytest.param("asyncio", marks=pytest.mark.soak)])
 def server(
     request: pytest.FixtureRequest, g1_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Serving]:
@@ -101,24 +101,6 @@ def ask(
         while connection.recv(1 << 16):
             pass
     return answers
-
-
-@pytest.mark.parametrize(
-    ("code", "fields"),
-    [
-        pytest.param(code, fields, id=f"{RequestCode(code).name}-{name}", marks=marks)
-        for number, code in enumerate(sorted(OWNED_CODES))
-        for name, fields, marks in (
-            ("whole", FIELDS, [pytest.mark.soak] if number % 4 else []),
-            ("no fields", {}, [pytest.mark.soak]),
-        )
-    ],
-)
-def test_each_code_that_worker_0_answers_is_answered_though_the_client_has_ended(
-    code: int, fields: dict[str, str], connect: Callable[[], dict[int, socket.socket]]
-) -> None:
-    outcomes = [ask(each, [(code, fields)]) for each in connect().values()]
-    assert outcomes[0] == outcomes[1]
 
 
 @settings(max_examples=12, deadline=None)

@@ -139,27 +139,6 @@ def test_a_notice_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.asyncio
-async def test_a_number_that_java_cannot_hold_is_refused_by_name(g1_store: Path) -> None:
-    """A Java broker's decoder fails at each of them too, and it closes the connection."""
-    async with two_workers(g1_store) as pair:
-        for member in ("language", "opaque", "version", "flag", "code"):
-            for value in (2**70, -(2**70), 2**64, 2**63, 2**31, -(2**31) - 1):
-                header = {
-                    "code": int(HEART_BEAT),
-                    "language": "GO",
-                    "opaque": 5,
-                    "version": 1,
-                    "flag": 0,
-                    member: value,
-                }
-                pair.client.writer.write(frame_of(json.dumps(header), heartbeat("c", producers=("P",))))
-                answer = await pair.client.answer()
-                assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 0 if member == "opaque" else 5)
-                assert (answer.remark or "").startswith(f"the header is no command: {member} is ")
-        await pair.is_well()
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize("code", [HEART_BEAT, MEMBERS])
 async def test_a_request_that_cannot_cross_is_answered_and_no_other_is_lost(code: int, g1_store: Path) -> None:
     """Whatever lets such a request through, it is not told again when worker 0 is replaced."""
@@ -196,16 +175,6 @@ async def test_an_answer_that_cannot_cross_is_an_error_to_its_request_alone(
             else:
                 assert received.code == ResponseCode.SYSTEM_ERROR
             await pair.is_well()
-
-
-@pytest.mark.asyncio
-async def test_a_group_that_is_named_oddly_is_known_to_all_workers_by_that_name(g1_store: Path) -> None:
-    async with two_workers(g1_store) as pair:
-        body = heartbeat("client", consumer("odd \ud800", subscription(TOPIC, "TagA || \ud800")))
-        assert (await pair.client.ask(HEART_BEAT, {}, body=body)).code == 0
-        copies = pair.services[1].clients
-        await until(lambda: copies.consumer_group("odd ?") is not None)
-        await pair.is_well()
 
 
 json_values = st.recursive(

