@@ -273,8 +273,6 @@ SLEEPS = {
     "broker/web/test_port.py": "a request that comes in pieces",
     "interop/test_replay.py": "a process is killed at any time",
     "spark_jobs/run/test_lost_exchange.py": "a process is killed at any time",
-    "support/port_flood.py": "so long is there load",
-    "support/port_load.py": "so long is there load",
 }
 """Modules in which time goes by because that is what is tried; elsewhere a condition is polled."""
 

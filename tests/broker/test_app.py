@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -16,16 +15,13 @@ from broker_harness import LOOPBACK, FakeStore, connected, service_of, serving, 
 from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import EmptyRequestHeader
-from protocol.message import decode_message
 from storage.files.waiting import Lookup, Wait
-from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
 
 HELLO = RequestCode.HEART_BEAT
 COLD = RequestCode.GET_MAX_OFFSET
 LONG = RequestCode.GET_MIN_OFFSET
-VIEW = RequestCode.VIEW_MESSAGE_BY_ID
 
 
 class Greeter:
@@ -51,16 +47,7 @@ class Greeter:
         return Response(body=bytes(5_000_000))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_clients_are_told_the_address_they_reached(host: str) -> None:
-    async with serving(service_of(FakeStore(), listen=(Endpoint(host, 0),)), [Greeter()]) as server:
-        (address,) = server.addresses
-        assert address.host == host
-        async with connected(address) as client:
-            assert (await client.ask(HELLO)).body.decode() == str(address)
-
-
-async def test_all_addresses_are_served() -> None:
+async def test_clients_are_told_the_address_they_reached_of_all_that_are_served() -> None:
     async with serving(service_of(FakeStore(), listen=(LOOPBACK, Endpoint("::1", 0))), [Greeter()]) as server:
         assert [address.host for address in server.addresses] == ["127.0.0.1", "::1"]
         for address in server.addresses:
@@ -74,12 +61,6 @@ async def test_a_client_of_the_vip_port_is_told_the_main_port() -> None:
         assert vip.port == main.port - 2
         async with connected(vip) as client:
             assert (await client.ask(HELLO)).body.decode() == str(main)
-
-
-async def test_a_second_server_on_the_port_is_refused() -> None:
-    async with serving(service_of(FakeStore()), [Greeter()]) as server:
-        with pytest.raises(CannotListen, match="another process listens there"):
-            bind_listeners(server.addresses)
 
 
 async def test_a_port_lost_between_binding_and_listening_is_refused() -> None:
@@ -179,29 +160,3 @@ async def test_idle_connections_are_closed_after_the_idle_timeout() -> None:
     service = service_of(FakeStore(), limits=Limits(idle_seconds=1))
     async with serving(service, [Greeter()]) as server, connected(server.addresses[0]) as client:
         assert await client.is_closed_by_the_server()
-
-
-async def test_the_recorded_store_is_served_whole(g1_store: Path) -> None:
-    service = service_of(MessageStore.open(g1_store))
-    assert (service.cluster, service.broker_name) == ("DefaultCluster", "broker-a")
-    async with serving(service) as server, connected(server.addresses[0]) as client:
-        # Of produced.tsv: hot0 starts at 6581.
-        record = (await client.ask(VIEW, {"offset": "6581"})).body
-        assert decode_message(record).unique_key == "FD000000000000000000000000000002708C30946E09687211CE0017"
-        # Explaining why none starts there waits for the disk, so it is done off the loop.
-        answer = await client.ask(VIEW, {"offset": "6582"})
-        assert "inside the record that starts at 6581" in (answer.remark or "")
-        fields = {
-            "topic": "TopicTest",
-            "key": "hotkey",
-            "maxNum": "64",
-            "beginTimestamp": "0",
-            "endTimestamp": "9" * 18,
-        }
-        opaques = [client.send(RequestCode.QUERY_MESSAGE, fields) for _ in range(100)]
-        answers = [await client.answer() for _ in opaques]
-        assert sorted(answer.opaque for answer in answers) == opaques
-        # rmq#7872: the same query a hundred times gives the same answer.
-        assert len({(answer.code, answer.body) for answer in answers}) == 1
-        route = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
-        assert str(server.addresses[0]) in route.body.decode()

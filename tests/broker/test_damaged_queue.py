@@ -1,18 +1,8 @@
-"""A queue whose end is searched in a large log: its maximum is busy meanwhile, and nobody else waits.
+"""A queue whose end is searched in the log: its maximum is busy meanwhile, and nobody else waits."""
 
-The small version holds the search up, so that what is answered meanwhile does not depend on the machine; the long one
-measures what others wait.
-"""
-
-import json
-import shutil
-import socket
 import threading
-import time
-import urllib.request
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import rocketlens
@@ -20,11 +10,8 @@ from broker.metrics.metrics_meter import Meter
 from broker_harness import connected, service_of, serving, until
 from doctoring import put
 from draining import pull_of, records_of
-from measured_waits import p99, waits
-from process import Serving, serving_process
 from protocol.codes import RequestCode
-from protocol.command import Command, decode_command, encode_request, ext_fields_of
-from protocol.frame import FrameDecoder
+from protocol.command import ext_fields_of
 from storage.files.waiting import Lookup
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes
@@ -95,78 +82,3 @@ async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answer
 
 
 # --- a large log ------------------------------------------------------------------------------------------------------
-
-SEGMENT = 1 << 30
-LARGE = 8
-"""Segments of the large log: some seconds of searching."""
-
-
-def write_large_log(root: Path) -> None:
-    """Messages of one topic and no other in segments of their full size, behind one message of the damaged queue."""
-    writer = StoreWriter(root, segment_size=SEGMENT)
-    writer.append("T", b"first")
-    large = writer.append("Other", bytes(600))
-    writer.append("T", b"last")
-    writer.close()
-    size = large.size
-    record = np.frombuffer(large.record, np.uint8)
-    copies = np.tile(record, (SEGMENT // 16 // size, 1))
-    for number in range(1, LARGE):
-        with (root / "commitlog" / f"{number * SEGMENT:020d}").open("wb") as file:
-            for piece in range(15):
-                start = number * SEGMENT + piece * copies.nbytes
-                places = (start + size * np.arange(len(copies))).astype(">i8")
-                copies[:, 28:36] = places.view(np.uint8).reshape(-1, 8)
-                file.write(copies.data)
-            file.truncate(SEGMENT)
-
-
-def ask(server: Serving, code: int, fields: dict[str, str]) -> Command:
-    decoder = FrameDecoder()
-    with socket.create_connection(server.endpoints[0], 60) as connection:
-        connection.sendall(encode_request(code, fields, opaque=1))
-        while True:
-            for command in map(decode_command, decoder.feed(connection.recv(65536))):
-                return command
-
-
-def page(server: Serving, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=60) as answer:
-        return str(answer.read(), "utf-8")
-
-
-@pytest.mark.soak
-def test_a_damaged_queue_in_a_large_log_keeps_no_other_waiting(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    write_large_log(root)
-    put(root / "consumequeue" / "T" / "0" / f"{0:020d}", 20, b"\xff" * 20)
-    view = encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}, opaque=1)
-    with serving_process(root, tmp_path, "--state-dir", str(tmp_path / "state"), "--http", "127.0.0.1:0") as server:
-        quiet = waits(server.endpoints[0], 3, view)
-        found: list[str] = []
-        started = time.monotonic()
-
-        def watch() -> None:
-            while (answer := ask(server, RequestCode.GET_MAX_OFFSET, DAMAGED)).code == BUSY:
-                details = json.loads(page(server, "/readyz"))
-                problems = json.loads(page(server, "/api/v1/store"))["problems"]
-                metric = "rocketlens_queue_search_left_bytes"
-                left = next(line for line in page(server, "/metrics").splitlines() if line.startswith(metric))
-                told = next((each for each in problems if "%" in each), "")
-                found.append(f"{details.get('queue_search_left_bytes')}, {left}, {told}")
-            found.append(ext_fields_of(answer)["offset"])
-            found.append(f"{time.monotonic() - started:.1f} s")
-
-        watching = threading.Thread(target=watch)
-        watching.start()
-        loaded: list[float] = []
-        while watching.is_alive():
-            loaded += waits(server.endpoints[0], 0.5, view)
-        watching.join()
-    loaded.sort()
-    print(f"p99 {p99(quiet) * 1e3:.1f} ms quiet, {p99(loaded) * 1e3:.1f} ms beside ({len(loaded)}): {found}")
-    shutil.rmtree(root)  # eight gigabytes
-    assert found[-2] == "2"
-    shown = [each for each in found[:-2] if not each.startswith("None") and "last units are damaged" in each]
-    assert shown
-    assert p99(loaded) < 0.2

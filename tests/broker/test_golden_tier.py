@@ -10,6 +10,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ class Case:
     store: MessageStore
 
 
-@pytest.fixture(scope="module", params=[(name, shape) for name in NAMES for shape in SHAPES], ids=" ".join)
+@pytest.fixture(scope="module", params=[*product(NAMES[:1], SHAPES), (NAMES[1], SHAPES[0])], ids=" ".join)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     name, shape = request.param
     root = unpack("store", tmp_path_factory.mktemp(name), archives=GOLDEN / "g2" / name)

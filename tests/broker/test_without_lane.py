@@ -40,7 +40,7 @@ async def answers_of(port: int) -> list[tuple[int, bytes]]:
     return [(answer.code, answer.body.replace(b":%d" % port, b"")) for answer in found]
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.soak), "1"])
 def test_without_the_folder_of_the_fast_lane_the_server_answers_the_same(
     workers: str, tree: Path, g1_store: Path, tmp_path: Path
 ) -> None:

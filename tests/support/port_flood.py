@@ -1,18 +1,7 @@
-"""A flood of what is long to parse, as a program: heartbeats, checks, odd bodies, expressions, made-up groups.
+"""Requests that are long to parse: heartbeats, checks, odd bodies, expressions, made-up groups."""
 
-`python tests/support/port_flood.py PORT CONNECTIONS SECONDS`; says `ready` when all are open, and at the end how many
-requests were answered.
-"""
-
-import asyncio
-import contextlib
-import itertools
 import json
-import os
-import random
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
@@ -110,44 +99,4 @@ LARGE: list[Callable[[int], bytes]] = [
     lambda number: huge(number, 12_000_000),
     lambda number: b"".join(expressions(number + each, 1, 500) for each in range(0, 100, 2)),
 ]
-
-
-def kinds(seed: int) -> Iterator[bytes]:
-    """Requests of all kinds in an order of one's own, without end."""
-    chance = random.Random(seed)
-    for number in itertools.count(seed * 1_000_000, 1000):
-        yield chance.choice(LARGE)(number)
-
-
-async def flood(port: int, seed: int, stop: asyncio.Event) -> int:
-    """Send one after the other, each once the one before was answered; come back when cut off."""
-    answered = 0
-    sent = kinds(seed)
-    while not stop.is_set():
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            while not stop.is_set():
-                writer.write(next(sent))
-                await writer.drain()
-                length = int.from_bytes(await reader.readexactly(4))
-                await reader.readexactly(length)
-                answered += 1
-    return answered
-
-
-async def main(port: int, connections: int, seconds: float) -> None:
-    stop = asyncio.Event()
-    tasks = [asyncio.create_task(flood(port, os.getpid() * 100 + each, stop)) for each in range(connections)]
-    print("ready", flush=True)
-    await asyncio.sleep(seconds)
-    stop.set()
-    done, _ = await asyncio.wait(tasks, timeout=10)
-    print(sum(task.result() for task in done), "answered", time.process_time(), "s of CPU", flush=True)
-    for task in tasks:
-        task.cancel()
-
-
-if __name__ == "__main__":
-    # It stands for other machines, which take no processor from the server.
-    os.nice(19)
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+"""Requests of each kind, by a number that makes all names in them new."""
