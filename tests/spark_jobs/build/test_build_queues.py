@@ -4,7 +4,6 @@ Tasks are called as Spark calls them, one after the other.
 """
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +16,6 @@ from queue_runs import files_under, units_in
 from spark_jobs.build import build_queues as job
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.place_queues import RemarkableQueue, log_extent
-from spark_jobs.build.unit_blocks import unit_count
 from spark_jobs.run.report import Damage
 from store_files import write_file
 from store_writer import StoreWriter
@@ -53,24 +51,12 @@ def everything(root: Path, **options: Any) -> StoreWriter:
     return writer
 
 
-@pytest.mark.parametrize("name", ["g1_store", "g1_crashed_store"])
-def test_all_queues_of_the_recorded_store_come_out_byte_for_byte(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize(("ext", "bundles", "held"), [(None, 1, job.HELD_BYTES), (b"", 5, 100)])
+def test_queues_of_all_kinds_come_out_as_they_were(
+    ext: bytes | None, bundles: int, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store: Path = request.getfixturevalue(name)
-    rebuilt = Rebuilt(store, tmp_path / "work")
-    recorded = queue_files(store)
-    assert len({Path(path).parent for path in recorded}) == 17
-    assert {path: data for path, data in rebuilt.files.items() if any(data)} == recorded
-    # Queues that never had a message have their files, as the recorded broker made them.
-    assert rebuilt.files.keys() == {f"consumequeue/{path}" for path in files_under(store / "consumequeue")}
-    assert (rebuilt.details.queues, rebuilt.details.unknown_topics) == (17, [])
-    assert rebuilt.details.units == unit_count(rebuilt.segments)
-
-
-@pytest.mark.parametrize("ext", [None, b""])
-@pytest.mark.parametrize("bundles", [1, 5])
-def test_queues_of_all_kinds_come_out_as_they_were(ext: bytes | None, bundles: int, tmp_path: Path) -> None:
+    """Also where little memory may be used."""
+    monkeypatch.setattr(job, "HELD_BYTES", held)
     writer = everything(tmp_path / "store", ext_bit_map=ext, ext_file_size=400)
     expected = queue_files(writer.root)
     rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=bundles)
@@ -104,12 +90,6 @@ def test_random_stores_come_out_as_they_were(plan: StorePlan) -> None:
             size = plan.options["queue_file_size"]
             rebuilt = Rebuilt(writer.root, Path(directory, "work"), consume_queue_file_size=size)
             assert rebuilt.files == expected
-
-
-def test_a_small_budget_of_memory_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = everything(tmp_path / "store", ext_bit_map=b"", ext_file_size=400)
-    monkeypatch.setattr(job, "HELD_BYTES", 100)
-    assert Rebuilt(writer.root, tmp_path / "work").files == queue_files(writer.root)
 
 
 def one_queue(root: Path, count: int = 100, **options: Any) -> StoreWriter:
@@ -207,16 +187,6 @@ def test_expired_queues_are_carried_over(tmp_path: Path) -> None:
         assert "1 queue without messages in the log copied, so that the offsets continue" in rebuilt.notes
 
 
-def test_a_queue_all_of_whose_units_are_cut_is_carried_over(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
-    writer.append("T")
-    late = writer.append("Late")
-    writer.close()
-    rebuilt = Rebuilt(writer.root, tmp_path / "work", end=late.physical_offset)
-    assert [queue[1] for bundle in rebuilt.bundles for queue in bundle["queues"]] == ["T"]
-    assert not any(rebuilt.files[f"consumequeue/Late/0/{0:020d}"])
-
-
 def test_topics_can_be_picked(tmp_path: Path) -> None:
     writer = everything(tmp_path / "store")
     expected = queue_files(writer.root)
@@ -252,36 +222,6 @@ def test_a_topic_that_is_no_name_is_left_out(tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_topic_made_again_is_as_its_queue_was(tmp_path: Path) -> None:
-    writer = one_queue(tmp_path / "store")
-    shutil.rmtree(writer.root / "consumequeue")
-    writer.queues.clear()
-    writer.next_queue_offset.clear()
-    for _ in range(20):
-        writer.append("T")
-    writer.close()
-    rebuilt = Rebuilt(writer.root, tmp_path / "work")
-    assert rebuilt.files == queue_files(writer.root)
-    assert (rebuilt.details.earlier_life, rebuilt.details.units) == (100, 20)
-
-
-def test_a_finished_bundle_is_not_built_again_unless_a_file_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = everything(tmp_path / "store")
-    first = Rebuilt(writer.root, tmp_path / "work")
-    built: list[int] = []
-    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild.run
-    monkeypatch.setattr(job.BundleBuild, "run", lambda self: built.append(self._task.bundle) or run(self))
-    assert Rebuilt(writer.root, tmp_path / "work").bundles == first.bundles
-    assert built == []
-    gone = next(path for path in first.work.staged.rglob("*/T/*/*") if path.is_file())
-    gone.unlink()
-    again = Rebuilt(writer.root, tmp_path / "work")
-    assert (len(built), again.files) == (1, queue_files(writer.root))
-    assert [bundle["queues"] for bundle in again.bundles] == [bundle["queues"] for bundle in first.bundles]
-
-
 def test_many_queues_are_brought_to_the_disk_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[Path] = []
     monkeypatch.setattr(job, "MOST_FSYNCS", 1)
@@ -290,23 +230,6 @@ def test_many_queues_are_brought_to_the_disk_by_one_call(tmp_path: Path, monkeyp
     rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=1)
     assert rebuilt.files == queue_files(writer.root)
     assert called == [rebuilt.work.partial / rebuilt.bundles[0]["attempt"]]
-
-
-def test_an_attempt_whose_job_has_moved_on_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = one_queue(tmp_path / "store")
-    first = Rebuilt(writer.root, tmp_path / "work", bundles=1)
-    first.work.forget(first.tasks[0].name)
-    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild._finish
-
-    def moves_on(bundle: job.BundleBuild, *queue: Any, **more: Any) -> Any:
-        first.work.root.rename(tmp_path / "work" / "run-other")
-        (tmp_path / "work" / "run-other" / "staged" / "consumequeue" / "T").rename(tmp_path / "kept")
-        return run(bundle, *queue, **more)
-
-    monkeypatch.setattr(job.BundleBuild, "_finish", moves_on)
-    with pytest.raises(FileNotFoundError):
-        job.build_queues(first.tasks[0])
-    assert not first.work.root.exists()
 
 
 def test_an_empty_log_leaves_empty_trees(tmp_path: Path) -> None:

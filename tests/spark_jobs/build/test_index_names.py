@@ -14,40 +14,29 @@ NOON = datetime(2026, 3, 4, 12, 0, 0, 123000, tzinfo=UTC)
 NOON_MS = 1772625600123
 
 
-def test_a_name_is_the_store_time_in_the_zone_with_milliseconds() -> None:
-    later = NOON + timedelta(days=1)
-    assert name_files([NOON_MS], UTC, above="", now=later) == ["20260304120000123"]
-    assert name_files([NOON_MS], ZoneInfo("Asia/Shanghai"), above="", now=later) == ["20260304200000123"]
-    assert name_files([NOON_MS], ZoneInfo("America/Los_Angeles"), above="", now=later) == ["20260304040000123"]
+LATER = NOON + timedelta(days=9)
 
 
-def test_equal_times_get_different_names_in_the_order_of_the_files() -> None:
-    names = name_files([NOON_MS] * 3, UTC, above="", now=NOON + timedelta(days=1))
-    assert names == ["20260304120000121", "20260304120000122", "20260304120000123"]
-
-
-def test_a_clock_that_stepped_back_does_not_turn_the_order_round() -> None:
-    names = name_files([NOON_MS, NOON_MS - 60_000], UTC, above="", now=NOON + timedelta(days=1))
-    assert names == ["20260304115900122", "20260304115900123"]
-
-
-def test_a_name_lies_above_the_last_file_that_is_kept() -> None:
-    names = name_files([NOON_MS], UTC, above="20260304130000000", now=NOON + timedelta(days=1))
-    assert names == ["20260304130000001"]
-
-
-def test_the_next_name_behind_the_end_of_a_minute_is_a_time_too() -> None:
-    names = name_files([NOON_MS], UTC, above="20260304235959999", now=NOON + timedelta(days=9))
-    assert names == ["20260305000000000"]
-
-
-def test_a_kept_name_that_is_no_time_is_counted_on() -> None:
-    assert name_files([0], UTC, above="19999999999999998", now=NOON) == ["19999999999999999"]
-
-
-def test_store_times_of_the_future_get_names_below_now() -> None:
-    names = name_files([NOON_MS + 10_000, NOON_MS + 20_000], UTC, above="", now=NOON)
-    assert names == ["20260304120000121", "20260304120000122"]
+@pytest.mark.parametrize(
+    ("times", "zone", "above", "now", "names"),
+    [
+        ([NOON_MS], "UTC", "", LATER, ["20260304120000123"]),
+        ([NOON_MS], "America/Los_Angeles", "", LATER, ["20260304040000123"]),
+        # Equal times, and a clock that stepped back: different names in the order of the files.
+        ([NOON_MS] * 3, "UTC", "", LATER, ["20260304120000121", "20260304120000122", "20260304120000123"]),
+        ([NOON_MS, NOON_MS - 60_000], "UTC", "", LATER, ["20260304115900122", "20260304115900123"]),
+        # Above the last file that is kept, be it at the end of a minute, or no time.
+        ([NOON_MS], "UTC", "20260304130000000", LATER, ["20260304130000001"]),
+        ([NOON_MS], "UTC", "20260304235959999", LATER, ["20260305000000000"]),
+        ([0], "UTC", "19999999999999998", NOON, ["19999999999999999"]),
+        # Below the present.
+        ([NOON_MS + 10_000, NOON_MS + 20_000], "UTC", "", NOON, ["20260304120000121", "20260304120000122"]),
+    ],
+)
+def test_names_are_store_times_in_the_zone_and_rise(
+    times: list[int], zone: str, above: str, now: datetime, names: list[str]
+) -> None:
+    assert name_files(times, ZoneInfo(zone), above=above, now=now) == names
 
 
 def test_where_no_name_lies_between_the_kept_one_and_now_that_is_told() -> None:

@@ -15,11 +15,7 @@ from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
 SUPPORT = ROOT / "tests" / "support"
-PHASES = ("scan", "place", "build", "fsync", "exchange")
-IN_SHORT = ("build",)
-"""Of this in `make test`; in all, some times each, in `make soak`."""
 
-KILLS = 6
 MOST_KILLS = 12
 SEGMENTS = 40
 RUN_SECONDS = 180
@@ -103,20 +99,21 @@ def kill_and_go_on(source: Path, store: Path, expected: dict[str, Contents], pha
     return True
 
 
-@pytest.mark.parametrize("phase", IN_SHORT)
+@pytest.mark.parametrize(
+    ("phase", "numbers", "least"),
+    [
+        ("build", [1], 1),
+        *(
+            pytest.param(phase, range(MOST_KILLS), 6, marks=pytest.mark.soak)
+            for phase in ("scan", "place", "build", "fsync", "exchange")
+        ),
+    ],
+)
 def test_a_rebuild_that_is_killed_goes_on(
-    source: Path, expected: dict[str, Contents], tmp_path: Path, phase: str
-) -> None:
-    assert kill_and_go_on(source, tmp_path / "store", expected, phase, number=1)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_rebuild_that_is_killed_at_any_step_goes_on(
-    source: Path, expected: dict[str, Contents], tmp_path: Path, phase: str
+    source: Path, expected: dict[str, Contents], tmp_path: Path, phase: str, numbers: list[int], least: int
 ) -> None:
     kills = 0
-    for number in range(MOST_KILLS):
+    for number in numbers:
         kills += kill_and_go_on(source, tmp_path / str(number), expected, phase, number)
         shutil.rmtree(tmp_path / str(number))
-    assert kills >= KILLS
+    assert kills >= least

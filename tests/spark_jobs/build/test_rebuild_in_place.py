@@ -41,23 +41,16 @@ def crashed(tmp_path: Path) -> Path:
     return store
 
 
-def test_the_missing_file_comes_back_the_others_stay_the_same_files(crashed: Path) -> None:
-    before = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
-    report = rebuild(crashed)
-    after = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
-    assert report.details.index.kept == sorted(before)
-    assert {name: after[name] for name in before} == before
-    assert sorted(after)[:-1] == sorted(before)
-    whole = unpack("store-crashed", crashed.parent / "whole")
-    assert [data[40:] for data in files_under(crashed / "index").values()] == [
-        data[40:] for data in files_under(whole / "index").values()
-    ]
-
-
-def test_nothing_else_in_the_store_changes_and_the_old_is_kept(crashed: Path) -> None:
-    before = files_under(crashed)
+def test_the_missing_file_comes_back_and_nothing_else_changes_but_the_checkpoint(crashed: Path) -> None:
+    before, files = files_under(crashed), {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
+    old = Checkpoint.read(crashed / "checkpoint")
     report = rebuild(crashed)
     after = files_under(crashed)
+    assert report.details.index.kept == sorted(files)
+    found = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
+    assert {name: found[name] for name in files} == files, "they are the same files"
+    whole = files_under(unpack("store-crashed", crashed.parent / "whole") / "index")
+    assert [data[40:] for data in files_under(crashed / "index").values()] == [data[40:] for data in whole.values()]
     (index_backup, checkpoint_backup) = sorted(report.details.backups, key=lambda path: "checkpoint" in path)
     assert files_under(Path(index_backup)) == {
         Path(name).name: data for name, data in before.items() if name.startswith("index/")
@@ -66,32 +59,30 @@ def test_nothing_else_in_the_store_changes_and_the_old_is_kept(crashed: Path) ->
     untouched = {name for name in before if not name.startswith("index/") and name not in ("checkpoint", "lock")}
     assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
     assert not (crashed / WORK).exists()
-
-
-def test_the_checkpoint_names_the_last_entry_and_is_otherwise_as_it_was(crashed: Path) -> None:
-    before = Checkpoint.read(crashed / "checkpoint")
-    rebuild(crashed)
-    after = Checkpoint.read(crashed / "checkpoint")
-    assert before is not None
-    assert after is not None
-    newest = sorted((crashed / "index").iterdir())[-1].read_bytes()
-    assert after.index_msg_timestamp == int.from_bytes(newest[8:16], "big") > before.index_msg_timestamp
+    new = Checkpoint.read(crashed / "checkpoint")
+    assert old is not None
+    assert new is not None
+    newest = max((crashed / "index").iterdir()).read_bytes()
+    assert new.index_msg_timestamp == int.from_bytes(newest[8:16], "big") > old.index_msg_timestamp
     fields = [name for name in Checkpoint.__dataclass_fields__ if name != "index_msg_timestamp"]
-    assert [getattr(after, name) for name in fields] == [getattr(before, name) for name in fields]
+    assert [getattr(new, name) for name in fields] == [getattr(old, name) for name in fields]
+    rebuild(crashed, keep_checkpoint=True, drop_backup=True)
+    assert (crashed / "checkpoint").read_bytes() == after["checkpoint"]
 
 
-def test_keep_checkpoint_leaves_it(crashed: Path) -> None:
-    before = (crashed / "checkpoint").read_bytes()
-    rebuild(crashed, keep_checkpoint=True)
-    assert (crashed / "checkpoint").read_bytes() == before
-
-
-def test_a_second_run_finds_nothing_to_build_but_the_file_that_is_not_full(crashed: Path) -> None:
-    rebuild(crashed)
-    first = files_under(crashed / "index")
-    report = rebuild(crashed)
-    assert len(report.details.index.built) == 1
-    assert files_under(crashed / "index") == first
+def test_places_that_cannot_be_are_refused(crashed: Path, tmp_path: Path) -> None:
+    before = files_under(crashed)
+    for inside in ("", "index", "new/place"):
+        with pytest.raises(ConfigError, match="is in the store"):
+            rebuild(crashed, out=str(crashed / inside))
+    assert files_under(crashed) == before
+    (tmp_path / "out" / "index").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="index exists already"):
+        rebuild(crashed, out=str(tmp_path / "out"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreError, match="empty"):
+        rebuild(tmp_path / "empty")
+    assert list((tmp_path / "empty").iterdir()) in ([], [tmp_path / "empty" / "lock"])
 
 
 def test_two_runs_within_a_second_leave_a_backup_each(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,42 +175,6 @@ def test_a_false_blank_costs_one_message_and_is_told_of(tmp_path: Path) -> None:
     assert [offset for offsets in found for offset in offsets] == [each.physical_offset for each in kept]
 
 
-def test_a_missing_segment_is_told_and_passed_over(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=2048, index_slots=7, index_entries=500)
-    for number in range(60):
-        writer.append("TopicTest", b"body" * 20, keys=f"k{number}")
-    writer.close()
-    segments = sorted((tmp_path / "store" / "commitlog").iterdir())
-    segments[1].unlink()
-    lost = sum(2048 <= written.physical_offset < 4096 for written in writer.written)
-    report = rebuild(tmp_path / "store", slots=7, entries=500, from_offset=0)
-    assert report.entries == 60 - lost
-    assert [(damage.physical_offset, damage.length, damage.found) for damage in report.damages] == [
-        (2048, 2048, "no file")
-    ]
-
-
-def test_out_refuses_to_write_over_what_is_there(crashed: Path, tmp_path: Path) -> None:
-    rebuild(crashed, out=str(tmp_path / "out"))
-    with pytest.raises(ConfigError, match="index exists already"):
-        rebuild(crashed, out=str(tmp_path / "out"))
-
-
-@pytest.mark.parametrize("inside", ["", "index", "new/place"])
-def test_out_in_the_store_is_refused(crashed: Path, inside: str) -> None:
-    before = files_under(crashed)
-    with pytest.raises(ConfigError, match="is in the store"):
-        rebuild(crashed, out=str(crashed / inside))
-    assert files_under(crashed) == before
-
-
-def test_a_store_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(StoreError, match="empty"):
-        rebuild(tmp_path / "empty")
-    assert list((tmp_path / "empty").iterdir()) in ([], [tmp_path / "empty" / "lock"])
-
-
 # --- who does the work ------------------------------------------------------------------------------------------------
 
 
@@ -267,23 +222,6 @@ def test_a_plan_opens_few_segments_of_many(tmp_path: Path, opened_here: list[str
 # --- going on after a kill --------------------------------------------------------------------------------------------
 
 
-def test_finished_tasks_of_a_run_that_was_killed_are_not_done_again(crashed: Path, tmp_path: Path) -> None:
-    """The work directory of a run that ended before publishing, as a kill leaves it."""
-    work = tmp_path / "work"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_jobs.commands.run.deliver", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
-    before = times(work)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_jobs.run.work_directory.WorkDirectory.remove", lambda self: None)
-        report = rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
-    assert report.resumed
-    after = times(work)
-    finished = [name for name in before if name.startswith(("done/scan", "done/build", "blocks"))]
-    assert {name: after[name] for name in finished} == {name: before[name] for name in finished} != {}
-
-
 def test_a_changed_source_or_option_starts_over(crashed: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     for change in ("option", "source"):
@@ -297,12 +235,6 @@ def test_a_changed_source_or_option_starts_over(crashed: Path, tmp_path: Path) -
         options: dict[str, Any] = {"from_offset": 0} if change == "option" else {}
         report = rebuild(crashed, work=str(work), out=str(tmp_path / change), **options)
         assert not report.resumed
-
-
-def times(work: Path) -> dict[str, int]:
-    """When each file below the directory of the one run in `work` was last written."""
-    (run,) = work.glob("run-*")
-    return {str(path.relative_to(run)): path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
 
 
 def _killed(*_: object) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 import fsspec
 import pytest
 
-from faulty_proxy import FaultPlan
-from object_store import ObjectStore
 from protocol.errors import RocketLensError
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -19,6 +17,7 @@ from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from verifying import upload
 
+pytestmark = pytest.mark.usefixtures("here")
 URL = "memory://rocketlens-rebuild-url"
 
 Job = Callable[..., Report]
@@ -58,20 +57,20 @@ def url(store: Path) -> Iterator[str]:
     ("job", "options"),
     [
         (rebuild, {}),
-        (rebuild, {"queues": False}),
-        (rebuild, {"index": False}),
+        (rebuild, {"index": False, "work": "work"}),
         (rebuild, {"from_offset": 0, "topics": ("Orders",)}),
         (compact, {}),
         (compact, {"from_log": True}),
         (compact, {"drop_tags": True, "topics": ("Orders",)}),
     ],
 )
-@pytest.mark.usefixtures("here")
 def test_the_files_are_those_of_the_same_store_on_a_disk(
     store: Path, url: str, tmp_path: Path, job: Job, options: dict[str, Any]
 ) -> None:
+    work = {"work": str(tmp_path / options.pop("work"))} if "work" in options else {}
     expected = job(str(store), tmp_path / "expected", **options)
-    found = job(url, tmp_path / "found", **options)
+    found = job(url, tmp_path / "found", **options, **work)
+    assert not (tmp_path / "work").exists(), "copies may lie there, and are gone afterwards"
     assert files_under(tmp_path / "found") == files_under(tmp_path / "expected") != {}
     assert found.messages == expected.messages
     assert [each.path.replace(url, str(store)) for each in found.damages] == [each.path for each in expected.damages]
@@ -79,15 +78,6 @@ def test_the_files_are_those_of_the_same_store_on_a_disk(
     assert [path.name for path in (tmp_path / "found").iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.usefixtures("here")
-def test_copies_may_lie_in_a_work_directory_which_is_gone_afterwards(store: Path, url: str, tmp_path: Path) -> None:
-    rebuild(str(store), tmp_path / "expected")
-    rebuild(url, tmp_path / "found", work=str(tmp_path / "work"))
-    assert files_under(tmp_path / "found") == files_under(tmp_path / "expected") != {}
-    assert not (tmp_path / "work").exists()
-
-
-@pytest.mark.usefixtures("here")
 def test_an_error_names_the_file_behind_the_url(store: Path, tmp_path: Path) -> None:
     for path in (store / "index").iterdir():
         path.unlink()
@@ -95,16 +85,3 @@ def test_an_error_names_the_file_behind_the_url(store: Path, tmp_path: Path) -> 
     with pytest.raises(RocketLensError, match=f"^{URL}-bare/index: has no index file"):
         compact(f"{URL}-bare", tmp_path / "out")
     fsspec.filesystem("memory").rm(f"{URL}-bare", recursive=True)
-
-
-@pytest.mark.soak  # in each run: an export, test_export_from_url.py
-def test_processes_make_the_same_through_faults(objects: ObjectStore, store: Path, tmp_path: Path) -> None:
-    url, plan = objects.put(store, "rebuilt"), FaultPlan(5, share=0.2)
-    with objects.behind(plan) as faulty:
-        rebuild(url, tmp_path / "found", storage=faulty.options)
-        compact(url, tmp_path / "compacted", storage=faulty.options)
-    rebuild(str(store), tmp_path / "expected")
-    compact(str(store), tmp_path / "expected-compacted")
-    assert files_under(tmp_path / "found") == files_under(tmp_path / "expected")
-    assert files_under(tmp_path / "compacted") == files_under(tmp_path / "expected-compacted")
-    assert plan.done.total()

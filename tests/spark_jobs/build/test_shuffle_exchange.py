@@ -1,104 +1,91 @@
-"""A rebuild by Spark's own shuffle is the rebuild by files, byte for byte, into a directory and at a URL."""
+"""A rebuild and a compaction by Spark's own shuffle make what they make by files, byte for byte, there and at a URL."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from golden_store import GOLDEN, unpack
-from object_store import ObjectStore
+from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
+from golden_store import unpack
+from oracles import read_log
 from protocol.errors import ConfigError
 from queue_runs import files_under
 from spark_jobs.build import split_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
-from spark_jobs.commands.run import run_fetch, run_rebuild
+from spark_jobs.commands.run import run_compact, run_fetch, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.places.place_names import MANIFEST, WORK
+from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-SMALL: dict[str, Any] = {"slots": 97, "entries": 300, "zone": "UTC"}
+SLOTS, ENTRIES = 97, 300
+SMALL: dict[str, Any] = {"slots": SLOTS, "entries": ENTRIES, "zone": "UTC"}
 HOT_UNITS = 20
 """Units of a file of a queue: a queue with more than twice as many is built in parts here."""
 
-
-def rebuild(store: Path, out: Path | str | None, exchange: str, **options: Any) -> Report:
-    kinds = {"index": True, "queues": True} | options
-    return run_rebuild(
-        RebuildRequest(store=str(store), out=None if out is None else str(out), exchange=exchange, **kinds), Silence()
-    )
+Job = Callable[..., Report]
 
 
-def assert_same_both_ways(store: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], Report]:
+def rebuild(store: Path, **options: Any) -> Report:
+    return run_rebuild(RebuildRequest(store=str(store), index=True, queues=True, **options), Silence())
+
+
+def compact(store: Path, **options: Any) -> Report:
+    return run_compact(CompactRequest(store=str(store), **options), Silence())
+
+
+def assert_same_both_ways(job: Job, store: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], Report]:
     """What comes out by files comes out by the shuffle; that, and the report."""
-    expected = rebuild(store, tmp_path / "files", "files", **options)
-    found = rebuild(store, tmp_path / "shuffle", "shuffle", **options)
+    expected = job(store, out=str(tmp_path / "files"), exchange="files", **options)
+    found = job(store, out=str(tmp_path / "shuffle"), exchange="shuffle", **options)
     made = files_under(tmp_path / "shuffle")
     assert made == files_under(tmp_path / "files") != {}
     assert (found.damages, found.notes) == (expected.damages, expected.notes)
     assert (found.messages, found.entries, found.units) == (expected.messages, expected.entries, expected.units)
-    assert (found.details.index, found.details.queues) == (expected.details.index, expected.details.queues)
+    assert found.details.index == expected.details.index
+    assert getattr(found.details, "queues", None) == getattr(expected.details, "queues", None)
     return made, found
 
 
+def index_of(made: dict[str, bytes]) -> list[bytes]:
+    return [data for path, data in sorted(made.items()) if path.startswith("index/")]
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Some segments, of which index files begin and end anywhere; keys, tags, a record with many keys, quiet queues."""
-    writer = StoreWriter(tmp_path / "store", segment_size=8192, index_slots=97, index_entries=300, queue_file_size=400)
+def writer(tmp_path: Path) -> StoreWriter:
+    """Queues of all kinds over some segments, index files that begin and end anywhere, and a clock that steps back."""
+    options = {"segment_size": 8192, "index_slots": SLOTS, "index_entries": ENTRIES, "queue_file_size": HOT_UNITS * 20}
+    writer = StoreWriter(tmp_path / "store", **options)
     for number in range(300):
+        stamp = START_TIMESTAMP + 1000 * (number - (60 if 150 < number < 190 else 0))
         keys = " ".join(f"k{number}-{key}" for key in range(40)) if number == 150 else f"k{number} all"
-        writer.append("Hot" if number % 4 else "Cold", b"body", keys=keys, tags="t", queue_id=number % 4 == 2)
+        topic = "Hot" if number % 4 else "Cold"
+        writer.append(topic, b"body", keys=keys, tags="t", queue_id=number % 8 == 2, store_timestamp=stamp)
+        if number % 60 == 0:
+            writer.append_inner_batch("Batch", [(b"a", {}), (b"b", {})], tags="x", store_timestamp=stamp)
+            delayed = {"DELAY": "3", "REAL_TOPIC": "Hot"}
+            writer.append("SCHEDULE_TOPIC_XXXX", b"d", queue_id=2, properties=delayed, store_timestamp=stamp)
     writer.close()
     assert len(writer.log.segments) > 4
+    return writer
+
+
+@pytest.fixture
+def store(writer: StoreWriter) -> Path:
     return writer.root
 
 
-@pytest.mark.parametrize("name", ["store", pytest.param("store-crashed", marks=pytest.mark.soak)])
-def test_the_recorded_store_comes_out_as_a_broker_wrote_it(name: str, tmp_path: Path) -> None:
-    store = unpack(name, tmp_path)
-    made, _ = assert_same_both_ways(store, tmp_path, from_offset=0)
-    queues = {f"consumequeue/{path}": data for path, data in files_under(store / "consumequeue").items()}
-    assert {path: data for path, data in made.items() if path.startswith("consumequeue/")} == queues
-    assert len([path for path in made if path.startswith("index/")]) == 10
-
-
-@pytest.mark.soak  # in each run: by files, test_rebuild_queues.py
-def test_batch_light_and_delay_queues_come_out_as_a_broker_wrote_them(tmp_path: Path) -> None:
-    recorded = GOLDEN / "g2" / "g2-queues"
-    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
-    store = unpack("store", tmp_path, archives=recorded)
-    made, _ = assert_same_both_ways(store, tmp_path, delay_levels=levels, index=False)
-    trees = ("consumequeue", "batchconsumequeue")
-    assert made == {f"{tree}/{path}": data for tree in trees for path, data in files_under(store / tree).items()}
-
-
-def test_index_files_that_begin_inside_blocks_come_out(store: Path, tmp_path: Path) -> None:
-    """What is behind the files that stay."""
-    made, _ = assert_same_both_ways(store, tmp_path, **SMALL)
-    assert len([path for path in made if path.startswith("index/")]) > 2
-
-
-@pytest.mark.soak  # in each run: by files, test_rebuild_index.py and test_rebuild_queues.py
-@pytest.mark.parametrize(
-    "options",
-    [{"from_offset": 20_000}, {"queues": False}, {"index": False, "topics": ("Hot",)}],
-    ids=str,
-)
-def test_what_is_behind_some_place_or_a_part_of_it_comes_out(
-    store: Path, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    assert_same_both_ways(store, tmp_path, **{**SMALL, **options})
-
-
-@pytest.mark.soak  # in each run: by files, on both engines, test_engines.py
-def test_a_damaged_log_comes_out(store: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def damaged(store: Path) -> Path:
     """A record in the middle, a segment that is gone, and a torn end."""
     segments = sorted((store / "commitlog").iterdir())
     for segment in (segments[1], segments[-1]):
@@ -106,8 +93,22 @@ def test_a_damaged_log_comes_out(store: Path, tmp_path: Path) -> None:
         data[data.rindex(b"body")] ^= 1
         segment.write_bytes(data)
     segments[3].unlink()
-    _, report = assert_same_both_ways(store, tmp_path, **SMALL)
+    return store
+
+
+def test_the_recorded_store_comes_out_as_a_broker_wrote_it(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path)
+    made, _ = assert_same_both_ways(rebuild, store, tmp_path, from_offset=0)
+    queues = {f"consumequeue/{path}": data for path, data in files_under(store / "consumequeue").items()}
+    assert {path: data for path, data in made.items() if path.startswith("consumequeue/")} == queues
+    assert len(index_of(made)) == 10
+
+
+def test_a_damaged_log_comes_out(damaged: Path, tmp_path: Path) -> None:
+    made, report = assert_same_both_ways(rebuild, damaged, tmp_path, **SMALL)
     assert len(report.damages) >= 2
+    assert len(index_of(made)) > 2
+    assert {path.split("/")[1] for path in made if "queue/" in path} == {"Hot", "Cold", "Batch", "SCHEDULE_TOPIC_XXXX"}
 
 
 def test_a_hot_queue_comes_out_in_parts(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,109 +122,76 @@ def test_a_hot_queue_comes_out_in_parts(store: Path, tmp_path: Path, monkeypatch
         return found
 
     monkeypatch.setattr(split_queues, "_parts", counted)
-    made, _ = assert_same_both_ways(store, tmp_path, queue_file_size=HOT_UNITS * 20, **SMALL)
+    made, _ = assert_same_both_ways(rebuild, store, tmp_path, **SMALL)
     assert split[: len(split) // 2] == split[len(split) // 2 :]
     assert max(split) > 1
-    whole = files_under(store / "consumequeue")
-    assert {path: data for path, data in made.items() if path.startswith("consumequeue/")} == {
-        f"consumequeue/{path}": data for path, data in whole.items()
-    }
+    trees = ("consumequeue", "batchconsumequeue")
+    expected = {f"{tree}/{path}": data for tree in trees for path, data in files_under(store / tree).items()}
+    assert {path: data for path, data in made.items() if "queue/" in path} == expected
 
 
-def test_a_store_without_keys_or_messages_comes_out(tmp_path: Path) -> None:
+def test_a_store_without_keys_comes_out(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "bare", segment_size=4096)
     for _ in range(5):
         writer.append("Bare", b"body", unique_key=None)
     writer.close()
-    assert_same_both_ways(writer.root, tmp_path, **SMALL)
+    assert_same_both_ways(rebuild, writer.root, tmp_path, **SMALL)
 
 
-def fetched(place: OutputPlace, store: Path, copy: Path) -> dict[str, bytes]:
-    """What a fetch makes of a copy of the store."""
-    shutil.copytree(store, copy)
-    run_fetch(FetchRequest(url=place.url, storage=place.storage, store=str(copy), drop_backup=True), Silence())
-    return files_under(copy)
-
-
-def in_place(store: Path, copy: Path, **options: Any) -> dict[str, bytes]:
-    """What a rebuild by files makes of a copy of the store."""
-    shutil.copytree(store, copy)
-    rebuild(copy, None, "files", drop_backup=True, **options)
-    return files_under(copy)
-
-
-def named(place: OutputPlace) -> dict[str, str]:
-    """The objects that a manifest names, by their paths in the store."""
-    return {part["path"]: part["name"] for part in json.loads(place.read(MANIFEST) or b"")["parts"]}
-
-
-class TestAtUrl:
-    """Tasks send what they have built themselves, and there is no work directory that anybody sees."""
-
-    @pytest.mark.soak  # in each run: of files, test_fetch.py; of blocks, the next test
-    def test_what_is_sent_and_fetched_is_the_rebuild_in_place(
-        self, objects: ObjectStore, store: Path, tmp_path: Path
-    ) -> None:
-        """Though files of the index and queues of other topics stay, and a queue is without messages."""
-        (store / "consumequeue" / "Quiet" / "0").mkdir(parents=True)
-        (store / "consumequeue" / "Quiet" / "0" / ("0" * 20)).write_bytes(bytes(400))
-        options = {**SMALL, "topics": ("Hot",), "queue_file_size": 400}
-        before = files_under(store)
-        place = OutputPlace("s3://stores/rebuilt", objects.options)
-        rebuild(store, place.url, "shuffle", out_storage=place.storage, **options)
-        kinds = {path.split("/")[0] for path in named(place)}
-        found = fetched(place, store, tmp_path / "fetched")
-        assert kinds == {"index", "consumequeue", "checkpoint"}
-        assert found == in_place(store, tmp_path / "in-place", **options)
-        assert files_under(store) == before
-
-    def test_what_was_finished_is_not_built_again(
-        self, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The driver dies when all is built, and again when other options are asked for."""
-        place = OutputPlace(f"file://{tmp_path}/out")
-        send = run_module.send
-
-        def die(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(run_module, "send", die)
-        options = {**SMALL, "from_offset": 0}
-        for slots in (97, 89):
-            with pytest.raises(KeyboardInterrupt):
-                rebuild(store, place.url, "shuffle", **{**options, "slots": slots})
-        monkeypatch.setattr(run_module, "send", send)
-        left = set(place.objects(""))
-        rebuild(store, place.url, "shuffle", **options)
-        built = {path: name for path, name in named(place).items() if path != "checkpoint"}
-        assert len(built) > 4
-        assert set(built.values()) <= left
-        assert fetched(place, store, tmp_path / "fetched") == in_place(store, tmp_path / "in-place", **options)
-
-
-@pytest.mark.soak  # in each run: by files, test_rebuild_in_place.py; at a URL, the test before
-def test_a_rebuild_in_place_goes_on_where_a_killed_one_was(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("job", [rebuild, compact])
+def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
+    job: Job, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tasks of building that were finished are not run again, whichever way of exchange they had."""
-    options = {**SMALL, "from_offset": 0}
-    expected = in_place(store, tmp_path / "in-place", **options)
+    """The driver dies when all is built; a rebuild's again when other options are asked for."""
+    place = OutputPlace(f"file://{tmp_path}/out")
+    send = run_module.send
 
-    def die(*_: object, **__: object) -> None:
+    def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    records = []
-    for exchange in ("shuffle", "shuffle", "files"):
-        with monkeypatch.context() as patched:
-            patched.setattr(run_module, "rebuilt_report", die)
-            with pytest.raises(KeyboardInterrupt):
-                rebuild(store, None, exchange, **options)
-        records.append({path.name: path.read_bytes() for path in (store / WORK).glob("run-*/done/build-*")})
-    assert len(records[0]) > 4
-    assert records[0] == records[1] == records[2]
-    report = rebuild(store, None, "shuffle", drop_backup=True, **options)
-    assert report.resumed
-    assert files_under(store) == expected
+    monkeypatch.setattr(run_module, "send", die)
+    options = SMALL | ({"from_offset": 0} if job is rebuild else {})
+    for slots in (SLOTS, 89) if job is rebuild else (SLOTS,):
+        with pytest.raises(KeyboardInterrupt):
+            job(store, out=place.url, exchange="shuffle", **options | {"slots": slots})
+    monkeypatch.setattr(run_module, "send", send)
+    left = set(place.objects(""))
+    job(store, out=place.url, exchange="shuffle", **options)
+    named = {part["path"]: part["name"] for part in json.loads(place.read(MANIFEST) or b"")["parts"]}
+    built = {name for path, name in named.items() if path != "checkpoint"}
+    assert len(built) > 3
+    assert built <= left
+    copies = [Path(shutil.copytree(store, tmp_path / name)) for name in ("fetched", "in-place")]
+    run_fetch(FetchRequest(url=place.url, store=str(copies[0]), drop_backup=True), Silence())
+    job(copies[1], exchange="files", drop_backup=True, **options)
+    assert files_under(copies[0]) == files_under(copies[1])
+
+
+def test_a_compaction_of_the_recorded_store_comes_out_as_the_oracle_says(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path)
+    before = [path.read_bytes() for path in sorted((store / "index").iterdir())]
+    entries = [entry for data in before for entry in read_entries(data, SLOTS)]
+    kept = keep_entries(entries, read_log(store / "commitlog"))
+    made, _ = assert_same_both_ways(compact, store, tmp_path, **SMALL)
+    end = int.from_bytes(before[-1][24:32], "big")
+    assert [take_mark(data, SLOTS)[0] for data in index_of(made)] == build_compacted(kept, SLOTS, ENTRIES, end)
+
+
+@pytest.mark.parametrize("options", [{"topics": ("Cold",)}, {"from_log": True, "drop_tags": True}], ids=str)
+def test_a_compaction_of_a_damaged_log_comes_out(damaged: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    made, _ = assert_same_both_ways(compact, damaged, tmp_path, **SMALL, **options)
+    assert len(index_of(made)) > 1
+
+
+def test_compacted_files_say_as_rightly_that_they_are_complete(store: Path, tmp_path: Path) -> None:
+    """Some share a stretch of the log where the clock stepped back, which a block that was cut does not show."""
+    made, _ = assert_same_both_ways(compact, store, tmp_path, **SMALL)
+    marks = [take_mark(data, SLOTS)[1] for data in index_of(made)]
+    assert {mark is not None and mark.complete for mark in marks} == {False, True}
+    nothing, _ = assert_same_both_ways(
+        compact, store, tmp_path / "none", topics=("Hot", "Cold", "Batch", "SCHEDULE_TOPIC_XXXX"), **SMALL
+    )
+    assert len(index_of(nothing)) == 1
 
 
 def test_an_exchange_that_there_is_not_is_refused(tmp_path: Path) -> None:
