@@ -133,14 +133,6 @@ def test_what_is_no_json_or_would_grow_too_much_is_not_indented(text: str) -> No
     assert indented_json(text) is None
 
 
-@pytest.mark.parametrize("level", range(10))
-def test_zlib_is_unpacked_and_a_text_that_begins_like_it_stays_one(level: int) -> None:
-    data = zlib.compress(b"body " * 9, level)
-    assert unpack(data) == Content(b"body " * 9, ("zlib",))
-    text = data[:2] + b"2 + y^2 = z^2"
-    assert unpack(text) == Content(text)
-
-
 FLAGS = {"zlib": 0x301, "zlib of old": 0x1, "LZ4": 0x101, "zstd": 0x201, "unknown": 0x501}
 DEFLATED = ("deflate", lambda data: zlib.compress(data, wbits=-zlib.MAX_WBITS))
 

@@ -29,11 +29,6 @@ NEVER_ON_THE_WIRE = set(range(1014, 1019))
 """What controllers say to themselves, in the log that they replicate."""
 
 
-@pytest.mark.parametrize(("kind", "name", "value"), CONSTANTS)
-def test_a_code_has_the_value_of_its_java_constant(kind: type[IntEnum], name: str, value: int) -> None:
-    assert kind[name] == value
-
-
 @pytest.mark.parametrize(
     ("kind", "classes"),
     [(RequestCode, {"RequestCode"}), (ResponseCode, {"ResponseCode", "RemotingSysResponseCode"})],

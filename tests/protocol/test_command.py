@@ -11,16 +11,12 @@ from protocol.command import (
     Command,
     Response,
     decode_command,
-    decode_header,
     encode_request,
     encode_response,
     ext_fields_of,
 )
 from protocol.errors import BadCommand, FrameTooLarge
 from protocol.frame import Frame, FrameDecoder
-from protocol.headers import (
-    EmptyRequestHeader,
-)
 from recorded_headers import recorded_frames
 
 BODY = b"hello"
@@ -167,26 +163,6 @@ def test_every_recorded_answer_is_encoded_with_equal_values() -> None:
 
 
 # ---------------------------------------------------------------------- headers of commands
-
-
-@pytest.mark.parametrize(
-    ("header", "code", "opaque"),
-    [
-        ('{"code":"33","opaque":7}', 33, 7),
-        ('{"code":33,"extFields":null,"remark":null,"language":null}', 33, 0),
-        ('{"code":33,"language":9,"x":[{}]}', 33, 0),
-        ('{"code":1,"code":2}', 2, 0),
-        (' { "code" : 33 ,\n"opaque":-1 } ', 33, -1),
-        ('{"code":33,"remark":"","suspended":false,"serializeTypeCurrentRPC":"ROCKETMQ"}', 33, 0),
-        ('{"code":33,"body":"x","serializeType":1,"serialize_type":1}', 33, 0),
-    ],
-)
-def test_a_header_is_read_as_leniently_as_java_reads_it(header: str, code: int, opaque: int) -> None:
-    command = decode_command(json_frame(header, BODY))
-    assert (command.code, command.opaque) == (code, opaque)
-    assert (command.serialize_type, command.body) == (0, BODY)
-    assert ext_fields_of(command) == {}
-    assert decode_header(command, EmptyRequestHeader) == EmptyRequestHeader()
 
 
 @pytest.mark.parametrize(

@@ -257,14 +257,18 @@ def text_of(message: Message) -> str:
 class TestReports:
     """What says something of other messages is hidden whole, wherever it lies."""
 
-    @pytest.mark.parametrize("topic", ["RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_cn-1", "MyTraceTopic"])
-    @pytest.mark.parametrize("rule", ["keys", "tags", "unique_key", "hosts", "born_host", "store_host", "properties.x"])
-    def test_a_recorded_trace_says_nothing_under_any_rule(self, tmp_path: Path, topic: str, rule: str) -> None:
+    def test_a_recorded_trace_says_nothing_under_any_rule(self, tmp_path: Path) -> None:
         root = unpack("store", tmp_path, archives=CASES / "M1-mask-traces")
-        with face.open(root) as plain, face.open(root, mask=[rule]) as masked:
-            (whole,), (shown,) = plain.pull(topic, 0, 0), masked.pull(topic, 0, 0)
-        assert {b"key-secret-1", b"TagSecret", b"10.9.8.7"} <= {*re.findall(rb"[\w.-]{5,}", whole.body)}
-        assert (shown.body, shown.body_crc) == (b"***", 0)
+        topics = ("RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_cn-1", "MyTraceTopic")
+        with face.open(root) as plain:
+            for topic in topics:
+                (whole,) = plain.pull(topic, 0, 0)
+                assert {b"key-secret-1", b"TagSecret", b"10.9.8.7"} <= {*re.findall(rb"[\w.-]{5,}", whole.body)}
+        for rule in ("keys", "tags", "unique_key", "hosts", "born_host", "store_host", "properties.x"):
+            with face.open(root, mask=[rule]) as masked:
+                for topic in topics:
+                    (shown,) = masked.pull(topic, 0, 0)
+                    assert (shown.body, shown.body_crc) == (b"***", 0), (rule, topic)
 
     @pytest.mark.parametrize("packed", [bytes, gzip.compress])
     @pytest.mark.parametrize("kind", ["Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"])

@@ -22,13 +22,6 @@ def places_of(texts: Sequence[bytes | None]) -> TextPlaces:
 
 @given(st.lists(st.none() | any_text, max_size=10))
 @settings(max_examples=examples(30))
-def test_texts_are_gathered_as_they_stand(texts: list[bytes | None]) -> None:
-    places = places_of(texts)
-    assert texts_of(places.gather()) == texts
-
-
-@given(st.lists(st.none() | any_text, max_size=10))
-@settings(max_examples=examples(30))
 def test_what_is_no_utf8_is_decoded_as_java_does(texts: list[bytes | None]) -> None:
     places = places_of(texts)
     expected = [text if text is None else oracles.decode_java(text) for text in texts]

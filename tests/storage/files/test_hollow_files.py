@@ -104,11 +104,6 @@ def test_what_is_read_and_not_mapped_is_there_too(hollow: Content) -> None:
     assert hollow.asked[2:] == [(0, SIZE)] * 3
 
 
-def test_a_hole_of_a_hollow_file_is_no_hole_of_what_it_is_a_copy_of(hollow: Content) -> None:
-    file = MappedFile.open(hollow.path)
-    assert (file.first_data(5), file.first_data(SIZE + 1), file.first_hole(5)) == (5, SIZE, SIZE)
-
-
 def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 16)
     written = [writer.append("T", bytes([number % 250]) * 900) for number in range(150)]

@@ -21,16 +21,6 @@ def make_files(directory: Path, count: int) -> list[tuple[str, int]]:
     return found
 
 
-def test_a_slice_outlives_the_files_place_among_the_open_ones(tmp_path: Path) -> None:
-    files = OpenFiles(limit=1)
-    places = make_files(tmp_path, 3)
-    held = files.get(*places[0]).read(0, 6)
-    for place in places[1:]:
-        files.get(*place)
-    gc.collect()
-    assert bytes(held) == b"file 0"
-
-
 def test_a_later_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
     files = OpenFiles()
     (place,) = make_files(tmp_path, 1)

@@ -129,15 +129,6 @@ def test_any_store_answers_every_key_after_any_compaction(
 # --- what is not in the files ---------------------------------------------------------------------------------------
 
 
-def test_without_entries_of_tags_only_the_ends_are_scanned_and_queues_answer_for_tags(tmp_path: Path) -> None:
-    writer = written(tmp_path, index_entries=1000)
-    compact_in_place(writer, tmp_path / "work", drop_tags=True)
-    store = MessageStore.open(writer.root)
-    assert store.snapshot.index.untagged
-    assert scanned(store) == [writer.written[0].physical_offset, writer.written[-1].physical_offset]
-    assert_all_found(store, writer.records)
-
-
 def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path: Path) -> None:
     writer = written(tmp_path, 30)
     for number in range(5):

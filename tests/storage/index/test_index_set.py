@@ -16,7 +16,7 @@ from storage.index.index_set import CoveringFile, IndexSet
 from storage.index.state_cache import StateCache
 from storage.log.commit_log import CommitLog
 from store_files import write_file
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import StoreWriter
 
 Span = tuple[int, int]
 
@@ -43,9 +43,6 @@ def set_of(tmp_path: Path, *shapes: IndexShape) -> IndexSet:
 
 def span(start: int, stop: int, *gaps: Span) -> IndexShape:
     return IndexShape(7, 5, start, stop, True, gaps)
-
-
-T0 = START_TIMESTAMP
 
 
 class TestCoverage:
@@ -156,20 +153,6 @@ class TestCounts:
         index = opened(writer, (31, 1000))
         assert index.problems == ()
         assert [file.index.shape.entries for file in index.files] == [60]
-
-    def test_files_of_several_configurations_lie_side_by_side(self, tmp_path: Path) -> None:
-        """The slot count was changed twice; both times with a length that stayed the same."""
-        writer = StoreWriter(tmp_path, index_slots=97, index_entries=150)
-        for slots, entries in ((97, 150), (92, 151), (102, 149)):
-            assert 40 + 4 * slots + 20 * entries == 3428
-            image = oracles.IndexImage(slots, entries, T0, T0, writer.log.end, writer.log.end)
-            writer.index.files.append(image)
-            for number in range(entries + 50):
-                writer.append("T", keys=f"k{slots}-{number}")
-        writer.close()
-        index = opened(writer)
-        assert index.problems == ()
-        assert [file.index.shape.slots for file in index.files] == [97, 97, 92, 92, 102, 102]
 
 
 class TestView:

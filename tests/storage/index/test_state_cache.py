@@ -104,12 +104,6 @@ class TestDistrust:
         assert cache.shape_of(PATH, IDENTITY) is None
         assert cache.known_ends() == {}
 
-    @pytest.mark.parametrize("cut", range(0, 100, 7))
-    def test_a_cut_cache_is_empty(self, tmp_path: Path, cut: int) -> None:
-        saved(tmp_path)
-        whole = (tmp_path / FILE_NAME).read_bytes()
-        assert write(tmp_path, whole[:cut]).shape_of(PATH, IDENTITY) is None
-
     @pytest.mark.parametrize(
         "changes",
         [
@@ -124,11 +118,6 @@ class TestDistrust:
     )  # fmt: skip
     def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path, changes: dict[str, Any]) -> None:
         assert write(tmp_path, entry(**changes)).shape_of(PATH, IDENTITY) is None
-
-    @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.binary(max_size=200))
-    def test_any_bytes_are_a_cache_or_none(self, tmp_path: Path, content: bytes) -> None:
-        self.look_at(write(tmp_path, content))
 
     values = st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=3),

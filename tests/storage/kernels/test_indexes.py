@@ -145,13 +145,6 @@ def check_growing(data: bytes, slots: int, entries: int) -> int:
 class TestGrowingStructure:
     """A file that is looked at while a broker puts entries."""
 
-    @given(key_lists, st.sampled_from([1, 2, 7, 97]), st.data())
-    def test_the_first_entries_reproduce_whatever_was_put_behind_them(
-        self, keys: list[str], slots: int, data: st.DataObject
-    ) -> None:
-        content = image_of(keys, slots).to_bytes()
-        assert check_growing(content, slots, data.draw(st.integers(1, len(keys)))) == 0
-
     @given(st.lists(st.sampled_from(KEYS), min_size=2, max_size=9), st.sampled_from([1, 2, 7]))
     def test_every_state_that_a_put_goes_through_holds_the_entries_before_it(self, keys: list[str], slots: int) -> None:
         image = image_of(keys[:-1], slots)
@@ -178,12 +171,6 @@ def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
 
 class TestGrowth:
     """Only what was put since is looked at."""
-
-    @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
-    def test_what_a_broker_puts_holds_together(self, keys: list[str], slots: int, data: st.DataObject) -> None:
-        known = data.draw(st.integers(0, len(keys)))
-        entries = data.draw(st.integers(known, len(keys)))
-        assert check_more(image_of(keys, slots).to_bytes(), slots, known, entries) == 0
 
     @settings(max_examples=examples(60))
     @given(key_lists, st.sampled_from([1, 2, 7]), st.data())

@@ -184,14 +184,6 @@ class TestLookup:
         store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)], damage=known)
         assert ask(store, Question("TopicTest", "a", "K")).strays == strays
 
-    @pytest.mark.parametrize(("entry", "value"), [(0, 9), (3, 3), (3, 9), (2, 5)])
-    def test_a_pointer_that_does_not_go_down_ends_the_chain_and_is_counted(self, entry: int, value: int) -> None:
-        plan = Plan(slots=1, messages=[{"keys": "a"}] * 3, damage=[(0, entry, value)])
-        store, records, files, _ = plan.build()
-        answer = ask(store, Question("TopicTest", "a", "K"))
-        assert answer.bad_pointers == 1
-        assert list(answer.physical_offsets) == oracles.lookup(files, [], records, "TopicTest", "a", kind="K")
-
     def test_files_without_tag_entries_are_left_out_when_only_tags_count(self) -> None:
         store, _, _, _ = Plan(messages=[{"tags": "TagA"}] * 3).build()
         held = store.index_files[0]
@@ -293,18 +285,6 @@ class TestMatching:
         record = oracles.read_record(data, 0)
         assert record is not None
         assert bool(ask_of(data, key, kind).count) == (bool(key) and oracles.has_key(record, key, kind))
-
-    @settings(max_examples=examples(20))
-    @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 8), st.integers(1, 3))
-    def test_the_newest_hits_are_kept_once_each_in_order(self, numbers: list[int], maximum: int, runs: int) -> None:
-        data, size = b"", len(record_at(0, keys="a"))
-        for _ in range(31):
-            data += record_at(len(data), keys="a")
-        scanned = [(oracles.index_hash("TopicTest#a"), size * number) for number in numbers]
-        answer = ask(KernelStore([(0, data)], [], scanned, runs=runs), Question("TopicTest", "a", maximum=maximum))
-        expected = [size * number for number in sorted(set(numbers))]
-        assert list(answer.physical_offsets) == expected[-maximum:]
-        assert answer.truncated == (len(expected) > maximum)
 
 
 def ask_of(data: bytes, key: str, kind: str) -> kernel.Found:

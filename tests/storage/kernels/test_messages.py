@@ -81,14 +81,6 @@ def find(data: np.ndarray, start: int, queue_offset: int, **more: object) -> int
     return one.found()[0]
 
 
-def test_another_topic_queue_or_offset_is_not_found(log: Log) -> None:
-    data = log.memory()
-    assert find(data, 0, ANY_OFFSET, topic=b"TopicTes") == NOT_FOUND
-    assert find(data, 0, ANY_OFFSET, queue_id=0) == NOT_FOUND
-    assert find(data, 0, 10**6) == NOT_FOUND
-    assert find(data, 0, 7) == 0
-
-
 def test_a_search_that_goes_on_where_it_stopped_finds_the_same(log: Log) -> None:
     data = log.memory()
     data[log.starts[2] : log.starts[3]] = 0

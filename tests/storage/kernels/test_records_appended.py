@@ -101,14 +101,6 @@ class TestWalkAppended:
         assert (walked.end, walked.reason) == (positions[-1], QUEUES_FULL)
         assert walked.noted == positions[:-1]
 
-    def test_queues_of_one_hash_are_told_apart(self) -> None:
-        """Topics with one Java hash, and queue ids that differ above the 16 bits that are hashed."""
-        queues: list[dict[str, object]] = [
-            {"topic_bytes": topic, "queue_id": queue_id} for topic in (b"Aa", b"BB") for queue_id in (1, 0x10001)
-        ]
-        data, positions = segment(*queues, *queues)
-        assert Walked(data).noted == positions[:4]
-
 
 class TestHasSaneTexts:
     def texts(self, topic: bytes, properties: bytes, **changes: object) -> bool:

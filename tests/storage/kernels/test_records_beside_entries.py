@@ -97,10 +97,3 @@ def test_damage_and_blanks_are_told_apart() -> None:
     blank = (8).to_bytes(4, "big") + oracles.BLANK_MAGIC.to_bytes(4, "big")
     assert Comparison(log + blank, []).find(0, False) == (len(log), AT_BLANK)
     assert Comparison(log + bytes(200), []).find(0, False) == (len(log), AT_DAMAGE)
-
-
-def test_records_behind_the_stop_are_not_looked_at() -> None:
-    log = log_of([{}, {"keys": "a"}])
-    first = len(log_of([{}]))
-    assert Comparison(log, []).find(0, False, stop=first) == (first, AT_LIMIT)
-    assert Comparison(log, []).find(0, False, stop=first + 1) == (first, AT_RECORD)

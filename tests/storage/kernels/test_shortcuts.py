@@ -145,11 +145,6 @@ class TestWhatIsLeftOut:
         assert [ask(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
         assert told(ask(store, "a"))[1] == (OFFSETS["a"][0],)
 
-    def test_short_rows_are_not_remembered(self) -> None:
-        chain = Chain([("a" if number % 2 else "b", LONG_ROW - 1) for number in range(10)])
-        assert ask(chain.store(), "hot").walked == 10 * (LONG_ROW - 1)
-        assert len(chain.shortcuts) == 0
-
     def test_one_of_a_growing_row_takes_the_place_of_the_one_before(self) -> None:
         chain = Chain([("a", 1), ("hot", 20_000)])
         for count in range(1000, 20_001, LONG_ROW - 1):

@@ -60,9 +60,6 @@ class TestHeat:
         if can_be_asked:
             assert heat.tolist() == [1000] * 4
 
-    def test_a_descriptor_that_cannot_be_asked_counts_as_hot(self) -> None:
-        assert HeldFile(bytes(10)).is_hot(0, 10, 1000)
-
     def test_a_short_read_is_cold(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
         path.write_bytes(bytes(100))
@@ -93,16 +90,6 @@ class TestHeat:
         os.close(descriptor)  # from now on, a new probe says that nothing is in memory
         assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
         assert not file.is_hot(0, 10, 1017)
-
-    def test_what_is_not_in_use_is_asked_for_again_after_a_second(self, disk_path: Path) -> None:
-        path = disk_path / "file"
-        path.write_bytes(bytes(PROBE_BYTES))
-        descriptor = os.open(path, os.O_RDONLY)
-        file = HeldFile(bytes(PROBE_BYTES), descriptor)
-        assert file.is_hot(0, 10, 1000)
-        assert file.is_hot(0, 10, 1001)
-        os.close(descriptor)
-        assert not file.is_hot(0, 10, 1003)
 
     @pytest.mark.parametrize(("position", "length"), [(-1, 1), (0, 0), (0, 11), (10, 1), (2**62, 2**62), (5, -1)])
     def test_bytes_that_a_file_has_not_are_refused(self, position: int, length: int) -> None:

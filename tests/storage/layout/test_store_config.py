@@ -115,15 +115,6 @@ def test_attributes_forbidden_topics_and_light_offsets_are_read(tmp_path: Path) 
     assert config.problems == []
 
 
-def test_a_broker_with_light_queues_keeps_all_its_groups_in_a_file_of_its_own(tmp_path: Path) -> None:
-    config = StoreConfig.load(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues"))
-    assert config.problems == []
-    assert config.consumer_offsets["CG_TIMER", "TimerTopic"] == {1: 5}
-    assert config.pull_offsets["CG_TIMER", "TimerTopic"] == {0: 0, 1: 5}
-    (offsets,) = [found for (_, topic), found in config.consumer_offsets.items() if topic == "LightParent"]
-    assert offsets == {0: 7, 1: 6}
-
-
 @pytest.mark.parametrize(("newer", "offset"), [("consumerOffset.json", 9), ("lmqConsumerOffset.json", 4)])
 def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_has_nothing(
     tmp_path: Path, newer: str, offset: int

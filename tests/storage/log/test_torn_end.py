@@ -9,7 +9,7 @@ import pytest
 
 from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import StoreWriter
 
 
 @pytest.fixture
@@ -54,18 +54,6 @@ def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWrite
     assert len(shown) == sixth.size
     assert zlib.crc32(shown) != zlib.crc32(sixth.record)
     assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
-
-
-def test_older_records_behind_the_end_are_leftovers_and_hide_nothing(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    first = writer.append("T", keys="new", store_timestamp=START_TIMESTAMP + 60_000)
-    writer.append("T", keys="torn", body=b"x", body_crc=1, store_timestamp=START_TIMESTAMP + 60_001)
-    writer.append("T", keys="old", store_timestamp=START_TIMESTAMP)
-    writer.close()
-    store = MessageStore.open(tmp_path)
-    assert store.commit_log.end == first.size
-    assert store.query(Question("T", "new")).incomplete is None
-    assert any("damaged or cut short" in problem for problem in store.problems)
 
 
 class TestMissingQueues:
