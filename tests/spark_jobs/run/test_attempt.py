@@ -28,7 +28,7 @@ from spark_jobs.publish._stage import stage_kept
 from spark_jobs.run.attempt import run_attempt
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import WorkDirectory
-from storage.files.attempt_names import attempt_name, attempt_of, written_beside
+from storage.files.attempt_names import attempt_name
 from store_writer import START_TIMESTAMP, StoreWriter
 
 Outcome = dict[str, Any]
@@ -61,11 +61,6 @@ def compact(store: Path, out: Path) -> Outcome:
     return {"entries": report.entries, **msgspec.to_builtins(report.details.index)}
 
 
-def compact_from_log(store: Path, out: Path) -> Outcome:
-    report = run_compact(CompactRequest(store=str(store), out=str(out), zone="UTC", from_log=True), Silence())
-    return {"entries": report.entries, **msgspec.to_builtins(report.details.index)}
-
-
 def verify(store: Path, out: Path) -> Outcome:
     out.mkdir(exist_ok=True)
     report = run_deep_check(DeepRequest(store=str(store), work=str(out)), Silence())
@@ -89,15 +84,10 @@ def export(format_: str) -> Callable[[Path, Path], Outcome]:
 JOBS = {
     "rebuild": (rebuild, {"scan", "build-index", "build-queues"}),
     "compact": (compact, {"split", "merge", "order", "build-index"}),
-    "compact --from-log": (compact_from_log, {"scan", "merge", "order", "build-index"}),
     "verify": (verify, {"scan", "check-index", "check-queues"}),
-    "export csv": (export("csv"), {"export"}),
     "export parquet": (export("parquet"), {"export"}),
 }
 """What runs a job, and the kinds of its tasks that write."""
-
-IN_EACH_RUN = dict(zip(("rebuild", "compact", "export parquet"), WHEN, strict=True))
-"""When the second attempts of these write, with `make test`; `make soak` has all jobs at all times."""
 
 
 @contextlib.contextmanager
@@ -110,8 +100,8 @@ def tasks_run_by(engine: Any) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "when"),
     [
-        pytest.param(name, when, marks=[] if when == IN_EACH_RUN.get(name) else pytest.mark.soak)
-        for name in JOBS
+        pytest.param(name, when, marks=[] if number % len(WHEN) == WHEN.index(when) else pytest.mark.soak)
+        for number, name in enumerate(JOBS)
         for when in WHEN
     ],
 )
@@ -133,7 +123,7 @@ def kinds_of(context: Overlapping) -> set[str]:
     return {re.sub("(-[0-9a-f]+)+$", "", name) for name in context.stopped}
 
 
-@pytest.mark.parametrize("name", ["rebuild", "compact", "export csv"])
+@pytest.mark.parametrize("name", ["rebuild", "compact", "export parquet"])
 def test_a_job_that_is_stopped_while_files_come_to_their_places_goes_on(store: Path, tmp_path: Path, name: str) -> None:
     """Stopped before each of the driver's renames, one run after the other; no task has to be done again."""
     job, _ = JOBS[name]
@@ -301,22 +291,3 @@ def test_a_copy_beside_another_that_is_half_done_is_whole(tmp_path: Path, monkey
     stage_kept(["a"], source, staged, partial, link=False)
     assert files_under(staged) == files_under(source)
     assert files_under(partial) == {}
-
-
-def test_a_file_written_beside_is_seen_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    with pytest.raises(KeyError), written_beside(path) as beside:  # noqa: PT012 - what is raised ends the block
-        beside.write_text("ha")
-        raise KeyError
-    assert os.listdir(tmp_path) == []
-    with written_beside(path) as beside:
-        beside.write_text("whole")
-        assert not path.exists()
-    assert files_under(tmp_path) == {"report.json": b"whole"}
-
-
-def test_an_attempts_name_is_read_off_its_files() -> None:
-    name = attempt_name("build-index.v2-1")
-    assert attempt_of(name) == attempt_of(f"{name}.entries") == attempt_of(f"{name}.run-3") == name
-    assert attempt_of("merged.entries") is None
-    assert attempt_name("scan-1") != attempt_name("scan-1")

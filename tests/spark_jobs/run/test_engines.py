@@ -72,7 +72,7 @@ def sound(writer: StoreWriter) -> list[Record]:
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [("local", "store-crashed"), ("spark", "store"), pytest.param("spark", "store-crashed", marks=pytest.mark.soak)],
+    [("local", "store-crashed"), ("spark", "store")],
     indirect=["engine"],
 )
 def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Path, name: str) -> None:
@@ -91,7 +91,7 @@ def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("engine", "from_log"),
-    [("local", True), ("spark", False), pytest.param("spark", True, marks=pytest.mark.soak)],
+    [("local", True), ("spark", False)],
     indirect=["engine"],
 )
 def test_a_compaction_gives_what_the_oracle_says(
@@ -106,11 +106,10 @@ def test_a_compaction_gives_what_the_oracle_says(
     assert outcome.compacted.read == len(entries)
 
 
-@pytest.mark.parametrize("name", [pytest.param("g2-dledger", marks=pytest.mark.soak), "g2-dledger-mixed"])
 def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(
-    engine: "JobEngine", tmp_path: Path, name: str
+    engine: "JobEngine", tmp_path: Path
 ) -> None:
-    recorded = GOLDEN / "g2" / name
+    recorded = GOLDEN / "g2" / "g2-dledger-mixed"
     store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
     report = engine.run(run_convert, ConvertRequest(store=str(store), out=str(out), delay_levels=levels))

@@ -75,15 +75,6 @@ def test_that_executors_start_is_said_once_and_when_the_first_has_come() -> None
     assert lines[2].startswith("the first executor is there, after ")
 
 
-def test_a_job_that_ends_before_there_is_an_executor_is_not_kept() -> None:
-    lines: list[str] = []
-    counted = Counted(0)
-    with watched_executors(cast("Executors", counted), lines.append, counted.clock):
-        wait_until(lambda: lines == [STARTING], "the first line", WAIT_SECONDS)
-        (watcher,) = (thread for thread in threading.enumerate() if thread.name == "watch for executors")
-    assert not watcher.is_alive()
-
-
 def test_executors_that_end_as_soon_as_they_start_end_the_command_with_the_reason() -> None:
     lines: list[str] = []
     counted = Counted(0)

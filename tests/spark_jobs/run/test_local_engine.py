@@ -36,13 +36,16 @@ END_SECONDS = 60
 SUPPORT = ROOT / "tests" / "support"
 
 
-@pytest.fixture(autouse=True)
-def tasks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (SUPPORT, SUPPORT.parent, ROOT))))
+@pytest.fixture(scope="module", autouse=True)
+def tasks_are_found() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (SUPPORT, SUPPORT.parent, ROOT))))
+        yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine() -> Iterator[LocalEngine]:
+    """One for all tests, since it has to go on after whatever has happened to its processes."""
     with LocalEngine(processes=2) as engine:
         yield engine
     assert children_of(os.getpid(), engine._forker.pid) == []
@@ -67,14 +70,11 @@ def is_running(process: int) -> bool:
 def test_answers_come_in_the_order_of_the_tasks_from_as_many_processes_as_are_needed(engine: LocalEngine) -> None:
     assert engine.run_tasks("double", range(50), double) == [2 * number for number in range(50)]
     assert engine.run_tasks("nothing", [], double) == []
-    assert len(set(engine.run_tasks("which", range(30), number_of_process))) == 2
+    before = set(engine.run_tasks("which", range(30), number_of_process))
+    assert len(before) == 2
+    assert set(engine.run_tasks("which", range(30), number_of_process)) == before, "they stay for the next tasks"
     with LocalEngine(processes=5) as other:
         assert len(set(other.run_tasks("which", range(1), number_of_process))) == 1
-
-
-def test_processes_stay_for_the_next_tasks(engine: LocalEngine) -> None:
-    before = set(engine.run_tasks("which", range(30), number_of_process))
-    assert set(engine.run_tasks("which", range(30), number_of_process)) == before
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,15 @@ def test_an_error_that_a_task_expects_is_its_sentence(engine: LocalEngine, error
     assert engine.run_tasks("double", [1], double) == [2]
 
 
-def test_options_that_a_task_refuses_are_refused_as_such(engine: LocalEngine) -> None:
+def test_refused_options_a_full_disk_and_a_bug_are_known_for_what_they_are(engine: LocalEngine) -> None:
     with pytest.raises(ConfigError, match=r"^--partition-by topic: no$"):
         engine.run_tasks("fail", [ConfigError("--partition-by topic: no")], fail)
 
-
-def test_a_full_disk_is_known_for_one(engine: LocalEngine) -> None:
     with pytest.raises(TaskFailed, match=r"^/out/part: No space left on device$") as failed:
         engine.run_tasks("fail", [OSError(errno.ENOSPC, "No space left on device", "/out/part")], fail)
     assert isinstance(failed.value.__cause__, OSError)
     assert failed.value.__cause__.errno == errno.ENOSPC
 
-
-def test_a_bug_keeps_its_trace(engine: LocalEngine) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)a task of fail failed:.*in fail.*ZeroDivisionError: a bug"):
         engine.run_tasks("fail", [ZeroDivisionError("a bug")], fail)
 

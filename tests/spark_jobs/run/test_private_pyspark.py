@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 HERE = Path("spark_jobs/run/_private_pyspark.py")
-PACKAGES = ("broker", "rocketlens", "spark_jobs", "storage")
+PACKAGES = ("rocketlens", "spark_jobs")
+"""Others may not import PySpark."""
+
 PRIVATE_MODULES = ("pyspark.cloudpickle", "pyspark.find_spark_home", "pyspark.java_gateway", "pyspark.traceback_utils")
 OBJECTS = ("SparkConf", "SparkContext", "context", "rdd", "rows", "session", "spark")
 """What PySpark's objects are called by in our source."""
@@ -33,7 +35,7 @@ def private_parts(source: str) -> Iterator[str]:
 
 def test_one_module_alone_uses_private_parts_and_names_each() -> None:
     sources = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    assert len(sources) > 300
+    assert len(sources) > 200
     texts = {path.relative_to(ROOT): path.read_text() for path in sources}
     suspects = re.compile(rf"pyspark|\b_*(?:{'|'.join(OBJECTS)})\._")
     used = {path: set(private_parts(text)) for path, text in texts.items() if suspects.search(text)}
@@ -46,11 +48,8 @@ def test_one_module_alone_uses_private_parts_and_names_each() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "SparkContext._gateway = None",
         "jvm = self._context._jvm",
-        "rows._bypass_serializer = True",
         "java = session.sparkContext._jsc",
-        "from pyspark import cloudpickle",
         "import pyspark.cloudpickle",
         "from pyspark.find_spark_home import _find_spark_home",
     ],

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from protocol.errors import StoreError, is_out_of_room
-from spark_jobs.run._spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, in_group, spark_failure
-from spark_jobs.run.progress import Phase
+from spark_jobs.run._spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, spark_failure
 from spark_jobs.run.session import FEW_TASKS, run_tasks
 
 if TYPE_CHECKING:
@@ -42,49 +40,12 @@ def test_results_come_in_the_order_of_the_tasks(spark: "SparkContext") -> None:
     assert run_tasks(spark, "nothing", [], lambda number: {"number": number}) == []
 
 
-def test_a_stage_shows_its_phase_and_none_of_what_the_driver_adds_to_an_accumulator(spark: "SparkContext") -> None:
-    """So counts of tasks cannot be shown there: if this fails, they can be (docs/clusters.md)."""
-    scala: Any = spark._jsc.sc()
-    counted = scala.longAccumulator("messages")
-    counted.add(7)
-    with in_group("rebuild"):
-        assert run_tasks(spark, Phase("build", 408, "entries").title, [1, 2], lambda number: number) == [1, 2]
-    counted.add(35)
-    assert counted.value() == 42
-    job = scala.statusStore().jobsList(None).head()  # the last one
-    assert job.jobGroup().get().startswith("rocketlens rebuild ")
-    assert job.description().get() == "rebuild: build 408 entries"
-    assert job.name() == "rebuild: build 408 entries"
-    stages = job.stageIds()
-    assert stages.size() == 1
-    assert scala.statusStore().lastStageAttempt(stages.head()).name() == "rebuild: build 408 entries"
-    assert scala.statusStore().lastStageAttempt(stages.head()).accumulatorUpdates().isEmpty()
-
-
-def test_workers_run_on_this_interpreter(spark: "SparkContext") -> None:
-    def interpreter(_: int) -> dict[str, Any]:
-        import sys
-
-        return {"executable": sys.executable, "version": list(sys.version_info)}
-
-    (found,) = run_tasks(spark, "which", [0], interpreter)
-    assert Path(found["executable"]).samefile(sys.executable)
-    assert found["version"] == list(sys.version_info)
-
-
 def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: "SparkContext") -> None:
     error = StoreError("/a/store/index/2024", what='holds "quotes", 订单,\nand two lines \\ ')
     with pytest.raises(TaskFailed) as caught:
         run_tasks(spark, "fail", [1, 2], raising(error))
     assert str(caught.value) == str(error)
     assert not is_out_of_room(caught.value)
-
-
-def test_an_error_of_the_system_names_the_file(spark: "SparkContext") -> None:
-    with pytest.raises(TaskFailed) as caught:
-        run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
-    assert str(caught.value) == "/a/work/blocks/1: No space left on device"
-    assert is_out_of_room(caught.value)
 
 
 def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext") -> None:
@@ -191,14 +152,7 @@ def test_a_job_is_cancelled_with_its_group_and_nobody_else_s(spark: "SparkContex
     assert theirs.result(WAIT_SECONDS) == ["ended"]
 
 
-def test_a_call_apart_returns_or_raises_what_the_function_does() -> None:
-    assert call_apart(lambda: 7).result() == 7
-    future = call_apart(lambda: [][0])
-    with pytest.raises(IndexError):
-        future.result()
-
-
-def test_what_spark_says_is_told_in_one_line(tmp_path: Path) -> None:
+def test_what_spark_says_is_told_in_one_line() -> None:
     error = spark_failure("Spark does not start", ValueError("no such master\n\tat somewhere"))
     assert (type(error), str(error)) == (SparkFailed, "Spark does not start: no such master")
 
