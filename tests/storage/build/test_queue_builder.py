@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oracles import is_queued, queue_unit, read_log
-from queue_runs import QueuedUnit, files_under, put_all, queued, units_in
+from queue_runs import QueuedUnit, files_under, put_all, queued, unit, units_in
 from storage.build.queue_builder import FARTHEST_JUMP, QueueBuilder, QueueSummary
 from store_files import PRE_BLANK, ConsumeQueueFiles
 
@@ -187,6 +187,11 @@ def test_one_wrong_number_costs_nothing(tmp_path: Path) -> None:
         assert found == dict(enumerate(each.data for each in queued(range(20), start=LATER))), wrong
 
 
+def test_a_first_number_that_the_next_falls_behind_is_the_wrong_one(tmp_path: Path) -> None:
+    summary = build(tmp_path, queued([(1 << 33) + 4, 5, 6, 7], start=LATER))
+    assert (summary.first, summary.next_offset, summary.misnumbered) == (4, 8, 1)
+
+
 def test_numbers_that_no_queue_can_have_are_left_out(tmp_path: Path) -> None:
     units = queued([-5, -4, -3, 0, 1, 1 << 62, (1 << 62) + 1], start=LATER)
     summary = build(tmp_path, units)
@@ -300,3 +305,8 @@ def test_memory_is_given_back_by_a_flush(tmp_path: Path) -> None:
     put_all(builder, queued(range(15, 20), start=LATER))
     assert builder.finish().units == 20
     assert sorted(units_in(tmp_path)) == list(range(20))
+
+
+def test_a_single_message_is_not_kept_back(tmp_path: Path) -> None:
+    assert build(tmp_path, queued([0], start=LATER)).units == 1
+    assert units_in(tmp_path) == {0: unit(LATER, tags_code=0)}

@@ -176,6 +176,26 @@ def test_messages_that_come_are_in_their_queues_and_older_snapshots_stay(tmp_pat
     assert len(expected["T0", 0]) > len(first["T0", 0])
 
 
+def test_after_retention_a_queue_begins_where_the_log_does_and_ended_ones_keep_their_offset(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=1024)
+    for _ in range(3):
+        writer.append("Early", b"x" * 100)
+    for number in range(30):
+        writer.append("T0", b"x" * 100, queue_id=number % 2)
+    writer.close()
+    segments = sorted((tmp_path / "commitlog").iterdir())
+    store = MessageStore.open(with_rocksdb_queues(tmp_path))
+    assert units_of(store.queues)["Early", 0][0] == (0, 3)
+    live = [each for each in writer.records if each.physical_offset >= int(segments[3].name)]
+    for path in segments[:3]:
+        path.unlink()
+    store.refresh()
+    for queue_id in (0, 1):
+        offsets = [each.queue_offset for each in live if each.queue_id == queue_id]
+        assert units_of(store.queues)["T0", queue_id][0] == (offsets[0], offsets[-1] + 1)
+    assert units_of(store.queues)["Early", 0] == [(3, 3)]
+
+
 def test_a_long_log_is_left_to_the_background_and_pulls_are_told_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

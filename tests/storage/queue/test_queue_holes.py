@@ -127,6 +127,19 @@ def test_a_long_hole_is_searched_in_parts_that_go_on_from_each_other(
     assert queue_of(opened(writer.root, last)).message_in_log(149) == expected(written)[149]
 
 
+def test_what_is_not_used_is_forgotten(
+    made: tuple[StoreWriter, list[Written]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, written = made
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(module, "REMEMBERED", 3 * (10 * 20 + queue_hole.HOLE_WEIGHT))
+    holes = QueueHoles()
+    queue = queue_of(opened(writer.root, holes))
+    for _ in range(2):
+        assert places(queue) == expected(written)
+        assert len(holes._holes) == 3
+
+
 def test_a_long_search_is_handed_on_and_made_in_pieces(
     made: tuple[StoreWriter, list[Written]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,15 @@ def test_a_start_that_does_not_come_by_the_damage_costs_nothing(writer: StoreWri
     assert (found.start, found.end, found.cut_bytes) == (3 * SEGMENT, end, 0)
 
 
+def test_one_forecast_serves_all_brokers(writer: StoreWriter) -> None:
+    spoil(writer, 60)
+    directories = [writer.root / "commitlog"]
+    forecast = LogForecast(CommitLog.open(directories), directories)
+    assert [segment.valid_length for segment in forecast.segments][-1] == 0
+    found = {broker: forecast.outcome(WHOLE_LOG, broker) for broker in Broker}
+    assert {each.cut_messages for each in found.values()} == {139}
+
+
 def test_many_messages_are_estimated_by_their_density(writer: StoreWriter) -> None:
     log = CommitLog.open([writer.root / "commitlog"])
     assert count_messages(log, 0) == 200

@@ -1,5 +1,6 @@
 """Very many keys at once against a loop over the log's records; whatever part of the index is there."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from protocol.message_id import decode_message_id
 from protocol.question import OFFSET_ID, PHYSICAL_OFFSET, KeyKind
 from storage.search.lookup import KeyHashes, LookupHere, look_up
 from storage.search.wanted_entries import WantedHashes
-from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from strategies import KEYS, TOPICS, StorePlan, store_plans
 
@@ -104,6 +105,12 @@ class TestKinds:
 
 
 class TestDamage:
+    def test_without_an_index_the_log_is_scanned(self, writer: StoreWriter) -> None:
+        expected = named(MessageStore.open(writer.root), ["k3", "U7", "Aa"])
+        shutil.rmtree(writer.root / "index")
+        assert named(MessageStore.open(writer.root), ["k3", "U7", "Aa"]) == expected
+        assert named(MessageStore.open(writer.root, StoreOptions(scan_budget=0)), ["k3", "U7", "Aa"]) == expected
+
     def test_an_entry_that_leads_to_damage_finds_nothing_and_is_told_of(self, writer: StoreWriter) -> None:
         victim = writer.written[3]
         writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
