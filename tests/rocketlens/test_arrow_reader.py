@@ -114,21 +114,6 @@ def test_arguments_that_cannot_be_are_errors_at_once(
         rocketlens.arrow(g1_store, **options)  # type: ignore[arg-type]
 
 
-def test_what_is_no_store_is_an_error_at_once(tmp_path: Path) -> None:
-    with pytest.raises(rocketlens.NotAStore):
-        rocketlens.arrow(tmp_path)
-
-
-def test_neither_spark_nor_a_jvm_is_loaded(g1_store: Path) -> None:
-    code = (
-        "import sys, rocketlens\n"
-        f"assert rocketlens.arrow({str(g1_store)!r}).read_all().num_rows\n"
-        "print(*{'pyspark', 'py4j', 'asyncio'} & set(sys.modules))"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ended.stdout == "\n", ended.stderr
-
-
 @pytest.mark.parametrize(
     ("call", "package", "extra"), [("arrow('x')", "pyarrow", "parquet"), ("spark()", "pyspark", "spark")]
 )

@@ -33,10 +33,6 @@ def in_case(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", [name], indirect=True)
 
 
-FIRST = datetime(2024, 5, 31, 8, 29, 57, tzinfo=UTC)
-"""When the first of six messages was stored; the others came a second later each."""
-
-
 @pytest.mark.parametrize(
     ("since", "until", "count"),
     [
@@ -104,15 +100,6 @@ def test_numbers_beyond_a_double_and_a_mark_hide_no_body_from_a_path(case: Path,
         assert len(list(store.search(json_path=path))) == found
 
 
-@in_case("C7-json-numbers")
-def test_bodies_with_such_numbers_are_shown_as_json(case: Path) -> None:
-    api = ApiOf(case)
-    found = command("search", case, "--json").messages
-    shown = [api.ask("/message", offset=each["physicalOffset"]).json for each in found]
-    assert len(shown) == 8
-    assert {each["bodyKind"] for each in shown if "NaN" not in each["body"]} == {"json"}
-
-
 @in_case("B14-compressed-twice")
 def test_bodies_that_were_packed_otherwise_than_they_say_are_found_and_shown_as_text(case: Path) -> None:
     found = {each["keys"][0]: each for each in command("search", case, "--contains", "4711", "--json").messages}
@@ -148,19 +135,6 @@ def test_plain_bodies_under_the_flag_of_a_compression_are_read_as_they_are(case:
     (odd,) = command("find", case, "k5", "--json").messages
     assert (odd["bodyEncoding"], "bodyNote" in odd) == ("base64", False)
     assert odd["bodyError"]
-
-
-@in_case("A5-flag-says-compressed")
-def test_an_export_has_such_bodies_as_they_are_and_says_how_many(case: Path) -> None:
-    out = case.parent / "out"
-    outcome = command("export", case, "--format", "jsonl", "--out", out, "--columns", "keys,body,body_error")
-    assert "4 bodies are not compressed as the sysFlag says, and written as what they are" in outcome.text
-    rows = {
-        row["keys"][0]: row for path in out.glob("part-*") for row in map(json.loads, path.read_text().splitlines())
-    }
-    assert rows["k0"]["body"].rstrip() == '{"order":4711}'
-    assert (rows["k5"]["body"], rows["k0"]["bodyError"]) == (None, None)
-    assert rows["k5"]["bodyError"]
 
 
 @in_case("B14-compressed-twice")
@@ -226,15 +200,6 @@ def test_no_text_of_an_exported_table_is_a_formula_and_a_spreadsheet_is_told_the
     assert "\r\n=1+1,订单 已付款".encode() in exact
 
 
-@in_case("A6-csv")
-def test_options_of_csv_are_for_files_of_it(case: Path) -> None:
-    for options in (("--format", "jsonl", "--out", "x"), ("--format", "csv", "--to", "x")):
-        for flag in ("--excel", "--keep-formulas"):
-            assert f"{flag} is for" in command("export", case, *options, flag).errors
-    both = command("export", case, "--format", "csv", "--out", "x", "--excel", "--keep-formulas")
-    assert "cannot be combined" in both.errors
-
-
 def test_a_table_that_began_some_time_ago_goes_on_from_there(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     now = time.time_ns() // 1_000_000
@@ -270,23 +235,6 @@ def test_keys_that_a_blank_has_split_are_found_by_their_words_and_alone(case: Pa
     vain = command("find", case, "order-7")
     assert vain.code == 1
     assert "a part of a body is found by `search --contains`; keys are compared whole" in vain.errors
-
-
-@pytest.mark.parametrize("text", ["single-1", "batch-2"])
-@in_case("B2-B3-batches")
-def test_the_life_of_a_key_is_that_of_the_message_and_not_of_its_trace(case: Path, text: str) -> None:
-    outcome = command("life", case, text, "--json")
-    with rocketlens.open(case) as store:
-        topics = {message.topic for message in store.find(text)}
-    assert "RMQ_SYS_TRACE_TOPIC" in topics
-    told = {(each["message"] or each["trace"])["topic"] for each in outcome.messages}
-    assert told - {None} == topics - {"RMQ_SYS_TRACE_TOPIC"}  # traces of consumers name no topic
-
-
-@in_case("A5-flag-says-compressed")
-def test_a_key_of_the_damaged_record_at_which_the_log_ends_is_said_to_be_there(case: Path) -> None:
-    damaged = "1 message that may be meant is damaged, at physical offset 20995 (its body does not match its CRC)"
-    check_is_missed(case, "kcrc", damaged)
 
 
 def test_a_message_whose_checksum_is_wrong_is_said_to_be_damaged_where_its_keys_are_asked_for(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_each_method_warns_once_of_what_was_hidden_whole_in_its_answer(root: Pat
     assert warning.filename == __file__, "it names the line that asked"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", IN_EACH_RUN)
 def test_nothing_is_warned_of_where_nothing_was(root: Path, name: str) -> None:
     with rocketlens.open(root, mask=["/secret/"]) as store, warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -14,9 +14,7 @@ import pytest
 import rocketlens
 from broker_harness import service_of, serving_in_a_thread
 from golden_store import G1, GOLDEN, unpack
-from oracles import read_log
 from rocketlens.opening import open_message_store
-from space_oracle import count
 from storage.store.message_store import MessageStore
 
 Source = rocketlens.Store | rocketlens.RemoteStore
@@ -105,13 +103,6 @@ def test_a_pull_brings_what_the_recorded_consumer_got(source: Source, recorded: 
     assert found == expected
 
 
-def test_a_compressed_body_is_decompressed(source: Source) -> None:
-    for kind in ("LZ4", "ZSTD", "ZLIB"):
-        (found,) = source.query("TopicTest", key=f"big-{kind}")
-        assert found.body.startswith(b"compressible payload ") or len(found.body) > 10 * len(found.stored_body)
-        assert bytes(found.stored_body) != found.body
-
-
 def test_times_are_numbers_and_dates(source: Source) -> None:
     (found,) = source.view(6581)
     assert found.store_time == datetime.fromtimestamp(found.store_timestamp / 1000, UTC)
@@ -138,28 +129,6 @@ def test_nothing_found_says_why(source: Source) -> None:
     assert found.reason == ""
 
 
-def test_topics_and_groups_are_those_of_the_recorded_broker(source: Source) -> None:
-    queues = {topic.name: topic.read_queues for topic in source.topics()}
-    assert {"TopicTest": 4, "SCHEDULE_TOPIC_XXXX": 18, "%RETRY%CG_SQL": 1}.items() <= queues.items()
-    listed = (G1 / "mqadmin-out" / "topicList.txt").read_text().split()
-    assert set(listed) - set(queues) <= {"TBW102", "broker-a"}
-    groups = {group.name: group.offsets for group in source.groups()}
-    assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= set(groups)
-    consumed = (G1 / "mqadmin-out" / "consumerProgress-g.txt").read_text()
-    for queue_id, offset in groups["CG_TAG"]["TopicTest"].items():
-        assert f"{queue_id}" in consumed
-        assert f"{offset}" in consumed
-
-
-def test_answers_are_sequences_that_stay(g1_store: Path) -> None:
-    with rocketlens.open(g1_store) as store:
-        found = store.query("TopicTest", key="hotkey", maximum=3)
-    assert [*found][1:] == list(found[1:])
-    assert found[-1] in found
-    assert found[0].body == b"hot 37"
-    assert repr(found[0]).startswith(f"<Message {found[0].unique_key} of TopicTest: queue ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -174,15 +143,6 @@ def test_answers_are_sequences_that_stay(g1_store: Path) -> None:
 def test_a_question_that_cannot_be_is_an_error(source: Source, arguments: dict[str, object], says: str) -> None:
     with pytest.raises(rocketlens.ConfigError, match=says):
         source.query("TopicTest", **arguments)  # type: ignore[arg-type]
-
-
-def test_wrong_filters_and_ids_are_errors(source: Source) -> None:
-    with pytest.raises(rocketlens.ConfigError, match="tag and sql exclude each other"):
-        source.pull("TopicTest", 0, 0, tag="a", sql="a = 1")
-    with pytest.raises(rocketlens.FilterSyntaxError):
-        source.pull("TopicTest", 0, 0, sql="a >")
-    with pytest.raises(rocketlens.ConfigError, match="the id is empty"):
-        source.view("")
 
 
 def test_what_is_closed_says_so(g1_store: Path) -> None:
@@ -223,18 +183,6 @@ def test_opening_leaves_the_hosts_garbage_collector_alone(g1_store: Path, monkey
         assert len(store.query("TopicTest", key="hotkey")) == 40
 
 
-def test_what_is_no_store_is_an_error_at_once(tmp_path: Path) -> None:
-    with pytest.raises(rocketlens.NotAStore, match="is no store that can be served"):
-        rocketlens.open(tmp_path)
-
-
-def test_options_that_cannot_be_are_errors(g1_store: Path) -> None:
-    with pytest.raises(rocketlens.ConfigError, match="index_slots and index_entries: give both or neither"):
-        rocketlens.open(g1_store, index_slots=5)
-    with pytest.raises(rocketlens.ConfigError, match=r"state_directory .* inside the store"):
-        rocketlens.open(g1_store, state_directory=g1_store / "state")
-
-
 def test_a_batch_in_one_record_is_pulled_as_its_messages(tmp_path: Path) -> None:
     """The producer got the queue offset of the first message of each batch, and labelled each batch by its size."""
     recorded = GOLDEN / "g2" / "g2-queues"
@@ -253,27 +201,3 @@ def test_a_batch_in_one_record_is_pulled_as_its_messages(tmp_path: Path) -> None
                 inside = source.pull("BatchCqTopic", 1, 1, maximum=1)
                 assert [message.queue_offset for message in inside] == [1, 2]
                 assert inside.next_offset == 3
-
-
-def test_what_takes_the_disk_is_counted_as_by_the_oracle(g1_store: Path, tmp_path: Path) -> None:
-    records = read_log(g1_store / "commitlog")
-    expected = count(records)
-    (tmp_path / "broker.conf").write_text("fileReservedTime=24\n")
-    with rocketlens.open(g1_store) as store:
-        space = store.space(broker_config=tmp_path / "broker.conf")
-        assert (space.messages, space.size) == (len(records), sum(record.total_size for record in records))
-        topics = {each.names: [each.messages, each.size] for each in space.topics}
-        assert topics == {(str(name, "utf-8"),): row for name, row in expected.topics.items()}  # type: ignore[call-overload]
-        counts = {
-            "queues": expected.queues, "tags": expected.tags, "hosts": expected.hosts, "hours": expected.hours
-        }  # fmt: skip
-        for name, rows in counts.items():
-            found = [[each.messages, each.size] for each in getattr(space, name)]
-            assert sorted(found) == sorted(rows.values()), name
-        assert list(space.largest) == expected.largest[:100]
-        assert store.view(space.largest[0][1])[0].physical_offset == expected.largest[0][1]
-        assert space.forecast is not None
-        assert space.forecast.settings.reserved_hours == 24
-        assert space.notes == ()
-        with pytest.raises(rocketlens.StoreError, match="nowhere"):
-            store.space(broker_config=tmp_path / "nowhere")

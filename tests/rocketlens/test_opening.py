@@ -67,11 +67,6 @@ def test_nothing_is_kept_of_a_small_store(home: Path, store: Path, monkeypatch: 
     assert kept(home) == []
 
 
-def test_nothing_is_kept_that_another_one_keeps(home: Path, store: Path) -> None:
-    open_message_store(store, keeps_state=False)
-    assert kept(home) == []
-
-
 @pytest.mark.parametrize("place", ["inside the store", "no directory", "no home"])
 def test_a_store_is_opened_where_nothing_can_be_kept(
     home: Path, store: Path, monkeypatch: pytest.MonkeyPatch, place: str

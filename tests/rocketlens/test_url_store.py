@@ -89,7 +89,7 @@ def said(source: rocketlens.Source, question: str, place: str) -> str:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("name", ["g1/store", "g1/store-crashed"])
+@pytest.mark.parametrize("name", ["g1/store-crashed"])
 def test_every_question_has_the_answer_of_the_directory(
     name: str, question: str, stores: Callable[[str], tuple[Path, str]], fetched: dict[str, int]
 ) -> None:
@@ -186,19 +186,6 @@ def test_what_is_no_store_and_what_is_broken_bear_the_names_that_they_have_behin
             said.append(str(caught.value).replace(str(where), "STORE"))
         assert said[0] == said[1]
         memory.rm(place, recursive=True)
-
-
-def test_the_copy_is_gone_with_the_source(
-    stores: Callable[[str], tuple[Path, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    source = rocketlens.open(stores("g1/store")[1])
-    assert source.groups()
-    assert list(tmp_path.iterdir())
-    source.close()
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(rocketlens.Error, match="the store is closed"):
-        source.groups()
 
 
 def test_who_still_reads_a_copy_that_is_replaced_or_closed_gets_what_was_there_or_an_error(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from protocol.errors import RocketLensError, StoreError
 from rocketlens.cli import command_run
 from rocketlens.cli.command_run import rebuild, run_command
 from spark_jobs.run._spark_calls import TaskFailed
-from spark_jobs.run.report import Details, Report
+from spark_jobs.run.report import Report
 
 
 @pytest.fixture
@@ -43,15 +43,6 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
     assert capsys.readouterr().err == "rocketlens: stopped; run the same command again to continue\n"
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-
-
-@pytest.mark.usefixtures("handlers")
-def test_after_a_job_signals_do_what_they_did() -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    report = Report(command="rebuild", store="/store", out="/store", details=Details())
-    with pytest.raises(SystemExit):
-        run_command(lambda options, progress, launch: report, as_json=True, store="/store")
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 @pytest.fixture

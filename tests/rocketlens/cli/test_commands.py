@@ -146,7 +146,8 @@ def unreachable(master: str, tmp_path: Path, *options: str) -> list[str]:
     return [first, *errors.splitlines()]
 
 
-@pytest.mark.parametrize("answers", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.soak  # in each run: that a JVM that ends is told of, tests/spark_jobs/run/test_spark_calls.py
+@pytest.mark.parametrize("answers", [True, False])
 def test_a_master_that_cannot_be_reached_is_told_in_a_sentence_in_time(
     store: Path, tmp_path: Path, answers: bool
 ) -> None:

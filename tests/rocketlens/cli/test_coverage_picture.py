@@ -35,7 +35,3 @@ def test_a_log_shorter_than_the_picture_is_drawn() -> None:
     lines = list(draw_coverage(Coverage(5, 7, ((5, 7),), (), (), ()), 40, time_text))
     assert lines[0] == "log     " + "█" * 32
     assert len(lines) == 4
-
-
-def test_an_empty_log_has_no_picture() -> None:
-    assert list(draw_coverage(Coverage(0, 0, (), (), (), ()), 80, time_text)) == []

@@ -10,7 +10,6 @@ import pytest
 
 from ledger_stores import Ledger
 from process import ROOT
-from rocketlens.cli.main import CUT
 
 KEPT = (0, 4096, 8192)
 """Bytes that are left of a long file; all others are gone by the time that they are looked at."""
@@ -97,9 +96,7 @@ IN_EACH_RUN = {
     ("find", INDEX),
     ("search", LOG),
     ("tail", QUEUES),
-    ("doctor", INDEX),
     ("rebuild all", LOG),
-    ("export", LOG),
 }
 """A command of each way to read, and each kind of file; `make soak` has the others."""
 
@@ -122,21 +119,8 @@ def test_no_command_is_ended_by_the_signal_of_a_cut_file(name: str, kind: str, g
     assert ended.returncode == UNREADABLE, ended.stderr
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "compact index" else pytest.mark.soak) for name in JOBS]
-)
-def test_an_index_file_that_is_cut_within_its_first_page_ends_a_job_in_words(
-    name: str, g1_store: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "keys").write_text("hotkey\n")
-    words = {"OUT": str(tmp_path / "out"), "KEYS": str(tmp_path / "keys"), "OTHER": str(g1_store)}
-    arguments, kinds = JOBS[name]
-    ended = run_cutting(INDEX, 100, g1_store, tmp_path, name, *(words.get(word, word) for word in arguments))
-    assert bool((tmp_path / "cut").read_text()) == (INDEX in kinds)
-    check_words(ended)
-
-
-@pytest.mark.parametrize("kept", [KEPT[1], *(pytest.param(kept, marks=pytest.mark.soak) for kept in KEPT[::2])])
+@pytest.mark.soak
+@pytest.mark.parametrize("kept", KEPT)
 def test_a_conversion_of_a_cut_log_ends_in_words(kept: int, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger", segment_size=32_768)
     for number in range(3):
@@ -148,12 +132,6 @@ def test_a_conversion_of_a_cut_log_ends_in_words(kept: int, tmp_path: Path) -> N
     check_words(ended)
     assert ended.returncode == UNREADABLE
     assert not (tmp_path / "out").exists()
-
-
-def test_a_fault_is_said_in_one_line(g1_store: Path, tmp_path: Path) -> None:
-    ended = run_cutting("commitlog", 0, g1_store, tmp_path, "find", "6581")
-    assert (ended.returncode, ended.stdout) == (UNREADABLE, "")
-    assert ended.stderr.splitlines() == [CUT.rstrip()]
 
 
 def check_words(ended: "subprocess.CompletedProcess[str]") -> None:

@@ -60,17 +60,6 @@ def test_equal_stores_are_equal(stores: tuple[Path, Path]) -> None:
     assert (outcome.code, outcome.text, outcome.errors) == (0, "both hold the same messages\n", "")
 
 
-def test_what_is_no_store_is_code_3(stores: tuple[Path, Path], tmp_path: Path) -> None:
-    outcome = rocketlens("diff", stores[0], tmp_path)
-    assert outcome.code == 3
-    assert "no store" in outcome.errors
-
-
-def test_nothing_is_written_into_a_store(stores: tuple[Path, Path]) -> None:
-    outcome = rocketlens("diff", *stores, "--work", stores[1] / "x")
-    assert (outcome.code, "lies inside" in outcome.errors) == (2, True)
-
-
 def test_a_place_that_takes_no_files_is_wrong_usage(stores: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     outcome = rocketlens("diff", *stores, "--work", tmp_path / "file")

@@ -97,13 +97,6 @@ def test_what_nothing_shows_any_more_is_called_a_guess_with_its_option(root: Pat
     assert not (root.parent / "out").exists()
 
 
-def test_sizes_that_were_given_are_named_as_such(root: Path) -> None:
-    lines = plan(
-        "rebuild", "all", root, "--slots", 11, "--entries", 13, "--profile", "classic", "--queue-file-size", 40
-    )
-    assert [line.rpartition(": ")[2] for line in lines[4:]] == ["as asked for"] * 3
-
-
 def test_light_queues_extensions_and_sizes_are_inferred_from_what_is_left(root: Path) -> None:
     shutil.move(root / "consumequeue", root / "consumequeue.bak-20260102030405")
     topics = json.loads((root / "config" / "topics.json").read_text())
@@ -117,17 +110,6 @@ def test_light_queues_extensions_and_sizes_are_inferred_from_what_is_left(root: 
     ]
 
 
-def test_units_that_point_into_an_extension_show_that_there_was_one(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"")
-    writer.append("T", b"body", tags="t")
-    writer.close()
-    shutil.rmtree(writer.root / "consumequeue_ext")
-    (line,) = (line for line in plan("rebuild", "queues", writer.root) if "consumequeue_ext" in line)
-    assert line == (
-        "plan: consumequeue_ext is made, since units of consumequeue/T/0 point into it (guessed: it is not there)"
-    )
-
-
 def test_a_program_gets_the_plan_as_an_object_with_numbers_near_the_truth(root: Path) -> None:
     outcome = rocketlens("rebuild", "all", root, "--dry-run", "--json")
     found = json.loads(outcome.output)
@@ -135,36 +117,6 @@ def test_a_program_gets_the_plan_as_an_object_with_numbers_near_the_truth(root: 
     assert 400 <= found["messages"] < 440
     assert found["entries"] == pytest.approx(3 * found["messages"], abs=2)
     assert found["workBytes"] > found["writtenBytes"] > 20 * 400
-
-
-def test_a_compaction_reads_the_index(root: Path) -> None:
-    files = len(list((root / "index").iterdir()))
-    first = plan("compact", "index", root)[0]
-    assert f" of {files} index files, and the messages that they lead to, writes about 1,200 index entries, " in first
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        (["rebuild", "all"], 3, "is no store that can be served"),
-        (["convert", "--out", "OUT"], 3, "is no store that can be served"),
-    ],
-)
-def test_what_the_job_refuses_the_plan_refuses(tmp_path: Path, arguments: list[str], code: int, text: str) -> None:
-    (tmp_path / "empty").mkdir()
-    outcome = rocketlens(
-        *[word.replace("OUT", str(tmp_path / "o")) for word in arguments], tmp_path / "empty", "--dry-run"
-    )
-    assert (outcome.code, outcome.output) == (code, b"")
-    assert text in outcome.errors
-
-
-def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
-    offsets = {"offsetTable": {"%LMQ%light@G": {"0": 1}}}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
-    (line,) = (line for line in plan("rebuild", "queues", root) if "light queues" in line)
-    assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
 
 
 def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
@@ -208,6 +160,25 @@ def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
     (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
     changed = read_only.difference(before, read_only.state_of(tmp_path))
     assert {Path(path).name for path in changed} <= {"consumerOffset.json"}
+
+
+def test_units_that_point_into_an_extension_show_that_there_was_one(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"")
+    writer.append("T", b"body", tags="t")
+    writer.close()
+    shutil.rmtree(writer.root / "consumequeue_ext")
+    (line,) = (line for line in plan("rebuild", "queues", writer.root) if "consumequeue_ext" in line)
+    assert line == (
+        "plan: consumequeue_ext is made, since units of consumequeue/T/0 point into it (guessed: it is not there)"
+    )
+
+
+def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    offsets = {"offsetTable": {"%LMQ%light@G": {"0": 1}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    (line,) = (line for line in plan("rebuild", "queues", root) if "light queues" in line)
+    assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
 
 
 def test_a_conversion_is_planned_with_its_new_log(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 import shlex
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from cli_reference import command_line_reference, commands
+from cli_reference import commands
 from command_line import EARLIER_NAME, rocketlens
 from rocketlens.cli.main import COMMANDS, main
-from rocketlens.cli.options import RenamedOption
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 OFFSET_ID = "7F00000100002A9F00000000000019B5"
@@ -40,28 +38,6 @@ def test_an_earlier_spelling_is_the_new_one(line: str, earlier: str, now: str, g
     assert outcomes[0].output == outcomes[1].output
     assert outcomes[0].code == outcomes[1].code
     assert outcomes[0].errors.count("\n") == outcomes[1].errors.count("\n")
-
-
-def test_an_earlier_variable_of_the_environment_is_the_new_one(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROCKETLENS_FIND_MAX", "3")
-    assert len(rocketlens("find", g1_store, "hotkey", "--json").messages) == 3
-    monkeypatch.setenv("ROCKETLENS_FIND_LIMIT", "2")
-    assert len(rocketlens("find", g1_store, "hotkey", "--json").messages) == 2
-
-
-def test_help_shows_no_earlier_spelling() -> None:
-    renamed = {
-        (name, spelling)
-        for name, command in commands().items()
-        for option in command.params
-        if isinstance(option, RenamedOption)
-        for spelling in option.earlier
-    }
-    assert len(renamed) >= 10
-    reference = command_line_reference()
-    for name, spelling in renamed - {("export", "--to")}:
-        section = reference.split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
-        assert f"{spelling} " not in section, name
 
 
 def test_an_earlier_name_of_a_command_works_and_prints_the_new_line(tmp_path: Path) -> None:
@@ -112,41 +88,6 @@ def test_a_command_that_find_has_taken_the_place_of_finds_the_same(
     assert outcome.output == b"".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("query STORE --key k", "--topic"),
-        ("query STORE --topic T", "exactly one of"),
-        ("query STORE --topic T --key a --tag b", "exactly one of"),
-        ("query STORE more --topic T --key a", "expected one SOURCE"),
-        ("lookup STORE", "behind it a FILE"),
-        ("view STORE", "behind it a TEXT"),
-    ],
-)
-def test_wrong_usage_of_an_earlier_command_is_code_2(line: str, says: str, g1_store: Path) -> None:
-    outcome = rocketlens(*line.replace("STORE", str(g1_store)).split())
-    assert (outcome.code, outcome.output, says in outcome.errors) == (2, b"", True)
-
-
-@pytest.mark.parametrize(
-    ("line", "now"),
-    [
-        ("view ID --server HOST:1", "find HOST:1 ID --full"),
-        ("topics --server=HOST:1 --contains x", "topics HOST:1 --contains x"),
-        ("verify STORE --json", "doctor STORE --deep --json"),
-        ("life STORE --unique-key 'a b'", "life STORE 'a b'"),
-        ("fetch s3://b/x STORE --fresh", "rebuild fetch s3://b/x STORE --fresh"),
-        ("filter STORE T --sql 'a > 5'", "search STORE T --where 'a > 5'"),
-        ("lookup s3://b F --storage-options '{\"key\": 1}' --conf spark.a=b", "find s3://b -f F --storage-options JSON "
-         "--conf KEY=VALUE"),
-        ("export STORE --out D --from 2024 --no-unpack", "export STORE --out D --since 2024 --no-unpack"),
-        ("query STORE --key", "find SOURCE TEXT --topic TOPIC --as KIND"),
-    ],
-)  # fmt: skip
-def test_the_line_that_is_printed_is_that_of_the_call(line: str, now: str) -> None:
-    assert line_that_is_printed(*shlex.split(line)) == shlex.split(now)
-
-
 def test_the_new_line_is_one_that_can_be_typed() -> None:
     earlier = {name: each.now for name, each in COMMANDS.items() if each.now}
     assert {"clean", "fetch", "lookup", "query", "verify", "view"} <= set(earlier)
@@ -154,18 +95,3 @@ def test_the_new_line_is_one_that_can_be_typed() -> None:
         words = [word for word in now.split() if word.islower() and not word.startswith("-")]
         assert " ".join(words) in commands()
         assert words[0] not in earlier
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("finde", "find"), ("sarch", "search"), ("Tail", "tail")])
-def test_a_slip_of_the_finger_is_answered_with_what_may_be_meant(typed: str, meant: str) -> None:
-    outcome = rocketlens(typed, "x")
-    assert outcome.code == 2
-    assert outcome.errors.splitlines()[-1].startswith(f"Error: No such command '{typed}': ")
-    assert meant in outcome.errors.splitlines()[-1]
-
-
-def test_help_and_version_are_what_the_options_are() -> None:
-    for names in ([], ["find"], ["rebuild", "index"]):
-        assert rocketlens("help", *names).text == rocketlens(*names, "--help").text
-    assert rocketlens("version").text == rocketlens("-V").text == rocketlens("--version").text
-    assert isinstance(main, click.Group)

@@ -10,7 +10,7 @@ from command_line import rocketlens
 from protocol.errors import NotAStore, StoreError
 from read_only import reachable_directory
 from rights import as_user
-from rocketlens.cli.errors import ending_with_the_reader, hint_of_rights
+from rocketlens.cli.errors import hint_of_rights
 from rocketlens.cli.main import main
 from store_writer import StoreWriter
 
@@ -62,19 +62,6 @@ def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(
     assert "rocketlens: the output cannot be written: No space left on device\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["search STORE --json", "view STORE 0", "lookup STORE KEYS", "doctor STORE"])
-def test_who_closed_the_output_gets_none(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("hotkey\n")
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(SystemExit) as end:
-        main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
-    assert end.value.code == 0
-    sys.stdout.close()
-
-
 def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
     g1_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,11 +72,6 @@ def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
     with pytest.raises(SystemExit) as end:
         main(["life", str(g1_store), UNIQUE_KEY])
     assert (end.value.code, capsys.readouterr().err) == (130, "rocketlens: stopped\n")
-
-
-def test_a_connection_that_breaks_elsewhere_is_no_quiet_end() -> None:
-    with pytest.raises(BrokenPipeError), ending_with_the_reader():
-        raise BrokenPipeError
 
 
 def test_files_that_may_not_be_read_come_with_the_user_and_a_way(tmp_path: Path) -> None:

@@ -70,19 +70,6 @@ def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: 
     assert requests == [ExportRequest(store=store, out=out, format="csv", **OPTIONS.get(options, {}))]
 
 
-def test_the_store_and_the_place_may_be_urls(requests: list[ExportRequest], tmp_path: Path) -> None:
-    out = f"file://{tmp_path}/out"
-    assert rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", out).code == 4
-    assert [(request.store, request.out) for request in requests] == [("s3://bucket/store", out)]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_path: Path) -> None:
-    outcome = rocketlens("export", tmp_path / "none", "--format", "csv", "--out", tmp_path / "out")
-    assert "3 files of csv, 2.05 kB, and _manifest.json" in outcome.text
-    assert "gone" in outcome.text
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -108,21 +95,6 @@ def test_wrong_usage_is_told_before_anything_is_started(
 ) -> None:
     run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
     assert rocketlens("export", g1_store, *words).code == 2
-
-
-@pytest.mark.parametrize(("name", "reason"), [("precious", "it contains precious"), ("_manifest.json", "--fresh")])
-def test_a_place_that_is_taken_is_told_before_anything_is_started(
-    name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
-    (tmp_path / name).touch()
-    outcome = rocketlens("export", g1_store, "--format", "csv", "--out", tmp_path)
-    assert (outcome.code, reason in outcome.errors) == (2, True)
-
-
-def test_nothing_is_written_into_a_store(g1_store: Path) -> None:
-    outcome = rocketlens("export", g1_store, "--format", "csv", "--out", g1_store / "export")
-    assert (outcome.code, "lies inside the store" in outcome.errors) == (2, True)
 
 
 def test_a_killed_export_goes_on(tmp_path: Path) -> None:
@@ -206,16 +178,6 @@ class TestTable:
         (request,) = requests
         assert (request.catalog, request.name) == ({"uri": "http://c/?a=b", "token": "t"}, "a.b")
 
-    @pytest.mark.parametrize("format_", ["iceberg", "delta"])
-    def test_a_library_that_is_missing_is_named_with_its_extra(
-        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
-    ) -> None:
-        monkeypatch.setattr("rocketlens.cli.export.importlib.util.find_spec", lambda _name: None)
-        outcome = rocketlens("export", tmp_path / "none", "--format", format_, "--to", tmp_path / "table")
-        assert outcome.code == 2
-        assert install_line(format_) in outcome.errors
-        assert requests == []
-
     @pytest.mark.parametrize(
         ("format_", "extra", "missing"),
         [
@@ -267,9 +229,4 @@ class TestTable:
     ) -> None:
         outcome = rocketlens("export", g1_store, *words)
         assert (outcome.code, said in outcome.errors) == (2, True), outcome.errors
-        assert requests == []
-
-    def test_a_table_inside_the_store_is_refused(self, requests: list[TableRequest], g1_store: Path) -> None:
-        outcome = rocketlens("export", g1_store, "--format", "csv", "--to", g1_store / "table")
-        assert (outcome.code, f"--to {g1_store}/table lies inside the store" in outcome.errors) == (2, True)
         assert requests == []

@@ -16,7 +16,6 @@ from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, unpack
-from rocketlens.arguments import words_of
 from rocketlens.cli.opening import HINT
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -29,19 +28,6 @@ def find(where: tuple[object, ...], text: object, *arguments: object) -> Outcome
     return rocketlens("find", *where, text, *arguments, "--json")
 
 
-def test_a_dead_letter_is_found_by_its_key_with_the_message_that_it_was(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for topic in ("orders", "%RETRY%billing", "%DLQ%billing"):
-        writer.append(topic, b"lost", keys="order-4711")
-    writer.close()
-    found = find((tmp_path / "store",), "order-4711").messages
-    assert [(each["topic"], each["stage"]) for each in found] == [
-        ("%DLQ%billing", "dead letter"),
-        ("%RETRY%billing", "retry"),
-        ("orders", "delivered"),
-    ]
-
-
 def test_each_reading_of_the_text_is_explained(where: tuple[object, ...]) -> None:
     assert find(where, "0A00000100002A9F00000000000019B5").errors.splitlines() == [
         "rocketlens: as offset message id: 1 message (the id names 10.0.0.1:10911, the message there was stored by "
@@ -52,20 +38,6 @@ def test_each_reading_of_the_text_is_explained(where: tuple[object, ...]) -> Non
     assert find(where, "BB").errors.splitlines() == [
         "rocketlens: as unique key or key: 1 message",
         "rocketlens: as tag: 1 message",
-    ]
-
-
-def test_a_number_may_be_an_offset_and_a_key(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    first = writer.append("orders", b"first", keys="275")
-    writer.append("orders", b"x" * 100, keys=str(first.size))
-    writer.close()
-    found = find((tmp_path / "store",), first.size)
-    assert [(each["foundBy"], each["physicalOffset"]) for each in found.messages] == [("physical offset", first.size)]
-    assert found.errors.splitlines()[:3] == [
-        "rocketlens: as physical offset: 1 message",
-        "rocketlens: as unique key or key: 1 message",
-        "rocketlens: as tag: none",
     ]
 
 
@@ -133,35 +105,6 @@ def test_queues_that_lack_are_named_where_tags_may_be_missing_alone(tmp_path: Pa
                 assert not is_said or "and topic lost has no queue to find them by" in outcome.errors
 
 
-def test_a_topic_that_was_meant_is_proposed(where: tuple[object, ...]) -> None:
-    outcome = find(where, "TopicTets")
-    assert outcome.code == 1
-    assert "did you mean topic TopicTest" in outcome.errors
-
-
-def test_topics_that_are_named_so_are_listed(where: tuple[object, ...]) -> None:
-    outcome = find(where, "topict")
-    assert outcome.code == 1
-    assert outcome.errors.splitlines()[0] == "rocketlens: topics named so: TopicTest, TopicTx"
-
-
-def test_times_and_a_maximum_narrow_keys(where: tuple[object, ...]) -> None:
-    everything = find(where, "hotkey").messages
-    times = sorted(each["storeTimestamp"] for each in everything)
-    assert len(times) == 40
-    found = find(where, "hotkey", "--since", times[3], "--until", times[5]).messages
-    assert [each["storeTimestamp"] for each in found] == times[3:6][::-1]
-    newest = find(where, "hotkey", "--limit", 3)
-    assert newest.messages == everything[:3]
-    assert "there are more than 3 messages: ask for more with --limit\n" in newest.errors
-
-
-def test_the_table_says_what_each_message_was_found_by(where: tuple[object, ...]) -> None:
-    lines = rocketlens("find", *where, "BB").text.splitlines()
-    assert lines[0].split()[:5] == ["FOUND", "BY", "MESSAGE", "ID", "STAGE"]
-    assert [line.split()[0] for line in lines[1:]] == ["key", "tag"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -197,15 +140,6 @@ def test_a_message_is_shown_whole_if_asked(g1_store: Path) -> None:
     assert {("topic", "TopicTest"), ("property", "TAGS", "TagD"), ("body", "hot", "0"), ("queueId", "2")} <= lines
 
 
-def test_the_body_alone_is_written(g1_store: Path, tmp_path: Path) -> None:
-    assert rocketlens("find", g1_store, UNIQUE_KEY, "--body", "-").output == b"hot 0"
-    assert rocketlens("find", g1_store, UNIQUE_KEY, "--body", tmp_path / "body").code == 0
-    assert (tmp_path / "body").read_bytes() == b"hot 0"
-    refused = rocketlens("find", g1_store, UNIQUE_KEY, "--body", g1_store / "body")
-    assert (refused.code, refused.output) == (2, b"")
-    assert rocketlens("find", g1_store, "hotkey", "--body", "-").code == 2
-
-
 def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     born = {"unique_key": "u-1", "born_timestamp": 1_700_000_000_000, "keys": "o-1"}
@@ -228,37 +162,6 @@ def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path: Path
     assert hint not in outcome.errors
     assert (len(listed), [row for row in listed if "copies" in row]) == (6, [])
     assert len(rocketlens("find", writer.root, "o-1", "--json").messages) == 6
-
-
-def test_no_cell_of_a_table_is_wrapped_however_long_it_is(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    long = "k" * 300
-    writer.append("a-topic-with-a-name" * 5, b"b" * 60, keys=long, unique_key="u" * 200)
-    writer.close()
-    for text in (long, "u" * 200):
-        rows = rocketlens("find", writer.root, text).text.splitlines()
-        assert len(rows) == 2
-        assert long in rows[1]
-        assert "u" * 200 in rows[1]
-
-
-@pytest.mark.parametrize("text", ["o-1 o-2", "[o-1, o-2]", "[o-1,o-2]", "o-1,  o-2"])
-def test_words_of_a_list_are_looked_up_where_the_whole_names_nothing(text: str, tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for key in ("o-1", "o-2", "o-3"):
-        writer.append("orders", keys=key)
-    writer.close()
-    found = rocketlens("find", writer.root, text, "--json")
-    assert (found.code, [each["keys"] for each in found.messages]) == (0, [["o-1"], ["o-2"]])
-    assert "RocketMQ splits KEYS at blanks" in found.errors
-
-
-def test_a_key_that_was_stored_from_a_list_is_found_by_the_list(tmp_path: Path) -> None:
-    """Java's List.toString() as KEYS, which brokers split at the blank."""
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders", keys="[o-1, o-2]")
-    writer.close()
-    assert len(rocketlens("find", writer.root, "[o-1, o-2]", "--json").messages) == 1
 
 
 @given(
@@ -300,11 +203,6 @@ def test_a_server_is_asked_for_each_form_in_a_list_once_a_topic_and_for_none_whe
     assert once > topics
     assert requests("hotkey") == once - 1  # where nothing is found the server is asked what it does not read
     assert once < requests("nobody") <= once + 4 * (topics + 2)
-
-
-@pytest.mark.parametrize("text", ["o-1", "a||b", "%RETRY%g", "0", "tag*"])
-def test_a_text_that_looks_like_no_list_is_one_word(text: str) -> None:
-    assert words_of(text) == [text]
 
 
 TRANSACTIONS = [

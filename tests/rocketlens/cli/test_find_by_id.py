@@ -1,12 +1,10 @@
 """`rocketlens find` of ids: one message whole, its body, and what is no message, from a store or from a server."""
 
 import gzip
-import io
 import shutil
 import zlib
 from pathlib import Path
 
-import msgpack
 import pytest
 
 from broker.endpoint import Endpoint
@@ -19,7 +17,6 @@ from protocol.command import Response
 from protocol.headers import ViewMessageRequestHeader
 from protocol.message import HostAddress
 from protocol.message_id import encode_message_id
-from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 # Of produced.tsv: hot0.
@@ -51,57 +48,10 @@ def test_any_id_shows_its_message(g1_store: Path, server: Endpoint, text: str) -
     assert remote == local
 
 
-def test_several_ids_are_shown_in_the_order_asked(g1_store: Path, server: Endpoint) -> None:
-    for where in (g1_store, server):
-        outcome = rocketlens("find", where, "0", UNIQUE_KEY, "275", "--json")
-        assert outcome.code == 0
-        assert [message["physicalOffset"] for message in outcome.messages] == [0, OFFSET, 275]
-
-
-def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, server: Endpoint) -> None:
-    for where in (g1_store, server):
-        outcome = rocketlens("find", where, "0", "1", "--as", "physical-offset", "--json")
-        assert outcome.code == 1
-        assert len(outcome.messages) == 1
-        assert "inside the record that starts at 0" in outcome.errors
-        assert len(outcome.errors.splitlines()) == 1
-
-
-@pytest.mark.parametrize("text", ["FD00000000000000000000000000FFFF", "nobody", "键", OFFSET_ID[:-1] + "6"])
-def test_an_unknown_id_is_explained(g1_store: Path, text: str) -> None:
-    outcome = rocketlens("find", g1_store, text)
-    assert (outcome.code, outcome.output) == (1, b"")
-    assert outcome.errors.startswith(f"rocketlens: nothing is named {text} in ")
-
-
-def test_an_unknown_unique_key_says_what_was_searched(g1_store: Path, server: Endpoint) -> None:
-    topics = len({*MessageStore.open(g1_store).queues.topics(), *MessageStore.open(g1_store).config.topics})
-    for where in (g1_store, server):
-        outcome = rocketlens("find", where, "nobody", "--as", "unique-key", "-v")
-        assert outcome.code == 1
-        first, details = outcome.errors.splitlines()
-        assert first.startswith("rocketlens: nothing is named nobody in ")
-        assert where is server or first.endswith(f" in {topics} topics")
-        assert "searched 10 index files" in details
-
-
 def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
     ours = encode_message_id(HostAddress(*server), OFFSET)
     outcome = rocketlens("find", ours, "--from-id", "--json")
     assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
-
-
-@pytest.mark.parametrize("text", [UNIQUE_KEY, str(OFFSET), "nobody"])
-def test_from_id_needs_an_id_with_an_address(text: str) -> None:
-    outcome = rocketlens("find", text, "--from-id")
-    assert outcome.code == 3
-    assert "only an offset message id contains an address" in outcome.errors
-
-
-def test_a_server_that_cannot_be_reached_is_code_3(g1_store: Path) -> None:
-    outcome = rocketlens("find", "0", "--server", "127.0.0.1:1")
-    assert (outcome.code, outcome.output) == (3, b"")
-    assert outcome.errors == "rocketlens: cannot connect to 127.0.0.1:1: Connection refused\n"
 
 
 def test_what_is_neither_a_broker_nor_a_name_server_is_code_3() -> None:
@@ -134,12 +84,6 @@ def test_a_damaged_record_is_shown_and_named(g1_store: Path, tmp_path: Path) -> 
             assert "CRC" in outcome.errors
     assert rocketlens("find", store, str(OFFSET + 1)).code == 1
     assert "is damaged" not in rocketlens("find", store, "0").errors
-
-
-def test_msgpack_is_a_stream(g1_store: Path) -> None:
-    outcome = rocketlens("find", g1_store, "0", OFFSET_ID, "--format", "msgpack")
-    first, second = msgpack.Unpacker(io.BytesIO(outcome.output))
-    assert (first["physicalOffset"], second["physicalOffset"], second["body"]) == (0, OFFSET, b"hot 0")
 
 
 @pytest.mark.parametrize(
@@ -191,9 +135,6 @@ class TestBodies:
             assert (written.code, written.output, (tmp_path / key).read_bytes()) == (0, b"", body)
             assert written.errors == f"rocketlens: {len(body)} bytes written to {tmp_path / key}\n"
 
-    def test_a_server_gives_the_same_bytes(self, g1_store: Path, server: Endpoint) -> None:
-        assert rocketlens("find", server, UNIQUE_KEY, "--body", "-").output == b"hot 0"
-
     def test_a_body_that_cannot_be_decompressed_is_written_as_stored_and_that_is_said(self, store: Path) -> None:
         outcome = rocketlens("find", store, "U4", "--body", "-")
         assert (outcome.code, outcome.output) == (0, b"no zl\xff\x01")
@@ -208,34 +149,7 @@ class TestBodies:
         assert (inside.code, (store / "body").exists()) == (2, False)
         assert "lies inside the store" in inside.errors
 
-    def test_of_several_messages_none_is_written(self, store: Path, tmp_path: Path) -> None:
-        outcome = rocketlens("find", store, "U3", "--body", tmp_path / "file")
-        assert (outcome.code, (tmp_path / "file").exists()) == (2, False)
-        assert "expected one message, found 2; name one by its physical offset: " in outcome.errors
-
-    def test_where_nothing_is_found_nothing_is_written(self, store: Path, tmp_path: Path) -> None:
-        outcome = rocketlens("find", store, "nobody", "--body", tmp_path / "file")
-        assert (outcome.code, (tmp_path / "file").exists()) == (1, False)
-
     @pytest.mark.parametrize("options", [["--json"], ["--format", "msgpack"], ["--charset", "gbk"]])
     def test_options_that_contradict_it_are_refused(self, store: Path, options: list[str]) -> None:
         outcome = rocketlens("find", store, "U1", "--body", "-", *options)
         assert (outcome.code, outcome.output) == (2, b"")
-
-    def test_every_command_that_shows_bodies_takes_a_charset(self, store: Path, tmp_path: Path) -> None:
-        (tmp_path / "keys").write_text("U2\n")
-        for arguments in (
-            ("find", store, "U2", "--topic", "T", "--as", "unique-key", "--json"),
-            ("search", store, "--contains", "订单", "--json"),
-            ("find", store, "-f", tmp_path / "keys"),
-            ("find", store, "U2", "--json"),
-        ):
-            outcome = rocketlens(*arguments, "--charset", "GBK")
-            assert (outcome.code, outcome.messages[0]["body"]) == (0, "订单")
-            assert outcome.messages[0]["bodyPackings"] == ["gzip"]
-        followed = rocketlens("tail", store, "--topic", "T", "--json", "--charset", "gbk")
-        assert followed.messages[1]["body"] == "订单"
-        (event, *_) = rocketlens("life", store, "--unique-key", "U2", "--json", "--charset", "gbk").messages
-        assert event["message"]["body"] == "订单"
-        refused = rocketlens("find", store, "U2", "--charset", "klingon")
-        assert (refused.code, "'klingon' is no charset" in refused.errors) == (2, True)

@@ -1,6 +1,5 @@
 """`rocketlens find --topic --as`: by key, unique key and tag, from a store, a broker or a name server."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,6 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import QueryMessageRequestHeader
 from storage.store.message_store import MessageStore
-
-UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
-HOT = 40
-"""Messages of g1's TopicTest with the key `hotkey` and the tag `TagD` (produced.tsv)."""
 
 
 @pytest.fixture(scope="module", params=["store", "server"])
@@ -50,78 +45,6 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
     assert pages == everything
 
 
-def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = offsets(query(where, "key", "hotkey"))
-    for module in ("store", "remote"):
-        monkeypatch.setattr(f"rocketlens.{module}.PAGE", 7)
-    assert offsets(query(where, "key", "hotkey", "--limit", "1000")) == everything
-    outcome = query(where, "key", "hotkey", "--limit", "20")
-    assert offsets(outcome) == everything[-20:]
-    assert f"--cursor {everything[-20]}\n" in outcome.errors
-
-
-def test_times_are_milliseconds_or_iso_8601(where: tuple[object, ...]) -> None:
-    times = [message["storeTimestamp"] for message in reversed(query(where, "key", "hotkey").messages)]
-    begin, end = times[5], times[9]
-    iso = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000)) + f".{at % 1000:03}Z" for at in (begin, end)]
-    for first, last in ((begin, end), iso):
-        found = query(where, "key", "hotkey", "--since", first, "--until", last)
-        assert [message["storeTimestamp"] for message in reversed(found.messages)] == [
-            at for at in times if begin <= at <= end
-        ]
-
-
-def test_a_time_without_an_offset_is_local(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Shanghai")
-    time.tzset()
-    try:
-        # g1 was recorded from 06:45:05 to 06:45:46 UTC.
-        between = ("--since", "2026-11-21T14:45:00", "--until", "2026-11-21T14:46:00")
-        assert len(query((g1_store,), "key", "hotkey", *between).messages) == HOT
-        assert query((g1_store,), "key", "hotkey", "--until", "2026-11-21T14:45:00").code == 1
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-
-
-def test_times_are_read_and_shown_in_the_zone_that_is_asked_for(where: tuple[object, ...]) -> None:
-    # g1 was recorded from 06:45:05 to 06:45:46 UTC.
-    zone = ("--timezone", "Asia/Shanghai")
-    between = ("--since", "2026-11-21 14:45", "--until", "2026-11-21 14:46")
-    assert len(query(where, "key", "hotkey", *between, *zone).messages) == HOT
-    assert query(where, "key", "hotkey", *between, "--timezone", "America/New_York").code == 1
-    heading, first, *_ = query(where, "key", "hotkey", *between, *zone, form="table").text.splitlines()
-    assert "  STORED (Asia/Shanghai)  " in heading
-    assert "  2026-11-21 14:45:" in first
-    assert "+08:00  " in first
-    for name in ("+08:00", "+0800"):
-        assert "  STORED (UTC+08:00)  " in query(where, "key", "hotkey", "--timezone", name, form="table").text
-
-
-def test_the_zone_may_stand_in_the_environment(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROCKETLENS_TIMEZONE", "Asia/Shanghai")
-    found = query((g1_store,), "key", "hotkey", "--since", "2026-11-21 14:45", "--until", "2026-11-21 14:46")
-    assert len(found.messages) == HOT
-    monkeypatch.setenv("ROCKETLENS_TIMEZONE", "Mars/Olympus")
-    outcome = query((g1_store,), "key", "hotkey")
-    assert outcome.code == 2
-    assert "'Mars/Olympus' is neither a time zone like Asia/Shanghai nor an offset like +08:00" in outcome.errors
-
-
-def test_times_from_now_and_days_are_taken(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = query((g1_store,), "key", "hotkey").messages[-6]["storeTimestamp"]
-    monkeypatch.setattr("storage.times.time.time_ns", lambda: (stored + 3_600_000) * 1_000_000)
-    for begin in ("-1h", "now-60m"):
-        assert query((g1_store,), "key", "hotkey", "--since", begin).messages[-1]["storeTimestamp"] == stored
-    for begin in ("today 14:45", "14:45", "yesterday 22:00 UTC"):
-        found = query((g1_store,), "key", "hotkey", "--since", begin, "--timezone", "Asia/Shanghai")
-        assert len(found.messages) == HOT
-    assert query((g1_store,), "key", "hotkey", "--until", "yesterday 14:00").code == 1
-    outcome = query((g1_store,), "key", "hotkey", "--since", "-1y")
-    assert outcome.code == 2
-    assert "neither milliseconds nor a time like 2024-05-31T08:30:00, -1h or yesterday 14:00" in outcome.errors
-
-
 def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
     short = query(where, "key", "nosuchkey")
     assert (short.code, short.output) == (1, b"")
@@ -132,17 +55,6 @@ def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
         assert word in outcome.errors
     assert len(outcome.errors.splitlines()) == 2
     assert outcome.errors.startswith(short.errors)
-
-
-def test_an_unknown_topic_is_not_found(where: tuple[object, ...]) -> None:
-    outcome = rocketlens("find", *where, "a", "--topic", "`maximum`", "--as", "key")
-    assert (outcome.code, outcome.errors) == (1, "rocketlens: there is no topic `maximum`\n")
-
-
-def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
-    outcome = query((g1_store,), "key", "hotkey", "--limit", "3", form="table")
-    assert outcome.code == 0
-    assert [line.split()[-1] for line in outcome.text.splitlines()] == ["BODY", "39", "38", "37"]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +78,6 @@ def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) 
     outcome = rocketlens("find", g1_store, *arguments)
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
-
-
-def test_what_is_no_store_is_code_3(tmp_path: Path) -> None:
-    outcome = rocketlens("find", tmp_path, "a", "--topic", "T", "--as", "key")
-    assert (outcome.code, outcome.output) == (3, b"")
-    assert "is no store that can be served" in outcome.errors
 
 
 # ---------------------------------------------------------------------- brokers that are not ours
@@ -243,12 +149,6 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
     assert outcome.code == 0
     oldest = offsets(outcome)[0]
     assert outcome.errors == f"rocketlens: a ({a}) has older matches: ask it alone, with --cursor {oldest}\n"
-
-
-def test_a_broker_that_cannot_be_reached_is_code_3() -> None:
-    with serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=Endpoint("127.0.0.1", 1))]) as names:
-        outcome = ask(names, "key", "k")
-    assert (outcome.code, outcome.errors) == (3, "rocketlens: cannot connect to 127.0.0.1:1: Connection refused\n")
 
 
 def test_bytes_that_are_no_messages_are_code_3() -> None:

@@ -6,21 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pyarrow.parquet
 import pytest
-from click.testing import CliRunner
 
 from broker.endpoint import Endpoint
-from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
-from rocketlens.cli.find import AS
 from rocketlens.cli.find_many import PlainRows
-from rocketlens.cli.main import main
 from small_disk import small_disk
-from spark_jobs.search import lookup_parquet
 from storage.columns.names import JSON_NAMES
-from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
 OFFSET_ID = "7F00000100002A9F00000000000019B5"
@@ -54,13 +47,6 @@ def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked
         }
         for message in reversed(whole)
     ]
-
-
-def test_all_found_is_code_0_and_stdin_is_read(g1_store: Path) -> None:
-    arguments = ["find", str(g1_store), "-f", "-", "--topic", "TopicTest"]
-    outcome = CliRunner().invoke(main, arguments, input=UNIQUE_KEY)
-    assert outcome.exit_code == 0
-    assert json.loads(outcome.stdout)["uniqueKey"] == UNIQUE_KEY
 
 
 @pytest.mark.parametrize("topic", ["TopicTst", "BulkTopic"])
@@ -101,68 +87,6 @@ def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_pa
         assert kept["store_timestamp"].timestamp() * 1000 == row["storeTimestamp"]
     assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["message_id"]) == ("nowhere", False, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
-
-
-def test_msgpack_holds_the_same_as_the_lines(g1_store: Path, asked: Path) -> None:
-    lines = rocketlens("find", g1_store, "-f", asked, "--json").messages
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(rocketlens("find", g1_store, "-f", asked, "--format", "msgpack").output)
-    packed = [row | ({"body": row["body"].decode()} if row["found"] else {}) for row in unpacker]
-    assert packed == [{name: row[name] for name in row if name != "bodyEncoding"} for row in lines]
-
-
-@pytest.mark.parametrize(
-    ("kind", "found"),
-    [
-        ("key", {"hotkey"}),
-        ("unique-key", {UNIQUE_KEY}),
-        ("offset-id", {OFFSET_ID}),
-        ("physical-offset", {"0"}),
-        (None, {"hotkey", UNIQUE_KEY, OFFSET_ID}),
-    ],
-)
-def test_lines_are_taken_for_what_they_are_said_to_be(
-    g1_store: Path, tmp_path: Path, kind: str | None, found: set[str]
-) -> None:
-    (tmp_path / "asked").write_text(f"hotkey\n{UNIQUE_KEY}\n{OFFSET_ID}\n0\n")
-    rows = rocketlens("find", g1_store, "-f", tmp_path / "asked", *(() if kind is None else ("--as", kind))).messages
-    assert {row["query"] for row in rows if row["found"]} == found
-    if kind is not None:
-        assert {row["foundBy"] for row in rows if row["found"]} == {AS[kind]}
-
-
-def test_several_stores_are_asked_as_one_and_a_server_answers_alike(
-    g1_store: Path, asked: Path, tmp_path: Path
-) -> None:
-    writer = StoreWriter(tmp_path / "other")
-    writer.append("T", keys="nowhere")
-    writer.close()
-    one = rocketlens("find", g1_store, "-f", asked).messages
-    both = rocketlens("find", "--store", g1_store, "--store", writer.root, "-f", asked)
-    assert both.code == 0
-    assert both.messages[:-1] == [{"store": str(g1_store), **row} for row in one[:-1]]
-    last = both.messages[-1]
-    assert (last["store"], last["query"], last["topic"]) == (str(writer.root), "nowhere", "T")
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as server:
-        served = rocketlens("find", server, "-f", asked)
-    assert served.code == rocketlens("find", g1_store, "-f", asked).code
-    assert sorted(served.output.splitlines()) == sorted(rocketlens("find", g1_store, "-f", asked).output.splitlines())
-
-
-@pytest.mark.parametrize("options", [("--out", "x"), ("--replace",), ("--format", "parquet"), ("--engine", "local")])
-def test_what_is_for_a_file_of_texts_is_refused_without_one(g1_store: Path, options: tuple[str, ...]) -> None:
-    outcome = rocketlens("find", g1_store, "hotkey", *options)
-    assert (outcome.code, outcome.output) == (2, b"")
-    assert "need -f FILE" in outcome.errors
-
-
-def test_large_bodies_are_written_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_parquet, "BYTES_AT_ONCE", 10)
-    rows = lookup_parquet.ParquetRows(tmp_path / "out")
-    rows.write({"query": f"k{number}", "found": True, "body": b"x" * 4} for number in range(7))
-    rows.close()
-    file = pyarrow.parquet.ParquetFile(tmp_path / "out")
-    assert [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)] == [3, 3, 1]
 
 
 @pytest.mark.parametrize("output_format", ["json", "msgpack", "parquet"])

@@ -4,14 +4,10 @@ import json
 import re
 from pathlib import Path
 
-import msgpack
 import pytest
 
-from broker.endpoint import Endpoint
-from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import CASES, G1, unpack
-from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
@@ -44,22 +40,6 @@ def test_a_life_is_a_table_for_people(g1_store: Path) -> None:
     assert [stage in line for stage, line in zip(STAGES, lines, strict=True)] == [True] * 3
     assert "CG_FAIL has passed" in lines[0]
     assert "delay level 3, delivered, until " in lines[1]
-
-
-def test_and_maps_for_programs(g1_store: Path) -> None:
-    outcome = rocketlens("life", g1_store, UNIQUE_KEY, "--json")
-    assert [event["stage"] for event in outcome.messages] == STAGES
-    assert [event["message"]["uniqueKey"] for event in outcome.messages] == [UNIQUE_KEY] * 3
-    progress = {"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True, "passage": "consumed", "untilTimestamp": None}
-    assert outcome.messages[0]["groups"] == [progress]
-    verdict = {"group": "CG_FAIL", "ending": "retrying", "retries": 1, "text": "failed, retry 1 waits"}
-    for event in outcome.messages:
-        assert (event["messageNumber"], event["messagesNamedSo"], event["transaction"]) == (1, 1, None)
-        assert event["verdicts"] == [{**verdict, "untilTimestamp": None}]
-    packed = rocketlens("life", g1_store, UNIQUE_KEY, "--format", "msgpack")
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(packed.output)
-    assert [event["message"]["body"] for event in unpacker] == [b"batch body 0"] * 3
 
 
 @pytest.fixture
@@ -132,63 +112,6 @@ def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path: Path) -> None:
         assert {each["trace"]["kind"] for each in rocketlens(*asked, *options).messages} == kinds
 
 
-def test_no_key_is_refused(g1_store: Path) -> None:
-    for arguments in ((), ("",), ("a", "--unique-key", "b")):
-        outcome = rocketlens("life", g1_store, *arguments)
-        assert outcome.code == 2
-        assert "and behind it one TEXT" in outcome.errors
-
-
-@pytest.mark.parametrize("question", [(KEY, "--as", "key"), (UNIQUE_KEY, "--as", "unique-key")])
-def test_copies_are_found_in_a_store_and_by_its_server(
-    g1_store: Path, server: Endpoint, question: tuple[str, ...]
-) -> None:
-    answers = []
-    for where in ((g1_store,), ("--server", server)):
-        asked = ("find", *where, *question, "--topic", "TopicBatch", "--json")
-        assert len(rocketlens(*asked).messages) == 1
-        outcome = rocketlens(*asked, "--copies")
-        assert [(message["stage"], message["uniqueKey"]) for message in outcome.messages] == [
-            (stage, UNIQUE_KEY) for stage in reversed(STAGES)
-        ]
-        answers.append(outcome.output)
-    assert answers[0] == answers[1]
-
-
-@pytest.mark.parametrize("where", ["store", "server"])
-def test_copies_come_in_pages_too(g1_store: Path, server: Endpoint, where: str) -> None:
-    place = (g1_store,) if where == "store" else ("--server", server)
-    asked = ("find", *place, "TagC", "--as", "tag", "--topic", "TopicBatch", "--copies", "--json")
-    everything = [message["physicalOffset"] for message in rocketlens(*asked).messages]
-    assert len(everything) == 3 * len(FAILED)
-    newest = rocketlens(*asked, "--limit", "7")
-    assert [message["physicalOffset"] for message in newest.messages] == everything[:7]
-    assert f"--cursor {everything[6]}\n" in newest.errors
-    rest = rocketlens(*asked, "--cursor", everything[6])
-    assert [message["physicalOffset"] for message in rest.messages] == everything[7:]
-
-
-def test_the_table_with_copies_has_stage_and_topic(g1_store: Path) -> None:
-    outcome = rocketlens("find", g1_store, KEY, "--as", "key", "--topic", "TopicBatch", "--copies")
-    heading, *rows = outcome.text.splitlines()
-    assert heading.split()[-3:] == ["TAG", "KEYS", "BODY"]
-    assert [row.split()[2] for row in rows] == list(reversed(STAGES))
-
-
-def test_no_copies_are_no_answer(g1_store: Path, server: Endpoint) -> None:
-    for where in ((g1_store,), ("--server", server)):
-        outcome = rocketlens("find", *where, "nosuchkey", "--as", "key", "--topic", "TopicBatch", "--copies", "-v")
-        assert (outcome.code, outcome.output) == (1, b"")
-        assert "searched 10 index files" in outcome.errors
-
-
-def test_what_is_nowhere_is_said_as_by_find(g1_store: Path, server: Endpoint) -> None:
-    for where in (g1_store, server):
-        outcome = rocketlens("life", where, "nobody")
-        assert (outcome.code, outcome.errors) == (1, rocketlens("find", where, "nobody").errors)
-        assert outcome.errors.startswith("rocketlens: nothing is named nobody in ")
-
-
 def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
     store, named = (
         unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
@@ -209,25 +132,6 @@ def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
     assert [row["verdicts"][0]["ending"] for row in rows] == ["passed", "gave up", "gave up", "gave up"]
 
 
-def test_a_popped_message_says_when_it_comes_back(tmp_path: Path) -> None:
-    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
-    named = "01DB0BBDD3781837B40B19BB3500000000"
-    outcome = rocketlens("life", store, named, "--timezone", "UTC")
-    said = "g1 popped it, not acknowledged: comes back 2026-11-26 12:28:22.653+00:00 or later"
-    assert said in outcome.text
-    assert "has passed" not in outcome.text
-    (row,) = rocketlens("life", store, named, "--json").messages
-    (group,) = row["groups"]
-    assert (group["hasPassed"], group["passage"], group["untilTimestamp"]) == (False, "popped", 1795696102653)
-
-
-def test_a_transaction_says_how_it_ended(tmp_path: Path) -> None:
-    store = unpack("store", tmp_path, archives=CASES / "A3-A4-transactions")
-    outcome = rocketlens("life", store, "7F00000178B030946E098360A2030004")
-    assert "checked 3 times, given up (6091)" in outcome.text
-    assert [line.strip() for line in outcome.text.splitlines()[-2:]] == ["TRANSACTION", "discarded"]
-
-
 def test_a_message_is_named_by_whatever_find_takes(g1_store: Path) -> None:
     life = rocketlens("life", g1_store, UNIQUE_KEY, "--json")
     assert rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--json") == life
@@ -236,23 +140,6 @@ def test_a_message_is_named_by_whatever_find_takes(g1_store: Path) -> None:
         named = rocketlens("life", g1_store, text, "--json")
         assert (named.code, named.output) == (0, life.output)
         assert f"rocketlens: 1 message is named {text}: this is {UNIQUE_KEY}\n" in named.errors
-
-
-def test_the_words_of_a_text_and_keys_in_a_list_are_resolved_as_by_find(tmp_path: Path) -> None:
-    store = unpack("store", tmp_path, archives=CASES / "B4-keys-with-blanks")
-    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
-        for where in (store, server):
-            for text in ("order-1", "order 4711"):
-                named = rocketlens("find", where, text, "--json")
-                life = rocketlens("life", where, text, "--json")
-                (message,) = named.messages
-                assert (life.code, [each["message"]["uniqueKey"] for each in life.messages]) == (
-                    0,
-                    [message["uniqueKey"]],
-                )
-                assert named.errors.splitlines()[0] in life.errors.splitlines()
-                assert f"1 message is named {text}: this is {message['uniqueKey']}" in life.errors
-            assert rocketlens("life", where, "no body").code == 1
 
 
 def test_of_several_messages_of_a_name_the_newest_is_shown_and_others_are_named(tmp_path: Path) -> None:

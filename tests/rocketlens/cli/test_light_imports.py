@@ -56,7 +56,7 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(command, marks=[] if command in ("compact", "export", "find", "serve") else pytest.mark.soak)
+        pytest.param(command, marks=[] if command in ("export", "serve") else pytest.mark.soak)
         for command in sorted(COMMANDS)
     ],
 )
@@ -83,8 +83,8 @@ def test_what_is_found_loads_nothing_that_looks_into_messages_or_writes_files(g1
     ("line", "heavy"),
     [
         ("find STORE 0", set()),
-        (f"find STORE {UNIQUE_KEY}", set()),
-        ("tail STORE TopicTest", set()),
+        pytest.param(f"find STORE {UNIQUE_KEY}", set(), marks=pytest.mark.soak),
+        pytest.param("tail STORE TopicTest", set(), marks=pytest.mark.soak),
         ("search STORE TopicTest", ARRAYS),
         pytest.param(f"find STORE {OFFSET_ID} --as offset-id --json", set(), marks=pytest.mark.soak),
         pytest.param("find STORE -f KEYS", ARRAYS, marks=pytest.mark.soak),

@@ -37,12 +37,15 @@ def run(words: str, store: Path, tmp_path: Path, **limits: int) -> "subprocess.C
 SERVE = "serve STORE --listen 127.0.0.1:0 --state-dir STATE"
 
 
-@pytest.mark.parametrize("words", [SERVE, "find STORE 0"])
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("words", "limits", "told"),
     [
-        ({"space": 200 * MIB}, "the limit of 200 MiB of address space is too low: 640 plus the size of the store"),
-        ({"files": 16}, "the limit of 16 open files is too low: 64 are needed"),
+        (
+            SERVE,
+            {"space": 200 * MIB},
+            "the limit of 200 MiB of address space is too low: 640 plus the size of the store",
+        ),
+        ("find STORE 0", {"files": 16}, "the limit of 16 open files is too low: 64 are needed"),
     ],
 )
 def test_limits_that_no_command_can_live_with_are_named(
@@ -54,7 +57,7 @@ def test_limits_that_no_command_can_live_with_are_named(
     assert outcome.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [SERVE, "find STORE 1"])
+@pytest.mark.parametrize("words", [pytest.param(SERVE, marks=pytest.mark.soak), "find STORE 1"])
 def test_more_segments_than_files_may_be_open_are_no_holes_in_the_log(words: str, store: Path, tmp_path: Path) -> None:
     outcome = run(words, store, tmp_path, files=64)
     assert (outcome.returncode, outcome.stdout) == (3, "")

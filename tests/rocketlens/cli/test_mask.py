@@ -1,17 +1,12 @@
 """`--mask` and `--mask-file`: no command shows what is hidden, and none finds messages by it."""
 
-import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 import process
-import rocketlens as face
 from command_line import Outcome, rocketlens
 from hidden_stores import RULES, SECRETS, hidden_stores
-from process import ROOT
-from protocol.errors import ConfigError
 from store_writer import StoreWriter
 
 FIRST, SECOND = SECRETS
@@ -68,7 +63,9 @@ def masks(rules: tuple[str, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "rules"),
     [
-        pytest.param(command, rules, id=f"{' '.join(command)}-{name}", marks=[pytest.mark.soak] * ((one + other) % 2))
+        pytest.param(
+            command, rules, id=f"{' '.join(command)}-{name}", marks=[pytest.mark.soak] * ((one + other) % 4 > 0)
+        )
         for one, command in enumerate(COMMANDS)
         for other, (name, rules) in enumerate(RULES.items())
     ],
@@ -88,33 +85,6 @@ def test_no_command_tells_two_stores_apart_that_differ_in_what_is_hidden(
 def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
     differ = [run(stores[0], each).output != run(stores[1], each).output for each in COMMANDS]
     assert sum(differ) > len(COMMANDS) // 2
-
-
-@pytest.mark.parametrize("form", [[], ["--json"], ["--format", "msgpack"]], ids=["table", "json", "msgpack"])
-def test_what_is_not_hidden_is_shown_in_every_format(stores: list[StoreWriter], form: list[str]) -> None:
-    shown = run(stores[0], ("find", "order-1", "--as", "key", "--topic", "T"), *masks(RULES["a pattern"]), *form).output
-    assert b"order-1" in shown
-    assert b"***" in shown
-    assert FIRST.encode() not in shown
-
-
-@pytest.mark.parametrize("rules", [*RULES.values(), ("hosts", "body", "properties")], ids=" ".join)
-def test_what_is_masked_is_a_message_of_the_schema(stores: list[StoreWriter], rules: tuple[str, ...]) -> None:
-    described = json.loads((ROOT / "docs/message.schema.json").read_text())
-    schema = Draft202012Validator(described | {"$ref": "#/$defs/message"})
-    messages = run(stores[0], ("tail", "--topic", "T"), *masks(rules), "--json").messages
-    assert len(messages) == 8
-    for message in messages:
-        schema.validate(message)
-
-
-def test_a_place_in_json_is_hidden_and_the_rest_is_found(stores: list[StoreWriter], tmp_path: Path) -> None:
-    (tmp_path / "masks").write_text("# phones\n$.phone\n")
-    options = ("--mask-file", tmp_path / "masks", "--json")
-    (found,) = run(stores[0], ("search", "--json-path", "$.n=1", "--regex", "n.:1"), *options).messages[:1]
-    assert found["body"] == '{"phone":"***","n":1}'
-    assert run(stores[0], ("search", "--json-path", f"$.phone={FIRST}"), *options).code == 1
-    assert rocketlens("find", stores[0].root, 0, "--body", "-", *options[:2]).output == b'{"n":0}'
 
 
 @pytest.mark.parametrize(
@@ -139,18 +109,6 @@ def test_what_is_masked_cannot_be_searched(stores: list[StoreWriter], command: t
     assert "what is masked cannot be searched" in outcome.errors
 
 
-def test_a_wrong_rule_is_code_2(stores: list[StoreWriter], tmp_path: Path) -> None:
-    (tmp_path / "masks").write_text("keys\nkez\n")
-    for options, says in (
-        (("--mask", "kez"), "no field 'kez' to mask"),
-        (("--mask-file", tmp_path / "masks"), "no field 'kez' to mask"),
-        (("--mask-file", tmp_path / "none"), "cannot be read"),
-    ):
-        outcome = run(stores[0], ("find", "OFFSET"), *options)
-        assert (outcome.code, outcome.output) == (2, b"")
-        assert says in outcome.errors
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -170,32 +128,6 @@ def test_no_server_is_asked_with_a_mask_wherever_it_comes_from(
     for outcome in (typed, rocketlens(*command)):
         assert (outcome.code, outcome.output) == (2, b"")
         assert "are for a STORE, not for a server" in outcome.errors
-
-
-def test_programs_get_masked_messages_too(stores: list[StoreWriter]) -> None:
-    with face.open(stores[0].root, mask=RULES["a pattern"]) as store:
-        for found in (store.query("T", key="order-1"), store.pull("T", 0, 0), store.find("order-1"), store.view(0)):
-            assert FIRST not in repr([(each.body, each.properties, each.message_id) for each in found])
-        assert store.space().tags == ()
-        with pytest.raises(ConfigError, match="cannot be searched"):
-            store.view(f"U-{FIRST}")
-
-
-@pytest.mark.parametrize("form", [[], ["--json"], ["--verbose"]], ids=" ".join)
-def test_a_unique_key_among_the_keys_of_a_trace_is_found_no_more_than_one_that_is_nowhere(
-    tmp_path: Path, form: list[str]
-) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("MyTraceTopic", b"Pub\x011700000000000\x01", keys="UNIQUE-1 order-1", unique_key="T1")
-    writer.close()
-    said = []
-    for key in ("UNIQUE-1", "UNIQUE-2"):
-        outcome = rocketlens(
-            "find", writer.root, key, "--as", "key", "--topic", "MyTraceTopic", "--mask", "unique_key", *form
-        )
-        said.append((outcome.code, outcome.output, outcome.errors.replace(key, "KEY")))
-    assert said[0] == said[1]
-    assert said[0][:2] == (1, b"")
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.soak)])

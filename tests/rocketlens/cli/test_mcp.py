@@ -16,7 +16,6 @@ from store_writer import StoreWriter
 
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY = ROW[2]
-FOUND = [call(1, "find", text=UNIQUE_KEY)]
 
 
 def test_the_options_of_a_store_are_taken(g1_store: Path, tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ READERS = ("find", "groups", "info", "life", "pending", "search", "space", "tail
 IN_EACH_RUN = ("find", "pending", "topics")
 """Commands that `make test` opens in several ways; `make soak` has all."""
 
+each_reader = pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
+)
+
 
 SPEED = re.compile(r"[0-9.]+ [kMG]?B/s, in .* s$", re.M)
 PASSING = re.compile(rb'^.*"kind":"forecast".*\n', re.M)
@@ -40,9 +44,7 @@ def run(command: str, *where: object) -> Outcome:
     return replace(outcome, output=PASSING.sub(b"", outcome.output), errors=SPEED.sub("", outcome.errors))
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
-)
+@each_reader
 def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed(
     command: str, g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +59,7 @@ def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed(
     assert run(command, g1_store, "--server", server).code != 0
 
 
-@pytest.mark.parametrize("command", READERS)
+@each_reader
 def test_options_of_a_store_in_the_environment_do_not_keep_from_asking_a_server(
     command: str, server: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +71,7 @@ def test_options_of_a_store_in_the_environment_do_not_keep_from_asking_a_server(
     assert "options of a STORE cannot be used with a server" in refused.errors
 
 
-@pytest.mark.parametrize("command", READERS)
+@each_reader
 def test_a_mask_is_never_passed_over_where_a_server_is_asked(
     command: str, server: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,18 +84,7 @@ def test_a_mask_is_never_passed_over_where_a_server_is_asked(
         assert "--mask and --mask-file are for a STORE, not for a server" in refused.errors
 
 
-def test_ids_are_asked_of_the_brokers_in_them_unless_a_store_or_a_server_is_typed(
-    g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROCKETLENS_FIND_FROM_ID", "1")
-    (here,) = rocketlens("find", g1_store, OFFSET_ID, "--json").messages
-    assert here["offsetMessageId"] == OFFSET_ID
-    assert rocketlens("find", server, OFFSET_ID, "--json").messages == [here]
-
-
-@pytest.mark.parametrize(
-    "command", [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
-)
+@each_reader
 def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
     command: str, g1_store: Path, server: Endpoint
 ) -> None:
@@ -102,7 +93,7 @@ def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
     assert run(command, g1_store).code == (1 if command == "pending" else 0)
 
 
-@pytest.mark.parametrize("command", READERS)
+@each_reader
 def test_what_exists_as_a_path_is_no_address(
     command: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +102,7 @@ def test_what_exists_as_a_path_is_no_address(
     assert run(command, NOBODY).output == run(command, g1_store).output.replace(str(g1_store).encode(), NOBODY.encode())
 
 
-@pytest.mark.parametrize("command", READERS)
+@each_reader
 def test_of_several_stores_each_row_says_which_it_is_of(command: str, g1_store: Path, tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "second")
     writer.append("TopicTest", b"hot 1 again", unique_key=UNIQUE_KEY)
@@ -160,7 +151,7 @@ def test_of_several_stores_the_worst_decides(g1_store: Path, tmp_path: Path) -> 
     assert rocketlens("doctor", g1_store, *several).code == 2
 
 
-@pytest.mark.parametrize("command", READERS)
+@each_reader
 def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
     command: str, g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,23 +180,6 @@ def test_the_address_of_a_page_is_answered_with_that_of_the_port(command: str, t
     assert "if this is the page of a RocketLens server, name its remoting port: [::1]:PORT, 10911" in outcome.errors
     outcome = rocketlens(name, "s3://[bucket/store", *(more or ["a"]), *place)
     assert (outcome.code, outcome.errors) == (2, "rocketlens: s3://[bucket/store: Invalid IPv6 URL\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("info",), "expected one SOURCE"),
-        (("info", "STORE", "more"), "expected one SOURCE"),
-        (("topics", "STORE", "a", "b"), "behind it only one word is taken, got a, b"),
-        (("tail", "STORE", "a", "--topic", "b"), "behind it only one word is taken, got a, b"),
-        (("groups", "STORE", "--store", "STORE", "g"), "behind it only one word is taken"),
-        (("info", "--store", "STORE", "--server", NOBODY), "expected one SOURCE"),
-    ],
-)
-def test_more_than_a_command_takes_is_wrong_usage(arguments: tuple[str, ...], says: str, g1_store: Path) -> None:
-    outcome = rocketlens(*(each.replace("STORE", str(g1_store)) for each in arguments))
-    assert (outcome.code, outcome.output) == (2, b"")
-    assert says in outcome.errors
 
 
 def test_a_topic_and_a_group_may_stand_behind_the_source(g1_store: Path) -> None:

@@ -1,8 +1,6 @@
 """Messages for people and for programs."""
 
-import base64
 import gzip
-import io
 import os
 import pty
 import re
@@ -13,12 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgpack
 import pytest
 import zstandard
 
 from message_encoding import encode_message
-from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message
+from protocol.message import HostAddress, Message, decode_message
 from rocketlens.cli.output import growing_writer, json_fields, message_fields, time_text, write_details
 
 V4 = HostAddress("10.0.0.1", 10911)
@@ -83,39 +80,6 @@ def test_json_has_every_field_of_the_record() -> None:
     }
 
 
-def test_a_message_without_properties_is_known_by_its_offset_id() -> None:
-    fields = as_json(message(properties={}))
-    assert fields["messageId"] == fields["offsetMessageId"]
-    assert (fields["uniqueKey"], fields["tags"], fields["keys"]) == (None, None, [])
-
-
-@pytest.mark.parametrize("body", [b"", b"text", "текст 文 🔑\n\tline".encode(), b"{}", b"a=1\x00b=2\x00"])
-def test_a_body_that_is_text_is_given_as_text(body: bytes) -> None:
-    fields = as_json(message(body))
-    assert (fields["body"], fields["bodyEncoding"]) == (body.decode(), "text")
-
-
-@pytest.mark.parametrize(
-    "body", [b"\xff", b"\x00\x00\x00*", b"\x1b[31m", b"\x7f", bytes(range(256)), "\u0085".encode("latin-1")]
-)
-def test_any_other_body_is_given_in_base64(body: bytes) -> None:
-    fields = as_json(message(body))
-    assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (body, "base64")
-
-
-def test_a_compressed_body_is_decompressed() -> None:
-    import zlib
-
-    one = message(zlib.compress(b"x" * 1000), sys_flag=SysFlag.COMPRESSED | CompressionType.ZLIB << 8)
-    assert as_json(one)["body"] == "x" * 1000
-
-
-def test_a_body_that_cannot_be_decompressed_is_given_as_stored_with_the_reason() -> None:
-    fields = as_json(message(b"no zl\xff\x01", sys_flag=SysFlag.COMPRESSED))
-    assert (fields["body"], fields["bodyEncoding"]) == (base64.b64encode(b"no zl\xff\x01").decode(), "base64")
-    assert "zlib" in str(fields["bodyError"])
-
-
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_a_body_that_an_application_packed_is_unpacked(
     pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
@@ -130,14 +94,6 @@ def test_a_body_that_an_application_packed_is_unpacked(
         assert "消息 4711" in capsys.readouterr().out
 
 
-def test_a_packed_body_that_cannot_be_unpacked_is_given_as_it_is_with_the_reason() -> None:
-    data = gzip.compress(b"x" * 1000)[:-1]
-    fields = as_json(message(data))
-    assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (data, "base64")
-    assert "gzip body" in str(fields["bodyError"])
-    assert "bodyPackings" not in fields
-
-
 def test_a_body_in_another_charset_is_text_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     one = message("订单".encode("gbk"))
     assert as_json(one)["bodyEncoding"] == "base64"
@@ -145,32 +101,6 @@ def test_a_body_in_another_charset_is_text_when_it_is_named(capsys: pytest.Captu
     for write in (write_list, write_details):
         write([one], "gbk")
         assert "订单" in capsys.readouterr().out
-
-
-def test_json_is_indented_on_a_terminal_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = message(b'{"id":1.50,"a":[1]}')
-    write_details([one])
-    assert '{"id":1.50,"a":[1]}' in capsys.readouterr().out
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    write_details([one])
-    shown = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out)
-    assert [line.split() for line in shown.splitlines()[-6:]] == [
-        *(["body", "{"], ['"id":', "1.50,"], ['"a":', "["], ["1"], ["]"], ["}"])
-    ]
-
-
-def test_a_line_of_json_is_one_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    growing_writer("json")([message(b"two\nlines")])
-    assert capfdbinary.readouterr().out.count(b"\n") == 1
-
-
-def test_msgpack_is_a_stream_of_maps_with_bodies_as_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    growing_writer("msgpack")([message(b"\xff"), message(b"two")])
-    first, second = msgpack.Unpacker(io.BytesIO(capfdbinary.readouterr().out))
-    assert (first["body"], second["body"]) == (b"\xff", b"two")
-    assert first == message_fields(message(b"\xff"))
 
 
 def test_nothing_a_message_holds_is_obeyed_by_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,13 +111,6 @@ def test_nothing_a_message_holds_is_obeyed_by_the_terminal(capsys: pytest.Captur
         shown = capsys.readouterr().out
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
         assert "\\x1b]0;title" in shown
-
-
-def test_markup_in_a_message_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    write_list([message(b"[bold]x[/bold] :smile:", properties={"KEYS": "[red]"})])
-    shown = capsys.readouterr().out
-    assert "[bold]x[/bold] :smile:" in shown
-    assert "[red]" in shown
 
 
 def test_a_list_has_a_line_a_message_and_a_heading(
@@ -215,11 +138,6 @@ def test_a_list_has_a_line_a_message_and_a_heading(
     assert first.index(f" {name} ") + 1 == heading.index("TOPIC")
     assert "one two" in first
     assert second.rstrip().endswith("…")
-
-
-def test_an_empty_list_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    write_list([])
-    assert capsys.readouterr().out == ""
 
 
 def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,14 +189,6 @@ def run_on_a_terminal(arguments: list[str], columns: int = 80, **variables: str)
     return written
 
 
-def test_nothing_is_bold_or_coloured_with_no_color(g1_store: Path) -> None:
-    arguments = ["topics", str(g1_store), "--contains", "TopicTest"]
-    assert b"\x1b[" in run_on_a_terminal(arguments)
-    plain = run_on_a_terminal(arguments, NO_COLOR="1")
-    assert b"\x1b" not in plain
-    assert b"TopicTest" in plain
-
-
 TABLES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "find": (["find", "STORE", "hotkey", "--limit", "3"], ("MESSAGE ID", "TOPIC", "PHYSICAL", "BODY")),
     "tail": (["tail", "STORE", "TopicTest", "-n", "3"], ("MESSAGE ID", "QUEUE", "KEYS", "BODY")),
@@ -317,3 +227,25 @@ def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too
         assert [re.split(r" {2,}", line.rstrip(), maxsplit=1)[0] for line in record] == names
         values = [re.split(r" {2,}", line.rstrip(), maxsplit=1)[1:] for line in record]
         assert [value for each in values for value in each if value not in row] == []
+
+
+def test_json_is_indented_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = message(b'{"id":1.50,"a":[1]}')
+    write_details([one])
+    assert '{"id":1.50,"a":[1]}' in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_details([one])
+    shown = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out)
+    assert [line.split() for line in shown.splitlines()[-6:]] == [
+        *(["body", "{"], ['"id":', "1.50,"], ['"a":', "["], ["1"], ["]"], ["}"])
+    ]
+
+
+def test_nothing_is_bold_or_coloured_with_no_color(g1_store: Path) -> None:
+    arguments = ["topics", str(g1_store), "--contains", "TopicTest"]
+    assert b"\x1b[" in run_on_a_terminal(arguments)
+    plain = run_on_a_terminal(arguments, NO_COLOR="1")
+    assert b"\x1b" not in plain
+    assert b"TopicTest" in plain

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgpack
 import pytest
 
 from command_line import rocketlens
@@ -71,48 +70,12 @@ def test_a_program_gets_maps_of_each_kind(crashed: Path) -> None:
     assert rest[5]["dueTimestamp"] == rest[5]["message"]["storeTimestamp"] + 2 * 3_600_000
 
 
-def test_msgpack_has_what_json_has(crashed: Path) -> None:
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(rocketlens("pending", crashed, "--format", "msgpack").output)
-    packed, lines = list(unpacker), rocketlens("pending", crashed, "--format", "json").messages
-    assert [each["kind"] for each in packed] == [each["kind"] for each in lines]
-    assert packed[3]["message"]["uniqueKey"] == lines[3]["message"]["uniqueKey"] == "K1"
-    assert packed[3]["message"]["body"] == b""
-
-
-def test_a_topic_and_a_time_narrow_counts_and_list(crashed: Path) -> None:
-    of_a = rocketlens("pending", crashed, "--topic", "A", "--json").messages
-    assert [each.get("topic") for each in of_a] == [None, "A", "A"]
-    late = rocketlens("pending", crashed, "--due-after", DUE + 1, "--due-before", DUE + 1000, "--json").messages
-    assert [each["message"]["uniqueKey"] for each in late if each["kind"] == "message"] == ["K2"]
-    assert [(each["topic"], each["waiting"]) for each in late if each["kind"] == "topic"] == [("A", 1)]
-
-
-def test_times_of_the_store_narrow_counts_and_list(crashed: Path) -> None:
-    waiting = [each["message"] for each in rocketlens("pending", crashed, "--json").messages if "message" in each]
-    times = sorted({each["storeTimestamp"] for each in waiting})
-    assert len(times) > 2
-    narrowed = rocketlens("pending", crashed, "--since", times[1], "--until", times[-2], "--json").messages
-    expected = [each["uniqueKey"] for each in waiting if times[1] <= each["storeTimestamp"] <= times[-2]]
-    assert [each["message"]["uniqueKey"] for each in narrowed if each["kind"] == "message"] == expected
-    counts = [each["waiting"] + each["cancelled"] for each in narrowed if each["kind"] == "topic"]
-    assert sum(counts) == len(expected)
-    late = rocketlens("pending", crashed, "--since", times[-1] + 1)
-    assert (late.code, "no message waits that was stored in this time" in late.errors) == (1, True)
-
-
 def test_a_limit_is_said_to_be_one(crashed: Path) -> None:
     outcome = rocketlens("pending", crashed, "--limit", "1")
     assert len(outcome.text.partition("\n\n")[2].splitlines()) == 2
     assert "3 messages more that are due later: use a higher --limit" in outcome.errors
     counts_alone = rocketlens("pending", crashed, "--limit", "0", "--json").messages
     assert [each["kind"] for each in counts_alone] == ["asOf", "topic", "topic"]
-
-
-def test_a_recorded_broker_says_how_far_it_came(recorded: Path) -> None:
-    outcome = rocketlens("pending", recorded)
-    assert (outcome.code, outcome.text.count("timer-far")) == (0, 1)
-    assert "timer messages that were due before 2026-11-21 09:39:39.000+00:00 are delivered" in outcome.errors
 
 
 def test_nothing_that_waits_is_said_and_has_an_exit_code(recorded: Path, g1_store: Path) -> None:

@@ -121,33 +121,6 @@ def test_what_a_group_failed_to_consume_goes_where_it_is_asked_for(g1_store: Pat
     assert rocketlens(*typed, "--to-origin", "--to-retry").code == 2
 
 
-def test_the_dead_letters_of_a_group_are_its_topic(g1_store: Path, broker: TakingBroker) -> None:
-    outcome = rocketlens("replay", g1_store, "--dlq", "CG_FAIL", "--to", broker.address)
-    assert "there is no topic %DLQ%CG_FAIL" in outcome.errors
-
-
-def test_copies_go_to_their_topic_once(g1_store: Path, broker: TakingBroker) -> None:
-    outcome = rocketlens("replay", g1_store, "--topic", "TopicDelay", "--copies", "--to", broker.address, "--json")
-    assert outcome.messages[0]["messages"] == 1
-    assert "the same message is chosen in another state of it" in outcome.errors
-
-
-def test_messages_get_new_ids_in_the_cluster_that_they_are_from(g1_store: Path, server: Endpoint) -> None:
-    typed = ("--topic", "TopicTest", "--limit", "5", "--go", "--order", "none", "--in-flight", "2", "--batch", "2")
-    broker = TakingBroker(dict(TOPICS))
-    with broker.serving():
-        assert rocketlens("replay", g1_store, *typed, "--to", broker.address, "--keep-ids").code == 0
-        assert rocketlens("replay", g1_store, *typed, "--to", broker.address, "--new-ids", "--account", "b").code == 0
-        kept, new = ([each.properties["UNIQ_KEY"] for each in broker.log[start : start + 5]] for start in (0, 5))
-        assert len({*kept, *new}) == 10
-        # A server that the target's name server names is the source's own cluster.
-        broker.log.clear()
-        broker.also = str(server)
-        typed = ("replay", server, *typed, "--stop-after", "3", "--to", broker.address, "--account", "c")
-        assert rocketlens(*typed).code == 0
-        assert not {each.properties["UNIQ_KEY"] for each in broker.log} & set(kept)
-
-
 def test_an_edited_export_is_sent(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
     rocketlens("export", g1_store, "--topic", "TopicTest", "--format", "jsonl", "--no-unpack", "--out", tmp_path / "o")
     (part,) = (tmp_path / "o").glob("*.jsonl")
@@ -160,25 +133,6 @@ def test_an_edited_export_is_sent(g1_store: Path, broker: TakingBroker, tmp_path
     assert sorted(each.body for each in broker.log) == sorted(f"edited {number}".encode() for number in range(52))
     refused = rocketlens("replay", tmp_path / "edited.jsonl", "--key", "k", "--to", broker.address)
     assert (refused.code, "chosen by --topic alone" in refused.errors) == (2, True)
-
-
-def test_what_a_mask_hides_is_counted_and_not_sent(g1_store: Path, broker: TakingBroker) -> None:
-    typed = ("replay", g1_store, "--topic", "TopicTest", "--to", broker.address, "--mask", "properties.region")
-    outcome = rocketlens(*typed, "--go", "--json")
-    assert outcome.code == 1
-    assert "not sent: 40 messages: a part of it is masked" in outcome.errors
-    assert len(broker.log) == 12
-
-
-def test_a_store_is_opened_as_every_command_opens_it(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
-    (tmp_path / "masks").write_text("properties.nothing\n")
-    typed = ("--topic", "TopicTest", "--to", broker.address, "--json")
-    layout = ("--commit-log", g1_store / "commitlog", "--index-slots", 97, "--index-entries", 150)
-    more = ("--state-dir", tmp_path / "state", "--mask-file", tmp_path / "masks")
-    wanted = rocketlens("replay", g1_store, *typed).output
-    assert rocketlens("replay", "--store", g1_store, *layout, *more, *typed).output == wanted
-    assert rocketlens("replay", f"file://{g1_store}", "--storage-options", "{}", *typed).output == wanted
-    assert rocketlens("replay", g1_store, "--tier", tmp_path / "none", *typed).code == 3
 
 
 @pytest.mark.parametrize(
@@ -212,3 +166,38 @@ def test_a_target_that_is_none_is_named(g1_store: Path, server: Endpoint, broker
     outcome = rocketlens("replay", g1_store, "hotkey", "--to", server, "--go")
     assert outcome.code == 1
     assert "cannot be written there" in outcome.errors or "read-only" in outcome.errors
+
+
+def test_messages_get_new_ids_in_the_cluster_that_they_are_from(g1_store: Path, server: Endpoint) -> None:
+    typed = ("--topic", "TopicTest", "--limit", "5", "--go", "--order", "none", "--in-flight", "2", "--batch", "2")
+    broker = TakingBroker(dict(TOPICS))
+    with broker.serving():
+        assert rocketlens("replay", g1_store, *typed, "--to", broker.address, "--keep-ids").code == 0
+        assert rocketlens("replay", g1_store, *typed, "--to", broker.address, "--new-ids", "--account", "b").code == 0
+        kept, new = ([each.properties["UNIQ_KEY"] for each in broker.log[start : start + 5]] for start in (0, 5))
+        assert len({*kept, *new}) == 10
+        # A server that the target's name server names is the source's own cluster.
+        broker.log.clear()
+        broker.also = str(server)
+        typed = ("replay", server, *typed, "--stop-after", "3", "--to", broker.address, "--account", "c")
+        assert rocketlens(*typed).code == 0
+        assert not {each.properties["UNIQ_KEY"] for each in broker.log} & set(kept)
+
+
+def test_a_store_is_opened_as_every_command_opens_it(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("properties.nothing\n")
+    typed = ("--topic", "TopicTest", "--to", broker.address, "--json")
+    layout = ("--commit-log", g1_store / "commitlog", "--index-slots", 97, "--index-entries", 150)
+    more = ("--state-dir", tmp_path / "state", "--mask-file", tmp_path / "masks")
+    wanted = rocketlens("replay", g1_store, *typed).output
+    assert rocketlens("replay", "--store", g1_store, *layout, *more, *typed).output == wanted
+    assert rocketlens("replay", f"file://{g1_store}", "--storage-options", "{}", *typed).output == wanted
+    assert rocketlens("replay", g1_store, "--tier", tmp_path / "none", *typed).code == 3
+
+
+def test_what_a_mask_hides_is_counted_and_not_sent(g1_store: Path, broker: TakingBroker) -> None:
+    typed = ("replay", g1_store, "--topic", "TopicTest", "--to", broker.address, "--mask", "properties.region")
+    outcome = rocketlens(*typed, "--go", "--json")
+    assert outcome.code == 1
+    assert "not sent: 40 messages: a part of it is masked" in outcome.errors
+    assert len(broker.log) == 12

@@ -19,9 +19,6 @@ from storage.search.criteria import Criteria, SearchPlace
 from storage.search.progress import ProgressReport
 from store_writer import START_TIMESTAMP, StoreWriter
 
-HOT = 40
-"""Messages of g1's TopicTest whose body starts with `hot` (produced.tsv)."""
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -74,48 +71,6 @@ def test_each_option_finds_what_a_loop_finds(root: Path, arguments: tuple[object
     assert offsets(root, *arguments) == expected
 
 
-def test_a_recorded_store_is_searched_and_the_end_is_told(g1_store: Path) -> None:
-    outcome = rocketlens("search", g1_store, "--topic", "TopicTest", "--contains", "hot ", "--json")
-    assert outcome.code == 0
-    assert len(outcome.messages) == HOT
-    assert "(100 %), 40 found" in outcome.errors
-    assert "--cursor" not in outcome.errors
-
-
-def test_a_whole_log_is_read_if_that_is_asked_for(g1_store: Path) -> None:
-    asked = ("search", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json")
-    by_index, by_log = rocketlens(*asked), rocketlens(*asked, "--exhaustive")
-    assert by_log.output == by_index.output
-    assert len(by_log.messages) == 40
-    assert "40 records were found by the index" in by_index.errors
-    assert "by the index" not in by_log.errors
-
-
-def test_a_table_names_the_topics_and_has_one_head(g1_store: Path) -> None:
-    lines = rocketlens("search", g1_store, "--contains", "hot ").text.splitlines()
-    assert lines[0].split()[:3] == ["MESSAGE", "ID", "TOPIC"]
-    assert len(lines) == HOT + 1
-    assert all("TopicTest" in line for line in lines[1:])
-
-
-def test_nothing_found_is_code_1(root: Path) -> None:
-    outcome = rocketlens("search", root, "--contains", "nowhere")
-    assert (outcome.code, outcome.text) == (1, "")
-    assert "(100 %), 0 found" in outcome.errors
-
-
-def test_pages_go_on_by_the_cursor_that_is_told(root: Path) -> None:
-    found: list[int] = []
-    more: tuple[object, ...] = ()
-    for _ in range(5):
-        outcome = rocketlens("search", root, "--contains", "n1", "--limit", 4, "--json", *more)
-        found += [message["physicalOffset"] for message in outcome.messages]
-        if "--cursor" not in outcome.errors:
-            break
-        more = ("--cursor", outcome.errors.partition("--cursor ")[2].split()[0])
-    assert found == offsets(root, "--contains", "n1")
-
-
 def test_a_search_from_a_time_before_now_goes_on_as_its_last_line_says(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,10 +109,6 @@ def test_what_cannot_be_is_wrong_usage(root: Path, arguments: tuple[str, ...], r
     assert reason in outcome.errors
 
 
-def test_what_is_no_store_is_said(tmp_path: Path) -> None:
-    assert rocketlens("search", tmp_path, "--contains", "x").code == 3
-
-
 def test_a_signal_asks_a_search_to_stop_and_leaves_the_handlers_as_they_were() -> None:
     before = signal.getsignal(signal.SIGINT)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -186,12 +137,6 @@ def test_a_stopped_search_is_code_130_and_tells_where_to_go_on(root: Path, monke
     assert first + offsets(root, "--cursor", cursor) == whole
 
 
-def test_how_far_it_is_stands_in_a_line_on_a_terminal_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with SearchProgress() as progress, progress.aside():
-        progress.show(ProgressReport(1, 2, 0, 1.0))
-    assert capsys.readouterr().err == ""
-
-
 def test_messages_are_written_aside_of_the_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -210,12 +155,10 @@ def test_messages_are_written_aside_of_the_line_on_a_terminal(monkeypatch: pytes
     assert "a message\n" in terminal.getvalue()
 
 
-def test_a_key_with_blanks_leads_to_find(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders", keys="order 4711")
-    writer.close()
-    outcome = rocketlens("search", writer.root, "orders", "--key", "order 4711")
-    assert outcome.code == 1
-    assert (
-        "order 4711: RocketMQ splits KEYS at blanks; `rocketlens find` looks for each of order, 4711" in outcome.errors
-    )
+def test_a_whole_log_is_read_if_that_is_asked_for(g1_store: Path) -> None:
+    asked = ("search", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json")
+    by_index, by_log = rocketlens(*asked), rocketlens(*asked, "--exhaustive")
+    assert by_log.output == by_index.output
+    assert len(by_log.messages) == 40
+    assert "40 records were found by the index" in by_index.errors
+    assert "by the index" not in by_log.errors

@@ -1,10 +1,8 @@
 """`rocketlens serve` as a process: the line, the signals, the exit codes."""
 
-import contextlib
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -31,8 +29,7 @@ def ask(connection: socket.socket, code: int, **fields: str) -> Command:
             return decode_command(frame)
 
 
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("loop", "number"), [("uvloop", signal.SIGTERM), ("asyncio", signal.SIGINT)])
 def test_it_says_where_it_serves_and_a_signal_ends_it_with_code_0(
     g1_store: Path, tmp_path: Path, loop: str, number: int
 ) -> None:
@@ -73,15 +70,6 @@ def test_routes_name_the_advertised_address_and_the_given_names(g1_store: Path, 
         assert server.stop() == 0
 
 
-def test_a_port_in_use_ends_it_with_one_line(g1_store: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        outcome = rocketlens("serve", g1_store, "--listen", f"127.0.0.1:{port}")
-    assert outcome.returncode == 1
-    assert outcome.stdout == b""
-    assert outcome.stderr.decode() == f"rocketlens: cannot listen on 127.0.0.1:{port}: another process listens there\n"
-
-
 def test_a_second_server_on_the_port_is_refused(g1_store: Path, tmp_path: Path) -> None:
     with serving_process(g1_store, tmp_path) as server:
         outcome = rocketlens("serve", g1_store, "--listen", str(server.endpoints[0]))
@@ -90,15 +78,9 @@ def test_a_second_server_on_the_port_is_refused(g1_store: Path, tmp_path: Path) 
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize(
-    "kind", ["empty", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("missing", "file"))]
-)
-def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / kind
-    if kind == "file":
-        path.write_text("no store")
-    elif kind == "empty":
-        path.mkdir()
+def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.mkdir()
     outcome = rocketlens("serve", path, "--listen", "127.0.0.1:0")
     assert outcome.returncode == 3
     assert outcome.stdout == b""
@@ -111,14 +93,8 @@ def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind:
     ("arguments", "says"),
     [
         (["--listen", "store"], "expected HOST:PORT"),
-        (["--listen", "::1:10911"], "in brackets"),
-        (["--loop", "trio"], "'trio' is not one of"),
-        (["--index-slots", "5"], "give both or neither"),
-        (["--frame-limit", "1"], "1 is not in the range"),
         (["--advertise", "a:0"], "cannot connect to port 0"),
-        (["--commit-log", "a,,b"], "empty directory name"),
         (["--state-dir", "STORE/state"], "lies inside the store"),
-        (["--no-such-option"], "No such option"),
     ],
 )
 def test_wrong_usage_ends_it_with_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
@@ -152,16 +128,6 @@ def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: 
     assert [answer.opaque for answer in answers] == list(range(len(answers)))
 
 
-def test_a_client_that_does_not_read_does_not_delay_the_end(g1_store: Path, tmp_path: Path) -> None:
-    fields = {"topic": "TopicTest", "key": "hotkey", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
-    request = encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1)
-    with serving_process(g1_store, tmp_path) as server, socket.create_connection(server.endpoints[0]) as connection:
-        connection.settimeout(1)
-        with contextlib.suppress(TimeoutError):
-            connection.sendall(request * 1_000_000)
-        assert server.stop() == 0
-
-
 def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_path: Path) -> None:
     with serving_process(g1_store, tmp_path) as server:
         server.process.send_signal(signal.SIGHUP)
@@ -172,19 +138,6 @@ def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_pat
         with socket.create_connection(server.endpoints[0]) as connection:
             assert ask(connection, VIEW, offset="0").code == 0
         assert server.stop() == 0
-
-
-def test_garbage_is_logged_in_one_line_and_the_server_lives(g1_store: Path, tmp_path: Path) -> None:
-    with serving_process(g1_store, tmp_path) as server:
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", struct.pack(">ii", 4, 100), bytes(8)):
-            with socket.create_connection(server.endpoints[0]) as connection:
-                connection.sendall(garbage + bytes(8))
-                answer = connection.makefile("rb").read()
-                assert answer.startswith(b"HTTP/1.1 400 ") if garbage.startswith(b"GET ") else not answer
-        with socket.create_connection(server.endpoints[0]) as connection:
-            assert ask(connection, VIEW, offset="0").code == 0
-        assert server.stop() == 0
-        assert server.errors.read_text().count("connection closed") == 4
 
 
 HOLD_THE_LOCK = """
@@ -208,20 +161,3 @@ def test_a_broker_that_runs_on_the_store_is_said(g1_store: Path, tmp_path: Path)
             assert f"a broker is running on {store}" in server.errors.read_text()
             assert server.stop() == 0
         broker.stdin.close()
-
-
-def test_a_store_that_may_not_be_written_to_is_served(g1_store: Path, tmp_path: Path) -> None:
-    store = Path(shutil.copytree(g1_store, tmp_path / "store"))
-    paths = [store, *store.rglob("*")]
-    before = {path: path.stat().st_mtime_ns for path in paths}
-    for path in paths:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    try:
-        with serving_process(store, tmp_path) as server:
-            with socket.create_connection(server.endpoints[0]) as connection:
-                assert ask(connection, VIEW, offset="0").code == 0
-            assert server.stop() == 0
-        assert {path: path.stat().st_mtime_ns for path in [store, *store.rglob("*")]} == before
-    finally:
-        for path in paths:
-            path.chmod(0o755 if path.is_dir() else 0o644)

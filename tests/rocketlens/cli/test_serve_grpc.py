@@ -59,7 +59,7 @@ def test_the_port_is_served_by_a_process_that_is_replaced_and_ends_with_the_serv
         assert "Traceback" not in server.errors.read_text()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.soak), "2"])
 def test_groups_and_their_offsets_are_those_of_worker_0(workers: str, g1_store: Path, tmp_path: Path) -> None:
     with serving_process(g1_store, tmp_path, "--grpc", "0", "--workers", workers) as server:
         body = heartbeat("10.0.0.1@7", consumer("CG_NEW", subscription("TopicTest", "TagA")))
@@ -82,12 +82,6 @@ def test_groups_and_their_offsets_are_those_of_worker_0(workers: str, g1_store: 
         client.channel.close()
         assert server.stop() == 0
         assert "Traceback" not in server.errors.read_text()
-
-
-def test_an_address_that_is_taken_is_reported_at_once(g1_store: Path, tmp_path: Path) -> None:
-    with serving_process(g1_store, tmp_path, "--grpc", "0") as server:
-        outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--grpc", address_of(server))
-        assert (outcome.returncode, b"another process listens there" in outcome.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

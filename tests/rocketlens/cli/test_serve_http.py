@@ -59,9 +59,7 @@ def eventually(server: Serving, check: Callable[[Figures], bool]) -> Figures:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(
-    "options", [["--workers", "0", "--loop", "asyncio"], ["--workers", "0"], ["--loop", "asyncio"], []]
-)
+@pytest.mark.parametrize("options", [["--workers", "0", "--loop", "asyncio"], []])
 def test_one_process_tells_its_figures_and_health_on_both_loops(
     options: list[str], g1_store: Path, tmp_path: Path
 ) -> None:
@@ -113,21 +111,6 @@ def test_the_log_in_json_is_an_object_a_line_and_slow_queries_are_in_it(g1_store
     (slow,) = [each for each in told if each["logger"] == "broker.metrics.slow_queries"]
     assert (slow["code"], slow["result"], slow["reason"]) == ("QUERY_MESSAGE", "QUERY_NOT_FOUND", "event_loop")
     assert not any("secret-key-4711" in line for line in lines)
-
-
-def test_an_http_port_in_use_ends_it_with_one_line(g1_store: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--http", str(port))
-    assert outcome.returncode == 1
-    assert outcome.stderr.decode() == f"rocketlens: cannot listen on 127.0.0.1:{port}: another process listens there\n"
-
-
-@pytest.mark.parametrize("text", ["nonsense", "127.0.0.1:99999", "127.0.0.1:", "[::1:80"])
-def test_an_http_address_that_is_none_is_a_usage_error(text: str, g1_store: Path) -> None:
-    outcome = rocketlens("serve", g1_store, "--http", text)
-    assert outcome.returncode == 2
-    assert b"--http" in outcome.stderr
 
 
 def test_without_http_and_grpc_nothing_of_them_is_loaded() -> None:

@@ -55,6 +55,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--proxy-protocol-from 10.1.0.0/16": {"proxies": (ipaddress.ip_network("10.1.0.0/16"),)},
     "--acl /acl.yml": {"acl": Path("/acl.yml")},
+    "--acl /acl.yml --acl-admin-has-all": {"acl": Path("/acl.yml"), "acl_admin_has_all": True},
     "--audit-log /audit": {"audit_log": Path("/audit")},
     "--commit-log /a,/b": {"commit_log_directories": (Path("/a"), Path("/b"))},
     "--index-slots 97 --index-entries 150": {"index_slots": 97, "index_entries": 150},
@@ -92,17 +93,6 @@ def test_rules_of_masks_come_from_files_too(served: list[list[ServeOptions]], tm
     outcome = rocketlens("serve", STORE, "--mask", "keys", "--mask-file", tmp_path / "masks")
     assert outcome.code == STOPPED, outcome.errors
     assert served == [[ServeOptions(STORE, masked=("keys", "tags", "$.mail"))]]
-
-
-def test_the_format_of_the_log_is_settled_first(
-    served: list[list[ServeOptions]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    formats: list[str] = []
-    monkeypatch.setattr("rocketlens.cli.serve.configure_logging", formats.append)
-    for options in ((), ("--log-format", "json")):
-        assert rocketlens("serve", STORE, *options).code == STOPPED
-    assert formats == ["text", "json"]
-    assert len(served) == 2
 
 
 def test_options_that_contradict_each_other_start_no_server(served: list[list[ServeOptions]]) -> None:

@@ -18,7 +18,7 @@ from broker.endpoint import Endpoint
 from golden_frames import parse_java_json, value_of
 from heartbeats import consumer, heartbeat, subscription
 from metric_figures import Figures, figure, read_figures
-from process import Serving, rocketlens, serving_process
+from process import Serving, serving_process
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
@@ -70,7 +70,7 @@ def value(endpoint: Endpoint, code: int, **fields: str) -> Any:
     return value_of(bytes(answer.body))
 
 
-@pytest.mark.parametrize("workers", ["0", "3"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.soak), "3"])
 def test_three_stores_are_three_brokers_at_ports_ten_apart_in_one_cluster(
     workers: str, g1_store: Path, second_store: Path, tmp_path: Path
 ) -> None:
@@ -124,13 +124,6 @@ def figures_after(server: Serving, broker: str, views: int) -> Figures:
         assert told < views, figures
         assert time.monotonic() < end, figures
         time.sleep(0.02)
-
-
-def test_a_store_that_cannot_be_served_ends_the_start_and_is_named(g1_store: Path, tmp_path: Path) -> None:
-    ended = rocketlens("serve", g1_store, tmp_path / "nowhere", "--listen", "127.0.0.1:0")
-    assert ended.returncode != 0
-    assert str(tmp_path / "nowhere") in ended.stderr.decode()
-    assert "Traceback" not in ended.stderr.decode()
 
 
 def test_each_stores_offsets_are_kept_apart(g1_store: Path, second_store: Path, tmp_path: Path) -> None:

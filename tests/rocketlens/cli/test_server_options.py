@@ -67,14 +67,6 @@ def unique_keys(outcome: Outcome) -> list[str]:
     return [message["uniqueKey"] for message in outcome.messages]
 
 
-@pytest.mark.parametrize("command", [QUERY, VIEW], ids=["query", "view"])
-def test_a_server_with_tls_and_accounts_is_asked(
-    server: Endpoint, command: tuple[object, ...], tls: tuple[object, ...], credentials: Path
-) -> None:
-    outcome = rocketlens(*command, "--server", server, *tls, "--credentials", credentials)
-    assert unique_keys(outcome) == [UNIQUE_KEY]
-
-
 @pytest.mark.parametrize(
     "question",
     [
@@ -126,18 +118,6 @@ def test_what_sends_takes_them_for_both_ends(
     assert rocketlens("replay", g1_store, "--topic", "T", "--to", server, "--tls").code == 3
 
 
-def test_keys_may_be_in_the_environment(
-    server: Endpoint, tls: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
-    monkeypatch.setenv(SECRET_KEY_VARIABLE, READER_SECRET)
-    assert unique_keys(rocketlens(*QUERY, "--server", server, *tls)) == [UNIQUE_KEY]
-    monkeypatch.setenv(SECRET_KEY_VARIABLE, "")
-    outcome = rocketlens(*QUERY, "--server", server, *tls)
-    assert outcome.code == 2
-    assert f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}: set both or neither" in outcome.errors
-
-
 def test_a_file_of_keys_comes_before_the_environment(
     server: Endpoint, tls: tuple[object, ...], credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,18 +128,6 @@ def test_a_file_of_keys_comes_before_the_environment(
     assert "check signature failed" in wrong.errors
     assert "not-the-one" not in wrong.errors
     assert unique_keys(rocketlens(*QUERY, "--server", server, *tls, "--credentials", credentials)) == [UNIQUE_KEY]
-
-
-def test_the_certificate_of_a_server_is_checked_unless_switched_off(
-    server: Endpoint, own: tuple[Path, Path], password: Path, credentials: Path
-) -> None:
-    ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
-    arguments = (*VIEW, "--server", server, "--credentials", credentials, *ours)
-    refused = rocketlens(*arguments)
-    assert refused.code == 3
-    assert "TLS: " in refused.errors
-    assert "certificate" in refused.errors
-    assert unique_keys(rocketlens(*arguments, "--tls-no-verify")) == [UNIQUE_KEY]
 
 
 def test_a_server_that_wants_a_certificate_or_keys_refuses_who_has_none(
@@ -224,3 +192,15 @@ def test_options_that_cannot_be_are_refused(
         outcome = rocketlens(*command)
         assert outcome.code == 2
         assert says in outcome.errors
+
+
+def test_keys_may_be_in_the_environment(
+    server: Endpoint, tls: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, READER_SECRET)
+    assert unique_keys(rocketlens(*QUERY, "--server", server, *tls)) == [UNIQUE_KEY]
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, "")
+    outcome = rocketlens(*QUERY, "--server", server, *tls)
+    assert outcome.code == 2
+    assert f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}: set both or neither" in outcome.errors

@@ -35,17 +35,6 @@ def test_a_meter_tells_share_messages_rate_and_what_is_left() -> None:
     assert meter.outcome() == "4 GB · 8,000,000 messages · 10.0 s · 400 MB/s"
 
 
-def test_the_rate_is_that_of_the_last_seconds() -> None:
-    clock = Clock()
-    meter = PhaseMeter("build", 10_000, "entries", clock)
-    meter.update(0, 0)
-    for second in range(1, 31):
-        clock.now += 1
-        meter.update(100 * second if second <= 15 else 1500 + 10 * (second - 15), 7)
-    assert meter.rate == 10
-    assert meter.state() == "1,650 of 10,000 entries · 10 entries/s · 0:13:55 left"
-
-
 def test_what_an_earlier_run_did_is_no_speed() -> None:
     clock = Clock()
     meter = PhaseMeter("scan", 4_000, "bytes", clock)
@@ -53,16 +42,6 @@ def test_what_an_earlier_run_did_is_no_speed() -> None:
     clock.now += 10
     meter.update(4_000, 40)
     assert (meter.rate, meter.mean_rate) == (100, 100)
-
-
-def test_work_done_over_again_shows_no_speed() -> None:
-    clock = Clock()
-    meter = PhaseMeter("scan", 4_000, "bytes", clock)
-    meter.update(3_000, 30)
-    clock.now += 1
-    meter.update(2_000, 20)
-    assert meter.state() == "2 of 4 kB · 20 messages"
-    assert meter.outcome() == "2 kB · 20 messages · 1.0 s"
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end() -> None:
@@ -85,14 +64,6 @@ def test_notes_are_lines_and_nothing_in_them_reaches_a_terminal() -> None:
     stream = io.StringIO()
     ProgressLines(stream).note("a\x1b[2J\nb")
     assert stream.getvalue() == "rocketlens: a\\x1b[2J b\n"
-
-
-def test_between_phases_nothing_is_shown() -> None:
-    stream = io.StringIO()
-    lines = ProgressLines(stream)
-    lines.update(1, 1)
-    lines.end()
-    assert stream.getvalue() == ""
 
 
 def test_a_terminal_gets_a_bar_and_notes_above_it() -> None:
@@ -122,15 +93,3 @@ def test_a_phase_with_nothing_to_do_is_full_at_once() -> None:
     bar.update(0, 0)
     bar.end()
     assert "100%" in stream.getvalue()
-
-
-def test_without_a_phase_a_bar_shows_nothing() -> None:
-    stream = Terminal()
-    bar = ProgressBar(stream, Clock())
-    bar.update(1, 1)
-    bar.end()
-    assert stream.getvalue() == ""
-
-
-def test_a_stream_that_is_no_terminal_gets_lines() -> None:
-    assert isinstance(progress_on(io.StringIO()), ProgressLines)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketlens.cli.show_report import MOST_REPORTED, report_json, report_lines
+from rocketlens.cli.show_report import MOST_REPORTED, report_lines
 from spark_jobs.build.place_queues import QueueDetails
 from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.run.report import AnyReport, Damage
@@ -42,16 +42,6 @@ def test_a_rebuild_of_the_index() -> None:
     ]
 
 
-def test_what_was_fetched_into_a_store_has_a_way_back() -> None:
-    details = StoreDetails(published=["index"], backups=["/store/index.bak-20260102030405"])
-    fetched = report(command="fetch", store="s3://bucket/o", out="/store", details=details)
-    assert list(report_lines(fetched))[-2:] == [
-        "to undo, while no broker runs: mv /store/index /store/index.rebuilt && "
-        "mv /store/index.bak-20260102030405 /store/index",
-        "to clean up, once all is well: rm -r /store/index.bak-20260102030405",
-    ]
-
-
 def test_a_rebuild_of_queues_into_another_directory_that_went_on() -> None:
     numbers = dict.fromkeys((name for name, kind in QueueDetails.__annotations__.items() if kind is int), 0)
     numbers |= {"queues": 17, "batch_queues": 2}
@@ -83,14 +73,3 @@ def test_the_first_places_of_damage_are_listed(count: int, more: int, last: str)
     assert lines[0] == f"damage: {places}, {count * 10} bytes skipped"
     assert lines[-1] == last
     assert len(lines) == 1 + min(count, MOST_REPORTED) + (count + more > MOST_REPORTED)
-
-
-def test_nothing_in_a_report_reaches_the_terminal_unescaped() -> None:
-    told = report(store="/\x1b[2J", notes=["a\nb\x07"])
-    assert [line for line in report_lines(told) if "[2J" in line]
-    assert all(line.isprintable() for line in report_lines(told))
-
-
-def test_json_holds_the_exit_code() -> None:
-    assert msgspec.json.decode(report_json(report()))["exitCode"] == 0
-    assert msgspec.json.decode(report_json(report(more_damages=1)))["exitCode"] == 4

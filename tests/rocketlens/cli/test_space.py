@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 
 from command_line import rocketlens
@@ -60,16 +59,6 @@ def test_times_narrow_every_count(where: tuple[object, ...], g1_store: Path) -> 
     assert "forecast" not in {each["kind"] for each in outcome.messages}
 
 
-def test_msgpack_has_the_same_counts(g1_store: Path) -> None:
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(rocketlens("space", g1_store, "--by", "topic", "--by", "tag", "--format", "msgpack").output)
-    lines = rocketlens("space", g1_store, "--by", "topic", "--by", "tag", "--format", "json").messages
-    *packed, forecast = list(unpacker)
-    assert packed == lines[:-1]
-    assert set(forecast) == set(lines[-1])  # the disk is never the same
-    assert len(packed) > 10
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of two days, some of it damaged."""
@@ -112,22 +101,3 @@ def test_wrong_input_is_a_sentence(store: Path, tmp_path: Path) -> None:
     outcome = rocketlens("space", tmp_path)
     assert outcome.code == 3
     assert "expected a RocketMQ store" in outcome.errors
-
-
-@pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_a_log_without_segments_has_no_messages_and_no_forecast(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").touch()
-    outcome = rocketlens("space", tmp_path, *arguments)
-    assert outcome.code == 1
-    if arguments:
-        assert [(each["kind"], each["messages"]) for each in outcome.messages] == [("total", 0)]
-    else:
-        assert outcome.text.startswith("0 messages, 0 bytes")
-        assert "disk of" not in outcome.text
-
-
-def test_a_name_beyond_those_that_are_kept_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.space.tally.Counts.__init__.__defaults__", (1,))
-    outcome = rocketlens("space", store, "--by", "topic")
-    assert "there are more topics than are counted exactly: each may have up to" in outcome.errors

@@ -10,13 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 
 from broker.service import following_threads
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
-from golden_store import G1
 from growing_store import GrowingStore
 from oracles import Record, read_log
 from rocketlens import connect, following, remote_following
@@ -68,51 +66,6 @@ def test_times_narrow_what_is_listed(where: tuple[object, ...], stored: list[Rec
         True,
     )
     assert tail(where, "--follow", "--until", last).code == 2
-
-
-def test_twenty_are_listed_unless_another_number_is_asked_for(where: tuple[object, ...], stored: list[Record]) -> None:
-    assert offsets(tail(where)) == [record.physical_offset for record in stored[-20:]]
-
-
-def test_a_tag_lists_what_a_recorded_consumer_got(where: tuple[object, ...]) -> None:
-    lines = [line.split("\t") for line in (G1 / "consumed-tag.tsv").read_text().splitlines()]
-    expected = {(int(line[2]), int(line[3])) for line in lines if line[0] == "MSG"}
-    found = tail(where, "--tag", "TagA || Aa").messages
-    assert len(expected) > 3
-    assert {(each["queueId"], each["queueOffset"]) for each in found} == expected
-    assert len(tail(where, "--tag", "TagA || Aa", "-n", 2).messages) == 2
-
-
-def test_an_expression_lists_what_a_recorded_consumer_got(where: tuple[object, ...]) -> None:
-    lines = [line.split("\t") for line in (G1 / "consumed-sql.tsv").read_text().splitlines()]
-    expected = {(int(line[2]), int(line[3])) for line in lines if line[0] == "MSG"}
-    found = tail(where, "--where", "a > 10 AND a <= 30 AND region = 'hz'").messages
-    assert len(expected) > 3
-    assert {(each["queueId"], each["queueOffset"]) for each in found} == expected
-
-
-def test_msgpack_has_bodies_as_they_are(where: tuple[object, ...], stored: list[Record]) -> None:
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(rocketlens("tail", *where, "--topic", "TopicTest", "-n", 5, "--format", "msgpack").output)
-    assert [each["body"] for each in unpacker] == [record.body for record in stored[-5:]]
-
-
-def test_the_table_has_one_head(where: tuple[object, ...]) -> None:
-    lines = rocketlens("tail", *where, "--topic", "TopicTest", "-n", 3).text.splitlines()
-    assert [line.split()[-1] for line in lines] == ["BODY", "37", "38", "39"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--topic", "TopicTest", "--tag", "None"), "no message of topic TopicTest passes the filter"),
-        (("--topic", "TBW102"), "no message of topic TBW102 is there"),
-    ],
-)
-def test_nothing_to_list_is_code_1(where: tuple[object, ...], arguments: tuple[str, ...], says: str) -> None:
-    outcome = rocketlens("tail", *where, *arguments)
-    assert (outcome.code, outcome.output) == (1, b"")
-    assert says in outcome.errors
 
 
 @pytest.mark.parametrize(
@@ -263,9 +216,3 @@ def test_what_comes_to_a_broker_is_found_by_a_pull_that_waits(
             assert [message.body for message in next(pieces)] == [f"coming {number}".encode()]
         del pieces  # which gives up the pull that waits
     assert asked.count(0) == COMING + 1
-
-
-def test_none_of_the_newest_without_following_is_said_to_list_nothing(g1_store: Path) -> None:
-    outcome = rocketlens("tail", g1_store, "TopicTest", "-n", "0")
-    assert (outcome.code, outcome.output) == (1, b"")
-    assert "--limit 0 lists no message: with --follow" in outcome.errors

@@ -43,16 +43,6 @@ def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alon
     assert "ask for its messages by key, unique key or queue offset" in refused.errors
 
 
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_an_expression_finds_the_messages_of_both_parts(store: Path, is_alone: bool) -> None:
-    options = ("--topic", "TierTopic", "--where", "a > 10 AND a <= 30", "--json")
-    found = rocketlens("search", *places(store, is_alone), *options)
-    assert found.code == 0, found.errors
-    assert sorted(int(message["properties"]["a"]) for message in found.messages) == sorted(
-        [*range(11, 31), *range(11, 30)]
-    )
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -98,38 +88,6 @@ def test_jobs_that_read_the_log_alone_refuse_a_tier_before_anything_starts(
     (line,) = refused.errors.strip().splitlines()
     assert "tiered files of a broker, which serve, find, search, filter, tail, topics and export read" in line
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_a_search_finds_each_message_of_both_parts_once_in_pieces_and_at_once(store: Path, is_alone: bool) -> None:
-    labels = [f"old {number} " for number in range(100)] + [f"new {number} " for number in range(30)]
-    place = places(store, is_alone)
-    whole = rocketlens("search", *place, "--topic", "TierTopic", "--where", "a >= 0", "--json", "--limit", "1000")
-    assert whole.code == 0, whole.errors
-    assert "2 logs of the tier were read" in whole.errors
-    assert sorted(message["body"].rstrip("x") for message in whole.messages) == sorted(labels)
-    pieces: list[str] = []
-    cursor: tuple[str, ...] = ()
-    for _ in range(20):
-        part = rocketlens(
-            "search", *place, "--topic", "TierTopic", "--where", "a >= 0", "--json", "--limit", "9", *cursor
-        )
-        pieces += [message["uniqueKey"] for message in part.messages]
-        if "--cursor " not in part.errors:
-            break
-        cursor = ("--cursor", part.errors.split("--cursor ")[1].split()[0])
-    assert pieces == [message["uniqueKey"] for message in whole.messages]
-    everywhere = rocketlens("search", *place, "--contains", "own 2", "--json")
-    assert sorted(message["topic"] for message in everywhere.messages) == ["Tier-new", "Tier-old"]
-
-
-def test_a_look_up_in_a_store_with_its_tier_names_the_way_out(store: Path, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("new-7\n")
-    refused = rocketlens("find", store, "-f", keys, "--tier", store / "tiered")
-    assert refused.code not in (0, 1)
-    assert "without the tier it reads the store's own log" in refused.errors
-    assert rocketlens("find", store, "-f", keys).code == 0
 
 
 def test_a_directory_that_is_no_tier_is_named(store: Path) -> None:

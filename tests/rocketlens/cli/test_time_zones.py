@@ -64,11 +64,3 @@ def test_the_picture_of_a_store_is_in_the_zone_that_its_first_line_names(g1_stor
     (times,) = (line for line in lines if line.startswith("time "))
     # g1 was recorded from 06:45:05 UTC on.
     assert times.split()[1:3] == ["2026-11-21", "12:30:05"]
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, "info", "doctor", "export"])
-def test_what_is_no_zone_is_wrong_usage(tmp_path: Path, command: str) -> None:
-    outcome = rocketlens(command, tmp_path, "--timezone", "Mars/Olympus")
-    assert outcome.code == 2
-    assert "Invalid value for '--timezone'" in outcome.errors
-    assert "'Mars/Olympus' is neither a time zone like Asia/Shanghai nor an offset like +08:00" in outcome.errors

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from assistant import META, MOST_BYTES, Json, answers, call, request
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.audit_log import AuditLog
-from broker.service._popped_counts import CountedPops, PoppedCounts
 from broker.web._strict_requests import BODY_BYTES, StrictRequests
 from broker.web.api.pending import WaitingMessages
 from broker.web.site import Site
@@ -238,25 +236,6 @@ def test_a_right_is_asked_for_before_anything_is_read(
     assert read == []
 
 
-def test_what_groups_popped_is_counted_once_for_assistants_and_the_page(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[object] = []
-
-    def count(counts: object, _report: object) -> CountedPops:
-        counted.append(counts)
-        return CountedPops({"CG_FAIL": {"TopicBatch": {1: 3}}}, time.monotonic())
-
-    monkeypatch.setattr(PoppedCounts, "_counted", count)
-    port = AssistantsOf(g1_store)
-    for _ in range(2):
-        (group,) = port.content(call(1, "groups", contains="CG_FAIL", topic="TopicBatch"))["groups"]
-        assert group["popped"] == 3
-        page = port.ask(b"", method="GET", path="/api/v1/groups?popped=true&contains=CG_FAIL").json()
-        assert 3 in [each["popped"] for each in page["groups"]]
-    assert len(counted) == 1
-
-
 def test_the_last_page_of_find_costs_what_the_first_one_does(
     g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,13 +261,6 @@ def test_the_last_page_of_find_costs_what_the_first_one_does(
         cursor = page["cursor"]
     assert bodies == [str(number) for number in reversed(range(600))]
     assert max(costs) == costs[0] < len(bodies)
-
-
-def test_masks_of_the_page_hide_for_assistants(g1_store: Path) -> None:
-    port = AssistantsOf(g1_store, masked=("body", "hosts"))
-    text = json.dumps([port.content(call(1, "message", id="6581")), port.content(call(2, "find", text="hotkey"))])
-    assert "hot 0" not in text
-    assert "127.0.0.1" not in text
 
 
 @pytest.mark.parametrize(

@@ -98,16 +98,6 @@ def test_what_is_no_message_is_answered_by_an_error_and_the_next_one_is_read(
     assert ping == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
-def test_responses_and_unknown_notifications_are_not_answered(g1_store: Path) -> None:
-    said: list[Any] = [
-        {"jsonrpc": "2.0", "id": 1, "result": {}},
-        {"jsonrpc": "2.0", "method": "notifications/other"},
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}},
-        b"   ",
-    ]
-    assert talk(g1_store, says=said) == []
-
-
 def test_prompts_and_resources_lead_to_the_tools(g1_store: Path) -> None:
     said = [
         request(1, "prompts/list"),

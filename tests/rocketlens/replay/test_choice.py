@@ -101,17 +101,8 @@ def test_numbers_that_no_message_holds_are_named(tmp_path: Path, number: dict[st
         refusals([LINE | number], tmp_path)
 
 
-def test_messages_of_two_clusters_with_one_address_are_two(tmp_path: Path) -> None:
-    other = LINE | {"uniqueKey": "V", "properties": LINE["properties"] | {"UNIQ_KEY": "V"}}
-    assert refusals([LINE, other], tmp_path) == ["", ""]
-
-
 def test_a_line_that_stands_twice_is_sent_once(tmp_path: Path) -> None:
     assert refusals([LINE, LINE], tmp_path) == ["", "the same message as line 1"]
-
-
-def test_lines_of_a_users_own_need_a_topic_a_body_and_properties(tmp_path: Path) -> None:
-    assert refusals([{"topic": "T", "body": "b", "properties": {}}] * 2, tmp_path) == ["", ""]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

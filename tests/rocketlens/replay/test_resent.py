@@ -127,12 +127,6 @@ def test_a_batch_that_cannot_be_taken_apart_is_not_sent() -> None:
         resent(batch, ResendManner())
 
 
-def test_properties_for_which_there_is_no_room_are_not_sent() -> None:
-    long = message(properties={"a": "x" * 32_700})
-    with pytest.raises(NotResent, match="32,767 are allowed"):
-        resent(long, ResendManner())
-
-
 @pytest.mark.parametrize(
     ("topic", "said", "queue"),
     [

@@ -168,16 +168,7 @@ def test_what_the_target_refuses_is_not_counted_as_sent(store: Path) -> None:
         assert not report.is_whole
 
 
-def test_one_message_that_is_refused_leaves_its_batch(store: Path) -> None:
-    broker = TakingBroker({"Orders": 1, "Payments": 1})
-    broker.fault = lambda number: Fault.ILLEGAL if number in (1, 3) else Fault.NONE
-    with broker.serving(), ReplayAccount(None) as account:
-        report = run(store, broker, account, topics=["Orders"], speed=SendSpeed(batch=10))
-        assert (report.states[SendState.REFUSED], report.states[SendState.SENT]) == (1, len(broker.log))
-        assert sum(report.states.values()) == COUNT * 3 // 4
-
-
-@pytest.mark.parametrize("stopped_at", [0, 1, 17, COUNT - 1])
+@pytest.mark.parametrize("stopped_at", [0, 17])
 def test_a_run_that_is_stopped_goes_on(store: Path, tmp_path: Path, stopped_at: int) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= stopped_at)
@@ -204,7 +195,7 @@ def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Pat
             assert report.outcomes[Verification.VERIFIED] == len(sent) == len(broker.log)
 
 
-@pytest.mark.parametrize("after", [0, 1, 7, 20])
+@pytest.mark.parametrize("after", [0, 7])
 def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(store: Path, tmp_path: Path, after: int) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         with ReplayAccount(tmp_path / "account") as account:
@@ -251,14 +242,6 @@ def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: 
     assert set(keys_of(broker.log).values()) == {1}
 
 
-def test_requests_that_fail_at_one_time_are_no_failures_in_a_row(store: Path) -> None:
-    broker = TakingBroker({"Orders": 3, "Payments": 3})
-    broker.fault = lambda number: Fault.BUSY if number <= 16 else Fault.NONE
-    with broker.serving(), ReplayAccount(None) as account:
-        assert run(store, broker, account, order="none", speed=SendSpeed(batch=1, most_failures=3)).is_whole
-    assert len(broker.refused) == 16
-
-
 def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Path, tmp_path: Path) -> None:
     broker = TakingBroker({"Orders": 3, "Payments": 3})
     broker.fault = lambda number: Fault.SILENT if number == 2 else Fault.NONE
@@ -286,23 +269,6 @@ def test_a_run_goes_on_with_the_name_that_the_cluster_had(store: Path, tmp_path:
     assert {taken.properties[ORIGIN].split()[3] for taken in broker.log} == {planned or "-"}
 
 
-def test_what_was_sent_before_a_request_was_given_up_stays_so(store: Path, tmp_path: Path) -> None:
-    """Of a batch that is refused each goes alone: one is taken, the answer to the next does not come."""
-    broker = TakingBroker({"Orders": 1, "Payments": 1})
-    broker.fault = lambda number: {1: Fault.ILLEGAL, 3: Fault.SILENT}.get(number, Fault.NONE)
-    with broker.serving():
-        watching = ReplayWatcher(should_stop=lambda: broker.requests > 2)
-        with ReplayAccount(tmp_path / "account") as account:
-            speed = SendSpeed(batch=3, in_flight=1)
-            report = run(store, broker, account, watching=watching, speed=speed)
-            assert report.states[SendState.SENT] == 1
-            assert report.states[SendState.UNKNOWN] == 2
-            assert sum(report.states.values()) == COUNT
-        with ReplayAccount(tmp_path / "account") as account:
-            assert run(store, broker, account).is_whole
-    assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
-
-
 def test_what_a_source_brings_twice_is_sent_once(store: Path, tmp_path: Path) -> None:
     """The store of a master and that of its slave."""
     shutil.copytree(store, tmp_path / "slave")
@@ -318,7 +284,7 @@ def test_what_a_source_brings_twice_is_sent_once(store: Path, tmp_path: Path) ->
     assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
-@pytest.mark.parametrize("said", ["", "x", ",,,,", "a,bb,ccc,d,e", "A" * 32])
+@pytest.mark.parametrize("said", ["", "a,bb,ccc,d,e"])
 def test_a_target_that_says_no_ids_is_asked_by_key(store: Path, said: str) -> None:
     broker = TakingBroker({"Orders": 3, "Payments": 3}, said=said)
     with broker.serving(), ReplayAccount(None) as account:
@@ -407,35 +373,12 @@ def test_lines_in_another_order_than_they_were_planned_in_are_all_sent_once(
         assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
-def test_a_time_that_passes_between_two_runs_is_the_one_of_the_first(store: Path, tmp_path: Path) -> None:
-    with TakingBroker({"Orders": 3}).serving() as broker, rocketlens.open(store) as opened:
-        times = [message.store_timestamp for message in opened.search(topic="Orders")]
-        for begin, most in ((times[0], 1), (times[20], COUNT)):
-            choice = SourceChoice(opened, ["Orders"], conditions={"begin": begin})
-            request = ReplayRequest(choice, name_servers_of(broker.address), ResendManner(), "test", go=True)
-            watching = ReplayWatcher(should_stop=lambda most=most: len(broker.log) >= most)  # type: ignore[misc]
-            with ReplayAccount(tmp_path / "account") as account:
-                report = replay(request, account, watching)
-    assert report.is_whole
-    assert len(broker.log) == len(times)
-
-
 def test_messages_of_the_targets_own_brokers_get_new_keys_from_a_disk_too(store: Path) -> None:
     for also, are_new in (("127.0.0.1:10911", True), ("127.0.0.1:10912", False)):
         with TakingBroker({"Orders": 3, "Payments": 3}, also=also).serving() as broker, ReplayAccount(None) as account:
             assert run(store, broker, account, verify=True).is_whole
             assert len(broker.log) == COUNT
             assert any(key.startswith("AC11000100000000") for key in keys_of(broker.log)) is not are_new
-
-
-def test_another_run_sends_nothing_again(store: Path) -> None:
-    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
-        with ReplayAccount(None) as account:
-            run(store, broker, account)
-        with ReplayAccount(None) as account:
-            report = run(store, broker, account)
-            assert report.states[SendState.REFUSED] == COUNT == len(broker.log)
-            assert report.states[SendState.SENT] == 0
 
 
 def test_what_is_double_different_or_missing_is_named(store: Path, tmp_path: Path) -> None:
@@ -569,16 +512,6 @@ def test_the_rate_is_held(store: Path) -> None:
     assert asyncio.run(paced()) == pytest.approx(3000 / 200, rel=0.05)
 
 
-def test_a_target_without_the_topic_is_told_of(store: Path) -> None:
-    with TakingBroker({"Orders": 3}).serving() as broker, ReplayAccount(None) as account:
-        report = run(store, broker, account)
-        assert report.states[SendState.SENT] == COUNT * 3 // 4
-        ((reason, count, _),) = account.reasons(SendState.REFUSED)
-        assert "topic Payments does not exist there" in reason
-        assert count == COUNT // 4
-        assert "mqadmin updateTopic" in reason
-
-
 @pytest.mark.parametrize("there", [{}, {"Orders": 3}])
 def test_a_topic_that_is_made_after_the_plan_gets_its_messages(
     store: Path, tmp_path: Path, there: dict[str, int]
@@ -595,38 +528,10 @@ def test_a_topic_that_is_made_after_the_plan_gets_its_messages(
     assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
-def test_what_is_planned_after_all_is_judged_as_all_others(store: Path, tmp_path: Path) -> None:
-    largest = len(b"body 1")
-    broker = TakingBroker({"Orders": 3}, max_message_size=largest)
-    with broker.serving():
-        with ReplayAccount(tmp_path / "account") as account:
-            run(store, broker, account, topics=["Orders", "Payments"])
-            assert len(broker.log) == 7
-        broker.topics["Payments"] = 3
-        with ReplayAccount(None) as account:
-            run(store, broker, account, topics=["Payments"])
-            assert len(broker.log) == 10
-        with ReplayAccount(tmp_path / "account") as account:
-            report = run(store, broker, account, topics=["Orders", "Payments"])
-            reasons = {reason: count for reason, count, _ in account.reasons(SendState.REFUSED)}
-    assert (len(broker.log), report.states[SendState.REFUSED]) == (10, COUNT - 7)
-    assert reasons["an earlier run has sent it; the account has its id there"] == 3
-    assert reasons[f"its body is larger than the {largest} bytes that the target takes"] == COUNT - 10
-
-
 def test_a_topic_that_cannot_be_written_is_told_of(store: Path) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}, perm=4).serving() as broker, ReplayAccount(None) as account:
         report = run(store, broker, account)
         assert (report.states[SendState.REFUSED], len(broker.log)) == (COUNT, 0)
-
-
-def test_bodies_that_the_target_does_not_take_are_not_sent(store: Path) -> None:
-    limit = len(b"body 1")
-    with TakingBroker({"Orders": 3, "Payments": 3}, max_message_size=limit).serving() as broker:
-        with ReplayAccount(None) as account:
-            report = run(store, broker, account)
-        assert {len(taken.body) for taken in broker.log} == {limit}
-        assert report.states[SendState.REFUSED] == COUNT - 10
 
 
 def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
@@ -671,3 +576,11 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatc
         assert lost
         assert report.states[SendState.REFUSED] == lost
         assert "the source does not have it any more" in account.reasons(SendState.REFUSED)[0][0]
+
+
+def test_requests_that_fail_at_one_time_are_no_failures_in_a_row(store: Path) -> None:
+    broker = TakingBroker({"Orders": 3, "Payments": 3})
+    broker.fault = lambda number: Fault.BUSY if number <= 16 else Fault.NONE
+    with broker.serving(), ReplayAccount(None) as account:
+        assert run(store, broker, account, order="none", speed=SendSpeed(batch=1, most_failures=3)).is_whole
+    assert len(broker.refused) == 16
