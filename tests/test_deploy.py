@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 MANIFEST = ROOT / "deploy" / "kubernetes.yaml"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OURS = "spark.rocketlens."
-NAMED_BY_USERS = re.compile(
-    r"spark\.executorEnv\.\w+"
-    r"|spark\.kubernetes\.executor\.volumes\.persistentVolumeClaim\.\w+\.(options\.claimName|mount\.path)"
-)
-"""Of these Spark's list has the beginning at most, since they bear the name of a variable or a volume."""
 
 Document = dict[str, Any]
 
@@ -52,13 +45,6 @@ def test_every_object_fits_the_schema_of_kubernetes(version: str) -> None:
         kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
-    job = of_kind("Job")
-    job["spec"]["template"]["spec"]["container"] = []
-    with pytest.raises(kubernetes_validate.ValidationError, match="'container' was unexpected"):
-        kubernetes_validate.validate(job, "1.37", strict=True)
-
-
 def test_the_objects_name_one_another() -> None:
     job, service, binding = of_kind("Job"), of_kind("Service"), of_kind("RoleBinding")
     pod = job["spec"]["template"]
@@ -85,24 +71,6 @@ def test_the_page_shows_what_the_job_submits() -> None:
     assert given.pop("spark.kubernetes.driver.pod.name") == "$(POD_NAME)"
     assert shown == given
     assert len(shown) > 8
-
-
-def test_every_property_of_spark_in_the_pages_is_one_that_spark_knows(spark: "SparkContext") -> None:
-    """Looked for in the list that Spark keeps of its own configuration, that of its Kubernetes module included."""
-    named = dict.fromkeys(settings(" ".join(submitted())), MANIFEST.name)
-    for page in PAGES:
-        named |= dict.fromkeys(settings(page.read_text()), page.name)
-    assert len(named) > 15
-    virtual_machine: Any = spark._jvm
-    virtual_machine.org.apache.spark.deploy.k8s.Config.KUBERNETES_NAMESPACE()  # has that module list its own
-    known = virtual_machine.org.apache.spark.internal.config.ConfigEntry
-    assert known.findEntry("spark.no.such.name") is None
-    unknown = {
-        name: page
-        for name, page in named.items()
-        if not name.startswith(OURS) and NAMED_BY_USERS.fullmatch(name) is None and known.findEntry(name) is None
-    }
-    assert unknown == {}
 
 
 def test_the_executor_that_spark_makes_of_the_settings_fits_the_schema_and_mounts_the_store(

@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from broker.web._metrics_families import FAMILIES
-from broker.web.api.access import Access
-from broker.web.api.errors import ApiError
 from compose import COMPOSE_FILE, dockerfile_stages, load
 from protocol.codes import ResponseCode
 from rocketlens.cli.main import main
@@ -54,11 +52,6 @@ def analyzed(*words: object) -> subprocess.CompletedProcess[str]:
 def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
     outcome = analyzed("verify", unit_with(tmp_path))
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "", "")
-
-
-@needs_systemd
-def test_systemd_notices_a_word_that_is_none(tmp_path: Path) -> None:
-    assert "ProtectSysten" in analyzed("verify", unit_with(tmp_path, ProtectSystem="ProtectSysten")).stderr
 
 
 @needs_systemd
@@ -129,26 +122,6 @@ def test_the_images_health_check_is_that_of_compose() -> None:
     assert json.loads(line.partition(" CMD ")[2] or line.partition("CMD ")[2]) == wanted[1:]
 
 
-def test_the_image_may_start_for_as_long_as_the_manifest_allows() -> None:
-    (line,) = (each for each in dockerfile_stages()["server"] if each.startswith("HEALTHCHECK "))
-    wanted = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["rocketlens"]["healthcheck"]
-    assert f"--start-period={wanted['start_period']} " in line
-    (container,) = objects()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    probe = container["startupProbe"]
-    hours = {"1h": 1}[wanted["start_period"]]
-    assert probe["periodSeconds"] * probe["failureThreshold"] == hours * 3600
-
-
-def test_the_server_of_the_manifest_answers_under_the_name_of_its_service() -> None:
-    found = objects()
-    (container,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    name = found["Service"]["metadata"]["name"]
-    access = Access(options_of(container["args"])["http_hosts"])
-    access.check_host(f"{name}:9180")
-    with pytest.raises(ApiError, match="does not answer as host"):
-        access.check_host(f"{name}.evil.example:9180")
-
-
 def asks_for_a_login(words: list[str], files: str) -> bool:
     """Whether arguments of `serve` have the page ask, by TLS, with accounts and certificate from a directory."""
     options = options_of(words)
@@ -169,16 +142,6 @@ def test_the_login_of_compose_fits_its_schema_and_adds_to_the_command() -> None:
     assert not asks_for_a_login([*service["command"], "--http-auth", "page"], "/login/")
 
 
-def test_the_drop_in_of_the_page_on_running_asks_for_a_login() -> None:
-    (drop_in,) = re.findall(r"^```ini$(.*?)^```$", (ROOT / "docs" / "serve.md").read_text(), re.MULTILINE | re.DOTALL)
-    (command,) = re.findall(r"^ExecStart=(.+)$", drop_in, re.MULTILINE)
-    program, *words = command.split()
-    assert program == unit_value("ExecStart").split()[0]
-    assert asks_for_a_login(words, "${CREDENTIALS_DIRECTORY}/")
-    loaded = set(re.findall(r"^LoadCredential=([\w.]+):", drop_in, re.MULTILINE))
-    assert {Path(each).name for each in words if each.startswith("${CREDENTIALS_DIRECTORY}/")} == loaded
-
-
 def rules() -> list[Document]:
     (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
     found: list[Document] = group["rules"]
@@ -196,11 +159,6 @@ def test_every_alert_has_a_severity_a_summary_and_a_runbook_that_is_there() -> N
         headings = re.findall(r"^### (.+)$", (ROOT / f"{page}.md").read_text(), re.MULTILINE)
         assert anchor == rule["alert"].lower()
         assert rule["alert"] in headings
-
-
-def test_the_runbook_has_no_alert_that_there_is_not() -> None:
-    headings = re.findall(r"^### (RocketLens.+)$", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
-    assert headings == [rule["alert"] for rule in rules()]
 
 
 def test_every_metric_label_and_value_of_an_alert_is_one_that_the_server_exposes() -> None:

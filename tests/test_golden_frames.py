@@ -2,7 +2,7 @@
 
 import pytest
 
-from golden_frames import Answer, pair_up, parse_java_json, sessions, value_of
+from golden_frames import Answer, pair_up, parse_java_json, sessions
 from protocol.codes import RequestCode, ResponseCode
 
 
@@ -29,25 +29,6 @@ def test_an_answer_belongs_to_the_request_with_its_opaque_on_the_same_connection
     assert second.recorded == Answer(0)
 
 
-def test_what_a_server_asks_its_clients_is_left_out() -> None:
-    frames = [
-        frame(50, 10911, 1, 0),
-        frame(10911, 50, 7, 2, code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED),
-        frame(10911, 50, 1, 1),
-    ]
-    assert len(pair_up(frames)) == 1
-
-
-def test_a_request_that_nobody_answered_is_refused() -> None:
-    with pytest.raises(ValueError, match="no answer was recorded"):
-        pair_up([frame(50, 10911, 1, 0)])
-
-
-def test_an_empty_remark_and_none_are_the_same() -> None:
-    frames = [frame(50, 10911, 1, 0), frame(10911, 50, 1, 1, remark="")]
-    assert pair_up(frames)[0].recorded == Answer(0, None)
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -65,14 +46,3 @@ def test_fastjson_text_becomes_plain_values(text: str, value: object) -> None:
 def test_text_that_is_no_json_of_java_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"at \d+|appears twice|after the JSON|delimiter"):
         parse_java_json(text)
-
-
-def test_lists_from_java_sets_compare_in_any_order_and_others_do_not() -> None:
-    assert value_of(b'{"topicList":["b","a"]}') == value_of(b'{"topicList":["a","b"]}')
-    assert value_of(b'{"clusterAddrTable":{"C":["b","a"]}}') == value_of(b'{"clusterAddrTable":{"C":["a","b"]}}')
-    assert value_of(b'{"queueData":[2,1]}') != value_of(b'{"queueData":[1,2]}')
-
-
-def test_a_properties_text_compares_by_its_entries_and_records_by_their_bytes() -> None:
-    assert value_of(b"b=1\na=x=y\n") == {"a": "x=y", "b": "1"}
-    assert value_of(b"\0\0\1\x39records") == b"\0\0\1\x39records"

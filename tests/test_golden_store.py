@@ -1,13 +1,10 @@
 """The recorded stores come out of their archives as they were recorded."""
 
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
-import golden_store
 from golden_store import G1, unpack
 
 
@@ -21,23 +18,7 @@ def test_an_unpacked_store_has_every_file_of_the_archive_in_its_full_size(name: 
     assert (root / "commitlog" / "00000000000000000000").stat().st_size == 131072
 
 
-def test_only_the_crashed_store_has_its_abort_file(g1_store: Path, g1_crashed_store: Path) -> None:
-    assert not (g1_store / "abort").exists()
-    assert (g1_crashed_store / "abort").exists()
-
-
 def test_holes_of_a_sparse_file_read_as_zeros(g1_store: Path) -> None:
     index = max((g1_store / "index").iterdir())
     assert index.stat().st_size == 40 + 4 * 97 + 20 * 150
     assert index.read_bytes().endswith(bytes(20))
-
-
-def test_a_name_that_is_no_archive_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nosuch"):
-        unpack("nosuch", tmp_path)
-
-
-def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
-    command = [sys.executable, golden_store.__file__, "store", str(tmp_path)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    assert (Path(printed) / "commitlog").is_dir()

@@ -4,13 +4,11 @@ import ast
 import hashlib
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-import yaml
 from pre_commit.clientlib import load_config
 from pre_commit.languages import pygrep
 
@@ -20,25 +18,10 @@ from quick_check import looking_at
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
-WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 HOOKS = ROOT / ".pre-commit-config.yaml"
 
 
 # --- the workflow -----------------------------------------------------------------------------------------------------
-
-
-def test_the_workflow_fits_the_schema_of_github() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(WORKFLOW)]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert outcome.returncode == 0, outcome.stdout
-
-
-def test_the_workflow_calls_what_a_person_calls_on_every_python() -> None:
-    (job,) = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
-    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
-    commands = [step["run"] for step in job["steps"] if "run" in step]
-    assert commands[-1] == ".ci/run"
-    assert not any(re.search(r"\b(?:make|pip|pytest)\b", command) for command in commands)
 
 
 # --- hooks of git -----------------------------------------------------------------------------------------------------
@@ -48,14 +31,6 @@ def hooks() -> dict[str, dict[str, object]]:
     (repository,) = load_config(str(HOOKS))["repos"]
     assert repository["repo"] == "local"
     return {hook["id"]: hook for hook in repository["hooks"]}
-
-
-def test_hooks_run_what_is_installed_here() -> None:
-    """Commits use .venv; the tests may run in another environment (`make test PYTHON=…`), which has the same tools."""
-    tools = [Path(str(hook["entry"]).split()[0]) for hook in hooks().values() if hook["language"] != "pygrep"]
-    assert len(tools) > 1
-    assert {tool.parent for tool in tools} == {Path(".venv/bin")}
-    assert [tool.name for tool in tools if not (Path(sys.executable).parent / tool.name).exists()] == []
 
 
 @pytest.mark.parametrize(
@@ -83,34 +58,6 @@ def test_the_tests_nearest_to_a_change_come_first() -> None:
     assert found[0] == "tests/protocol/test_frame.py"
     importing = [path for path in found[1:] if "protocol.frame" in (ROOT / path).read_text()]
     assert importing == found[1:] != []
-
-
-def test_a_changed_test_runs_itself_and_a_page_runs_the_tests_of_pages() -> None:
-    assert looking_at(["tests/protocol/test_frame.py"], ROOT)[0] == "tests/protocol/test_frame.py"
-    assert "tests/test_pages.py" in looking_at(["docs/troubleshooting.md"], ROOT)
-    assert "tests/test_habits.py" in looking_at(["Makefile"], ROOT)
-
-
-def test_all_tests_of_the_public_face_look_at_each_of_its_modules() -> None:
-    expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "rocketlens").glob("test_*.py")}
-    assert len(expected) > 5
-    assert expected <= set(looking_at(["rocketlens/store.py"], ROOT))
-
-
-def test_what_is_imported_by_another_name_is_found(tmp_path: Path) -> None:
-    folder = tmp_path / "tests" / "storage"
-    folder.mkdir(parents=True)
-    for name, text in (
-        ("test_a.py", "from storage.life import delay_levels\n"),
-        ("test_b.py", "import storage.life.delay_levels\n"),
-        ("test_c.py", "from storage.life.delay_levels import parse\n"),
-        ("test_d.py", "from storage.life.delay_levels_of_others import parse\n"),
-        ("test_e.py", "from counting import count\n"),
-    ):
-        (folder / name).write_text(text)
-    names = [Path(path).name for path in looking_at(["storage/life/delay_levels.py"], tmp_path)]
-    assert names == ["test_a.py", "test_b.py", "test_c.py"]
-    assert looking_at(["tests/support/counting.py"], tmp_path) == ["tests/storage/test_e.py"]
 
 
 # --- the site ---------------------------------------------------------------------------------------------------------
@@ -190,20 +137,6 @@ def test_what_fails_leaves_no_tag_and_the_same_command_goes_on(tree: Path) -> No
     assert git(tree, "tag") == "v0.2.0\n"
 
 
-def test_the_first_version_is_released_as_it_stands(tree: Path) -> None:
-    (tree / "CHANGELOG.md").write_text("# Changelog\n\n## 0.1.0\n\nFirst version.\n")
-    git(tree, "commit", "--quiet", "--all", "--message", "Write")
-    Release(tree, "0.1.0", Commands(tree).run, with_image=False).make()
-    assert git(tree, "log", "-1", "--format=%s", "v0.1.0") == "Write\n"
-
-
-@pytest.mark.parametrize("version", ["", "0.2", "v0.2.0", "0.2.0 ", "0.0.9"])
-def test_a_version_that_cannot_be_is_refused(version: str, tree: Path) -> None:
-    with pytest.raises(CannotRelease):
-        Release(tree, version, Commands(tree).run, with_image=False).make()
-    assert (tree / "pyproject.toml").read_text() == PROJECT
-
-
 def test_nothing_is_released_of_what_is_not_committed_nor_twice(tree: Path) -> None:
     (tree / "module.py").write_text("")
     with pytest.raises(CannotRelease, match=r"module\.py is not committed"):
@@ -212,14 +145,6 @@ def test_nothing_is_released_of_what_is_not_committed_nor_twice(tree: Path) -> N
     git(tree, "tag", "v0.2.0")
     with pytest.raises(CannotRelease, match=r"there is a tag v0\.2\.0 already"):
         Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
-
-
-def test_a_release_without_news_is_refused() -> None:
-    with pytest.raises(CannotRelease, match="what is new"):
-        with_release("# Changelog\n\n## 0.1.0\n\nFirst version.\n", "0.2.0")
-    with pytest.raises(CannotRelease, match="says nothing"):
-        with_release("# Changelog\n\n## Unreleased\n\n## 0.1.0\n\nFirst version.\n", "0.2.0")
-    assert notes(with_release(NEWS, "0.2.0"), "0.2.0") == "- Something new."
 
 
 def test_this_project_can_be_released_as_it_is() -> None:
@@ -298,50 +223,20 @@ def test_no_code_is_a_number_in_the_product() -> None:
     ("text", "what"),
     [
         ("assert True", "cannot fail"),
-        ("assert found or True", "cannot fail"),
         ("assert (found, wanted)", "cannot fail"),
         ("assert found == found", "cannot fail"),
-        ("assert len(found) >= 0", "cannot fail"),
         ("try:\n    check()\nexcept Exception:\n    pass", "swallows"),
-        ("try:\n    check()\nexcept:\n    pass", "swallows"),
         ("with contextlib.suppress(AssertionError):\n    check()", "swallows"),
         ("time.sleep(1)", "sleeps"),
-        ("async def wait():\n    await asyncio.sleep(0.1)", "sleeps"),
         ("pytest.skip('not today')", "skips"),
-        ("pq = pytest.importorskip('pyarrow')", "skips"),
         ("@pytest.mark.skipif(True, reason='none')\ndef test_it(): ...", "skips"),
         ("g1.ask(33, fields)", "number for a code"),
         ("Command(code=11)", "number for a code"),
-        ("for code in (0, 105, 106):\n    g1.ask(code)", "number for a code"),
         ("@pytest.mark.parametrize('code', [11, 361])\ndef test_it(code): ...", "number for a code"),
-        ("assert g1.ask(RequestCode.PULL_MESSAGE).code == 17", "number for a code"),
-        ("assert asked['code'] in (11, 361)", "number for a code"),
-        ("assert (answer.code, answer.body) == (16, b'')", "number for a code"),
-        ("CASES = [(307, {'clientId': 'c1'}, 'Timeout')]", "number for a code"),
     ],
 )
 def test_a_habit_that_is_planted_is_found(text: str, what: str) -> None:
     assert {found for _, found in habits_of(ast.parse(text))} == {what}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "assert found == wanted or wanted is None",
-        "assert filters.make('a > 1') is filters.make('a > 1')",
-        "assert 0 < len(found)",
-        "try:\n    decode(data)\nexcept BadFrame:\n    pass",
-        "try:\n    work()\nexcept BaseException as error:\n    caught.append(error)",
-        "while not is_there():\n    time.sleep(0.01)",
-        "async def turn():\n    await asyncio.sleep(0)",
-        "assert rocketlens('view').code == 4",
-        "assert (status, json.loads(body)) == (200, {'status': 'ready'})",
-        "g1.ask(RequestCode.VIEW_MESSAGE_BY_ID, {'offset': '0'})",
-        "g1.ask(4711)",
-    ],
-)
-def test_what_is_none_of_these_habits_is_left_alone(text: str) -> None:
-    assert list(habits_of(ast.parse(text))) == []
 
 
 # --- oracles ----------------------------------------------------------------------------------------------------------

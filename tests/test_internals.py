@@ -127,15 +127,6 @@ def test_no_table_of_bytes_is_left_out() -> None:
     assert found == {each[:3] for each in TABLES_OF_BYTES} | NOT_READ
 
 
-def test_the_page_of_kernels_names_what_has_no_module() -> None:
-    files = [
-        path for name in ("protocol", "storage", "broker") for path in (ROOT / name / "kernels").glob("*.p[yx][xd]")
-    ]
-    (included,) = re.findall(r"\n\n([^|]+?) have no module", DOCUMENTS["kernels"])
-    modules = {path.stem for path in files if path.suffix == ".pyx"}
-    assert set(re.findall(r"`(\w+)`", included.rsplit("\n\n")[-1])) == {path.stem for path in files} - modules
-
-
 def test_the_table_of_the_record_is_what_is_read() -> None:
     ((_, *rows),) = tables("store-format", "2.2")
     written = {int(row[3].split()[0]): row[2] for row in rows if row[3]}

@@ -147,12 +147,12 @@ def broken(skeleton: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return dict(zip(headings[1::2], headings[2::2], strict=True))
 
 
-@pytest.mark.parametrize(("path", "code", "contract"), VIOLATIONS.values(), ids=VIOLATIONS.keys())
-def test_a_planted_violation_breaks_its_contract(broken: dict[str, str], path: str, code: str, contract: str) -> None:
-    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    imported = code.rpartition("import ")[2]
-    expected = rf"\b{module} -> {imported}\b" if imported else rf"\b{module.rpartition('.')[2]}\b"
-    assert re.search(expected, broken[contract]), broken[contract]
+def test_each_planted_violation_breaks_its_contract(broken: dict[str, str]) -> None:
+    for path, code, contract in VIOLATIONS.values():
+        module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        imported = code.rpartition("import ")[2]
+        expected = rf"\b{module} -> {imported}\b" if imported else rf"\b{module.rpartition('.')[2]}\b"
+        assert re.search(expected, broken[contract]), (path, code, broken[contract])
 
 
 def test_what_serve_imports_is_free_of_spark() -> None:
@@ -211,19 +211,12 @@ def test_every_import_in_a_function_or_for_types_alone_says_why() -> None:
     ("code", "lines"),
     [
         ("def late():\n    import heavy", [2]),
-        ("def late():\n    if True:\n        from heavy import name", [3]),
         ("async def late():\n    try:\n        import heavy\n    finally:\n        import other", [3, 5]),
         ("if TYPE_CHECKING:\n    from house.own import name", [2]),
-        ("class Thing:\n    def late(self):\n        import heavy", [3]),
         ("def one():\n    import house.own  # it is heavy\ndef two():\n    import house.other", [4]),
-        ("# a reason\ndef late():\n    import heavy", [3]),
-        ("def late():\n    # it is heavy\n    work()\n    import heavy", [4]),
-        ("def late():\n    import heavy  # it takes long\n    import other", []),
         ("def late():\n    # It takes long.\n    import heavy", []),
-        ("if TYPE_CHECKING:  # it takes long\n    from heavy import name", []),
         ("if TYPE_CHECKING:  # it takes long\n    import heavy.part\ndef late():\n    from heavy import name", []),
         ('"""Text.\n\nLate imports: they take long.\n"""\ndef late():\n    import heavy', []),
-        ("import heavy", []),
     ],
 )
 def test_a_late_import_without_a_reason_is_found(tmp_path: Path, code: str, lines: list[int]) -> None:
@@ -237,13 +230,8 @@ def test_a_late_import_without_a_reason_is_found(tmp_path: Path, code: str, line
     ("path", "code"),
     [
         ("guest/planted.py", "from house.folder import _own"),
-        ("guest/planted.py", "import house.folder._own"),
-        ("guest/planted.py", "from house.folder._own import name"),
         ("guest/planted.py", "def late():\n    from house.folder._own import name"),
-        ("guest/planted.py", "if TYPE_CHECKING:\n    from house.folder._own import name"),
         ("guest/planted.pyx", "from house.folder._own cimport name"),
-        ("guest/planted.pxd", "from house.folder cimport _own"),
-        ("guest/planted.pxd", "cimport house.folder._own"),
         ("house/other.py", "from house.folder._own import name"),
     ],
 )
@@ -275,21 +263,6 @@ def test_a_module_that_is_not_used_outside_and_a_circle_are_found(tmp_path: Path
     assert set(house.circle("house")) == {"house.folder._own", "house.folder.shown"}
     write_tree(tmp_path, {"house/user.py": "from house.folder import shown"})
     assert "house.folder.shown" not in House(tmp_path, ["house"]).unused_outside()
-
-
-def test_kernels_may_use_in_their_code_what_is_made_of_their_declarations(tmp_path: Path) -> None:
-    files = {
-        "house/a.pxd": "",
-        "house/a.pyx": "from house.b cimport name",
-        "house/b.pxd": "from house.a cimport name",
-        "house/user.py": "from house.a import name",
-    }
-    write_tree(tmp_path, files)
-    assert House(tmp_path, ["house"]).circle("house") == []
-    write_tree(tmp_path, {"house/a.pxd": "from house.b cimport name"})
-    assert set(House(tmp_path, ["house"]).circle("house")) == {"house.a", "house.b"}
-    write_tree(tmp_path, {"house/a.pxd": "", "house/a.pyx": "from house.user import name"})
-    assert set(House(tmp_path, ["house"]).circle("house")) == {"house.a.pyx", "house.user"}
 
 
 def write_tree(directory: Path, files: dict[str, str]) -> None:

@@ -24,12 +24,10 @@ SOURCES = sorted(
     for path in (ROOT / package).rglob("*")
     if path.suffix in {".py", ".pyx"}
 )
-ARCHITECTURE, GLOSSARY = DOCS / "internals" / "architecture.md", DOCS / "internals" / "glossary.md"
 TROUBLESHOOTING = DOCS / "troubleshooting.md"
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
-FENCED_PICTURE = re.compile(r"^```mermaid\n(.*?)^```$", re.M | re.S)
 CODE = re.compile(r"`([^`\n]+)`")
-ANCHOR_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 OUR_NAME = re.compile(r"\b(?:broker|protocol|storage|spark_jobs|rocketlens)(?:\.[A-Za-z_]\w*)+")
 
 PROGRAMS = {
@@ -75,16 +73,18 @@ def slugs(page: Path) -> set[str]:
     return anchors
 
 
-def test_every_anchor_leads_to_a_heading() -> None:
+def test_every_link_leads_to_a_file_and_to_a_heading() -> None:
+    """What `mkdocs build --strict` notices in the soak, and in pages that are no part of the site too."""
+    count = 0
     for page in PAGES:
-        for target, anchor in ANCHOR_LINK.findall(FENCE.sub("", page.read_text())):
-            if "://" not in target:
+        for target, anchor in LINK.findall(FENCE.sub("", page.read_text())):
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            count += 1
+            assert (page.parent / target).exists(), (page, target)
+            if anchor:
                 assert anchor in slugs(page.parent / target if target else page), (page, target, anchor)
-
-
-def test_anchors_are_found_at_all() -> None:
-    assert "how-a-rebuild-works" in slugs(DOCS / "rebuild.md")
-    assert sum(len(ANCHOR_LINK.findall(page.read_text())) for page in PAGES) > 50
+    assert count > 150
 
 
 def is_there(name: str) -> bool:
@@ -102,20 +102,6 @@ def is_there(name: str) -> bool:
     return False
 
 
-def test_the_architecture_can_be_read_in_ten_minutes() -> None:
-    words = re.findall(r"\w[^\s|]*", FENCE.sub("", ARCHITECTURE.read_text()))
-    assert 1_500 < len(words) < 3_000
-
-
-def test_every_module_in_the_pictures_exists() -> None:
-    pictures = FENCED_PICTURE.findall(ARCHITECTURE.read_text())
-    assert len(pictures) == 5
-    for picture in pictures:
-        names = OUR_NAME.findall(picture)
-        assert len(names) >= 4
-        assert [name for name in names if not is_there(name)] == []
-
-
 def modules_named(page: Path) -> list[str]:
     """Names of modules in code."""
     spans = CODE.findall(FENCE.sub("", page.read_text()))
@@ -130,43 +116,6 @@ def test_every_module_that_a_difference_names_exists() -> None:
     named = [name for each in (*REQUESTS, *DAMAGED_STORES) for name in each.modules]
     assert len(named) > 30
     assert [name for name in named if not is_there(name)] == []
-
-
-def test_the_architecture_names_the_modules() -> None:
-    assert len(modules_named(ARCHITECTURE)) > 50
-
-
-def test_ten_questions_about_queues_lead_to_modules_of_their_folder() -> None:
-    (table,) = re.findall(r"^\| question about queues .*\n\|[-|]+\n((?:\|.*\n)+)", ARCHITECTURE.read_text(), re.M)
-    answers = [CODE.findall(line) for line in table.splitlines()]
-    assert len(answers) == 10
-    named = {path.stem for path in (ROOT / "storage" / "queue").glob("*.py")}
-    for names in answers:
-        assert names
-        assert {name.removeprefix("storage.queue.") for name in names} <= named
-
-
-def test_a_module_that_does_not_exist_is_noticed() -> None:
-    assert not is_there("broker.no_such_module")
-    assert not is_there("storage.store.snapshot.NoSuchClass")
-
-
-@cache
-def words_of_the_code() -> frozenset[str]:
-    return frozenset(word for path in SOURCES for word in re.findall(r"\w+", path.read_text()))
-
-
-def test_every_word_of_the_glossary_is_one_of_the_code() -> None:
-    """The third column names identifiers, or links to the page that has more."""
-    rows = [line.strip("|").split("|") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
-    named = [name for row in rows for name in CODE.findall(row[2])]
-    assert len(named) > 50
-    assert [name for name in named if name not in words_of_the_code()] == []
-
-
-def test_no_word_stands_twice_in_the_glossary() -> None:
-    words = re.findall(r"^\| ([^|]+?) \|", GLOSSARY.read_text(), re.M)
-    assert sorted(set(words) - {"word"}) == sorted(word for word in words if word != "word")
 
 
 def options() -> set[str]:
@@ -190,11 +139,6 @@ def named_options(page: Path) -> set[str]:
 def named_metrics(page: Path) -> set[str]:
     """The metrics that a page names, without their common prefix."""
     return set(re.findall(r"\brocketlens_([a-z_]+)\b", FENCE.sub("", page.read_text())))
-
-
-def test_options_and_metrics_are_found_at_all() -> None:
-    assert {"--fresh", "--from-log"} <= named_options(DOCS / "rebuild.md")
-    assert len(named_metrics(DOCS / "metrics.md")) > 5
 
 
 def test_every_option_that_a_page_names_exists() -> None:
@@ -223,11 +167,6 @@ def test_a_command_in_a_sentence_has_its_options() -> None:
         options = [option for each in each_of for option in each.params]
         of_command = {spelling for option in options for spelling in (*option.opts, *option.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= of_command | {"--help"}, words
-
-
-def test_a_command_that_is_not_there_is_noticed() -> None:
-    assert command_of(["rebuild", "all", "STORE"]) is commands()["rebuild all"]
-    assert command_of(["recompute", "STORE"]) is None
 
 
 def exposed_metrics() -> set[str]:
@@ -325,10 +264,3 @@ def quoted_messages() -> list[str]:
 
 def test_every_symptom_is_what_the_product_says() -> None:
     assert [message for message in quoted_messages() if not is_said(message)] == []
-
-
-def test_symptoms_are_found_and_made_up_ones_are_noticed() -> None:
-    assert len(quoted_messages()) > 30
-    assert not is_said("the flux capacitor is empty")
-    assert not is_said("cannot listen on …: the flux capacitor listens there")
-    assert not is_said("… has another log than the one that … was rebuilt from, or has been written to since")

@@ -281,7 +281,7 @@ def test_what_a_text_names_in_tiered_files_is_found_on_every_surface(
         assert [each.keys for each in directory.find(text)] == [["old-7", "shared", "old"]]
 
 
-@pytest.mark.parametrize("text", ["", "  "])
+@pytest.mark.parametrize("text", ["  "])
 def test_nothing_is_no_text(served: Served, text: str) -> None:
     for source in served.sources.values():
         assert said_by(source, lambda each: Found(str(each.find(text)))) == REFUSED
@@ -318,7 +318,7 @@ def query_everywhere(served: Served, topic: str, options: dict[str, Any]) -> dic
     return {name: said_by(source, ask) for name, source in served.sources.items()}
 
 
-@pytest.mark.parametrize("maximum", [1, 7, 64, 100])
+@pytest.mark.parametrize("maximum", [7, 100])
 @pytest.mark.parametrize("served", ["tiered"], indirect=True)
 def test_messages_of_one_moment_in_several_logs_of_a_tier_have_one_order(served: Served, maximum: int) -> None:
     found = agreed(query_everywhere(served, "TierTopic", {"tag": "TagB", "maximum": maximum}))
@@ -326,8 +326,7 @@ def test_messages_of_one_moment_in_several_logs_of_a_tier_have_one_order(served:
 
 
 @pytest.mark.parametrize("served", ["tiered"], indirect=True)
-@pytest.mark.parametrize("text", ["old-7", "new-7", "old", "shared", "old-last-22", "nobody"])
-@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize(("text", "copies"), [("old-7", False), ("shared", True), ("nobody", False)])
 def test_a_query_of_a_topic_with_a_tier_is_the_same_over_the_network(served: Served, text: str, copies: bool) -> None:
     found = agreed(query_everywhere(served, "TierTopic", {"key": text, "maximum": MOST, "copies": copies}))
     assert (found.ending == "found") == (text != "nobody")
@@ -411,7 +410,7 @@ def whole_store(source: Source, keys: list[str]) -> list[object]:
 
 @pytest.mark.parametrize("served", OF_ONE_LOG, indirect=True)
 def test_life_and_the_whole_store_are_the_same_over_the_network(served: Served) -> None:
-    each = max(len(served.records) // 12, 1)
+    each = max(len(served.records) // 5, 1)
     keys = list(dict.fromkeys(each.properties.get("UNIQ_KEY", "nobody") for each in served.records))[::each]
     places = [str(each.physical_offset) for each in served.records[::each]]
     answers = {name: whole_store(source, [*keys, *places, "nobody"]) for name, source in served.sources.items()}
@@ -531,7 +530,12 @@ def test_the_end_of_a_topic_is_the_same_and_whole(served: Served) -> None:
     directory = served.sources["directory"]
     topics = directory.topics()
     empty = [each for each in topics if all(first == end for first, end in extents(directory, each.name).values())]
-    for topic in [each for each in topics if each not in empty[2:]]:
+    kinds: dict[str, list[rocketlens.Topic]] = {}
+    for topic in topics:
+        kinds.setdefault("empty" if topic in empty else topic.name[:5] if topic.name[0] == "%" else "", []).append(
+            topic
+        )
+    for topic in [each for of_kind in kinds.values() for each in of_kind[:2]]:
         ends = [
             named(command("tail", *where, "--topic", topic.name, "--json", "-n", MOST))
             for where in served.commands.values()
@@ -598,6 +602,6 @@ def test_a_table_has_the_messages_that_consumers_get(served: Served) -> None:
     assert [row["keys"] for row in rows] == [each.keys for each in served.records]
 
 
-@pytest.mark.parametrize("number", [-1, -(2**70), 10**19])
+@pytest.mark.parametrize("number", [-1, 10**19])
 def test_a_number_that_is_no_time_is_refused(served: Served, number: int) -> None:
     assert agreed(find_everywhere(served, "nobody", begin=number)) == REFUSED

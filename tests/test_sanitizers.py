@@ -1,4 +1,4 @@
-"""The kernels under AddressSanitizer and UBSan: these see what is planted, in every test run.
+"""The kernels under AddressSanitizer and UBSan: these see what is planted.
 
 `make sanitize` has all modules judged, by all that drives them.
 """
@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.soak
+"""Compiling takes a minute. In each run: tests/storage/kernels with memory that ends where a kernel may read."""
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "build_backend"))
@@ -67,8 +70,6 @@ FAULTS = {
     "a sum that is too large": ("planted.add(2**31 - 1, 1)", "signed integer overflow"),
     "a number that lies anywhere": ('planted.load_aligned(Region(b"abcdefgh"), 1)', "misaligned address"),
 }
-IN_EACH_RUN = ("a byte behind a part", "a byte behind a file", "a sum that is too large")
-"""One of each report but the last, and one of a map."""
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +101,7 @@ def _without_names_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_without_names_of_frames")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in IN_EACH_RUN else pytest.mark.soak) for name in FAULTS]
-)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_ends_the_run_and_is_named(place: Path, name: str) -> None:
     fault, reported = FAULTS[name]
     outcome = run(place, "-c", f"{USE}{fault}\nprint('went on')")
@@ -110,51 +109,7 @@ def test_a_planted_fault_ends_the_run_and_is_named(place: Path, name: str) -> No
     assert reported in judges.take_reports(place)
 
 
-DYING = """
-import mmap, os, signal, subprocess, sys, tempfile
-
-def test_those_whom_tests_start_die_as_ever():
-    child = subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 7)"], check=False)
-    assert child.returncode == -7
-
-def test_it_dies():
-    with tempfile.TemporaryFile() as file:
-        file.truncate(4096)
-        pages = mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ)
-        file.truncate(0)
-        DIE
-"""
-DEATHS = {
-    "a file that was cut": ("pages[0]", "1", "AddressSanitizer: BUS"),
-    "a signal that nobody can handle": ("os.kill(os.getpid(), signal.SIGKILL)", "0", "pytest was ended by SIGKILL"),
-    "an exit that says all is well": ("os._exit(0)", "0", "a process ended"),
-}
-
-
-PLUGINS = ("-p", "xdist", "-p", "no:cacheprovider")
-"""What a run of pytest takes that is to die; importing all others takes a sanitized process seconds."""
-
-
-@pytest.mark.usefixtures("_without_names_of_frames")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "a file that was cut" else pytest.mark.soak) for name in DEATHS]
-)
-def test_a_process_that_dies_over_a_test_names_it(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    act, processes, reported = DEATHS[name]
-    (tmp_path / "test_planted.py").write_text(DYING.replace("DIE", act))
-    # Nothing is left to do for another process in the place of one that died.
-    _, reports = judges.run_tests(place, [*PLUGINS, "-n", processes, "--max-worker-restart=0", str(tmp_path)])
-    out = capfd.readouterr().out
-    assert reported in reports, out
-    assert "while it ran" in reports
-    assert "test_planted.py::test_it_dies" in reports
-    assert "test_those" not in reports + out
-
-
-@pytest.mark.soak  # like `make sanitize`, which has all of them stand all tests
+# like `make sanitize`, which has all of them stand all tests
 def test_a_few_kernels_stand_their_own_tests(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert judges.build(judges.SANITIZERS, [*FEW, *MORE, judges.PLANTED.stem]) == place
     assert judges.run_tests(place, ["-p", "no:cacheprovider", *THEIR_TESTS]) == (0, ""), capfd.readouterr().out

@@ -50,10 +50,6 @@ def calls(tree: ast.Module, names: set[str]) -> set[str]:
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & names
 
 
-def test_the_plain_methods_are_known() -> None:
-    assert {"record_at", "query", "queue", "entries", "store_timestamp_at", "message_in_log", "hole_at"} <= twins()
-
-
 def test_what_answers_requests_calls_no_method_that_waits() -> None:
     # `queue` and `entries` are names of other things too; as methods they are called.
     found, waiting = set(), twins()

@@ -1,16 +1,15 @@
 """The benchmarks of pulls, drains and expressions in miniature."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmark_store import SMALL, make_small
+from benchmark_store import SMALL
 from benchmarks import drain, evaluate, pull
-from benchmarks.floor import CHECKED_FLOOR, compile_floor, floor_server
-from benchmarks.load import LoadReport, run_load
-from benchmarks.measure import JAVA, MODES, OURS, our_server
-from benchmarks.server_process import ServerProcess, free_port
+from benchmarks.floor import compile_floor, floor_server
+from benchmarks.load import run_load
+from benchmarks.measure import MODES, OURS
+from benchmarks.server_process import ServerProcess
 from benchmarks.store_plan import QUEUES, StorePlan
 from interop.jars import jars
 from oracles import Record, read_log
@@ -79,29 +78,6 @@ def test_the_floor_answers_pulls_exactly_and_its_checks_find_nothing(
             assert pull.differing(requests, [server.port, floor.port]) == 0
 
 
-def test_a_store_of_many_topics_is_pulled_from_exactly(tmp_path: Path) -> None:
-    parameters = replace(SMALL, topics=20)
-    store = make_small(tmp_path, parameters)
-    with our_server(store, tmp_path / "state") as process:
-        process.wait_until_open()
-        requests = pull.pull_requests(StorePlan.load(store), 300, 5)
-        outcome = run_load(process.port, requests, *MODES["4 x 16"], pid=process.pid)
-    assert (outcome.errors, outcome.first_error) == (0, None)
-    assert outcome.body_bytes == outcome.expected_body_bytes > 0
-
-
-def test_the_table_of_pulls_says_whether_the_aim_is_met() -> None:
-    def report(cpu_us: float) -> LoadReport:
-        return LoadReport(1, 0, None, 1.0, 1e6, 10, 20, 1, 1, 1, cpu_us, 1.0)
-
-    everything = {OURS: [report(10)], JAVA: [report(51)], CHECKED_FLOOR: [report(8)]}
-    text = pull.markdown({"all": everything, "tag": {OURS: [report(10)], JAVA: [report(49)]}}, 7, "4 x 16")
-    assert "all: CPU of RocketLens / Java 0.196 (≤ 0.200: met)" in text
-    assert "all: CPU of RocketLens / C server with checks 1.250 (≤ 1.200: NOT met)" in text
-    assert "tag: CPU of RocketLens / Java 0.204 (≤ 0.200: NOT met)" in text
-    assert "| all | Java | 51.0 | 1,000,000 | 10 | 20 |" in text
-
-
 @pytest.mark.soak  # in each run: our own client, below
 @pytest.mark.interop
 def test_an_official_consumer_drains_exactly_what_passes(
@@ -118,28 +94,6 @@ def test_an_official_consumer_drains_exactly_what_passes(
     assert all(each.server_cpu_seconds > 0 for each in drained[OURS])
 
 
-def test_the_table_of_drains_compares_their_rates() -> None:
-    drained = {OURS: [drain.Drained(10, 0, 1.0, 2.0, 0.5)], JAVA: [drain.Drained(10, 0, 1.0, 5.0, 1.5)]}
-    text = drain.markdown(drained, 1_000_000, 10)
-    assert "| RocketLens | 2.00 | 500,000 | 0.50 | 1.00 |" in text
-    assert "Rate 2.50 times the Java broker's (≥ 1: met)" in text
-    assert not drain.is_exact(drained, 11)
-
-
-def test_expressions_are_evaluated_at_a_rate(store: Path) -> None:
-    rates = evaluate.measure(store, 1, 200)
-    assert set(rates) == set(evaluate.AIMS)
-    assert all(rate > 0 for rate in rates.values())
-    text = evaluate.markdown({"pulls": 5e6, "one call each": 4e5})
-    assert "| pulls | 5,000,000 | 3,000,000: met |" in text
-    assert "| one call each | 400,000 | 1,000,000: NOT met |" in text
-
-
 def test_a_rate_of_wrong_decisions_is_none() -> None:
     with pytest.raises(RuntimeError, match="3 messages pass, expected 4"):
         evaluate.rate(10, lambda: iter([1, 2]), 4, 1)
-
-
-@pytest.mark.parametrize("neighbours", [(), (-2, 1)])
-def test_a_free_port_is_not_one_that_outgoing_connections_get(neighbours: tuple[int, ...]) -> None:
-    assert [15_000 <= free_port(neighbours) < 32_000 for _ in range(20)] == [True] * 20

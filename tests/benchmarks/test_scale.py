@@ -1,6 +1,5 @@
 """What is computed of jobs on large logs: true of jobs on small ones, and what the page says."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.scale import MASTER_CORES, QUEUES_ASSUMED, SIZES, STORE_QUEUES, load_kept
+from benchmarks.scale import MASTER_CORES, STORE_QUEUES, load_kept
 from benchmarks.scale_plan import (
     EXPORT,
     GB,
@@ -16,10 +15,8 @@ from benchmarks.scale_plan import (
     JOBS,
     REBUILD,
     SHUFFLE,
-    TB,
     VERIFY,
     Foretold,
-    Line,
     Log,
     Prices,
     Run,
@@ -37,14 +34,12 @@ from spark_jobs.doctor.deep_check import run_deep_check
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
-from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.progress import Silence
 from store_writer import StoreWriter
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-ROOT = Path(__file__).parents[2]
 SLOTS, ENTRIES, FILE_UNITS, SEGMENT = 97, 301, 20, 1 << 15
 MESSAGES = 1100
 HOT = ((b"Hot", 0),)
@@ -121,16 +116,6 @@ def test_a_job_runs_as_many_tasks_as_are_computed(spark: "SparkContext", store: 
     assert ended() == expected
 
 
-@pytest.mark.soak  # in each run: the tasks of a rebuild, the test before
-def test_what_a_rebuild_writes_to_a_url_has_as_many_bytes_as_are_computed(
-    spark: "SparkContext", store: Path, tmp_path: Path
-) -> None:
-    rebuild(store, tmp_path / "out", "shuffle")
-    parts = json.loads((tmp_path / "out" / MANIFEST).read_text())["parts"]
-    sizes = [part["bytes"] for part in parts if part["path"].startswith(("index/", "consumequeue/"))]
-    assert sum(sizes) == log_of(store).whole_bytes
-
-
 # --- the runs that are kept -------------------------------------------------------------------------------------------
 
 
@@ -174,21 +159,6 @@ def test_the_cpu_time_of_the_largest_runs_was_foretold_from_smaller_ones() -> No
     for run, found in largest:
         more = (run.cpu_seconds - found.cpu_seconds) / (run.log_bytes / GB)
         assert 0 <= more < MOST_OF_A_GB, run
-
-
-def test_a_terabyte_is_cut_as_was_counted_by_hand() -> None:
-    """932 segments; 1,908,396,947 messages with 7,633,587,788 entries, in files of 19,999,999."""
-    log = Log.of_bytes(TB, QUEUES_ASSUMED)
-    assert (log.segments, log.messages, log.index_files) == (932, 1_908_396_947, 382)
-    assert log.bundles == 64 + (932 - 64) // 8
-    assert tasks_of(REBUILD, log) == {"probe": 2, "scan": 932, "build": 382 + log.used_bundles}
-    assert log.block_bytes == 50 * log.messages
-    assert SIZES[0] == 1
-
-
-def test_a_fixed_part_and_a_slope_come_from_two_runs() -> None:
-    line = Line.through((1.0, 5.0), (4.0, 11.0))
-    assert (line.fixed, line.slope, line.at(16.0)) == (3.0, 2.0, 35.0)
 
 
 def test_money_is_paid_for_cores_that_wait_too_and_for_a_month_of_the_output() -> None:
