@@ -1,7 +1,6 @@
 """Fixtures of the interop tests: JVMs that are started when first asked for, and stores that these are to load."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -48,23 +47,22 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 
 
 @pytest.fixture(
-    params=[pytest.param(each, marks=[] if each == SERVER_VERSION else pytest.mark.soak) for each in SHAPES_BY]
+    scope="session",
+    params=[pytest.param(each, marks=[] if each == SERVER_VERSION else pytest.mark.soak) for each in SHAPES_BY],
 )
 def version(request: pytest.FixtureRequest) -> str:
     """Each version whose store classes judge; in each run one of them."""
     return str(request.param)
 
 
-@pytest.fixture
-def oracle(tmp_path: Path, version: str) -> Iterator[RecoveryOracle]:
-    """The store classes of a version; one for each test: a store leaves some threads behind in it."""
-    home = tmp_path / "oracle"
-    home.mkdir()
-    with recovery_oracle(home, version) as running:
+@pytest.fixture(scope="session")
+def oracle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Iterator[RecoveryOracle]:
+    """The store classes of a version, for all tests."""
+    with recovery_oracle(tmp_path_factory.mktemp("oracle"), version) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
     """An undamaged store of each shape."""
     folder = tmp_path_factory.mktemp("good")

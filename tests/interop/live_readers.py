@@ -20,7 +20,6 @@ PULL = {
 SUSPEND, SUBSCRIPTION = 2, 4
 IS_COMPRESSED = 1
 """Of sysFlag: producers compress bodies from 4 KB on."""
-CATCHING_UP_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 """What a message may take on a machine that does many other things."""
 
@@ -56,25 +55,16 @@ def pull(topic: str, queue_id: int, queue_offset: int, maximum: int = 1, hold_ms
     return PULL_MESSAGE, {**PULL, **place, "sysFlag": str(flags), "suspendTimeoutMillis": str(hold_ms)}
 
 
-def ways(
-    topic: str, keys: str, unique_key: str, tag: str, queue_id: int, queue_offset: int, physical_offset: int
-) -> dict[str, Way]:
-    """The five ways to ask for a message."""
-    by_key = {**FOREVER, "topic": topic}
-    return {
-        "offset": (VIEW_MESSAGE_BY_ID, {"offset": str(physical_offset)}),
-        "key": (QUERY_MESSAGE, {**by_key, "key": keys.split()[0]}),
-        "unique key": (QUERY_MESSAGE, {**by_key, "key": unique_key, "_UNIQUE_KEY_QUERY": "true"}),
-        "tag": (QUERY_MESSAGE, {**by_key, "key": tag, "indexType": "T"}),
-        "pull": pull(topic, queue_id, queue_offset),
-    }
-
-
 def ways_to(sent: Sent) -> dict[str, Way]:
-    """The same for a message that was sent."""
-    return ways(
-        sent.topic, sent.keys, sent.unique_key, sent.tag, sent.queue_id, sent.queue_offset, sent.physical_offset
-    )
+    """The five ways to ask for a message."""
+    by_key = {**FOREVER, "topic": sent.topic}
+    return {
+        "offset": (VIEW_MESSAGE_BY_ID, {"offset": str(sent.physical_offset)}),
+        "key": (QUERY_MESSAGE, {**by_key, "key": sent.keys.split()[0]}),
+        "unique key": (QUERY_MESSAGE, {**by_key, "key": sent.unique_key, "_UNIQUE_KEY_QUERY": "true"}),
+        "tag": (QUERY_MESSAGE, {**by_key, "key": sent.tag, "indexType": "T"}),
+        "pull": pull(sent.topic, sent.queue_id, sent.queue_offset),
+    }
 
 
 def difference(sent: Sent, record: Record | None) -> str | None:
@@ -189,17 +179,12 @@ class Comparer(Worker):
 
 @dataclass(frozen=True)
 class Received:
-    """A record that a waiting pull was answered with: ``at`` this time of the monotonic clock.
-
-    ``since_stored`` are the seconds since the broker took it, by the clock of both, which tells milliseconds.
-    """
+    """A record that a waiting pull was answered with."""
 
     queue_offset: int
     unique_key: str
     physical_offset: int
     checksum: int
-    at: float
-    since_stored: float
 
 
 class Consumer(Worker):
@@ -208,26 +193,20 @@ class Consumer(Worker):
     def __init__(self, address: Address, topic: str, queue_id: int) -> None:
         super().__init__(address)
         self._place = topic, queue_id
-        self._begun = time.monotonic()
         self.received: list[Received] = []
-
-    @property
-    def awaited(self) -> list[Received]:
-        """What was stored once it had caught up with what was there before."""
-        return [one for one in self.received if one.at - one.since_stored > self._begun + CATCHING_UP_SECONDS]
 
     def work(self) -> None:
         following = 0
         while not self.is_over:
             answer = self.asker.ask(*pull(*self._place, following, 32, 1000))
-            self.received += _received(answer.body, time.monotonic())
+            self.received += _received(answer.body)
             if answer.code == TOPIC_NOT_EXIST and not self.received:
                 continue  # made a moment ago
             assert "extFields" in answer.header, answer.header
             following = int(answer.header["extFields"]["nextBeginOffset"])
 
 
-def _received(body: bytes, at: float) -> Iterator[Received]:
+def _received(body: bytes) -> Iterator[Received]:
     position = 0
     while position < len(body):
         record = read_record(body, position)
@@ -237,7 +216,5 @@ def _received(body: bytes, at: float) -> Iterator[Received]:
             record.properties["UNIQ_KEY"],
             record.physical_offset,
             zlib.crc32(body[position : position + record.total_size]),
-            at,
-            time.time() - record.store_timestamp / 1000,
         )
         position += record.total_size

@@ -41,9 +41,8 @@ def place(finding: Finding) -> tuple[str, str, int]:
     return finding.check, finding.path, finding.position
 
 
-@pytest.mark.parametrize(
-    ("lags", "check"), [(True, "queue-reach"), pytest.param(False, "checkpoint", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak  # in each run: that it is said of these, tests/storage/doctor
+@pytest.mark.parametrize(("lags", "check"), [(True, "queue-reach"), (False, "checkpoint")])
 def test_an_official_broker_that_starts_clears_what_is_said_of_it(tmp_path: Path, lags: bool, check: str) -> None:
     root = tmp_path / "store"
     crashed_disk(root, lags=lags)

@@ -12,15 +12,12 @@ from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
 from interop.other_clients import other_consumers
-from interop.proxy import recording_proxy
 from interop.rocketlens_process import rocketlens_serving
 from interop.stages import (
     GET_CONSUMER_LIST_BY_GROUP,
     Stage,
-    address_text,
     committed,
     official_stage,
-    our_server,
     our_stage,
     wait_until,
 )
@@ -120,23 +117,6 @@ def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(
     client.end("mourns")
 
 
-def test_a_group_goes_on_where_it_was_when_client_and_server_start_anew(
-    store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
-) -> None:
-    client = java(SERVER_VERSION, "JSON")
-    with recording_proxy(None) as proxy:
-        name_server = address_text(proxy)
-        with our_server(store.root, tmp_path, proxy):
-            client.consume(name_server, {"before": Subscription("orderly", "CG_restart", TOPIC, limit=SOME)})
-            wait_until(partial(has_taken, client, "before", SOME), "some messages taken")
-            before = client.end("before")["before"]
-        with our_server(store.root, tmp_path, proxy):
-            client.consume(name_server, {"after": Subscription("orderly", "CG_restart", TOPIC)})
-            wait_until(partial(has_taken, client, "after", len(places) - SOME), "the other messages taken")
-            after = client.end("after")["after"]
-    assert sorted(before.places + after.places) == places
-
-
 def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
     store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
 ) -> None:
@@ -155,7 +135,8 @@ def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
         assert {queue_id: committed(server, group, TOPIC, queue_id) for queue_id in ended} == ended
 
 
-@pytest.mark.parametrize("version", [OLD_CLIENT_VERSION, pytest.param(SERVER_VERSION, marks=pytest.mark.soak)])
+@pytest.mark.soak  # in each run: a consumer that runs on, the test before
+@pytest.mark.parametrize("version", [OLD_CLIENT_VERSION, SERVER_VERSION])
 def test_consumers_that_wait_for_messages_get_them_from_the_next_server(
     version: str, java: Java, tmp_path: Path
 ) -> None:

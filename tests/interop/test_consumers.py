@@ -6,7 +6,6 @@ The official broker, over a copy of the store, is held to the same: it proves th
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import pytest
 
@@ -14,7 +13,7 @@ from interop.conftest import Java
 from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, Flow, as_stored, ends, expected, place, shown
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Consumed, JavaClient, JavaError
-from interop.stages import LITE_PULL_MESSAGE, PULL_MESSAGE, Stage, official_stage, our_stage, wait_until
+from interop.stages import Stage, official_stage, our_stage, wait_until
 from interop.stored import Stored, stored
 
 pytestmark = pytest.mark.interop
@@ -127,27 +126,9 @@ def test_a_consumer_receives_what_was_recorded(run: Run, name: str) -> None:
     assert run.consumed[name].refused == {}
 
 
-def test_an_orderly_consumer_receives_each_queue_in_order(run: Run) -> None:
-    places = run.consumed["orderly"].places
-    assert places
-    for queue_id in ends(run.store, "TopicTest"):
-        in_queue = [place for place in places if place[0] == queue_id]
-        assert in_queue == sorted(in_queue)
-
-
 def test_a_pull_consumer_learns_what_was_recorded(run: Run) -> None:
     recorded = (FLOWS_FOLDER / "pull.txt").read_text().splitlines()
     assert run.pulled == [line for line in recorded if line.startswith("PULL\t")]
-
-
-def test_a_lite_pull_consumer_finds_the_recorded_offset_for_a_time(run: Run) -> None:
-    recorded = (FLOWS_FOLDER / "lite.txt").read_text().splitlines()
-    assert f"offsetForTimestamp 3 {run.lite_offset}" in recorded
-
-
-def test_a_lite_pull_consumer_asks_in_its_own_way(run: Run) -> None:
-    pulls = run.stage.pulls(run.group("lite"))
-    assert {frame.code for frame in pulls} == {PULL_MESSAGE if run.is_old_client else LITE_PULL_MESSAGE}
 
 
 @pytest.mark.parametrize("name", [name for name, flow in FLOWS.items() if flow.kind != "broadcasting"])
@@ -160,11 +141,6 @@ def test_the_server_remembers_how_far_a_consumer_came(run: Run, name: str) -> No
     for queue_id, end in ends(run.store, flow.topic).items():
         committed = run.stage.committed(run.group(name), flow.topic, queue_id)
         assert last.get(queue_id, 0) <= (committed or 0) <= end
-
-
-def test_headers_come_in_the_form_that_the_client_was_told_to_write(run: Run) -> None:
-    frames = [frame for name in FLOWS for frame in run.stage.pulls(run.group(name))]
-    assert {frame.serialization for frame in frames} == {0 if run.client.form == "JSON" else 1}
 
 
 @pytest.mark.parametrize("name", [*FLOWS, "failing"])
@@ -200,18 +176,6 @@ def test_refused_messages_sent_back_are_answered_that_the_server_is_read_only(ru
     assert len(answers) == len(sent_back)
     assert {answer.code for answer in answers} == {NO_PERMISSION}
     assert all("read-only" in answer.header["remark"] for answer in answers)
-
-
-def test_a_refused_message_is_not_tried_again_at_once(run: Run) -> None:
-    """Clients keep it and wait 5 seconds."""
-    if run.failing is None:
-        pytest.skip("a broker that can write takes refused messages back")
-    moments: dict[str, list[float]] = {}
-    for passed in run.stage.passed(run.group("failing"), CONSUMER_SEND_MSG_BACK):
-        moments.setdefault(passed.frame.header["extFields"]["offset"], []).append(passed.timestamp_seconds)
-    waits = [later - before for times in moments.values() for before, later in pairwise(times)]
-    assert len(waits) >= len(moments) > 0
-    assert min(waits) > 4
 
 
 @pytest.mark.parametrize("topic", ["TopicTest", "TopicBatch", "NoSuchTopic"])

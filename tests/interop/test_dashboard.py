@@ -1,33 +1,27 @@
 """What RocketMQ's dashboard asks for a page, asked by the official client classes as it does: by the VIP port too."""
 
-import base64
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.server_process import free_port
 from golden.record.records import Record
-from golden_store import G1
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
-from interop.java_client import JavaClient, JavaError, Subscription
+from interop.java_client import JavaClient
 from interop.proxy import RecordingProxy, recording_proxy
-from interop.stages import address_text, wait_until
+from interop.stages import address_text
 from interop.stored import Stored, as_java_shows, comparable, stored
 from needed_tools import tool
 from process import serving_process
-from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
 
 TOPIC = "TopicTest"
 ROUTE, CLUSTER, QUERY, SEARCH, PULL = 105, 106, 12, 29, 11
-CONNECTIONS, CONSUMED_BY = 203, 300
 HEART_BEAT, UNREGISTER_CLIENT = 34, 35
 OVERHEAD = {HEART_BEAT, UNREGISTER_CLIENT}
 """Heartbeats and leave-takings, which any client sends."""
@@ -97,46 +91,6 @@ def test_messages_of_a_topic_and_a_time_are_searched_by_time_and_pulled_queue_by
     assert vip == [SEARCH] * 8
 
 
-def test_the_dead_letters_of_a_group_are_shown_likewise(client: JavaClient, tmp_path: Path) -> None:
-    store = stored("g2-hosts", tmp_path)
-    topic = next(each.topic for each in store.records.values() if each.topic.startswith("%DLQ%"))
-    with serving_process(store.root, tmp_path, "--vip", "--state-dir", str(tmp_path / "state")) as server:
-        name_server = str(server.endpoints[0])
-        options = {"topic": topic, "begin": 0, "end": int(time.time() * 1000)}
-        shown = client.dashboard(name_server, "messages of a topic", **options)
-        assert places(shown) == sorted((each.queue_id, each.queue_offset) for each in of_topic(store, topic))
-        for message in shown:
-            found = client.dashboard(name_server, "message by id", topic=topic, id=message["messageId"])
-            assert [each["offsetMessageId"] for each in found] == [message["offsetMessageId"]]
-        client.dashboard(name_server, "close")
-
-
-def test_messages_with_a_key_are_queried_at_each_broker_of_the_route(behind: Behind, client: JavaClient) -> None:
-    shown = behind.page(client, "message by key", topic=TOPIC, key="hotkey")
-    wanted = [record for record in of_topic(behind.store, TOPIC) if record.properties.get("KEYS") == "hotkey"]
-    newest = sorted(wanted, key=lambda record: record.physical_offset)[-64:]
-    assert places(shown) == sorted((record.queue_id, record.queue_offset) for record in newest)
-    main, vip = behind.asked()
-    assert (set(main), vip) == ({ROUTE}, [QUERY])
-
-
-def test_the_trace_of_a_message_is_queried_by_its_id_in_the_trace_topic(client: JavaClient, tmp_path: Path) -> None:
-    vectors = [line.split("\t") for line in (G1.parent / "trace-vectors.tsv").read_text("utf-8").splitlines()]
-    told = [
-        (keys, bytes.fromhex(body)) for kind, _, _, keys, body in vectors if kind in ("Pub", "SubBefore", "SubAfter")
-    ]
-    writer = StoreWriter(tmp_path / "traced")
-    for keys, body in told:
-        writer.append("RMQ_SYS_TRACE_TOPIC", body, keys=keys)
-    writer.append("RMQ_SYS_TRACE_TOPIC", b"of another message", keys="another k1")
-    writer.close()
-    with serving_process(writer.root, tmp_path, "--vip", "--state-dir", str(tmp_path / "state")) as server:
-        name_server, (message_id, _, _) = str(server.endpoints[0]), told[0][0].split(" ")
-        shown = client.dashboard(name_server, "message by key", topic="RMQ_SYS_TRACE_TOPIC", key=message_id)
-        assert sorted(base64.b64decode(each["body"]) for each in shown) == sorted(body for _, body in told)
-        client.dashboard(name_server, "close")
-
-
 def test_either_kind_of_id_is_found_without_the_address_in_it(behind: Behind, client: JavaClient) -> None:
     offset_id, produced = next(each for each in behind.store.with_offset_ids if each[1].topic == TOPIC)
     record = behind.store.at(offset_id)
@@ -145,20 +99,6 @@ def test_either_kind_of_id_is_found_without_the_address_in_it(behind: Behind, cl
         assert comparable(shown) == as_java_shows(record, is_old_client=False, by_unique_key_query=is_offset_id)
         main, vip = behind.asked()
         assert (set(main), vip) == ({CLUSTER, ROUTE}, [QUERY])
-
-
-def test_an_id_that_is_nowhere_is_not_found_and_nothing_hangs(behind: Behind, client: JavaClient) -> None:
-    with pytest.raises(JavaError, match="CODE: 208"):
-        behind.page(client, "message by id", topic=TOPIC, id="FD00000000000000000000000000000270000000000000000000AAAA")
-
-
-def test_a_messages_detail_says_who_has_consumed_it(behind: Behind, client: JavaClient) -> None:
-    key = next(each.unique_key for each in behind.store.produced if each.topic == TOPIC)
-    tracks = behind.page(client, "message detail", topic=TOPIC, id=key)
-    assert {"CG_TAG", "CG_FAIL"} & set(tracks)
-    assert set(tracks.values()) <= {"NOT_ONLINE", "CONSUMED", "NOT_CONSUME_YET", "CONSUMED_BUT_FILTERED"}
-    main, vip = behind.asked()
-    assert {CONSUMED_BY, CONNECTIONS} <= {*main, *vip}
 
 
 def test_the_pages_of_topics_consumers_and_the_cluster_are_filled(behind: Behind, client: JavaClient) -> None:
@@ -171,16 +111,3 @@ def test_the_pages_of_topics_consumers_and_the_cluster_are_filled(behind: Behind
     (figures,) = behind.page(client, "cluster").values()
     assert {"msgPutTotalTodayNow", "msgGetTotalTodayNow", "putTps", "runtime"} <= set(figures["runtime"])
     assert figures["config"] == "broker-a"
-
-
-def test_a_group_that_consumes_here_alone_is_in_the_list_of_consumers(behind: Behind, client: JavaClient) -> None:
-    assert "CG_HERE" not in behind.page(client, "consumers", group="CG_TAG")["groups"]
-    client.consume(address_text(behind.main), {"here": Subscription("push", "CG_HERE", TOPIC, "TagA")})
-    try:
-        wait_until(lambda: (TOPIC, 3) in client.look("here").queues, "the queues are given to the consumer")
-        assert "CG_HERE" in behind.page(client, "consumers", group="CG_TAG")["groups"]
-        topics = behind.page(client, "topics", topic=TOPIC)
-        assert "%RETRY%CG_HERE" in topics["topics"]
-        assert "CG_HERE" in topics["groups"]
-    finally:
-        client.end("here")

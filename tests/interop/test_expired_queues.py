@@ -41,7 +41,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield running
 
 
-@pytest.mark.parametrize("version", [SERVER_VERSION, OLD_CLIENT_VERSION])
+@pytest.mark.parametrize("version", [pytest.param(SERVER_VERSION, marks=pytest.mark.soak), OLD_CLIENT_VERSION])
 def test_consumers_get_what_is_left(version: str, stage: Stage, java: Java) -> None:
     client = java(version, "JSON")
     consumers = {kind: Subscription(kind, f"CG_{kind}_{version}".replace(".", "-"), TOPIC) for kind in KINDS}

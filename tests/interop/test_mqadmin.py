@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop.conftest import Java
-from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.jars import SERVER_VERSION
 from interop.mqadmin_cases import Case, read_cases, read_refused_cases
 from interop.normalise import normalise
 from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
@@ -34,12 +34,14 @@ FORMS = {"JSON": 0, "ROCKETMQ": 1}
 
 
 def in_each_form(cases: list[Case]) -> pytest.MarkDecorator:
-    """All cases with JSON headers, and the first of each command with binary ones; the others are for `make soak`."""
+    """The first case of each command with JSON headers; the others, and binary ones, are for `make soak`."""
     first = {case.command: case for case in reversed(cases)}.values()
     return pytest.mark.parametrize(
         ("case", "form"),
         [
-            pytest.param(case, form, marks=[] if form == "JSON" or case in first else pytest.mark.soak)
+            pytest.param(
+                case, form, marks=[] if form == "JSON" and (case in first or case in ID_CASES) else pytest.mark.soak
+            )
             for form in FORMS
             for case in cases
         ],
@@ -101,28 +103,6 @@ def test_an_id_is_resolved_wherever_the_server_stands(java: Java, where: Site, c
     assert {frame.serialization for frame in where.lookup_frames()} == {FORMS[form]}
 
 
-def test_an_id_beside_another_topic_costs_a_second_question_and_not_the_message(java: Java, where: Site) -> None:
-    """The view is refused as by a broker 5.5.1, upon which mqadmin asks for the id as for a unique key."""
-    arguments = BY_NAME["queryMsgById-hot0"].arguments.replace(" -t TopicTest", " -t BulkTopic")
-    where.forget()
-    printed = java(SERVER_VERSION, "JSON").mqadmin(*arguments.split(), "-n", where.name_server)
-    assert re.search(rf"OffsetID: +{arguments.split()[-1]}\n", printed)
-    assert re.search(r"Topic: +TopicTest\n", printed)
-    assert where.lookups() == ([VIEW_MESSAGE_BY_ID, QUERY_MESSAGE] if where.is_in_ids else [QUERY_MESSAGE])
-
-
-def test_old_mqadmin_views_an_id_on_its_own_address_and_only_there(java: Java, where: Site) -> None:
-    arguments = BY_NAME["queryMsgById-hot0"].arguments.replace(" -t TopicTest", "")
-    where.forget()
-    printed = java(OLD_CLIENT_VERSION, "JSON").mqadmin(*arguments.split(), "-n", where.name_server)
-    if where.is_in_ids:
-        assert _message_rows(arguments, printed) == _message_rows(arguments, BY_NAME["queryMsgById-hot0"].printed)
-        assert where.lookups() == [VIEW_MESSAGE_BY_ID]
-    else:
-        assert "connect to 127.0.0.1:10911 failed" in printed
-        assert where.lookups() == []
-
-
 @in_each_form([case for case in CASES if case not in ID_CASES])
 def test_any_other_command_prints_what_it_printed_against_the_live_broker(
     java: Java, anywhere: Site, case: Case, form: str
@@ -139,12 +119,3 @@ def test_a_command_that_writes_is_refused(java: Java, anywhere: Site, name: str,
     # Nothing that a user would take for a success.
     assert "success" not in printed
     assert "SEND_OK" not in printed
-
-
-def _message_rows(arguments: str, printed: str) -> list[tuple[object, ...]]:
-    """The rows that describe messages: 4.9 has its own order of properties and its own tracks."""
-    return [
-        (row[0], sorted(re.findall(r"[^{, ]+=[^,}]+", row[1]))) if row[0] == "label: Properties:" else row
-        for row in normalise(arguments, printed)
-        if row[0].startswith("label: ")
-    ]

@@ -82,6 +82,7 @@ def test_a_command_works_or_is_refused_with_a_word(name: str, mqadmin: JavaClien
     check(mqadmin, where, name, RUNS[name], folder)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(OLD_RUNS.keys() - RUNS.keys()))
 def test_a_command_that_only_old_releases_know_is_refused_with_a_word(
     name: str, java: Java, where: Site, folder: Path
@@ -90,6 +91,7 @@ def test_a_command_that_only_old_releases_know_is_refused_with_a_word(
     check(java(OLD_CLIENT_VERSION, "JSON"), where, name, OLD_RUNS[name], folder)
 
 
+@pytest.mark.soak
 def test_commands_that_4_9_knows_work_or_are_refused_there_too(java: Java, where: Site, folder: Path) -> None:
     client = java(OLD_CLIENT_VERSION, "JSON")
     known = set(client.commands()) - ONLY_NEW

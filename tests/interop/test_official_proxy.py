@@ -17,7 +17,8 @@ from interop.stored import Stored, stored
 from interop.wire import ask
 from protocol.codes import RequestCode
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.soak]
+"""In each run: what it asks was recorded and is replayed, tests/broker/test_golden_replay.py and broker/grpc."""
 
 TOPIC = "TopicTest"
 

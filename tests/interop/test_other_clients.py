@@ -3,17 +3,15 @@
 import contextlib
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golden.record.records import Record
 from interop.flows import FLOWS, ends, expected
-from interop.other_clients import OtherConsumers, other_consumers, program
+from interop.other_clients import OtherConsumers, other_consumers
 from interop.stages import Stage, official_stage, our_stage, wait_until
 from interop.stored import Stored, stored, unpacked_body
-from needed_tools import ToolMissing
 
 pytestmark = pytest.mark.interop
 
@@ -88,11 +86,3 @@ def as_told(record: Record) -> dict[str, Any]:
         "tags": record.properties["TAGS"],
         "body": unpacked_body(record),
     }
-
-
-@pytest.mark.parametrize("language", NAMES)
-def test_a_missing_tool_is_asked_for(language: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ROCKETLENS_JARS", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolMissing, match=rf"{language} is not on the PATH: needs (Node|Go)"):
-        program(language)

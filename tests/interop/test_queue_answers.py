@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asking import Asker
@@ -105,29 +105,17 @@ def test_searches_for_a_time_are_the_brokers(
 ) -> None:
     queue = queue_of(store, topic, queue_id)
     assert queue is not None
-    for timestamp in range(START_TIMESTAMP, START_TIMESTAMP + 110):
+    for timestamp in range(START_TIMESTAMP, START_TIMESTAMP + 110, 2):
         theirs, ours = searched(broker, queue, timestamp, boundary)
         assert ours == theirs, timestamp - START_TIMESTAMP
 
 
-@pytest.mark.parametrize("timestamp", [0, START_TIMESTAMP, START_TIMESTAMP + 500, 1 << 50])
-@pytest.mark.parametrize("boundary", TimeBoundary)
-def test_before_and_behind_all_batches_searches_are_the_brokers(
-    timestamp: int, boundary: TimeBoundary, store: Path, broker: OfficialProcess
-) -> None:
-    """Between them the broker's are not always right (equal times, file boundaries), and ours differ on purpose."""
-    queue = queue_of(store, "Batch", 0)
-    assert queue is not None
-    theirs, ours = searched(broker, queue, timestamp, boundary)
-    assert ours == theirs
-
-
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
-@pytest.mark.parametrize("tags", ["*", "TagA", "Aa || TagB", "nosuch"])
+@pytest.mark.parametrize("tags", ["*", "Aa || TagB"])
 def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path, broker: OfficialProcess) -> None:
     queues, _ = open_queues(store)
     queue = queues.queue(topic, queue_id)
-    for queue_offset in range(0, (0 if queue is None else queue.max_offset) + 3, 3):
+    for queue_offset in range(0, (0 if queue is None else queue.max_offset) + 3, 5):
         for maximum in (1, 32):
             fields = {
                 "topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset), "maxMsgNums": str(maximum),
@@ -169,7 +157,6 @@ GROUP_NAMES = st.one_of(
 )
 
 
-@settings(max_examples=2 * settings.default.max_examples)
 @given(name=GROUP_NAMES)
 @example(name="%RETRY%g")
 @example(name="g.h")

@@ -13,10 +13,13 @@ from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker
 from interop.stages import wait_until
 from interop.wire import ask
 from oracles import read_log
+from protocol.errors import StoreError
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.publish._open_writers import find_writers
+from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.progress import Silence
 
 pytestmark = pytest.mark.interop
@@ -106,7 +109,7 @@ def produced(store: Path) -> list[tuple[str, str, list[str]]]:
     return found + [(row[2], row[4], row[7].split() if row[7] != "null" else []) for row in singles]
 
 
-def test_the_broker_keeps_every_file(served: Served) -> None:
+def test_the_broker_keeps_every_file_and_every_queue(served: Served) -> None:
     """After a crash its replay puts the last record's entries once more, into the tail file; it touches no other."""
     now = files_under(served.store / "index")
     assert sorted(now) == sorted(served.index)
@@ -115,12 +118,18 @@ def test_the_broker_keeps_every_file(served: Served) -> None:
     assert changed in ([], [tail])
     if served.archive != "store-crashed":
         assert changed == [] or now[tail][40:] == served.index[tail][40:]
+    queues = files_under(served.store / "consumequeue")
+    assert [name for name, data in served.queues.items() if queues.get(name) != data] == []
 
 
-def test_the_broker_keeps_every_queue(served: Served) -> None:
-    now = files_under(served.store / "consumequeue")
-    missing_or_changed = [name for name, data in served.queues.items() if now.get(name) != data]
-    assert missing_or_changed == []
+def test_a_broker_that_runs_is_refused_by_its_lock_and_by_its_files(served: Served) -> None:
+    process = served.pair.broker.process
+    with pytest.raises(StoreError, match=rf"lock: is locked by process {process.pid} \(java\)"):
+        StoreLock(served.store).__enter__()
+    # By these it is known before it takes the lock.
+    for directory in ("index", "consumequeue", "commitlog"):
+        found, _ = find_writers([served.store / directory])
+        assert [each.pid for each in found] == [process.pid], directory
 
 
 def test_mqadmin_finds_every_message_under_every_key(served: Served, java: Java) -> None:
@@ -138,7 +147,7 @@ def test_mqadmin_finds_every_message_under_every_key(served: Served, java: Java)
 
 def test_every_unique_key_is_found(served: Served) -> None:
     for unique_key, topic, _ in produced(served.store):
-        assert holds(query(served, topic, unique_key), unique_key), unique_key
+        assert unique_key.encode() in query(served, topic, unique_key), unique_key
 
 
 def test_new_messages_come_behind_ours(served: Served) -> None:
@@ -148,7 +157,7 @@ def test_new_messages_come_behind_ours(served: Served) -> None:
     for key in keys:
         send(served, key)
     for key in keys:
-        wait_until(lambda key=key: holds(query(served, TOPIC, key), key), f"{key} in the index")
+        wait_until(lambda key=key: key.encode() in query(served, TOPIC, key), f"{key} in the index")
     after = files_under(served.store / "index")
     assert {name for name in before if name != end and after[name] != before[name]} == set()
     assert set(before) < set(after)
@@ -160,10 +169,6 @@ def query(served: Served, topic: str, key: str) -> bytes:
     return ask(served.pair.broker.address, QUERY_MESSAGE, fields).body
 
 
-def holds(records: bytes, key: str) -> bool:
-    return key.encode() in records
-
-
 def send(served: Served, key: str) -> None:
     fields = {
         "producerGroup": "rebuilt", "topic": TOPIC, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
@@ -173,24 +178,3 @@ def send(served: Served, key: str) -> None:
     }  # fmt: skip
     answer = ask(served.pair.broker.address, SEND_MESSAGE, fields, body=f"body of {key}".encode())
     assert answer.code == 0, answer.header
-
-
-@pytest.mark.soak  # in each run: tests/spark_jobs/build/test_index_names.py
-@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Shanghai"])
-def test_a_broker_in_another_zone_rolls_over_behind_our_files(
-    zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = unpack("store", tmp_path)
-    shutil.rmtree(store / "index")
-    run_rebuild(RebuildRequest(store=str(store), index=True, slots=97, entries=ENTRIES + 1, zone=zone), Silence())
-    ours = sorted(files_under(store / "index"))
-    first = min(record.store_timestamp for record in read_log(store / "commitlog"))
-    assert first > 0
-    monkeypatch.setenv("TZ", zone)
-    with official_broker(store, tmp_path, properties=G1_PROPERTIES) as broker:
-        served = Served(zone, store, OfficialPair(broker, broker), {}, {})
-        for number in range(ENTRIES + 10):
-            send(served, f"zone-{number}")
-        wait_until(lambda: len(files_under(store / "index")) > len(ours), "the next index file")
-        theirs = sorted(set(files_under(store / "index")) - set(ours))
-    assert theirs[0] > ours[-1]

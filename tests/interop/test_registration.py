@@ -271,6 +271,7 @@ def registering(g1: Stored, name_server: OfficialProcess) -> Iterator[list[int]]
         loop.close()
 
 
+@pytest.mark.soak  # in each run: what it registers, tests/broker/cluster/test_registration.py
 def test_a_broker_of_its_own_is_consumed_by_the_real_route(g1: Stored, tmp_path: Path, java: Java) -> None:
     client: JavaClient = java(SERVER_VERSION, "JSON")
     wanted = {(queue, offset) for queue, end in ends(g1, TOPIC).items() for offset in range(end)}

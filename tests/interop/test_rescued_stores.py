@@ -91,57 +91,36 @@ def judge(
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
-    ("seed", "part"),
+    ("kinds", "fills"),
     [
-        pytest.param(seed, part, marks=[] if (seed, part) == (0, 0) else pytest.mark.soak)
-        for seed in range(2)
-        for part in range(4)
+        (LOG_KINDS[::8], False),
+        (LOG_KINDS[::6], True),
+        pytest.param(LOG_KINDS, False, marks=pytest.mark.soak),
+        pytest.param(LOG_KINDS, True, marks=pytest.mark.soak),
     ],
+    ids=["some", "some, filled", "all", "all, filled"],
 )
 def test_each_kind_of_damage_leaves_every_readable_message(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str, seed: int, part: int
+    tmp_path: Path,
+    oracle: RecoveryOracle,
+    goods: dict[str, GoodStore],
+    version: str,
+    seed: int,
+    kinds: Sequence[str],
+    fills: bool,
 ) -> None:
-    """In each run every fourth kind; all of them are foretold in `test_foretold_logs.py`."""
+    """In each run some kinds; all of them are foretold in `test_foretold_starts.py`."""
     came = Counter[str]()
     shapes = SHAPES_BY[version]
-    for kind in LOG_KINDS[part::4]:
+    for kind in kinds:
         fitting = [name for name in shapes if name in SHAPES_OF.get(kind, shapes)]
         for name in fitting[seed:] + fitting[:seed]:
-            if (outcome := judge(oracle, goods[name], tmp_path, seed, kind)) != "unfit":
+            if (outcome := judge(oracle, goods[name], tmp_path, 7 if fills else seed, kind, fills=fills)) != "unfit":
                 came[outcome] += 1
                 break
-    assert came["lost"] > 1
-
-
-def count_filled(
-    folder: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], shapes: Sequence[str], kinds: Sequence[str]
-) -> Counter[str]:
-    came = Counter[str]()
-    for kind in kinds:
-        for name in shapes:
-            if (
-                name in SHAPES_OF.get(kind, shapes)
-                and (outcome := judge(oracle, goods[name], folder, 7, kind, fills=True)) != "unfit"
-            ):
-                came[outcome] += 1
-                break
-    return came
-
-
-@pytest.mark.untraced
-def test_what_a_copy_fills_is_as_if_it_had_never_been_damaged(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
-) -> None:
-    assert count_filled(tmp_path, oracle, goods, SHAPES_BY[version], LOG_KINDS[::6])["filled"] >= 1
-
-
-@pytest.mark.soak
-@pytest.mark.untraced
-def test_whatever_a_copy_fills_is_as_if_it_had_never_been_damaged(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
-) -> None:
-    assert count_filled(tmp_path, oracle, goods, SHAPES_BY[version], LOG_KINDS)["filled"] > 5
+    assert came["filled" if fills else "lost"] >= 1
 
 
 @pytest.mark.soak

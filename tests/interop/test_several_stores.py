@@ -1,6 +1,5 @@
 """Two stores in one server are two brokers of one cluster to mqadmin and to consumers."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,16 +81,6 @@ def test_the_cluster_list_has_both_brokers_with_their_ports(cluster: Cluster, cl
         ]
 
 
-def test_the_route_of_a_topic_has_each_store_that_holds_it(cluster: Cluster, client: JavaClient) -> None:
-    for topic, names in ((TOPIC, ["broker-a", "broker-b"]), ("TopicBatch", ["broker-a"]), ("OnlyThere", ["broker-b"])):
-        printed = client.mqadmin("topicRoute", "-n", cluster.name_servers[1], "-t", topic)
-        route = json.loads(re.sub(r"(?m)^(\s*)0:", r'\1"0":', printed))
-        addresses = dict(zip(("broker-a", "broker-b"), cluster.name_servers, strict=True))
-        assert {each["brokerName"]: each["brokerAddrs"]["0"] for each in route["brokerDatas"]} == {
-            name: addresses[name] for name in names
-        }
-
-
 def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster: Cluster, client: JavaClient) -> None:
     printed = client.mqadmin("queryMsgByKey", "-n", cluster.name_servers[0], "-t", TOPIC, "-k", IN_BOTH)
     offsets = sorted(
@@ -128,6 +117,7 @@ def test_a_consumer_reads_a_topic_that_lies_in_two_stores_completely(cluster: Cl
     assert identities(consumed) == wanted
 
 
+@pytest.mark.soak  # in each run: members of one store, test_consumer_groups.py
 def test_members_that_ask_the_server_share_the_queues_of_both_stores(cluster: Cluster, client: JavaClient) -> None:
     names, wanted = ("one", "other"), cluster.messages()
     subscription = Subscription("push", "CG_assigned_both", TOPIC, client_rebalance=False)

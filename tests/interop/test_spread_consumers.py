@@ -20,7 +20,8 @@ from protocol.command import Command, decode_command, encode_request, ext_fields
 from protocol.frame import FrameDecoder
 from store_writer import StoreWriter
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.soak]
+"""In each run: members at several workers without a JVM, tests/broker/workers/test_several_workers.py."""
 
 TOPIC, GROUP = "SpreadTopic", "CG_spread"
 WORKERS = 2
@@ -177,7 +178,7 @@ def test_each_message_goes_to_one_member_whichever_workers_they_are_at(spread: S
     spread.add()
 
 
-@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.soak), 0])
+@pytest.mark.parametrize("number", [1, 0])
 def test_a_worker_that_dies_costs_no_message_and_no_offset(spread: Spread, number: int) -> None:
     before = spread.offsets_by_worker()
     assert before[0] == before[1]
