@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import oracles
 from dispatching import scan_store
 from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
@@ -14,7 +13,6 @@ from index_building import build_files
 from storage.build.dispatch_scan import DispatchBlock
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index.index_file import IndexHeader
-from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
 G2_COUNTS = {
@@ -70,26 +68,6 @@ class TestWrittenStores:
         built = build_files(blocks, plan.options["index_slots"], plan.options["index_entries"])
         assert built == [path.read_bytes() for path in writer.index_paths()]
 
-    def test_keys_of_one_message_straddle_files_and_a_keyless_one_begins_an_empty_file(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=7, index_entries=4)
-        writer.append("T", keys="a b c d", unique_key="u", tags="t")  # two files of three
-        writer.append("T")
-        writer.close()
-        built = build_files(blocks_of(writer.log.directories), 7, 4)
-        assert built == [path.read_bytes() for path in writer.index_paths()]
-        assert len(built) == 3
-        seed = built[1][8:16], built[1][24:32]
-        assert (built[2][:8], built[2][8:16], built[2][16:24]) == (seed[0], seed[0], seed[1])
-        assert built[2][32:40] == bytes(7) + b"\1"
-
-    def test_the_first_entry_of_a_file_counts_from_the_end_of_the_file_before(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=1, index_entries=2)
-        writer.append("T", keys="a", store_timestamp=1_000_000)
-        writer.append("T", keys="b", store_timestamp=4_600_500)
-        built = build_files(blocks_of(writer.log.directories), 1, 2)
-        assert oracles.signed(built[1], 40 + 4 + 20 + 12, 4) == 3600
-        assert oracles.signed(built[1], 0, 8) == 4_600_500
-
 
 class TestBuilders:
     @pytest.mark.parametrize("builder", [IndexFileBuilder, CompactFileBuilder])
@@ -126,15 +104,6 @@ class TestBuilders:
     def test_a_file_without_slots_or_entries_is_refused(self, slots: int, entries: int) -> None:
         with pytest.raises(ValueError, match="holds nothing"):
             IndexFileBuilder(slots, entries)
-
-    def test_columns_that_may_not_be_written_are_taken(self) -> None:
-        columns = columns_of([5, 9, 5])
-        for column in columns[1:]:
-            column.flags.writeable = False
-        builder, other = IndexFileBuilder(2, 10), IndexFileBuilder(2, 10)
-        builder.put(columns, 0, 3)
-        other.put(columns_of([5, 9, 5]), 0, 3)
-        assert (builder.finish(), builder.memory[:]) == (other.finish(), other.memory[:])
 
     def test_an_empty_file_after_another_says_where_that_ended_and_needs_no_more_than_its_header(self) -> None:
         builder = IndexFileBuilder(7, 10, IndexHeader(1, 1_700_000_000_000, 3, 4096, 5, 10))

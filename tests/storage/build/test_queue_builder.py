@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracles import is_queued, queue_unit, read_log
 from queue_runs import QueuedUnit, files_under, put_all, queued, unit, units_in
-from storage.build.queue_builder import FARTHEST_JUMP, QueueBuilder, QueueSummary
+from storage.build.queue_builder import QueueBuilder, QueueSummary
 from store_files import PRE_BLANK, ConsumeQueueFiles
 
 SEGMENT = 1 << 20
@@ -213,14 +213,6 @@ def test_the_farthest_jump_is_still_filled(jump: int, tmp_path: Path) -> None:
     put_all(builder, queued([0, 1, 2 + jump, 3 + jump], start=LATER))
     summary = builder.finish()
     assert (summary.repeated, summary.shifted, summary.next_offset) == ((5, 0, 9) if jump == 5 else (0, 2, 4))
-
-
-def test_a_jump_too_far_to_be_believed_is_not_filled(tmp_path: Path) -> None:
-    offsets = [0, 1, *range(FARTHEST_JUMP + 3, FARTHEST_JUMP + 8)]
-    units = queued(offsets, start=LATER)
-    summary = build(tmp_path, units, block=2)
-    assert (summary.units, summary.shifted, summary.next_offset) == (7, 5, 7)
-    assert units_in(tmp_path) == {number: each.data for number, each in enumerate(units)}
 
 
 def test_a_schedule_queue_repeats_nothing(tmp_path: Path) -> None:

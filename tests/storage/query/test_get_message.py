@@ -209,16 +209,6 @@ def test_every_pull_equals_the_model(
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_message_is_returned_however_long_it_is(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=1 << 20)
-    writer.append("T", bytes(300_000))
-    writer.append("T", b"")
-    writer.flush()
-    result = pull(tmp_path, max_bytes=100)
-    assert [len(record) for record in result.records] == [writer.written[0].size]
-    assert result.next_begin_offset == 1
-
-
 def test_a_pull_ends_after_32_messages_or_256_kib_or_with_the_file(tmp_path: Path) -> None:
     make_store(tmp_path / "many", 60)
     writer = StoreWriter(tmp_path / "long", segment_size=1 << 20)
@@ -313,16 +303,6 @@ def test_a_pull_of_nothing_but_missing_messages_moves_on(tmp_path: Path) -> None
         path.unlink()
     result = pull(tmp_path, 3, message_filter=tag_filter("Tag1"))
     assert (result.status, result.next_begin_offset, result.records) == (GetMessageStatus.NO_MATCHED_MESSAGE, 9, [])
-
-
-def test_a_pull_that_ends_with_a_missing_message_says_so(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=512, queue_file_size=40)
-    for _ in range(4):
-        writer.append("T", bytes(300))
-    writer.flush()
-    (tmp_path / "commitlog" / f"{512:020d}").unlink()
-    result = pull(tmp_path, 1)
-    assert (result.status, result.next_begin_offset, result.records) == (GetMessageStatus.MESSAGE_WAS_REMOVING, 2, [])
 
 
 def test_a_message_whose_unit_is_zeroed_is_filtered_by_its_own_tag(tmp_path: Path) -> None:

@@ -344,16 +344,6 @@ class TestSteps:
         rest = hits_of(search(store, Criteria(), cursor=seen[-1].cursor))
         assert hits_of(iter(seen)) + rest == hits_of(search(store, Criteria()))
 
-    def test_any_steps_cursor_goes_on_behind_its_messages(self, store: MessageStore) -> None:
-        everything = hits_of(search(store, Criteria()))
-        assert len(everything) == 60
-        taken = 0
-        for step in search(store, Criteria()):
-            taken += len(step.messages)
-            if step.cursor is not None:
-                assert hits_of(search(store, Criteria(), cursor=step.cursor)) == everything[taken:]
-        assert taken == 60
-
     def test_a_search_may_be_left_early(self, store: MessageStore) -> None:
         before = set(threading.enumerate())
         steps = search(store, Criteria(), threads=2)

@@ -144,24 +144,6 @@ def breaks_off(message: Message | oracles.Record) -> bool:
 class TestPaging:
     """ "A page is the newest maxNum matches strictly below it, so that all hits can be paged." """
 
-    @pytest.mark.parametrize(("profile", "kind"), [("5.5", KeyKind.KEY), ("5.3", KeyKind.TAG), ("5.5", KeyKind.UNIQUE)])
-    def test_pages_cover_every_hit_once(self, tmp_path: Path, profile: str, kind: KeyKind) -> None:
-        writer = StoreWriter(tmp_path, profile=profile, index_entries=50)
-        for _ in range(100):
-            writer.append("T", keys="x", tags="x", unique_key="x")
-        store = open_written(writer, tmp_path)
-        pages: list[tuple[int, ...]] = []
-        before = END_OF_TIME
-        while True:
-            answer = store.query(Question("T", "x", kind, 7, before_physical_offset=before))
-            if not answer.count:
-                break
-            pages.insert(0, answer.physical_offsets)
-            before = answer.physical_offsets[0]
-            if not answer.truncated:
-                break
-        assert [offset for page in pages for offset in page] == [m.physical_offset for m in writer.written]
-
     def test_a_page_cut_by_size_drops_its_oldest_messages(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)
         written = [writer.append("T", bytes(1000), keys="x") for _ in range(10)]

@@ -89,17 +89,6 @@ class TestGrowth:
         assert queue is not None
         assert queue.max_offset == 1
 
-    def test_a_topic_and_a_queue_that_are_new_are_there_with_their_first_message(self, followed: Followed) -> None:
-        followed.store.queues.queue_ids("T")
-        for topic, queue_id in (("New", 0), ("T", 3), ("New", 5)):
-            followed.growing.add(topic, queue_id=queue_id)
-            followed.growing.flush()
-            followed.poll(3)
-            queue = followed.store.queues.queue(topic, queue_id)
-            assert queue is not None
-            assert queue.max_offset == 1
-        followed.check()
-
     def test_a_queue_that_is_made_after_its_message_was_seen_is_found(self, followed: Followed) -> None:
         followed.growing.add("Late", queue_id=2)
         followed.poll(4)

@@ -1,6 +1,5 @@
 """The doctor on the log's files: each fault is named at its place."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,13 +29,6 @@ def test_a_damaged_segment_is_named(
     finding = only(root, "segments")
     assert (finding.severity, finding.position, finding.physical_offset) == (severity, position, SEGMENT)
     assert found in finding.found
-
-
-@pytest.mark.parametrize("size", [39, SEGMENT - 1])
-def test_a_segment_of_another_size_is_named_where_it_ends(root: Path, size: int) -> None:
-    os.truncate(segment(root, 1), size)
-    findings = {finding.path: finding for finding in findings_of(examine(root), "segments", Severity.WARNING)}
-    assert findings[str(segment(root, 1))].position == size
 
 
 def test_an_empty_segment_is_named_unless_it_is_the_last_which_a_start_deletes(root: Path) -> None:
