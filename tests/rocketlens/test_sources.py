@@ -21,6 +21,7 @@ from protocol.cursors import encode_cursor
 from rocketlens.several_stores import SeveralStores
 from rocketlens.url_store import UrlStore
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 KINDS = {
@@ -263,3 +264,27 @@ def test_a_search_of_several_stores_goes_through_one_after_the_other_and_goes_on
             stores.search(cursor="2/")
         with pytest.raises(rocketlens.NoSuchTopic, match="did you mean TopicTest"):
             list(stores.search(topic="TopicTst"))
+
+
+@pytest.mark.parametrize("maximum", [2, 39])
+def test_what_one_of_several_stores_has_is_found_up_to_a_limit_as_in_it_alone(
+    two_stores: list[Path], maximum: int
+) -> None:
+    with rocketlens.open(two_stores) as stores, rocketlens.open(two_stores[0]) as first:
+        found, alone = stores.find("hotkey", maximum=maximum), first.find("hotkey", maximum=maximum)
+    assert {message.keys[0] for message in found} == {"hotkey"}
+    assert len(found) == maximum
+    assert (found.messages, found.kinds, found.readings) == (alone.messages, alone.kinds, alone.readings)
+    assert found.notes == alone.notes
+
+
+def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None:
+    writers = [StoreWriter(tmp_path / name) for name in ("a", "b")]
+    for writer in writers:
+        writer.append("T", b"before")
+        writer.close()
+    with rocketlens.open([each.root for each in writers]) as stores:
+        assert isinstance(stores, SeveralStores)
+        coming = stores.follow_each("T", {str(writers[0].root): {0: 1}})
+        where, (message,) = next(coming)
+        assert (where, message.body) == (str(writers[1].root), b"before")

@@ -153,3 +153,12 @@ class TestBodies:
     def test_options_that_contradict_it_are_refused(self, store: Path, options: list[str]) -> None:
         outcome = rocketlens("find", store, "U1", "--body", "-", *options)
         assert (outcome.code, outcome.output) == (2, b"")
+
+
+def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, server: Endpoint) -> None:
+    for where in (g1_store, server):
+        outcome = rocketlens("find", where, "0", "1", "--as", "physical-offset", "--json")
+        assert outcome.code == 1
+        assert len(outcome.messages) == 1
+        assert "inside the record that starts at 0" in outcome.errors
+        assert len(outcome.errors.splitlines()) == 1
