@@ -1,5 +1,6 @@
 """The texts of errors are read by people, so each is compared whole."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,8 @@ SENTENCES = [
 @pytest.mark.parametrize(("error", "sentence"), SENTENCES, ids=lambda value: type(value).__name__)
 def test_an_error_reads_as_one_sentence(error: RocketLensError, sentence: str) -> None:
     assert str(error) == sentence
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SENTENCES if not isinstance(error, FrameTooLarge)])
+def test_an_error_survives_the_way_to_another_process(error: RocketLensError) -> None:
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -114,6 +114,21 @@ def test_a_negative_properties_length_is_an_empty_block_as_in_java() -> None:
     assert decode_message(record[:-2] + b"\xff\xff").properties == {}
 
 
+@pytest.mark.parametrize("length", [0x80, 0xFF])
+def test_a_negative_topic_length_is_an_error(length: int) -> None:
+    record = bytearray(record_of(topic_bytes=b"t" * 127, body=b""))
+    record[88] = length
+    with pytest.raises(CorruptRecord, match=f"topic length {length - 256}"):
+        decode_message(bytes(record))
+
+
+def test_hosts_of_sixteen_bytes_need_room_for_them() -> None:
+    record = bytearray(record_of(body=b"", topic_bytes=b"", properties_bytes=b""))
+    record[39] |= 0x30
+    with pytest.raises(CorruptRecord, match="total size 91, expected room for all fields"):
+        decode_message(bytes(record))
+
+
 @pytest.mark.parametrize(
     ("position", "value", "message"),
     [

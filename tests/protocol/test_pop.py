@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.pop import Acknowledgement, Pop, PopCheckpoint, decode_acknowledgement, decode_checkpoint
 
@@ -51,3 +53,11 @@ def test_several_are_acknowledged_at_once_and_old_brokers_wrote_long_names() -> 
 )
 def test_what_no_broker_writes_is_no_checkpoint(values: dict[str, object]) -> None:
     assert decode_checkpoint(changed(CHECKPOINT, **values)) is None
+
+
+@given(
+    st.binary()
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda each: json.dumps(each).encode())
+)
+def test_any_bytes_are_a_note_or_none(body: bytes) -> None:
+    assert decode_checkpoint(body) is None or decode_acknowledgement(body) is None

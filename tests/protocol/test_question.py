@@ -9,6 +9,7 @@ from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message
 from protocol.message_id import encode_message_id
 from protocol.question import (
+    KIND_OF_LETTER,
     LARGEST,
     KeyKind,
     Question,
@@ -18,6 +19,8 @@ from protocol.question import (
     physical_offset_of,
     places_of,
 )
+
+HOST = HostAddress("127.0.0.1", 10911)
 
 
 def message(topic: str = "T", **properties: str) -> Message:
@@ -48,6 +51,14 @@ def test_an_offset_message_id_names_a_place_in_either_case(ip: str, port: int, o
         assert found is not None
         assert (found.address, found.physical_offset) == (address, offset)
         assert places_of(each)[0] == ("offset message id", offset, found)
+
+
+def test_a_text_may_be_an_id_and_an_offset() -> None:
+    text = "0" * 29 + "275"
+    assert [(kind, offset) for kind, offset, _ in places_of(text)] == [
+        ("offset message id", 0x275),
+        ("physical offset", 275),
+    ]
 
 
 def test_what_is_at_a_place_says_whose_it_is() -> None:
@@ -88,3 +99,9 @@ def test_copies_answer_a_question_that_asks_for_them() -> None:
     waiting = message("SCHEDULE_TOPIC_XXXX", REAL_TOPIC="T", KEYS="k")
     assert not Question("T", "k").is_answered_by(waiting)
     assert Question("T", "k", copies=True).is_answered_by(waiting)
+
+
+def test_letters_on_the_wire_are_those_of_the_kinds() -> None:
+    for letter, kind in KIND_OF_LETTER.items():
+        assert Question("T", "k", kind).ext_fields()["indexType"] == letter
+    assert "indexType" not in Question("T", "k").ext_fields()

@@ -153,6 +153,17 @@ def test_where_a_file_cannot_even_be_opened_directly_it_is_opened_as_any_other(
     assert (tmp_path / "file").read_bytes() == b"abc\0\0"
 
 
+def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_whole(tmp_path / "file", aligned_memory(3 * CHUNK), 3 * CHUNK, 3 * CHUNK)
+
+
 def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     file = GrowingFile(tmp_path / "file", aligned_memory(3 * CHUNK))
@@ -161,3 +172,9 @@ def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path: Path) ->
         raise ZeroDivisionError
     assert not file._thread.is_alive()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_memory_starts_on_a_page_and_is_zero() -> None:
+    memory = aligned_memory(1)
+    assert (len(memory), memory[:]) == (PAGE, bytes(PAGE))
+    assert isinstance(memory, mmap.mmap)

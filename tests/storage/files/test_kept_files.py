@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import PlantedFile
+from protocol.errors import PlantedFile, StoreError
 from read_only import reachable_directory
 from storage.files.kept_files import copy_kept, link_kept, read_kept
 from storage.files.own_directories import HeldDirectory
@@ -93,3 +93,10 @@ def test_what_is_no_file_is_not_kept(place: Path, kind: str) -> None:
 def test_a_link_of_ours_in_a_directory_of_ours_is_followed(place: Path) -> None:
     (place / "store" / "y").symlink_to("x")
     assert read_kept(place / "store" / "y", 8000) == b"kept" * 2000
+
+
+def test_a_small_file_is_read_whole_or_not_at_all(place: Path) -> None:
+    with pytest.raises(StoreError, match="is longer than 7999 bytes"):
+        read_kept(place / "store" / "x", 7999)
+    with pytest.raises(FileNotFoundError):
+        read_kept(place / "store" / "none", 1)

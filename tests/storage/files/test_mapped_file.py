@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookups import at_once, wait_of
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.mapped_file import (
+    FileIdentity,
     MappedFile,
     list_segment_files,
     open_read_only,
+    read_head,
     read_piece,
 )
+from storage.kernels.store_view import PROBE_BYTES
 from store_files import write_file
 
 
@@ -122,8 +126,49 @@ class TestReading:
             with pytest.raises(TruncatedFile):
                 ten.read(position, length)
 
+    def test_a_range_outside_says_what_was_asked_and_what_is_there(self, ten: MappedFile) -> None:
+        with pytest.raises(TruncatedFile, match=r"ten.*a file of 10 bytes.*expected 4 bytes at position 8"):
+            ten.read(8, 4)
+
+
+class TestIdentity:
+    def test_every_change_of_a_file_gives_it_another_identity(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        seen = set()
+        path.write_bytes(b"abc")
+        os.utime(path, ns=(1, 1))
+        seen.add(FileIdentity.of(path.stat()))
+        os.utime(path, ns=(1, 2))
+        seen.add(FileIdentity.of(path.stat()))
+        path.write_bytes(b"abcd")
+        os.utime(path, ns=(1, 2))
+        seen.add(FileIdentity.of(path.stat()))
+        (tmp_path / "other").write_bytes(b"abcd")
+        os.utime(tmp_path / "other", ns=(1, 2))
+        seen.add(FileIdentity.of((tmp_path / "other").stat()))
+        assert len(seen) == 4
+
+    def test_a_file_cut_under_its_map_is_noticed_by_its_size(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", bytes(3 * mmap.PAGESIZE))
+        with (tmp_path / "file").open("r+b") as writer:
+            writer.truncate(mmap.PAGESIZE)
+        assert (file.size, file.current_size()) == (3 * mmap.PAGESIZE, mmap.PAGESIZE)
+
 
 class TestPieces:
+    @pytest.mark.parametrize(
+        ("position", "size", "read"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")]
+    )
+    def test_a_piece_ends_where_its_file_does(self, tmp_path: Path, position: int, size: int, read: bytes) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        assert read_piece(tmp_path / "file", position, size) == read
+
+    def test_a_head_is_whole_or_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        assert read_head(tmp_path / "file", 10) == b"0123456789"
+        with pytest.raises(TruncatedFile, match="needs 11 bytes, but only 10 are there"):
+            read_head(tmp_path / "file", 11)
+
     def test_what_cannot_be_read_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "file").write_bytes(b"0123456789")
         descriptors: list[int] = []
@@ -169,11 +214,32 @@ class TestHoles:
 
 
 class TestHeat:
+    def test_cold_bytes_are_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
+        monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
+        assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
+        assert len(file.read(70_000, 5)) == 5
+
+    def test_nothing_is_hot_without_being_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = file_of(tmp_path / "file", bytes(10))
+        monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
+        assert bytes(at_once(file.read_lookup(10, 0))) == b""
+
     @pytest.mark.parametrize(("position", "length"), [(0, 1), (65_535, 2), (100_000, 100_000), (199_999, 1), (0, 0)])
     def test_warming_reads_the_units_around_and_stays_inside(self, tmp_path: Path, position: int, length: int) -> None:
         file = file_of(tmp_path / "file", bytes(200_000))
         file.warm(position, length)
         assert file.is_hot(position, max(length, 1), 1000)
+
+    def test_cold_bytes_can_be_brought_in_by_who_may_wait(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = file_of(tmp_path / "file", bytes(200_000))
+        with monkeypatch.context() as patched:
+            patched.setattr(MappedFile, "is_hot", lambda *_: False)
+            wait = wait_of(file.read_lookup(150_000, 10))
+        wait.warm()
+        assert len(at_once(file.read_lookup(150_000, 10))) == 10
 
 
 class TestListing:

@@ -13,9 +13,11 @@ from read_only import reachable_directory
 from storage.files.own_directories import (
     HeldDirectory,
     hold_kept,
+    is_writable,
     open_regular,
     open_to_append,
     read_own,
+    temporary_directory,
 )
 
 
@@ -61,6 +63,12 @@ def test_what_is_kept_goes_into_the_directory_that_is_held_whatever_gets_its_nam
         ):
             hold_kept(state / "entries", writes=writes)
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_directory_is_made_where_it_can_be(tmp_path: Path) -> None:
+    assert is_writable(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    assert not is_writable(Path("/proc/none/x"))
 
 
 # --- what is held -----------------------------------------------------------------------------------------------------
@@ -195,6 +203,13 @@ def test_what_is_no_file_is_not_opened(place: Path, kind: str) -> None:
     for read in (lambda: open_regular(place / "x", os.O_RDWR), lambda: read_own(place / "x")):
         with pytest.raises(PlantedFile, match=rf"is not a regular file but a {kind} of user".replace("fifo", "FIFO")):
             read()
+
+
+def test_a_temporary_directory_is_gone_afterwards(place: Path) -> None:
+    with temporary_directory("x-", place / "a") as directory:
+        (directory / "y").mkdir()
+        assert [path.name.startswith("x-") for path in (place / "a").iterdir()] == [True]
+    assert list((place / "a").iterdir()) == []
 
 
 @BY_ROOT

@@ -1,6 +1,8 @@
 """Why a filter delivers a message or not: the words say what the filter did."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.filter.explanation import LONGEST_VALUE, MOST_CONDITIONS, explain_expression, explain_tag, is_tagged_so
 from storage.filter.sql92 import parse
@@ -44,3 +46,18 @@ def test_long_values_and_long_expressions_are_cut() -> None:
     assert len(told) < 2 * LONGEST_VALUE + 100
     many = " OR ".join(f"a = {number}" for number in range(MOST_CONDITIONS + 7))
     assert explain_expression(parse(many), {"a": "1"}).endswith("and 7 more conditions")
+
+
+@given(
+    parts=st.lists(st.sampled_from(["a = 1", "b > 2", "NOT (c = 'x')", "d IS NULL", "a CONTAINS 'y'"]), min_size=2),
+    joint=st.sampled_from([" AND ", " OR "]),
+    properties=st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "5", "x", "y"])),
+)
+def test_an_explanation_begins_with_the_decision(parts: list[str], joint: str, properties: dict[str, str]) -> None:
+    expression = parse(joint.join(parts))
+    told = explain_expression(expression, properties)
+    assert told.startswith("the expression is ")
+    decision = told.removeprefix("the expression is ").split(":")[0]
+    assert decision in ("true", "false", "unknown", "not to be evaluated")
+    if decision in ("true", "false"):
+        assert expression.evaluate(properties) is (decision == "true")

@@ -7,6 +7,7 @@ from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.filter.retry import RetryFilter, group_of_retry_filter
 from storage.filter.sql92 import parse
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
 
@@ -28,6 +29,13 @@ REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "
 def test_a_message_is_chosen_as_in_the_topic_it_came_from(properties: dict[str, str], is_delivered: bool) -> None:
     chosen = RetryFilter(REGISTERED.get)
     assert chosen.matches_commit_log(encode_properties(properties)) is is_delivered
+
+
+def test_no_bitmap_rules_a_message_out() -> None:
+    chosen = RetryFilter(REGISTERED.get)
+    assert chosen.matches_consume_queue_entry(5, ConsumeQueueExtUnit(34, 5, 2000, bytes(14)))
+    assert chosen.matches_consume_queue_entry(None, None)
+    assert (chosen.matches_everything, chosen.needs_properties) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ import oracles
 from examples import examples
 from protocol.errors import StoreError
 from storage.index import index_copy as module
-from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots
+from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
 from storage.index.index_mark import IndexMark, write_mark
 from store_files import write_file
 from strategies import KEYS
@@ -48,6 +49,16 @@ def entry_place(number: int, field: int = 0, slots: int = SLOTS) -> int:
 
 
 class TestBytes:
+    def test_header_slots_and_entries_are_those_of_the_file(self, tmp_path: Path) -> None:
+        image = image_of(20)
+        copy = copy_of(tmp_path / "file", image.to_bytes())
+        assert copy.size == image.size
+        assert copy.header.index_count == 21
+        assert copy.header.end_physical_offset == 2000
+        assert copy.slots(SLOTS).tolist() == [image.slots.get(slot, 0) for slot in range(SLOTS)]
+        entries = copy.entries(SLOTS, 20)
+        assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
+
     @pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 4096, 8192 + 1])
     def test_files_of_any_size_are_read(self, tmp_path: Path, size: int) -> None:
         content = bytes(range(1, 256)) * (size // 255 + 1)
@@ -94,6 +105,20 @@ class TestBytes:
             IndexCopy(path)
 
 
+class TestExtents:
+    def test_a_file_system_that_knows_no_holes_has_one_extent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_bytes(b"x" * 100)
+
+        def refuse(*_: object) -> int:
+            raise OSError(22, "not here")
+
+        with (tmp_path / "file").open("rb") as file:
+            monkeypatch.setattr(os, "lseek", refuse)
+            assert list(data_extents(file.fileno(), 100)) == [(0, 100)]
+
+
 # --- the slot count -------------------------------------------------------------------------------------------------
 
 
@@ -130,9 +155,19 @@ class TestCountSlots:
         copy = copy_of(tmp_path / "file", changed(image_of(39).to_bytes(), *changes))
         assert count_slots(copy, told) == SLOTS
 
+    def test_bytes_that_no_count_explains_have_none(self, tmp_path: Path) -> None:
+        noise = np.random.default_rng(3).integers(1, 255, 900, dtype=np.uint8).tobytes()
+        assert count_slots(copy_of(tmp_path / "file", noise), [SLOTS]) == 0
+
     @pytest.mark.parametrize("size", [0, 39, 40, 59])
     def test_a_file_without_room_for_an_entry_has_none(self, tmp_path: Path, size: int) -> None:
         assert count_slots(copy_of(tmp_path / "file", bytes(size)), [SLOTS]) == 0
+
+    def test_a_file_without_entries_has_the_count_that_is_told_if_its_length_allows_that(self, tmp_path: Path) -> None:
+        copy = copy_of(tmp_path / "file", image_of(0).to_bytes())
+        assert count_slots(copy, [SLOTS]) == SLOTS
+        other = count_slots(copy, [SLOTS + 1])
+        assert (copy.size - 40 - 4 * other) % 20 == 0
 
 
 # --- the number of entries ------------------------------------------------------------------------------------------
@@ -147,6 +182,10 @@ class TestCountEntries:
     @pytest.mark.parametrize("said", [0, 1, 5, 19, 25, 41, 1000, -1, 2**31 - 1, -(2**31)])
     def test_a_header_that_lies_is_outvoted(self, tmp_path: Path, said: int) -> None:
         content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))
+        assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
+
+    def test_a_last_entry_that_was_lost_is_still_counted_where_header_and_slots_say_so(self, tmp_path: Path) -> None:
+        content = changed(image_of(20).to_bytes(), (entry_place(20), bytes(20)))
         assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
 
     def test_there_are_never_more_than_fit(self, tmp_path: Path) -> None:

@@ -55,3 +55,9 @@ def test_what_no_compaction_writes_is_no_mark(fields: tuple[int, ...]) -> None:
     data = marked()
     MARK.pack_into(data, FIRST, *fields)
     assert read_mark(memoryview(data), SLOTS) is None
+
+
+@pytest.mark.parametrize("length", [0, 39, 40, FIRST, FIRST + 19])
+def test_a_file_that_ends_before_it_has_none(length: int) -> None:
+    assert read_mark(memoryview(marked())[:length], SLOTS) is None
+    assert read_mark(memoryview(marked())[: FIRST + 20], SLOTS) is None

@@ -57,6 +57,10 @@ def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) 
 
 
 class TestScanning:
+    def test_an_empty_log_has_no_keys(self) -> None:
+        tail = extend_tail(empty_tail([(0, 100)]), CommitLog([], []), EVERYTHING)
+        assert (pairs(tail), tail.remaining) == (set(), ())
+
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(maximum_messages=15))
     def test_a_whole_log_is_found_under_what_a_broker_indexes(

@@ -191,6 +191,12 @@ def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
     assert known.consumer_offsets["G", "T"] == {0: 7}
 
 
+def test_a_file_in_the_place_of_the_directory_leaves_all_unknown(tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(b"")
+    config = StoreConfig.load(tmp_path)
+    assert not any(is_known(config, name) for name in NAMES)
+
+
 def test_of_a_damaged_entry_it_is_not_known_what_it_said(tmp_path: Path) -> None:
     write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:"x"},"T@H":{0:3}}}')
     write(tmp_path, "topics.json", '{"topicConfigTable":{"T":{"perm":"x"},"U":{}}}')
@@ -215,6 +221,14 @@ def test_an_entry_that_is_none_is_left_out_and_the_others_stay(tmp_path: Path) -
     assert len(config.problems) == 5
     assert config.problems[0].startswith(f"{tmp_path}/config/topics.json, topicConfigTable, 'A': ")
     assert all(problem.endswith("; left out") for problem in config.problems)
+
+
+def test_of_many_bad_entries_only_some_are_told(tmp_path: Path) -> None:
+    entries = ",".join(f'"T{number}":5' for number in range(1000))
+    write(tmp_path, "topics.json", f'{{"topicConfigTable":{{{entries}}}}}')
+    problems = StoreConfig.load(tmp_path).problems
+    assert len(problems) == 11
+    assert problems[-1] == f"{tmp_path}/config/topics.json: there are more such entries"
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet='{}[]":,0123456789abT@\\ut', max_size=80).map(str.encode)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import NotAStore
+from protocol.errors import NotAStore, StoreError
 from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.scan.source import find_source
 from storage.diff._log_pieces import open_log
@@ -36,6 +36,14 @@ def refusal(root: Path, *directories: Path) -> str:
     return text
 
 
+def test_the_recorded_store_is_whole(g1_store: Path) -> None:
+    layout = recognise_store(g1_store)
+    assert (layout.missing, layout.problems) == ((), [])
+    assert layout.commit_log_directories == (g1_store / "commitlog",)
+    for path in (layout.consume_queue, layout.index, layout.config, layout.checkpoint):
+        assert path.exists()
+
+
 def test_a_log_alone_is_a_store_and_the_rest_is_named_as_missing(tmp_path: Path) -> None:
     make_store(tmp_path / "whole")
     (tmp_path / "bare").mkdir()
@@ -43,6 +51,13 @@ def test_a_log_alone_is_a_store_and_the_rest_is_named_as_missing(tmp_path: Path)
     layout = recognise_store(tmp_path / "bare")
     assert layout.missing == ("consumequeue", "index", "config", "checkpoint")
     assert layout.problems[1] == f"{tmp_path}/bare/index is missing; the store is served without it"
+
+
+def test_a_store_of_batches_needs_no_plain_queues(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append_inner_batch("B", [(b"", {})])
+    writer.close()
+    assert recognise_store(tmp_path).missing == ()
 
 
 def test_the_log_may_lie_in_other_directories(tmp_path: Path) -> None:
@@ -60,10 +75,29 @@ def test_the_log_may_lie_in_other_directories(tmp_path: Path) -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
+    assert "found nothing there, expected a RocketMQ store: a directory with commitlog/" in refusal(tmp_path / "no")
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "found a file" in refusal(tmp_path / "file")
+
+
+def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
+    assert "found an empty directory" in refusal(tmp_path)
+
+
 def test_a_directory_of_something_else_is_refused_with_what_is_in_it(tmp_path: Path) -> None:
     for name in "fedcbag":
         (tmp_path / name).touch()
     assert "found no commitlog/ among a, b, c, d, e, …" in refusal(tmp_path)
+
+
+def test_directories_of_the_log_under_other_names_are_to_be_told(tmp_path: Path) -> None:
+    for name in ("commitlog-a", "commitlog-b", "consumequeue"):
+        (tmp_path / name).mkdir()
+    assert "but commitlog-a/: the directories of a log that has other names go to --commit-log" in refusal(tmp_path)
 
 
 def test_the_log_itself_is_refused_as_such(tmp_path: Path) -> None:
@@ -74,6 +108,11 @@ def test_the_log_itself_is_refused_as_such(tmp_path: Path) -> None:
 def test_a_directory_above_a_store_is_refused_with_the_way_to_it(tmp_path: Path) -> None:
     make_store(tmp_path / "store")
     assert f"but a store in {tmp_path}/store" in refusal(tmp_path)
+
+
+def test_a_log_without_segments_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "commitlog" / "not a segment").mkdir(parents=True)
+    assert f"found no segment in {tmp_path}/commitlog" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(("kind", "found"), [("file", "a file"), ("nothing", "nothing there")])
@@ -198,3 +237,30 @@ def test_a_ledger_that_cannot_be_looked_at_may_hold_messages(tmp_path: Path, mon
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert f"in {ledger}, which cannot be read ({ledger}: cannot be listed: Permission denied)" in refusal(root)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(4096)])
+def test_a_ledger_that_nothing_was_written_to_is_no_part_of_the_log(content: bytes, tmp_path: Path) -> None:
+    make_store(tmp_path)
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+    (tmp_path / "dledger-n0" / "data" / SEGMENT).write_bytes(content)
+    layout = recognise_store(tmp_path)
+    assert layout.commit_log_directories == (tmp_path / "commitlog",)
+    assert layout.ledgers == ()
+
+
+def test_a_directory_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(tmp_path)
+
+    def refuse(path: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", refuse)
+        assert "found a directory that cannot be read: Permission denied" in refusal(tmp_path)
+    monkeypatch.setattr("storage.layout.store_layout.list_segment_files", _unlistable)
+    assert "found a commit log that cannot be read" in refusal(tmp_path)
+
+
+def _unlistable(path: Path) -> None:
+    raise StoreError(path, what="cannot be listed: Permission denied")

@@ -93,3 +93,15 @@ def test_on_the_event_loop_the_start_of_a_record_waits_for_the_pages_of_each_hea
     assert asked == [(0, LEDGER_HEAD)]
     assert at_once(log.record_start_lookup(0)) == written.physical_offset
     assert asked[1:] == [(head, LEDGER_HEAD) for head in heads]
+
+
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_the_first_store_time_is_that_of_the_first_record(tmp_path: Path, is_ledger: bool) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=is_ledger)
+    assert CommitLog.open(writer.log.directories).first_timestamp() == -1
+    if is_ledger:
+        writer.log.write_empty_entry()
+        assert CommitLog.open(writer.log.directories).first_timestamp() == -1
+    written = writer.append("T", b"x")
+    writer.append("T", b"y")
+    assert CommitLog.open(writer.log.directories).first_timestamp() == written.store_timestamp

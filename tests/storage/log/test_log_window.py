@@ -202,6 +202,15 @@ def look_while_it_is_cut(path: Path, kept: int) -> None:
         assert bytes_of_region(window)[kept:] == bytes(window.filled - kept)
 
 
+def look_while_it_is_lost(path: Path) -> None:
+    """The same where it comes back."""
+    with LogWindow(LocalFile(path), 0) as window:
+        window.move(0)
+        os.truncate(path, 0)
+        bytes_of_region(window)
+        os.truncate(path, window.size)
+
+
 def stumble_while_it_is_cut(path: Path) -> None:
     """The same where what was made of the zeros leads to an error of its own."""
     with LogWindow(LocalFile(path), 0) as window:
@@ -215,6 +224,13 @@ def test_what_was_made_of_a_file_that_was_cut_meanwhile_does_not_count(tmp_path:
     written(path, size)
     with pytest.raises(TruncatedFile, match=f"needs {size} bytes, but only 4096 are there"):
         look_while_it_is_cut(path, 4096)
+
+
+def test_bytes_that_were_lost_and_came_back_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "0"
+    written(path, 1 << 20)
+    with pytest.raises(StoreError, match="cannot be read: it was cut meanwhile, or its disk failed"):
+        look_while_it_is_lost(path)
 
 
 def test_a_file_that_is_cut_is_told_whatever_followed_from_it(tmp_path: Path) -> None:
