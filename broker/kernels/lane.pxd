@@ -77,6 +77,7 @@ cdef class KnownPulls:
     cdef int32_t *_slots  # The number of a pull plus 1, or 0.
     cdef PyObject **_pulls
     cdef uint64_t *_numbers
+    cdef list _blocks
     cdef uint64_t _last_slot
     cdef uint64_t _multiplier
     cdef int64_t _most
@@ -108,6 +109,7 @@ cdef class Lane:
     cdef int64_t _query_bytes
     cdef int64_t _body_limit
     cdef int64_t _turn_frames
+    cdef list _blocks
     cdef int64_t _turn_bytes
     cdef int64_t _window  # Requests that are read ahead.
     # Of one call.

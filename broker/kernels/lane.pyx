@@ -9,7 +9,6 @@ go. Answers go into a bytes object that is made for them, and belongs to who ask
 cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from broker.kernels.requests cimport PULL, QUERY, VIEW, Request, read_request
@@ -39,7 +38,7 @@ from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newe
 from storage.kernels.plain_units cimport UNIT_BYTES
 from storage.kernels.pulls cimport Choice, Pull, pull_units, view_units
 from storage.kernels.records cimport Record, text_of
-from storage.kernels.region cimport Region
+from storage.kernels.region cimport Region, take
 from storage.kernels.store_view cimport (
     CACHE_LINE,
     ColdBytes,
@@ -180,19 +179,13 @@ cdef class KnownPulls:
         """As many at most, in a table of `slots`, a power of two and more than that."""
         if not 0 < most < slots or slots & (slots - 1):
             raise ValueError(f"{most} pulls in {slots} slots")
-        self._slots = <int32_t *>calloc(slots, sizeof(int32_t))
-        self._pulls = <PyObject **>calloc(most, sizeof(PyObject *))
-        self._numbers = <uint64_t *>calloc(most, sizeof(uint64_t))
-        if self._slots == NULL or self._pulls == NULL or self._numbers == NULL:
-            raise MemoryError
+        self._blocks = []
+        self._slots = <int32_t *>take(self._blocks, slots, sizeof(int32_t))
+        self._pulls = <PyObject **>take(self._blocks, most, sizeof(PyObject *))
+        self._numbers = <uint64_t *>take(self._blocks, most, sizeof(uint64_t))
         self._most, self._last_slot = most, slots - 1
         self._multiplier = <uint64_t>int.from_bytes(urandom(8), "little") | 1  # nobody can foresee whose hashes meet
         self._kept = []
-
-    def __dealloc__(self):
-        free(self._slots)
-        free(self._pulls)
-        free(self._numbers)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -295,12 +288,8 @@ cdef class Lane:
         if not 0 < turn_frames < 1 << 16:
             raise ValueError(f"{turn_frames} frames in one call")
         self._window = MOST_AHEAD
-        self._commits = <Commit *>malloc(turn_frames * sizeof(Commit))
-        if self._commits == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        free(self._commits)
+        self._blocks = []
+        self._commits = <Commit *>take(self._blocks, turn_frames, sizeof(Commit))
 
     def follow(
         self, ResponseTemplate view not None, ResponseTemplate query not None, ResponseTemplate cut not None,

@@ -116,7 +116,7 @@ cdef class DispatchMemory:
     cdef int32_t *table  # Numbers of queues + 1 by hash, by open addressing; 0 where there is none.
     cdef int64_t *delays  # Ms of each delay level.
     cdef Text *batch_topics
-    cdef void *memory  # Of all the above but the table.
+    cdef list blocks  # The memory of all the above.
 
     cdef uint64_t multiplier
     # How often a queue was met in the table in the place of another one, since it was made.

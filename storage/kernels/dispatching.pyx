@@ -10,7 +10,6 @@ import os
 cimport cython
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from protocol.kernels.java_string cimport fold_hash, hash_utf8
@@ -37,7 +36,7 @@ from storage.kernels.records cimport (
     store_timestamp_at,
     text_of,
 )
-from storage.kernels.region cimport Region, require
+from storage.kernels.region cimport Region, require, take
 
 
 cdef enum:
@@ -403,10 +402,6 @@ cdef class DispatchMemory:
             self.batch_topics[number] = text_of(name)
         self.forget()
 
-    def __dealloc__(self):
-        free(self.memory)
-        free(self.table)
-
     cdef int make_room(self) except -1:
         """One block of memory for all; those of the widest items come first."""
         cdef int64_t size = (
@@ -417,11 +412,9 @@ cdef class DispatchMemory:
             + self.hash_room * sizeof(int32_t)
             + self.name_room
         )
-        self.memory = malloc(size)
-        self.table = <int32_t *>calloc(self.table_mask + 1, sizeof(int32_t))
-        if self.memory == NULL or self.table == NULL:
-            raise MemoryError
-        self.units = <Unit *>self.memory
+        self.blocks = []
+        self.table = <int32_t *>take(self.blocks, self.table_mask + 1, sizeof(int32_t))
+        self.units = <Unit *>take(self.blocks, size, 1)
         self.queues = <Queue *>(self.units + self.unit_room)
         self.batch_topics = <Text *>(self.queues + self.unit_room)
         self.delays = <int64_t *>(self.batch_topics + self.batch_topic_count)

@@ -7,7 +7,6 @@ and notes which of them exist, when they were stored, and which are to be left o
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 import numpy as np
@@ -32,7 +31,7 @@ from storage.kernels.records cimport (
     text_of,
     topic_hash,
 )
-from storage.kernels.region cimport Column, Region, Room, region_of, require
+from storage.kernels.region cimport Column, Region, Room, region_of, require, take
 
 
 # --- One file, a stretch at a time ---
@@ -316,24 +315,19 @@ def read_records(
     cdef Room fate_room = Room(fates, sizeof(uint8_t)), time_room = Room(timestamps, sizeof(int64_t))
     cdef Room tag_room = Room(tags, sizeof(int64_t))
     cdef bytes topic
+    cdef list blocks = []
     cdef Window window
     cdef Looked looked
     cdef Unwanted unwanted
     see_window(&window, region, start, filled, limit, base)
     require_facts(&looked, column, number, fate_room, time_room, tag_room)
     unwanted.tags, unwanted.topic_count = wants_tags, 0
-    unwanted.topics = <Text *>malloc((len(topics) + 1) * sizeof(Text))
-    unwanted.keys.offsets = <int64_t *>malloc(MAXIMUM_PIECES * (sizeof(int64_t) + sizeof(int32_t)))
-    unwanted.keys.hashes = <int32_t *>(unwanted.keys.offsets + MAXIMUM_PIECES)
-    try:
-        if unwanted.topics == NULL or unwanted.keys.offsets == NULL:
-            raise MemoryError
-        for topic in topics:
-            unwanted.topics[unwanted.topic_count] = text_of(topic)
-            unwanted.topic_count += 1
-        with nogil:
-            number = look(window, looked, number, &unwanted)
-    finally:
-        free(unwanted.topics)
-        free(unwanted.keys.offsets)
+    unwanted.topics = <Text *>take(blocks, len(topics), sizeof(Text))
+    unwanted.keys.offsets = <int64_t *>take(blocks, MAXIMUM_PIECES, sizeof(int64_t))
+    unwanted.keys.hashes = <int32_t *>take(blocks, MAXIMUM_PIECES, sizeof(int32_t))
+    for topic in topics:
+        unwanted.topics[unwanted.topic_count] = text_of(topic)
+        unwanted.topic_count += 1
+    with nogil:
+        number = look(window, looked, number, &unwanted)
     return number

@@ -14,11 +14,10 @@ import mmap
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, store_i32, store_i64
-from storage.kernels.region cimport Column, Region, Room
+from storage.kernels.region cimport Column, Region, Room, take
 
 
 cdef Room zeroed_heads(int64_t slots):
@@ -204,22 +203,18 @@ def measure_entries(
     cdef EntrySpan found = EntrySpan()
     cdef IndexView view
     cdef Span span
+    cdef list blocks = []
     cdef Gap *gaps
     view_index(&view, region, slots, entries)
     if not 0 <= before <= entries or most_gaps < 0:
         raise ValueError(f"{most_gaps} gaps among entries {before} to {entries}")
     most_gaps = min(most_gaps, entries - before)
-    gaps = <Gap *>malloc((most_gaps + 1) * sizeof(Gap))
-    if gaps == NULL:
-        raise MemoryError
-    try:
-        span.minimum, span.maximum, span.ascending = 0, 0, True
-        if entries > before:
-            with nogil:
-                found.gap_count = find_gaps(&view, before, &span, gaps, most_gaps)
-        found.gaps = [(gaps[i].start, gaps[i].stop) for i in range(min(found.gap_count, most_gaps))]
-    finally:
-        free(gaps)
+    gaps = <Gap *>take(blocks, most_gaps, sizeof(Gap))
+    span.minimum, span.maximum, span.ascending = 0, 0, True
+    if entries > before:
+        with nogil:
+            found.gap_count = find_gaps(&view, before, &span, gaps, most_gaps)
+    found.gaps = [(gaps[i].start, gaps[i].stop) for i in range(min(found.gap_count, most_gaps))]
     found.minimum, found.maximum, found.ascending = span.minimum, span.maximum, span.ascending
     return found
 
@@ -462,6 +457,7 @@ def check_pointers(
     cdef PointerCheck check = PointerCheck()
     cdef IndexView view
     cdef Wrongs wrongs
+    cdef list blocks = []
     cdef Room heads
     require_growth(0, entries, written)
     view_index(&view, region, slots, written)
@@ -470,18 +466,13 @@ def check_pointers(
     heads = zeroed_heads(slots)
     most = min(most, entries + slots)
     wrongs.room, wrongs.count = most, 0
-    wrongs.noted = <Wrong *>malloc((most + 1) * sizeof(Wrong))
-    if wrongs.noted == NULL:
-        raise MemoryError
-    try:
-        with nogil:
-            check.used = recompute(
-                &view, entries, <const int64_t *>number_column.items, <const int32_t *>hash_column.items,
-                number_column.count, <int32_t *>heads.items, &wrongs,
-            )
-        check.noted = [wrong_pointer(wrongs.noted + i) for i in range(min(wrongs.count, most))]
-    finally:
-        free(wrongs.noted)
+    wrongs.noted = <Wrong *>take(blocks, most, sizeof(Wrong))
+    with nogil:
+        check.used = recompute(
+            &view, entries, <const int64_t *>number_column.items, <const int32_t *>hash_column.items,
+            number_column.count, <int32_t *>heads.items, &wrongs,
+        )
+    check.noted = [wrong_pointer(wrongs.noted + i) for i in range(min(wrongs.count, most))]
     check.wrong = wrongs.count
     return check
 

@@ -9,7 +9,6 @@ of entries.
 cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from protocol.kernels.memory cimport __ATOMIC_RELAXED, __atomic_load_n, __atomic_store_n, __builtin_prefetch
@@ -428,24 +427,23 @@ cdef class Found:
     cdef readonly FileView cold_file  # `FileView | None`: The file of which something is not in memory.
     cdef readonly int64_t cold_position  # Position of the bytes that are not in memory.
     cdef readonly int64_t cold_length  # How many bytes are not in memory.
-    cdef Hit *_hits
+    cdef bytes _hits  # Of each its Hit.
 
     def __cinit__(self):
         self.records = b""
         self.damaged = ()
 
-    def __dealloc__(self):
-        free(self._hits)
-
     @property
     def physical_offsets(self) -> tuple[int, ...]:
         """The physical offsets at which they start."""
-        return tuple([self._hits[number].physical_offset for number in range(self.count - 1, -1, -1)])
+        cdef const Hit *hits = <const Hit *>PyBytes_AsString(self._hits) if self.count else NULL
+        return tuple([hits[number].physical_offset for number in range(self.count - 1, -1, -1)])
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each."""
-        return tuple([self._hits[number].size for number in range(self.count - 1, -1, -1)])
+        cdef const Hit *hits = <const Hit *>PyBytes_AsString(self._hits) if self.count else NULL
+        return tuple([hits[number].size for number in range(self.count - 1, -1, -1)])
 
 
 cdef Found found_of(int status, const Lookup *lookup):
@@ -463,10 +461,7 @@ cdef Found found_of(int status, const Lookup *lookup):
     if status != FOUND:
         return found
     found.truncated = lookup.more or lookup.cut
-    found._hits = <Hit *>malloc((lookup.count + 1) * sizeof(Hit))
-    if found._hits == NULL:
-        raise MemoryError
-    memcpy(found._hits, lookup.hits, lookup.count * sizeof(Hit))
+    found._hits = PyBytes_FromStringAndSize(<const char *>lookup.hits, lookup.count * <int64_t>sizeof(Hit))
     found.count = lookup.count
     found.records = PyBytes_FromStringAndSize(NULL, lookup.total_bytes)
     copy_hits(lookup, <uint8_t *>PyBytes_AsString(found.records))

@@ -7,7 +7,6 @@ message is chosen by itself.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
 
 from protocol.kernels.memory cimport load_i32, load_i64, load_native_u64
 from storage.kernels.records cimport (
@@ -50,7 +49,7 @@ from storage.kernels.records cimport (
     store_timestamp_at,
     text_of,
 )
-from storage.kernels.region cimport Column, Region, Room, require
+from storage.kernels.region cimport Column, Region, Room, require, take
 from storage.kernels.text_sets cimport TextSet, place_in
 
 ROW_FIELDS: Final[tuple[str, ...]] = tuple(
@@ -68,21 +67,18 @@ cdef class _Texts:
 
     cdef TextSet texts
     cdef list held
+    cdef list blocks
 
     def __cinit__(self, texts):
         cdef bytes each
         cdef int64_t number
         self.held = sorted(texts, key=lambda text: (len(text), text))
-        self.texts.texts = <Text *>malloc((len(self.held) + 1) * sizeof(Text))
-        if self.texts.texts == NULL:
-            raise MemoryError
+        self.blocks = []
+        self.texts.texts = <Text *>take(self.blocks, len(self.held), sizeof(Text))
         self.texts.count = len(self.held)
         for number in range(self.texts.count):
             each = self.held[number]
             self.texts.texts[number] = text_of(each)
-
-    def __dealloc__(self):
-        free(self.texts.texts)
 
 
 cdef struct Query:

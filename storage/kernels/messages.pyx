@@ -7,7 +7,6 @@ import os
 
 cimport cython
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
 from protocol.kernels.memory cimport load_i32, load_i64
@@ -32,7 +31,7 @@ from storage.kernels.records cimport (
     split_off,
     text_of,
 )
-from storage.kernels.region cimport Region, Room, require
+from storage.kernels.region cimport Region, Room, require, take
 
 ANY_OFFSET: Final[int] = -1
 NOT_FOUND: Final[int] = -1
@@ -308,20 +307,15 @@ def find_messages(
     """
     cdef Sums sums = begin_sums(None, region)
     cdef Searches found
+    cdef list blocks = []
     cdef uint64_t places = 4
     require(region, position, readable)
     while places < 2 * <uint64_t>len(searches):
         places *= 2
     found.mask = places - 1
-    found.table = <Listed **>calloc(places, sizeof(Listed *))
-    found.listed = <Listed *>calloc(places, sizeof(Listed))
-    try:
-        if found.table == NULL or found.listed == NULL:
-            raise MemoryError
-        put_searches(searches, &found)
-        with nogil:
-            position = search_records(region.data, position, stop, readable, base, boundary, &found, sums)
-    finally:
-        free(found.table)
-        free(found.listed)
+    found.table = <Listed **>take(blocks, places, sizeof(Listed *))
+    found.listed = <Listed *>take(blocks, places, sizeof(Listed))
+    put_searches(searches, &found)
+    with nogil:
+        position = search_records(region.data, position, stop, readable, base, boundary, &found, sums)
     return position

@@ -8,7 +8,6 @@ rewritten, and the checksum of the whole record with them, where it has one.
 cimport cython
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from protocol.kernels.memory cimport load_i64, store_i64
@@ -28,7 +27,7 @@ from storage.kernels.records cimport (
     read_shape,
     store_timestamp_at,
 )
-from storage.kernels.region cimport Region, Room, require
+from storage.kernels.region cimport Region, Room, require, take
 
 
 cdef enum:
@@ -146,6 +145,7 @@ cdef class RecordMover:
     cdef int64_t most_records
     cdef Move *moves
     cdef Link *links
+    cdef list _blocks
     cdef int64_t link_count
     cdef readonly int64_t used  # Position behind the last record.
     cdef readonly int64_t records  # Records that were moved.
@@ -166,15 +166,9 @@ cdef class RecordMover:
             )
         self.base, self.most, self.last_record = base, most, -1
         self.most_records = self.room // MINIMUM_SIZE
-        # What is not used of it costs nothing: the system gives pages when they are written.
-        self.moves = <Move *>malloc((self.most_records + 1) * sizeof(Move))
-        self.links = <Link *>malloc(MOST_LINKS * sizeof(Link))
-        if self.moves == NULL or self.links == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        free(self.moves)
-        free(self.links)
+        self._blocks = []
+        self.moves = <Move *>take(self._blocks, self.most_records, sizeof(Move))
+        self.links = <Link *>take(self._blocks, MOST_LINKS, sizeof(Link))
 
     def run(
         self, Region region not None, int64_t position, int64_t available, int64_t start, int64_t boundary,

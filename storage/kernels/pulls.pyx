@@ -6,13 +6,14 @@ at otherwise.
 """
 
 cimport cython
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
 from storage.kernels.plain_units cimport UNIT_BYTES, UNIT_SIZE, UNIT_TAGS_CODE
 from storage.kernels.records cimport COLD, QUEUE_ID, QUEUE_OFFSET, Record, check_checksums, text_of
-from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
+from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (
     CACHE_LINE,
     LogView,
@@ -190,27 +191,41 @@ cdef void fetch_next(const Log *log, Units *units, Choice choice) noexcept nogil
 # --- The pull ---
 
 
-cdef bint open_for(Evaluation *evaluation, Choice choice) noexcept with gil:
-    """Get ready for an expression; False where there is no memory for it, or it is not finished."""
+cdef bint open_for(Evaluation *evaluation, Choice choice, PyObject **held) noexcept with gil:
+    """Get ready for an expression; False where there is no memory for it, or it is not finished.
+
+    `held` is what the evaluation needs until :func:`let_go`, NULL where it needs nothing.
+    """
+    cdef list blocks
+    held[0] = NULL
     try:
-        open_evaluation(evaluation, choice.program, LONGEST_PROPERTIES)
-        return True
+        blocks = open_evaluation(evaluation, choice.program, LONGEST_PROPERTIES)
     except (MemoryError, ValueError):
         return False
+    if blocks:
+        Py_INCREF(blocks)
+        held[0] = <PyObject *>blocks
+    return True
+
+
+cdef void let_go(PyObject *held) noexcept with gil:
+    Py_DECREF(<object>held)
 
 
 cdef int64_t pull_units(
     const Log *log, const QueueView *queue, Choice choice, int64_t tick, Pull *pull
 ) noexcept nogil:
     cdef Evaluation evaluation
+    cdef PyObject *held
     cdef int64_t passed
     pull.count = pull.total_bytes = pull.decided = 0
     if choice.kind != BY_EXPRESSION:
         return look_through(log, queue, choice, NULL, tick, pull)
-    if not open_for(&evaluation, choice):
+    if not open_for(&evaluation, choice, &held):
         return ODD
     passed = look_through(log, queue, choice, &evaluation, tick, pull)
-    close_evaluation(&evaluation)
+    if held != NULL:
+        let_go(held)
     return passed
 
 

@@ -14,7 +14,7 @@ cimport cython
 from protocol.kernels.java_string cimport fold_hash, hash_utf8
 from protocol.kernels.memory cimport Text, __builtin_ctzll, load_i16, load_i32, load_i64
 from storage.kernels.checksum cimport crc32_of
-from storage.kernels.region cimport Region
+from storage.kernels.region cimport Block, Region
 
 
 cdef extern from "held_memory.h" nogil:
@@ -304,7 +304,7 @@ cdef class Sums:
     cdef int64_t anchor  # Position at which all the bytes begin
     cdef uint32_t *sums  # whose CRCs these are, the first of none, each of SUM_STEP bytes more.
     cdef int64_t count
-    cdef int64_t room
+    cdef Block block  # In which they lie.
     cdef int64_t patience
     cdef readonly int64_t summed  # How many bytes were read to compute checksums.
 

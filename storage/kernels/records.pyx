@@ -8,7 +8,7 @@ import os
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
+from libc.stdlib cimport bsearch, qsort
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from protocol.kernels.memory cimport load_i32, load_i64
@@ -16,7 +16,7 @@ from storage.kernels cimport checksum
 from storage.kernels.checksum cimport crc32_moved, crc32_of
 from storage.kernels.indexes cimport ENTRY_BYTES, ENTRY_OFFSET
 from storage.kernels.queue_units cimport hash_name
-from storage.kernels.region cimport Region, Room, region_of, require, require_bytes
+from storage.kernels.region cimport Region, Room, region_of, require, require_bytes, take
 
 CRC32_PATHS: Final[tuple[str, ...]] = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
 CRC32_PATH: Final[str] = CRC32_PATHS[0]
@@ -48,14 +48,13 @@ cdef bint has_record(Region region, int64_t position, int64_t stop, Record *reco
     return read_shape(record, region.data + position, stop - position, -1) > 0
 
 
-cdef int make_room(Entries *entries, int64_t count) except -1:
-    """Room for so many entries and MAXIMUM_PIECES more, to be freed from ``entries.offsets`` on."""
-    entries.offsets = <int64_t *>malloc((count + MAXIMUM_PIECES) * (sizeof(int64_t) + sizeof(int32_t)))
-    if entries.offsets == NULL:
-        raise MemoryError
-    entries.hashes = <int32_t *>(entries.offsets + count + MAXIMUM_PIECES)
+cdef list make_room(Entries *entries, int64_t count):
+    """Room for so many entries and MAXIMUM_PIECES more, for as long as the caller holds what is returned."""
+    cdef list blocks = []
+    entries.offsets = <int64_t *>take(blocks, count + MAXIMUM_PIECES, sizeof(int64_t))
+    entries.hashes = <int32_t *>take(blocks, count + MAXIMUM_PIECES, sizeof(int32_t))
     entries.count = 0
-    return 0
+    return blocks
 
 
 # --- One record ---
@@ -149,14 +148,12 @@ def entry_hashes(Region region not None, int64_t position, int64_t stop) -> list
     """
     cdef Record record
     cdef Entries entries
+    cdef list blocks
     if not has_record(region, position, stop, &record):
         return None
-    make_room(&entries, 0)
-    try:
-        emit_record(&record, 0, &entries)
-        return [entries.hashes[i] for i in range(entries.count)]
-    finally:
-        free(entries.offsets)
+    blocks = make_room(&entries, 0)
+    emit_record(&record, 0, &entries)
+    return [entries.hashes[i] for i in range(entries.count)]
 
 
 # --- Sums that are kept ---
@@ -177,10 +174,7 @@ cdef class Sums:
 
     def __cinit__(self, int64_t patience=SUM_PATIENCE) -> None:
         """No checksums yet; `patience` bytes may be read in vain before any are kept, none if it is negative."""
-        self.patience = patience
-
-    def __dealloc__(self):
-        free(self.sums)
+        self.patience, self.block = patience, Block()
 
 
 cdef Sums begin_sums(Sums sums, Region region):
@@ -196,15 +190,13 @@ cdef bint keep_sums(Sums sums, int64_t start, int64_t stop) noexcept nogil:
     """Have sums that begin at a position or before it and reach up to another one; False without memory for them."""
     cdef const uint8_t *data = sums.region.data
     cdef int64_t needed, at
-    cdef uint32_t *larger
     if sums.count == 0 or start < sums.anchor or start >= sums.anchor + sums.count * SUM_STEP:
         sums.anchor, sums.count = start, 0
     needed = (stop - sums.anchor) // SUM_STEP + 1
-    if needed > sums.room:
-        larger = <uint32_t *>realloc(sums.sums, 2 * needed * sizeof(uint32_t))
-        if larger == NULL:
+    if needed * <int64_t>sizeof(uint32_t) > sums.block.size:
+        if not sums.block.grow(2 * needed * sizeof(uint32_t)):
             return False
-        sums.sums, sums.room = larger, 2 * needed
+        sums.sums = <uint32_t *>sums.block.items
     if sums.count == 0:
         sums.sums[0], sums.count = 0, 1
     while sums.count < needed:
@@ -428,12 +420,13 @@ def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpa
     cdef Entries given, other
     cdef Entries *source = &given
     cdef Entries *target = &other
+    cdef list blocks
     cdef bint is_ascending = True
     cdef int place
     if offset_room.count != count or count == 0:
         raise ValueError(f"{count} hashes of {offset_room.count} offsets")
     given.hashes, given.offsets = <int32_t *>hash_room.items, <int64_t *>offset_room.items
-    make_room(&other, count)
+    blocks = make_room(&other, count)
     given.count = other.count = count
     with nogil:
         first = last = given.offsets[0]
@@ -446,7 +439,6 @@ def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpa
         if source == &other:
             memcpy(given.hashes, other.hashes, count * sizeof(int32_t))
             memcpy(given.offsets, other.offsets, count * sizeof(int64_t))
-        free(other.offsets)
     span.first, span.last = first, last
     return span
 
@@ -690,12 +682,13 @@ def find_record_by_entries(
     cdef Comparison comparison = Comparison()
     cdef Record record
     cdef Entries wanted
+    cdef list blocks
     cdef int64_t size, after, following
     cdef int reason = AT_LIMIT
     require(region, position, readable)
     if number < 0:
         raise ValueError(f"there is no entry {number}")
-    make_room(&wanted, 0)
+    blocks = make_room(&wanted, 0)
     with nogil:
         while position < stop and position + HEAD <= readable:
             size = read_step(&record, region.data + position, readable - position, base + position, boundary)
@@ -719,7 +712,6 @@ def find_record_by_entries(
                 break
             number = after
             position = following
-        free(wanted.offsets)
     comparison.position, comparison.number, comparison.reason = position, number, reason
     return comparison
 
@@ -871,15 +863,10 @@ def walk_appended(
 ) -> Appended:
     """Step over the intact records that start in [position, limit) of a segment that may just be written to."""
     cdef Appended walk = Appended()
-    cdef SeenQueues *seen
+    cdef list blocks = []
+    cdef SeenQueues *seen = <SeenQueues *>take(blocks, 1, sizeof(SeenQueues))
     require(region, position, readable)
-    seen = <SeenQueues *>calloc(1, sizeof(SeenQueues))
-    if seen == NULL:
-        raise MemoryError
-    try:
-        with nogil:
-            walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)
-        walk.queues, walk.collisions = [seen.first[i] for i in range(seen.count)], seen.collisions
-    finally:
-        free(seen)
+    with nogil:
+        walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)
+    walk.queues, walk.collisions = [seen.first[i] for i in range(seen.count)], seen.collisions
     return walk

@@ -26,6 +26,17 @@ cdef class Room:
     cdef Py_ssize_t count
 
 
+@cython.final
+cdef class Block:
+    cdef void *items
+    cdef int64_t size  # Of its memory, in bytes.
+
+    cdef bint grow(self, int64_t size) noexcept nogil
+
+
+cdef void *take(list held, int64_t count, int64_t item_bytes) except NULL
+
+
 cdef inline Region region_of(object buffer):
     """The buffer itself where it is a region, else one over it."""
     return <Region>buffer if isinstance(buffer, Region) else Region(buffer)

@@ -1,5 +1,7 @@
 """Memory that kernels read and write, held by the buffer protocol for as long as anybody may look at it.
 
+What they need for themselves is theirs as long as a :class:`Block` lives; no other kernel allocates or frees memory.
+
 A mapped file, a window's memory, a bytes object: its owner hands it over as a buffer, once, and gives positions from
 then on. No address is computed in Python, and memory that a kernel reads cannot be freed meanwhile.
 """
@@ -14,6 +16,7 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free, realloc
 
 
 cdef extern from "held_memory.h" nogil:
@@ -85,3 +88,37 @@ cdef class Room:
     def __dealloc__(self):
         release_written(self.items, self._export.buf, self._export.len)
         PyBuffer_Release(&self._export)
+
+
+@cython.final
+cdef class Block:
+    """Memory that a kernel works in, and that is freed with the block."""
+
+    def __cinit__(self, int64_t size=0) -> None:
+        """Zeroes: the system gives its pages when they are written. Raises MemoryError."""
+        self.items, self.size = calloc(max(size, 1), 1), size
+        if self.items == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.items)
+
+    cdef bint grow(self, int64_t size) noexcept nogil:
+        """Make it so many bytes at least, of which new ones may be anything; False where there is no memory for that.
+
+        It may lie elsewhere then.
+        """
+        cdef void *moved
+        if size > self.size:
+            moved = realloc(self.items, size)
+            if moved == NULL:
+                return False
+            self.items, self.size = moved, size
+        return True
+
+
+cdef void *take(list held, int64_t count, int64_t item_bytes) except NULL:
+    """Zeroed memory for so many items, which lives as long as the list does. Raises MemoryError."""
+    cdef Block block = Block(count * item_bytes)
+    held.append(block)
+    return block.items

@@ -7,7 +7,6 @@ more than to copy bytes: a batch, an IPv6 address, text that is no UTF-8, two pr
 cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 import numpy as np
@@ -42,7 +41,7 @@ from storage.kernels.records cimport (
     read_shape,
     text_of,
 )
-from storage.kernels.region cimport Column, Region, Room, require
+from storage.kernels.region cimport Block, Column, Region, Room, require, take
 
 
 cdef extern from "Python.h":
@@ -82,6 +81,7 @@ cdef class ResendRules:
     cdef object _way_of
     cdef dict _ways
     cdef uint8_t *scratch
+    cdef list _blocks
 
     def __cinit__(
         self, *, left_behind: Iterable[bytes], bytes origin not None, bytes cluster not None, int kept_flags,
@@ -99,10 +99,9 @@ cdef class ResendRules:
         longest = max(map(len, [*self._names, origin]))
         if longest > LONGEST_NAME or len(cluster) > LONGEST_CLUSTER:
             raise ValueError("a name is too long")
-        self.left = <Text *>malloc((len(self._names) + 1) * sizeof(Text))
-        self.scratch = <uint8_t *>malloc(SCRATCH)
-        if self.left == NULL or self.scratch == NULL:
-            raise MemoryError
+        self._blocks = []
+        self.left = <Text *>take(self._blocks, len(self._names), sizeof(Text))
+        self.scratch = <uint8_t *>take(self._blocks, SCRATCH, 1)
         for length in range(LONGEST_NAME + 2):
             self.first[length] = sum(1 for name in self._names if len(name) < length)
         for number, name in enumerate(self._names):
@@ -111,10 +110,6 @@ cdef class ResendRules:
         self.origin, self.cluster = text_of(origin), text_of(cluster)
         self.kept_flags = kept_flags
         self._way_of, self._ways = way_of, {}
-
-    def __dealloc__(self):
-        free(self.left)
-        free(self.scratch)
 
     cdef int64_t way(self, const Plain *plain) except? -2:
         """The way of a message from an IPv4 address."""
@@ -345,50 +340,44 @@ def resend_parcels(
     cdef const int64_t *at = <const int64_t *>places.items
     cdef Plain plain
     cdef Py_ssize_t i
-    cdef int64_t origin, size = 0, needed, behind, capacity = 0
+    cdef int64_t origin, size = 0, needed, behind
     cdef const uint8_t *record
-    cdef uint8_t *made = NULL
-    cdef uint8_t *grown
+    cdef uint8_t *made
+    cdef Block messages = Block()
     cdef list rows = []
     ends, flags = np.zeros(places.count, np.int64), np.zeros(places.count, np.int32)
     cdef Room end_room = Room(ends, sizeof(int64_t)), flag_room = Room(flags, sizeof(int32_t))
     require(region, 0, readable)
-    try:
-        for i in range(places.count):
-            row = None
-            origin = plain_at(&plain, rules, region, at[i], readable, base)
-            if origin >= 0:
-                record = plain.record.start
-                row = (
-                    plain.way,
-                    PyUnicode_DecodeASCII(<const char *>plain.unique_key.start, plain.unique_key.length, NULL),
-                    plain.record.physical_offset,
-                    load_i64(record + QUEUE_OFFSET),
-                    crc_of(&plain),
-                    load_i64(record + BORN_TIMESTAMP),
-                    load_i64(record + STORE_TIMESTAMP),
-                    plain.record.body.length,
-                    None,
-                )
-                (<int32_t *>flag_room.items)[i] = load_i32(record + SYS_FLAG) & rules.kept_flags
-                if with_messages:
-                    needed = INNER_HEAD + plain.record.body.length + 2 + inner_properties(&plain, rules, origin)
-                    if size + needed > capacity:
-                        capacity = 2 * (size + needed)
-                        grown = <uint8_t *>realloc(made, capacity)
-                        if grown == NULL:
-                            raise MemoryError
-                        made = grown
-                    behind = write_inner(made + size, &plain, rules, origin) - made
-                    # Of what is sent, not of what may change after a look at it.
-                    if <int32_t>(
-                        crc32_of(made + size + INNER_HEAD, plain.record.body.length) & CRC_MASK
-                    ) == crc_of(&plain):
-                        size = behind
-                    else:
-                        row = None
-            (<int64_t *>end_room.items)[i] = size
-            rows.append(row)
-        return rows, PyBytes_FromStringAndSize(<const char *>made, size) if size else b"", ends, flags
-    finally:
-        free(made)
+    for i in range(places.count):
+        row = None
+        origin = plain_at(&plain, rules, region, at[i], readable, base)
+        if origin >= 0:
+            record = plain.record.start
+            row = (
+                plain.way,
+                PyUnicode_DecodeASCII(<const char *>plain.unique_key.start, plain.unique_key.length, NULL),
+                plain.record.physical_offset,
+                load_i64(record + QUEUE_OFFSET),
+                crc_of(&plain),
+                load_i64(record + BORN_TIMESTAMP),
+                load_i64(record + STORE_TIMESTAMP),
+                plain.record.body.length,
+                None,
+            )
+            (<int32_t *>flag_room.items)[i] = load_i32(record + SYS_FLAG) & rules.kept_flags
+            if with_messages:
+                needed = INNER_HEAD + plain.record.body.length + 2 + inner_properties(&plain, rules, origin)
+                if size + needed > messages.size and not messages.grow(2 * (size + needed)):
+                    raise MemoryError
+                made = <uint8_t *>messages.items
+                behind = write_inner(made + size, &plain, rules, origin) - made
+                # Of what is sent, not of what may change after a look at it.
+                if <int32_t>(
+                    crc32_of(made + size + INNER_HEAD, plain.record.body.length) & CRC_MASK
+                ) == crc_of(&plain):
+                    size = behind
+                else:
+                    row = None
+        (<int64_t *>end_room.items)[i] = size
+        rows.append(row)
+    return rows, PyBytes_FromStringAndSize(<const char *>messages.items, size), ends, flags

@@ -40,7 +40,6 @@ from storage.kernels.sql92 cimport (
     TRUE,
     Evaluation,
     Program,
-    close_evaluation,
     decide,
     memmem,
     open_evaluation,
@@ -360,7 +359,7 @@ def select_records(
         finders[number].needle, finders[number].data = &wanted.query.needles[number], data
         finders[number].end, finders[number].clear, finders[number].is_hit = readable, 0, False
     if wanted.program is not None:
-        open_evaluation(&evaluation, wanted.program, LONGEST_PROPERTIES)
+        blocks = open_evaluation(&evaluation, wanted.program, LONGEST_PROPERTIES)
         decides = &evaluation
     with nogil:
         while position < stop and position + HEAD <= readable:
@@ -384,8 +383,6 @@ def select_records(
                 fetch(record.start, record.size)
             records += 1
             position += size
-        if decides != NULL:
-            close_evaluation(decides)
     selection.position, selection.found, selection.records = position, count, records
     selection.reason, selection.code = reason, code
     return selection

@@ -1,12 +1,11 @@
 """Compiled SQL92 expressions and their evaluation: see sql92.pyx.
 
-To evaluate one for many messages, open an evaluation once, decide message after message, and close it::
+To evaluate one for many messages, open an evaluation once, and decide message after message::
 
     cdef Evaluation evaluation
-    open_evaluation(&evaluation, program, LONGEST_PROPERTIES)
+    blocks = open_evaluation(&evaluation, program, LONGEST_PROPERTIES)  # Its memory.
     with nogil:
         ... decide(&evaluation, &record.properties) == TRUE ...
-    close_evaluation(&evaluation)
 
 An evaluation belongs to one thread and is not to be moved in memory; a program is shared by any number.
 """
@@ -15,6 +14,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from storage.kernels.records cimport Text
+from storage.kernels.region cimport Block
 from storage.kernels.text_sets cimport TextSet
 
 
@@ -121,11 +121,12 @@ cdef struct Evaluation:
 cdef class Program:
     cdef Expression expression
     cdef Step *steps
-    cdef int64_t step_room
     cdef Span *spans  # The names of properties, and the texts that are looked up,
     cdef Text *texts  # and where they lie once the constants are complete.
+    cdef Block step_block  # In which these lie.
+    cdef Block span_block
+    cdef Block text_block
     cdef int64_t text_count
-    cdef int64_t text_room
     cdef int64_t depth  # Of the stack behind the last step.
     cdef bytearray collected  # The constants as they grow,
     cdef bytes constants  # and once they are complete.
@@ -141,6 +142,5 @@ cdef class Program:
     cdef int read_operand(self, Operand *operand, int kind, value) except -1
 
 
-cdef int open_evaluation(Evaluation *evaluation, Program program, int64_t longest) except -1
-cdef void close_evaluation(Evaluation *evaluation) noexcept nogil
+cdef list open_evaluation(Evaluation *evaluation, Program program, int64_t longest)
 cdef int decide(Evaluation *evaluation, const Text *properties) noexcept nogil

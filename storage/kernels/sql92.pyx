@@ -21,7 +21,6 @@ property are decoded to; where a constant has it, or two properties are compared
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from protocol.errors import FilterEvaluationError, quote
@@ -37,7 +36,7 @@ from storage.kernels.records cimport (
     next_property,
     text_of,
 )
-from storage.kernels.region cimport Column, Region, Room, region_of
+from storage.kernels.region cimport Column, Region, Room, region_of, take
 from storage.kernels.text_sets cimport place_in
 
 _OUTCOMES = ("FALSE", "TRUE", "UNKNOWN")
@@ -340,15 +339,11 @@ def in_order(text: str) -> tuple[int, bytes]:
     return len(data), data
 
 
-cdef void *grown(void *items, int64_t count, int64_t *room, size_t size) except NULL:
-    """Make room for one more item; where the items are then."""
-    cdef void *moved = items
-    if count == room[0]:
-        moved = realloc(items, (2 * count + 4) * size)
-        if moved == NULL:
-            raise MemoryError
-        room[0] = 2 * count + 4
-    return moved
+cdef void *with_room(Block block, int64_t count, int64_t item_bytes) except NULL:
+    """Make room for one more item than so many; where the items are then."""
+    if (count + 1) * item_bytes > block.size and not block.grow((2 * count + 4) * item_bytes):
+        raise MemoryError
+    return block.items
 
 
 @cython.final
@@ -358,17 +353,13 @@ cdef class Program:
     def __cinit__(self, names: Iterable[str]) -> None:
         """Begin a program over properties of these names, which are ASCII."""
         self.collected = bytearray()
+        self.step_block, self.span_block, self.text_block = Block(), Block(), Block()
         self.numbers = {}
         for name in sorted(names, key=in_order):
             self.numbers[name] = len(self.numbers)
             self.add_text(name.encode())
             self.expression.name_lengths |= <uint64_t>1 << (len(name.encode()) & 63)
         self.expression.names.count = self.text_count
-
-    def __dealloc__(self):
-        free(self.steps)
-        free(self.spans)
-        free(self.texts)
 
     def constant(self, int outcome) -> None:
         """Lay an outcome on the stack."""
@@ -462,9 +453,7 @@ cdef class Program:
             raise ValueError(f"{self.depth} outcomes, expected one")
         self.constants = bytes(self.collected)
         self.expression.steps, self.expression.constants = self.steps, text_of(self.constants).start
-        self.texts = <Text *>malloc((self.text_count + 1) * sizeof(Text))
-        if self.texts == NULL:
-            raise MemoryError
+        self.texts = <Text *>with_room(self.text_block, self.text_count, sizeof(Text))
         for number in range(self.text_count):
             self.texts[number] = constant(&self.expression, &self.spans[number])
         self.expression.names.texts = self.texts
@@ -483,17 +472,14 @@ cdef class Program:
             value = properties.get(name)
             if value is not None:
                 values[number] = value.encode("utf-8", "surrogatepass")
-        open_evaluation(&evaluation, self, max(map(len, values.values()), default=0))
+        blocks = open_evaluation(&evaluation, self, max(map(len, values.values()), default=0))
         for number in range(self.expression.names.count):
             evaluation.values[number].start = NULL
         for number, data in values.items():
             evaluation.values[number] = text_of(data)
         outcome = run(&evaluation)
-        try:
-            if outcome == FAILED:
-                raise failed(&evaluation)
-        finally:
-            close_evaluation(&evaluation)
+        if outcome == FAILED:
+            raise failed(&evaluation)
         return None if outcome == UNKNOWN else outcome == TRUE
 
     def decide(self, properties: ReadableBuffer) -> int:
@@ -502,19 +488,11 @@ cdef class Program:
         cdef Evaluation evaluation
         cdef Text text
         cdef int outcome
-        cdef uint8_t *room = <uint8_t *>malloc(SEPARATORS_WIDE + region.size)
-        if room == NULL:
-            raise MemoryError
-        text.start, text.length = room + SEPARATORS_WIDE, region.size
-        memset(room, 0, SEPARATORS_WIDE)
-        memcpy(room + SEPARATORS_WIDE, region.data, region.size)
-        try:
-            open_evaluation(&evaluation, self, region.size)
-            outcome = decide(&evaluation, &text)
-            close_evaluation(&evaluation)
-        finally:
-            free(room)
-        return outcome
+        cdef Block room = Block(SEPARATORS_WIDE + region.size)
+        text.start, text.length = <uint8_t *>room.items + SEPARATORS_WIDE, region.size
+        memcpy(<uint8_t *>text.start, region.data, region.size)
+        blocks = open_evaluation(&evaluation, self, region.size)
+        return decide(&evaluation, &text)
 
     # --- For people ---
 
@@ -558,7 +536,7 @@ cdef class Program:
         cdef Step *step
         if self.is_done or self.depth < taken:
             raise ValueError(f"no step that takes {taken} outcomes can follow here")
-        self.steps = <Step *>grown(self.steps, self.expression.count, &self.step_room, sizeof(Step))
+        self.steps = <Step *>with_room(self.step_block, self.expression.count, sizeof(Step))
         step = &self.steps[self.expression.count]
         memset(step, 0, sizeof(Step))
         step.operation = operation
@@ -574,7 +552,7 @@ cdef class Program:
         return kept
 
     cdef int add_text(self, bytes text) except -1:
-        self.spans = <Span *>grown(self.spans, self.text_count, &self.text_room, sizeof(Span))
+        self.spans = <Span *>with_room(self.span_block, self.text_count, sizeof(Span))
         self.spans[self.text_count] = self.keep(text)
         self.text_count += 1
         return 0
@@ -598,32 +576,24 @@ cdef class Program:
 # --- Evaluations ---
 
 
-cdef int open_evaluation(Evaluation *evaluation, Program program, int64_t longest) except -1:
-    """Get ready for evaluating an expression for messages of so many bytes of properties at most."""
+cdef list open_evaluation(Evaluation *evaluation, Program program, int64_t longest):
+    """Get ready for evaluating an expression for messages of so many bytes of properties at most.
+
+    The evaluation is of use as long as the caller holds what is returned.
+    """
+    cdef list blocks = []
     cdef const Expression *expression = &program.expression
     if not program.is_done:
         raise ValueError("a program that is not finished")
     evaluation.expression, evaluation.longest = expression, longest
     evaluation.values, evaluation.outcomes, evaluation.decoded = evaluation.few_values, evaluation.few_outcomes, NULL
     if expression.names.count > FEW_NAMES:
-        evaluation.values = <Text *>malloc(expression.names.count * sizeof(Text))
+        evaluation.values = <Text *>take(blocks, expression.names.count, sizeof(Text))
     if expression.deepest > FEW_OUTCOMES:
-        evaluation.outcomes = <uint8_t *>malloc(expression.deepest)
+        evaluation.outcomes = <uint8_t *>take(blocks, expression.deepest, sizeof(uint8_t))
     if expression.decodes:
-        evaluation.decoded = <uint8_t *>malloc(6 * longest + 1)
-    if evaluation.values == NULL or evaluation.outcomes == NULL or (expression.decodes and evaluation.decoded == NULL):
-        close_evaluation(evaluation)
-        raise MemoryError
-    return 0
-
-
-cdef void close_evaluation(Evaluation *evaluation) noexcept nogil:
-    """Give back what an evaluation has of memory."""
-    if evaluation.values != evaluation.few_values:
-        free(evaluation.values)
-    if evaluation.outcomes != evaluation.few_outcomes:
-        free(evaluation.outcomes)
-    free(evaluation.decoded)
+        evaluation.decoded = <uint8_t *>take(blocks, 6 * longest, sizeof(uint8_t))
+    return blocks
 
 
 cdef int decide(Evaluation *evaluation, const Text *properties) noexcept nogil:
@@ -670,7 +640,7 @@ def decide_records(
     cdef Text text
     if length_column.count != count or room.count != count:
         raise ValueError(f"{length_column.count} lengths and room for {room.count} outcomes, expected {count}")
-    open_evaluation(&evaluation, program, LONGEST_PROPERTIES)
+    blocks = open_evaluation(&evaluation, program, LONGEST_PROPERTIES)
     with nogil:
         while row < count:
             text.start, text.length = region.data + starts[row], sizes[row]
@@ -681,7 +651,6 @@ def decide_records(
                 break
             (<uint8_t *>room.items)[row] = <uint8_t>decide(&evaluation, &text)
             row += 1
-        close_evaluation(&evaluation)
     if row < count:
         raise ValueError(
             f"block {row} of {sizes[row]} bytes at position {starts[row]} does not lie in a region of {region.size} "

@@ -88,12 +88,14 @@ cdef class FileView:
     cdef object _content  # What fetches the bytes of a hollow file, else None.
     cdef readonly object heat  # `Any`: For each 64 KiB the tick at which they were last found in memory.
     cdef Room _heat
+    cdef list _blocks
 
 
 @cython.final
 cdef class LogView:
     cdef Log log
     cdef Segment *_segments
+    cdef list _blocks
     cdef tuple _files
 
 
@@ -106,6 +108,7 @@ cdef class Shortcuts:
 @cython.final
 cdef class IndexFilesView:
     cdef IndexFileView *files
+    cdef list _blocks
     cdef int64_t count
     cdef tuple _files
     cdef tuple _shortcuts
@@ -114,6 +117,7 @@ cdef class IndexFilesView:
 @cython.final
 cdef class RunsView:
     cdef Run *runs
+    cdef list _blocks
     cdef int64_t count
     cdef list _columns
 

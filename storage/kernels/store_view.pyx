@@ -7,7 +7,6 @@ little.
 cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 from posix.time cimport nanosleep, timespec
 from posix.unistd cimport pread
@@ -16,6 +15,7 @@ from operator import itemgetter
 
 from storage.kernels.indexes cimport view_index
 from storage.kernels.records cimport BAD_SIZE, COLD, MINIMUM_SIZE, check_checksums, check_head, read_shape
+from storage.kernels.region cimport take
 
 
 cdef extern from "page_probe.h" nogil:
@@ -82,17 +82,13 @@ cdef class FileView:
             raise ValueError("a file that is seen already")
         if room.count <= region.size >> PROBE_SHIFT:
             raise ValueError(f"heat of {room.count} times 64 KiB, for a file of {region.size} bytes")
-        self.file.asked = <int32_t *>calloc(room.count, sizeof(int32_t))
-        if self.file.asked == NULL:
-            raise MemoryError
+        self._blocks = []
+        self.file.asked = <int32_t *>take(self._blocks, room.count, sizeof(int32_t))
         self._view, self._region, self.heat, self._heat, self._content = view, region, heat, room, content
         self.file.data, self.file.size, self.file.heat = region.data, region.size, <int32_t *>room.items
         self.file.descriptor = descriptor if has_probe() and content is None else -1
         self.file.is_hollow = content is not None
         self.file.view = <PyObject *>self
-
-    def __dealloc__(self):
-        free(self.file.asked)
 
     @property
     def is_hollow(self) -> bool:
@@ -252,9 +248,8 @@ cdef class LogView:
         cdef int64_t following = 0, size = 0, number
         segments = tuple(segments)
         self._files = tuple([file for _, file, _ in segments])
-        self._segments = <Segment *>calloc(len(segments) + 1, sizeof(Segment))
-        if self._segments == NULL:
-            raise MemoryError
+        self._blocks = []
+        self._segments = <Segment *>take(self._blocks, len(segments), sizeof(Segment))
         self.log.segments = self._segments
         for number, (base_offset, file, valid_length) in enumerate(segments):
             segment = self._segments + number
@@ -269,9 +264,6 @@ cdef class LogView:
                 size = 0
         self.log.count, self.log.segment_size = len(segments), size
 
-    def __dealloc__(self):
-        free(self._segments)
-
     def __len__(self) -> int:
         return self.log.count
 
@@ -281,10 +273,7 @@ cdef class LogView:
         cdef int64_t count = self.log.count
         if count == 0:
             raise ValueError("no segment that could grow")
-        free(grown._segments)
-        grown._segments = <Segment *>calloc(count + 1, sizeof(Segment))
-        if grown._segments == NULL:
-            raise MemoryError
+        grown._segments = <Segment *>take(grown._blocks, count, sizeof(Segment))
         memcpy(grown._segments, self._segments, count * sizeof(Segment))
         grown._segments[count - 1].valid_length = valid_length
         grown._files, grown.log = self._files, self.log
@@ -368,9 +357,8 @@ cdef class IndexFilesView:
         files = sorted(files, key=itemgetter(3), reverse=True)
         self._files = tuple([each[0] for each in files])
         self._shortcuts = tuple([each[6] for each in files])
-        self.files = <IndexFileView *>calloc(len(files) + 1, sizeof(IndexFileView))
-        if self.files == NULL:
-            raise MemoryError
+        self._blocks = []
+        self.files = <IndexFileView *>take(self._blocks, len(files), sizeof(IndexFileView))
         for number, (view, slots, entries, maximum, ascending, has_tags, shortcuts) in enumerate(files):
             file = self.files + number
             hold_file(&file.file, view)
@@ -381,9 +369,6 @@ cdef class IndexFilesView:
                 raise ValueError("an index file without room for shortcuts")
             file.shortcuts = known.cells
         self.count = len(files)
-
-    def __dealloc__(self):
-        free(self.files)
 
     def __len__(self) -> int:
         return self.count
@@ -399,9 +384,8 @@ cdef class RunsView:
         cdef int64_t number
         runs = tuple(runs)
         self._columns = []
-        self.runs = <Run *>calloc(len(runs) + 1, sizeof(Run))
-        if self.runs == NULL:
-            raise MemoryError
+        self._blocks = []
+        self.runs = <Run *>take(self._blocks, len(runs), sizeof(Run))
         for number, (hashes, offsets) in enumerate(runs):
             hash_column, offset_column = Column(hashes, sizeof(int32_t)), Column(offsets, sizeof(int64_t))
             if hash_column.count != offset_column.count:
@@ -411,9 +395,6 @@ cdef class RunsView:
             self.runs[number].offsets = <const int64_t *>offset_column.items
             self.runs[number].count = hash_column.count
         self.count = len(runs)
-
-    def __dealloc__(self):
-        free(self.runs)
 
     def __len__(self) -> int:
         return self.count

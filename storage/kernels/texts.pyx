@@ -8,14 +8,13 @@ others.
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
 from protocol.kernels.memory cimport load_i32, load_native_u64
 from storage.kernels.records cimport (
     SEPARATORS_WIDE, SPACE, Property, PropertyWalk, Text, begin_properties, next_property,
 )
-from storage.kernels.region cimport Column, Region, Room, require_bytes
+from storage.kernels.region cimport Column, Region, Room, require_bytes, take
 from storage.kernels.sql92 cimport memmem
 
 
@@ -46,18 +45,17 @@ cdef int expect_room(str what, int64_t count, int64_t wanted) except -1:
     return 0
 
 
-cdef int make_words(Words *words, int64_t room, uint64_t multiplier) except -1:
-    """An empty table for so many words, to be freed from ``words.texts`` on."""
+cdef list make_words(Words *words, int64_t room, uint64_t multiplier):
+    """An empty table for so many words, for as long as the caller holds what is returned."""
+    cdef list blocks = []
     cdef uint64_t slots = 2
     while slots <= 2 * <uint64_t>room:
         slots *= 2
-    words.texts = <Text *>malloc(room * sizeof(Text) + slots * sizeof(int32_t))
-    if words.texts == NULL:
-        raise MemoryError
-    words.slots = <int32_t *>(words.texts + room)
+    words.texts = <Text *>take(blocks, room, sizeof(Text))
+    words.slots = <int32_t *>take(blocks, slots, sizeof(int32_t))
     memset(words.slots, 0xFF, slots * sizeof(int32_t))
     words.count, words.room, words.last_slot, words.multiplier = 0, room, slots - 1, multiplier
-    return 0
+    return blocks
 
 
 # --- Texts gathered ---
@@ -264,12 +262,12 @@ def code_texts(
     cdef int64_t ended
     cdef Source source
     cdef Words words
+    cdef list blocks
     open_source(&source, region, others, position_column, length_column)
     expect_room("codes", code_room.count, source.count)
-    make_words(&words, min(place_room.count, size_room.count), multiplier)
+    blocks = make_words(&words, min(place_room.count, size_room.count), multiplier)
     with nogil:
         ended = number_texts(&source, &words, numbers, places, sizes)
-        free(words.texts)
     if ended < source.count and words.count != TOO_MANY:
         refuse(&source, ended)
     return words.count
@@ -345,6 +343,7 @@ def split_properties(
     cdef SplitProperties split = SplitProperties()
     cdef Source source
     cdef Words words
+    cdef list blocks
     cdef Pairs pairs
     cdef Text block
     open_source(&source, region, region, position_column, length_column)
@@ -352,11 +351,8 @@ def split_properties(
     pairs.codes = <int32_t *>code_room.items
     pairs.positions, pairs.lengths = <int64_t *>start_room.items, <int64_t *>size_room.items
     pairs.count, pairs.room = 0, min(code_room.count, start_room.count, size_room.count)
-    make_words(&words, room, multiplier)
-    newest = <int64_t *>malloc((room + 1) * sizeof(int64_t))
-    if newest == NULL:
-        free(words.texts)
-        raise MemoryError
+    blocks = make_words(&words, room, multiplier)
+    newest = <int64_t *>take(blocks, room, sizeof(int64_t))
     with nogil:
         while row < source.count and source.positions[row] >= 0 and find_text(&source, row, &block):
             if block.length <= 0:
@@ -372,8 +368,6 @@ def split_properties(
                 break
             (<int64_t *>count_room.items)[row] = pairs.count - first
             row += 1
-        free(words.texts)
-        free(newest)
     split.pairs, split.words = pairs.count if outcome == 0 else outcome, words.count
     if outcome == 0:
         if row < source.count:
