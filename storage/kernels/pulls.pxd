@@ -1,10 +1,9 @@
 """One pull over the units of a plain queue (store-format §5.4), as long as nothing odd is met: see pulls.pyx."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from storage.kernels.lookups cimport Hit
 from storage.kernels.records cimport Text
-from storage.kernels.region cimport Column
 from storage.kernels.sql92 cimport Program
 from storage.kernels.store_view cimport ColdBytes, File, FileView, Log
 
@@ -47,11 +46,12 @@ cdef class Choice:
     cdef readonly int kind  # EVERYTHING, BY_TAG or BY_EXPRESSION.
     # Whether extension units may speak of the filter, so that a kernel has to leave them alone.
     cdef readonly bint has_bits
-    cdef const uint32_t *codes  # The low 32 bits of the tags' hashes.
-    cdef int64_t code_count
+    cdef int64_t *codes  # The low 32 bits of the tags' hashes by open addressing, −1 where there is none.
+    cdef uint64_t filter[64]  # 4,096 bits, of which those that stand for a code are set.
+    cdef int code_bits  # Places are 2 to the power of it, twice as many as codes at least.
     cdef readonly Program program  # `Program | None`: The compiled expression.
     cdef readonly int64_t cost  # What deciding one message may take: steps and names of the expression, else 1.
-    cdef Column _codes
+    cdef list _blocks
 
 
 # See units of a file as a queue's; raises ValueError where they do not lie in it. File and topic must live as long.

@@ -7,12 +7,13 @@ at otherwise.
 
 cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
+from protocol.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i32, load_i64
 from storage.kernels.plain_units cimport UNIT_BYTES, UNIT_SIZE, UNIT_TAGS_CODE
 from storage.kernels.records cimport COLD, QUEUE_ID, QUEUE_OFFSET, Record, check_checksums, text_of
+from storage.kernels.region cimport Column, take
 from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (
     CACHE_LINE,
@@ -31,6 +32,8 @@ cdef enum:
     # Records that are asked of memory before the one that is checked: they lie anywhere, and each would be waited for.
     # By `benchmarks.pull` 2 to 8 cost the same, within the 5 % by which its runs differ, and all 32 at once 14 % more.
     FETCHED_AHEAD = 4
+    # Words of units of which it is found out together whether they are wanted, at most.
+    WORDS = 8
     # Units whose records are asked for by their first line together: to find the page of one takes as long as to read
     # it, and a processor finds several at a time, but only if nothing else stands between.
     FOUND_TOGETHER = 32
@@ -74,9 +77,8 @@ cdef class Choice:
         self.kind, self.program, self.has_bits, self.cost = kind, program, has_bits, 1
         if program is not None:
             self.cost = program.expression.count + program.expression.names.count
-        if codes is not None:
-            self._codes = Column(codes, sizeof(uint32_t))
-            self.codes, self.code_count = <const uint32_t *>self._codes.items, self._codes.count
+        if kind == BY_TAG:
+            put_codes(self, Column(b"" if codes is None else codes, sizeof(uint32_t)))
 
 
 cdef int view_units(
@@ -95,15 +97,57 @@ cdef int view_units(
 # --- What a unit and its record say ---
 
 
-cdef inline bint is_wanted(Choice choice, int64_t tags_code) noexcept nogil:
-    """Whether the low 32 bits of a tags code are among the codes of a choice by tags; others want any."""
+cdef inline uint32_t code_of(const uint8_t *units, int64_t number) noexcept nogil:
+    """The low 32 bits of a unit's tags code."""
+    return <uint32_t>load_i64(units + UNIT_BYTES * number + UNIT_TAGS_CODE)
+
+
+cdef inline uint64_t filter_bit(uint32_t code) noexcept nogil:
+    """Which bit of a filter stands for a code: without it no processor has to foresee what a unit's tag is."""
+    return code * <uint64_t>0x9E3779B97F4A7C15 >> 52
+
+
+cdef inline uint64_t place_of_code(Choice choice, uint32_t code) noexcept nogil:
+    """The place of a code among those of a choice by tags, or where it would be."""
+    cdef uint64_t last = (<uint64_t>1 << choice.code_bits) - 1
+    cdef uint64_t place = code * <uint64_t>0x9E3779B97F4A7C15 >> (63 - choice.code_bits) & last
+    while choice.codes[place] >= 0 and choice.codes[place] != code:
+        place = (place + 1) & last
+    return place
+
+
+cdef int put_codes(Choice choice, Column codes) except -1:
+    """Let a choice by tags want these codes."""
+    cdef const uint32_t *given = <const uint32_t *>codes.items
+    cdef uint64_t bit
+    cdef int64_t number
+    choice.code_bits = (2 * codes.count).bit_length()
+    choice._blocks = []
+    choice.codes = <int64_t *>take(choice._blocks, 1 << choice.code_bits, sizeof(int64_t))
+    for number in range(1 << choice.code_bits):
+        choice.codes[number] = -1
+    for number in range(codes.count):
+        choice.codes[place_of_code(choice, given[number])] = given[number]
+        bit = filter_bit(given[number])
+        choice.filter[bit >> 6] |= <uint64_t>1 << (bit & 63)
+    return 0
+
+
+cdef uint64_t wanted_of(const uint8_t *units, int64_t count, Choice choice) noexcept nogil:
+    """Which of up to 64 units a choice may want, a bit for each: those of its tags, else all."""
+    cdef uint64_t perhaps = 0, wanted = 0, bit
     cdef int64_t number
     if choice.kind != BY_TAG:
-        return True
-    for number in range(choice.code_count):
-        if choice.codes[number] == <uint32_t>tags_code:
-            return True
-    return False
+        return ~<uint64_t>0 >> (64 - count)
+    for number in range(count):
+        bit = filter_bit(code_of(units, number))
+        perhaps |= (choice.filter[bit >> 6] >> (bit & 63) & 1) << number
+    while perhaps:
+        number = __builtin_ctzll(perhaps)
+        perhaps &= perhaps - 1
+        if choice.codes[place_of_code(choice, code_of(units, number))] >= 0:
+            wanted |= <uint64_t>1 << number
+    return wanted
 
 
 cdef inline bint leads_to_extension(Choice choice, int64_t tags_code) noexcept nogil:
@@ -132,28 +176,57 @@ cdef inline bint is_message_of(const Record *record, const QueueView *queue, int
 cdef struct Units:  # Those that one pull looks at.
     const uint8_t *first
     int64_t count
+    uint64_t wanted[WORDS]  # Bits of the units from `chosen_from` up to `chosen`.
+    int64_t chosen_from
+    int64_t chosen
     int64_t ahead  # The unit from which on no record is fetched.
     int64_t together  # The unit from which on not even a first line is.
 
 
-cdef void fetch_first_lines(const Log *log, Units *units, Choice choice) noexcept nogil:
-    """Ask memory for the first line of the wanted records of the next units."""
-    cdef int64_t number = units.together, behind = min(number + FOUND_TOGETHER, units.count), begin = 0, end = 0
+cdef inline bint is_wanted(const Units *units, int64_t number) noexcept nogil:
+    number -= units.chosen_from
+    return units.wanted[number >> 6] >> (number & 63) & 1
+
+
+cdef inline int64_t next_wanted(const Units *units, int64_t number) noexcept nogil:
+    """The first wanted unit from one on, among those that were chosen from; else `chosen`."""
+    cdef uint64_t word
+    while number < units.chosen:
+        word = units.wanted[(number - units.chosen_from) >> 6] >> ((number - units.chosen_from) & 63)
+        if word:
+            return number + __builtin_ctzll(word)
+        number = units.chosen_from + (((number - units.chosen_from) | 63) + 1)
+    return units.chosen
+
+
+cdef void choose(Units *units, Choice choice) noexcept nogil:
+    """Go on to the units behind `chosen`: at first one word of them, then each time twice as many."""
+    cdef int64_t words = min(max((units.chosen - units.chosen_from) >> 5, 1), WORDS), number, count
+    units.chosen_from = units.ahead = units.together = units.chosen
+    for number in range(words):
+        count = min(units.count - units.chosen, 64)
+        if count <= 0:
+            return
+        units.wanted[number] = wanted_of(units.first + UNIT_BYTES * units.chosen, count, choice)
+        units.chosen += count
+
+
+cdef void fetch_first_lines(const Log *log, Units *units) noexcept nogil:
+    """Ask memory for the first line of the next wanted records."""
+    cdef int64_t number = next_wanted(units, units.together), count = 0, begin = 0, end = 0, place
     cdef const uint8_t *data = NULL
     cdef const Segment *segment
-    cdef Unit unit
-    while number < behind:
-        unit = read_unit(units.first + UNIT_BYTES * number)
-        number += 1
-        if not begin <= unit.physical_offset < end:
-            segment = find_segment(log, unit.physical_offset)
+    while number < units.chosen and count < FOUND_TOGETHER:
+        place = load_i64(units.first + UNIT_BYTES * number)
+        number, count = next_wanted(units, number + 1), count + 1
+        if not begin <= place < end:
+            segment = find_segment(log, place)
             if segment == NULL:
                 continue
             begin, data = segment.base_offset, segment.file.data
             end = begin + segment.valid_length
-        if is_wanted(choice, unit.tags_code):
-            __builtin_prefetch(data + (unit.physical_offset - begin))
-    units.together = behind
+        __builtin_prefetch(data + (place - begin))
+    units.together = number
 
 
 cdef void fetch_next(const Log *log, Units *units, Choice choice) noexcept nogil:
@@ -162,11 +235,12 @@ cdef void fetch_next(const Log *log, Units *units, Choice choice) noexcept nogil
     cdef const uint8_t *record
     cdef int64_t position, available
     cdef Unit unit
-    while units.ahead < units.count:
+    while True:
+        units.ahead = next_wanted(units, units.ahead)
+        if units.ahead == units.chosen:
+            return
         unit = read_unit(units.first + UNIT_BYTES * units.ahead)
         units.ahead += 1
-        if not is_wanted(choice, unit.tags_code):
-            continue
         segment = find_segment(log, unit.physical_offset)
         if segment == NULL:
             return
@@ -262,13 +336,15 @@ cdef int64_t look_through(
         before = unit.physical_offset
         if unit.size <= 0 or not 0 <= before < end:
             return ODD
-    units.first, units.ahead, units.together = at, 0, 0
+    units.first, units.chosen_from, units.chosen, units.together = at, 0, 0, 0
     units.count = min(count, maximum) if choice.kind == EVERYTHING else count
-    for _ in range(FETCHED_AHEAD):
-        fetch_next(log, &units, choice)
     while number < units.count:
+        if number == units.chosen:
+            choose(&units, choice)
+            for _ in range(FETCHED_AHEAD):
+                fetch_next(log, &units, choice)
         if number == units.together:
-            fetch_first_lines(log, &units, choice)
+            fetch_first_lines(log, &units)
         unit = read_unit(at)
         at += UNIT_BYTES
         number += 1
@@ -284,7 +360,7 @@ cdef int64_t look_through(
         if choice.kind != EVERYTHING:
             if leads_to_extension(choice, unit.tags_code):
                 return ODD
-            if not is_wanted(choice, unit.tags_code):
+            if not is_wanted(&units, number - 1):
                 continue
         fetch_next(log, &units, choice)
         size = locate_record(log, unit.physical_offset, unit.size, tick, &record, &pull.cold)

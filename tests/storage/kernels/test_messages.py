@@ -56,12 +56,12 @@ class Search:
     grows: bool = False
 
     def __post_init__(self) -> None:
-        self.units = bytearray(packed(NOT_FOUND, 8) + bytes(12)) * self.count
-        found = np.frombuffer(self.units, np.uint8)
-        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, found, self.beyond, grows=self.grows)
+        # An array, as in the product: sanitizers let kernels write a bytearray as a copy.
+        self.units = np.frombuffer((packed(NOT_FOUND, 8) + bytes(12)) * self.count, np.uint8).copy()
+        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, self.units, self.beyond, grows=self.grows)
 
     def found(self) -> list[int]:
-        return [place for place, _, _ in UNIT.iter_unpack(self.units)]
+        return [place for place, _, _ in UNIT.iter_unpack(self.units.tobytes())]
 
 
 def search(data: np.ndarray, searches: list[Search], start: int = 0, stop: int | None = None) -> tuple[int, list[int]]:

@@ -3,8 +3,11 @@
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernel_memory import HeldFile
 from oracles import packed
@@ -20,10 +23,10 @@ from store_writer import StoreWriter, Written
 Log = tuple[CommitLog, list[Written]]
 
 
-def written_log(root: Path) -> Log:
-    """Forty messages of queue 2, whose property `number` counts them."""
+def written_log(root: Path, count: int = 40) -> Log:
+    """Messages of queue 2, whose property `number` counts them."""
     writer = StoreWriter(root)
-    for number in range(40):
+    for number in range(count):
         writer.append("T", b"body", queue_id=2, properties={"number": str(number)})
     writer.flush()
     return CommitLog.open([root / "commitlog"]), writer.written
@@ -68,6 +71,30 @@ def call(
 
 def offsets(written: list[Written]) -> list[int]:
     return [one.physical_offset for one in written]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    return written_log(tmp_path_factory.mktemp("many"), 700)
+
+
+@given(
+    count=st.integers(1, 700),
+    codes=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=60),
+    others=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), min_size=1, max_size=5),
+    seed=st.integers(0, 2**32),
+    share=st.floats(0, 1),
+)
+def test_however_many_tags_are_wanted_of_however_many_units_none_is_taken_for_another(
+    many: Log, count: int, codes: list[int], others: list[int], seed: int, share: float
+) -> None:
+    (log, written), random = many, Random(seed)
+    tags = [random.choice(codes if codes and random.random() < share else others) for _ in range(count)]
+    units = [unit(each, tag - (tag >> 31 << 32)) for each, tag in zip(written, tags, strict=False)]
+    wanted = [number for number, tag in enumerate(tags) if tag in codes]
+    passed = wanted[31] + 1 if len(wanted) >= 32 else count
+    expected = offsets([written[number] for number in wanted[:32]])
+    assert call(log, units, codes) == (passed, expected)
 
 
 def test_more_units_than_room_are_left(held: Log) -> None:
