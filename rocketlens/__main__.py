@@ -1,6 +1,5 @@
 """The command `rocketlens`, and `python -m rocketlens`."""
 
-import gc
 import sys
 
 from rocketlens.own_packages import require_own_packages
@@ -13,8 +12,6 @@ def main() -> None:
     except ImportError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
-    # What a command's start makes lives as long as the process: to look for garbage in it takes a tenth of the start.
-    gc.set_threshold(50_000, 50, 100)
     # Only now: before the check it could be a package of another distribution.
     from rocketlens.cli.main import main as command
 

@@ -31,7 +31,9 @@ cdef enum:
     ENTRY_OFFSET = 4
     ENTRY_SECONDS = 12
     ENTRY_PREVIOUS = 16
-    # Slots are asked for so many entries before they are needed: they lie anywhere in 20 MB.
+    # Slots are asked for so many entries before they are needed: they lie anywhere in 20 MB. Of the store of
+    # `benchmarks`, 4,000,000 entries are checked in 0.045 s so, in 0.12 with 1 and 0.06 with 8; 5,000,000 are placed in
+    # 0.26 s, with 1 in 0.49. Above 24 nothing is gained.
     AHEAD = 24
 
 

@@ -44,6 +44,8 @@ from storage.kernels.store_view cimport (
 
 cdef enum:
     # Steps after which a chain's next entries are fetched ahead: a hot tag's chain would else wait at each for memory.
+    # The unlucky key of `benchmarks`, whose chain has 143,000 entries, is found in 5.7 ms so, in 19.4 ms without, in 6.9
+    # with 1,024 bytes ahead and in 6.0 with 16,384; a chain counts as long from 64 or from 256 on alike.
     LONG_CHAIN = 64
     AHEAD_BYTES = 4096
     # Entries of one hash in a row that are worth a shortcut. Less than the lane's STEPS_A_QUERY, with LONG_CHAIN: so it
