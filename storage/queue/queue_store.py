@@ -508,8 +508,8 @@ class QueueStore:
     def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
         """Return the plain queue of an id, the queue of batches, or both."""
         name = QueueName(topic, queue_id)
-        plain = self._root / CONSUME_QUEUE / topic / str(queue_id)
-        batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
+        plain = self._root.joinpath(CONSUME_QUEUE, topic, str(queue_id))
+        batch = self._root.joinpath(BATCH_CONSUME_QUEUE, topic, str(queue_id))
         queues: list[ConsumeQueue | BatchConsumeQueue] = []
         is_used = queue_id in self._used_ids(topic) or (self.is_lost and topic in self._used)
         beside = self._lost_queues if is_used else None
@@ -520,7 +520,7 @@ class QueueStore:
         is_plain = topic in self._plain or (beside is not None and not queues)
         # Where a tier has the queue, the store need not.
         if is_plain and ((not queues and topic not in self._tiered) or plain.is_dir()):
-            extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
+            extension = self._root.joinpath(CONSUME_QUEUE_EXT, topic, plain.name) if self._has_extension else None
             memory = self._memory_of(0, topic, queue_id)
             log, files = self._commit_log, self._open_files
             queues.append(ConsumeQueue(name, plain, extension, log, files, memory, self.holes, beside=beside))
