@@ -90,8 +90,8 @@ async def serve_until_stopped(
     try:
         for server in servers:
             await server.start()
-        # What lives as long as the server need not be looked at by every collection: 55,000 objects take 30 to 41 ms, and
-        # 0.01 ms once they are frozen (timed around this call, a store of `benchmarks.start`).
+        # What lives as long as the server need not be looked at by every collection: 55,000 objects take 30 to 41 ms,
+        # and 0.01 ms once they are frozen (timed around this call, a store of `benchmarks.start`).
         gc.collect()
         gc.freeze()
         _repeat(loop, beat, BEAT_SECONDS)

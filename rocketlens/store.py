@@ -309,11 +309,11 @@ class Store(Source):
         return Listed((Topic(*each) for each in found), notes, is_whole=not more)
 
     def queues(self, topic: str) -> "list[QueueExtent]":
-        from storage.store.extents import queue_extent
+        from storage.store.extents import queue_extents
         from storage.store.topic_catalog import queues_of_topic
 
         store = self._opened(with_keys=False)
-        queues = [queue_extent(store, topic, queue_id) for queue_id in queues_of_topic(store, topic)]
+        queues = queue_extents(store, topic, queues_of_topic(store, topic))
         return Listed(queues, store.config.notes_of_topics((topic,)))
 
     def info(self) -> Info:

@@ -46,7 +46,7 @@ from storage.search.engine import Stop
 from storage.search.engine import search as search_store
 from storage.search.find import Finder
 from storage.search.step import Step
-from storage.store.extents import QueueExtent, queue_extent
+from storage.store.extents import QueueExtent, queue_extents
 from storage.store.topic_catalog import known_topics, queues_of_topic
 
 NOT_ALL: Final = "not all topics were searched in the time"
@@ -192,7 +192,7 @@ class ServedSource(Source):
     def queues(self, topic: str) -> list[QueueExtent]:
         context = self._context
         context.require_topic(topic)
-        queues = [queue_extent(context.store, topic, queue_id) for queue_id in queues_of_topic(context.store, topic)]
+        queues = queue_extents(context.store, topic, queues_of_topic(context.store, topic))
         return Listed(queues, context.store.config.notes_of_topics((topic,)))
 
     def groups(self) -> list[Group]:

@@ -42,6 +42,10 @@ TAILS_REMEMBERED: Final = 256 * 1024 * 1024
 LostQueues = Callable[[], Iterable[JudgedUnits]]
 """The queues of a store that lost their directories, as far as the log was not searched for them before."""
 
+MOST_ROUNDS: Final = 3
+"""Times that the searches which some work needs are made together: where a queue ends, and then where it begins."""
+
+Result = TypeVar("Result")
 AnyHole = TypeVar("AnyHole", bound=QueueHole)
 
 
@@ -57,6 +61,7 @@ class QueueHoles:
         self._tails: OrderedDict[Key, Tail] = OrderedDict()
         self._pass = SharedPass()
         self._weight = 0
+        self._gathering: set[int] = set()
 
     def connect(
         self, *, hand_on: Callable[[], None] | None = None, report: Callable[[QueueHole], None] | None = None
@@ -76,6 +81,25 @@ class QueueHoles:
     def searches(self) -> tuple[list[str], int]:
         """Return a sentence about each of them for people, and the bytes of log that are still to be read for them."""
         return self._pass.progress()
+
+    def in_one_pass(self, work: Callable[[], Result]) -> Result:
+        """Return what ``work`` returns, which takes BeingSearched for an answer where a search is not done.
+
+        The searches that it leaves over so are made together, and it is done again then; without a background search
+        each would be made by itself, and each may read the whole log.
+        """
+        for _ in range(MOST_ROUNDS if self._hand_on is None else 0):
+            thread = threading.get_ident()
+            self._gathering.add(thread)
+            try:
+                result = work()
+            finally:
+                self._gathering.discard(thread)
+            if not self._pass:
+                return result
+            while self._pass:
+                self.step()
+        return work()
 
     def forget(self) -> None:
         """Drop all results, because the log was written anew."""
@@ -169,6 +193,9 @@ class QueueHoles:
 
     def _search(self, hole: QueueHole) -> None:
         """Search as much as one look-up may; the background search, if there is one, does the rest, errors or not."""
+        if threading.get_ident() in self._gathering:
+            self._pass.add([hole])
+            return
         hand_on = self._hand_on
         everything = max(hole.end, 1)  # in an empty log, too, one step has to find that it is at the end
         try:

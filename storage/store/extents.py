@@ -1,5 +1,6 @@
 """How far a store, its log and its queues reach: offsets, sizes, and when the first and last messages were stored."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,11 @@ def log_extent(snapshot: "Snapshot") -> LogExtent:
         first_timestamp=first if first > 0 else None,
         last_timestamp=last if last > 0 else None,
     )
+
+
+def queue_extents(store: "MessageStore", topic: str, queue_ids: Sequence[int]) -> list[QueueExtent]:
+    """How far queues of a topic reach; what the log has to be searched for takes one pass. Waits for the disk."""
+    return store.queue_holes.in_one_pass(lambda: [queue_extent(store, topic, queue_id) for queue_id in queue_ids])
 
 
 def queue_extent(store: "MessageStore", topic: str, queue_id: int) -> QueueExtent:
