@@ -38,7 +38,7 @@ from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newe
 from storage.kernels.plain_units cimport UNIT_BYTES
 from storage.kernels.pulls cimport Choice, Pull, pull_units, view_units
 from storage.kernels.records cimport Record, text_of
-from storage.kernels.region cimport Region, take
+from storage.kernels.region cimport Region, take, take_zeroes
 from storage.kernels.store_view cimport (
     CACHE_LINE,
     ColdBytes,
@@ -180,9 +180,9 @@ cdef class KnownPulls:
         if not 0 < most < slots or slots & (slots - 1):
             raise ValueError(f"{most} pulls in {slots} slots")
         self._blocks = []
-        self._slots = <int32_t *>take(self._blocks, slots, sizeof(int32_t))
-        self._pulls = <PyObject **>take(self._blocks, most, sizeof(PyObject *))
-        self._numbers = <uint64_t *>take(self._blocks, most, sizeof(uint64_t))
+        self._slots = <int32_t *>take_zeroes(self._blocks, slots, sizeof(int32_t))
+        self._pulls = <PyObject **>take_zeroes(self._blocks, most, sizeof(PyObject *))
+        self._numbers = <uint64_t *>take_zeroes(self._blocks, most, sizeof(uint64_t))
         self._most, self._last_slot = most, slots - 1
         self._multiplier = <uint64_t>int.from_bytes(urandom(8), "little") | 1  # nobody can foresee whose hashes meet
         self._kept = []

@@ -36,7 +36,7 @@ from storage.kernels.records cimport (
     store_timestamp_at,
     text_of,
 )
-from storage.kernels.region cimport Region, require, take
+from storage.kernels.region cimport Region, require, take, take_zeroes
 
 
 cdef enum:
@@ -413,7 +413,7 @@ cdef class DispatchMemory:
             + self.name_room
         )
         self.blocks = []
-        self.table = <int32_t *>take(self.blocks, self.table_mask + 1, sizeof(int32_t))
+        self.table = <int32_t *>take_zeroes(self.blocks, self.table_mask + 1, sizeof(int32_t))
         self.units = <Unit *>take(self.blocks, size, 1)
         self.queues = <Queue *>(self.units + self.unit_room)
         self.batch_topics = <Text *>(self.queues + self.unit_room)

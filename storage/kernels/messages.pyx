@@ -31,7 +31,7 @@ from storage.kernels.records cimport (
     split_off,
     text_of,
 )
-from storage.kernels.region cimport Region, Room, require, take
+from storage.kernels.region cimport Region, Room, require, take_zeroes
 
 ANY_OFFSET: Final[int] = -1
 NOT_FOUND: Final[int] = -1
@@ -313,8 +313,8 @@ def find_messages(
     while places < 2 * <uint64_t>len(searches):
         places *= 2
     found.mask = places - 1
-    found.table = <Listed **>take(blocks, places, sizeof(Listed *))
-    found.listed = <Listed *>take(blocks, places, sizeof(Listed))
+    found.table = <Listed **>take_zeroes(blocks, places, sizeof(Listed *))
+    found.listed = <Listed *>take_zeroes(blocks, places, sizeof(Listed))
     put_searches(searches, &found)
     with nogil:
         position = search_records(region.data, position, stop, readable, base, boundary, &found, sums)

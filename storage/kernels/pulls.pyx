@@ -10,6 +10,8 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from os import urandom
+
 from protocol.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i32, load_i64
 from storage.kernels.plain_units cimport UNIT_BYTES, UNIT_SIZE, UNIT_TAGS_CODE
 from storage.kernels.records cimport COLD, QUEUE_ID, QUEUE_OFFSET, Record, check_checksums, text_of
@@ -39,6 +41,10 @@ cdef enum:
     FOUND_TOGETHER = 32
     # Of a record whose properties are wanted and not its body, what is asked for at its end.
     TAIL_BYTES = 256
+
+
+# Of hashes of codes, a client's tags: odd, and nobody can foresee whose meet.
+cdef uint64_t multiplier = <uint64_t>int.from_bytes(urandom(8), "little") | 1
 
 
 cdef extern from *:
@@ -78,7 +84,9 @@ cdef class Choice:
         if program is not None:
             self.cost = program.expression.count + program.expression.names.count
         if kind == BY_TAG:
-            put_codes(self, Column(b"" if codes is None else codes, sizeof(uint32_t)))
+            if codes is None or self.codes != NULL:
+                raise ValueError("a choice by tags takes their codes, once")
+            put_codes(self, Column(codes, sizeof(uint32_t)))
 
 
 cdef int view_units(
@@ -104,13 +112,13 @@ cdef inline uint32_t code_of(const uint8_t *units, int64_t number) noexcept nogi
 
 cdef inline uint64_t filter_bit(uint32_t code) noexcept nogil:
     """Which bit of a filter stands for a code: without it no processor has to foresee what a unit's tag is."""
-    return code * <uint64_t>0x9E3779B97F4A7C15 >> 52
+    return code * multiplier >> 52
 
 
 cdef inline uint64_t place_of_code(Choice choice, uint32_t code) noexcept nogil:
     """The place of a code among those of a choice by tags, or where it would be."""
     cdef uint64_t last = (<uint64_t>1 << choice.code_bits) - 1
-    cdef uint64_t place = code * <uint64_t>0x9E3779B97F4A7C15 >> (63 - choice.code_bits) & last
+    cdef uint64_t place = code * multiplier >> (63 - choice.code_bits) & last
     while choice.codes[place] >= 0 and choice.codes[place] != code:
         place = (place + 1) & last
     return place
@@ -120,11 +128,12 @@ cdef int put_codes(Choice choice, Column codes) except -1:
     """Let a choice by tags want these codes."""
     cdef const uint32_t *given = <const uint32_t *>codes.items
     cdef uint64_t bit
-    cdef int64_t number
+    cdef int64_t number, places
     choice.code_bits = (2 * codes.count).bit_length()
+    places = <int64_t>1 << choice.code_bits
     choice._blocks = []
-    choice.codes = <int64_t *>take(choice._blocks, 1 << choice.code_bits, sizeof(int64_t))
-    for number in range(1 << choice.code_bits):
+    choice.codes = <int64_t *>take(choice._blocks, places, sizeof(int64_t))
+    for number in range(places):
         choice.codes[number] = -1
     for number in range(codes.count):
         choice.codes[place_of_code(choice, given[number])] = given[number]

@@ -16,7 +16,7 @@ from storage.kernels cimport checksum
 from storage.kernels.checksum cimport crc32_moved, crc32_of
 from storage.kernels.indexes cimport ENTRY_BYTES, ENTRY_OFFSET
 from storage.kernels.queue_units cimport hash_name
-from storage.kernels.region cimport Region, Room, region_of, require, require_bytes, take
+from storage.kernels.region cimport Region, Room, region_of, require, require_bytes, take, take_zeroes
 
 CRC32_PATHS: Final[tuple[str, ...]] = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
 CRC32_PATH: Final[str] = CRC32_PATHS[0]
@@ -864,7 +864,7 @@ def walk_appended(
     """Step over the intact records that start in [position, limit) of a segment that may just be written to."""
     cdef Appended walk = Appended()
     cdef list blocks = []
-    cdef SeenQueues *seen = <SeenQueues *>take(blocks, 1, sizeof(SeenQueues))
+    cdef SeenQueues *seen = <SeenQueues *>take_zeroes(blocks, 1, sizeof(SeenQueues))
     require(region, position, readable)
     with nogil:
         walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)

@@ -35,6 +35,7 @@ cdef class Block:
 
 
 cdef void *take(list held, int64_t count, int64_t item_bytes) except NULL
+cdef void *take_zeroes(list held, int64_t count, int64_t item_bytes) except NULL
 
 
 cdef inline Region region_of(object buffer):

@@ -15,7 +15,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 
 
@@ -92,13 +92,7 @@ cdef class Room:
 
 @cython.final
 cdef class Block:
-    """Memory that a kernel works in, and that is freed with the block."""
-
-    def __cinit__(self, int64_t size=0) -> None:
-        """Zeroes: the system gives its pages when they are written. Raises MemoryError."""
-        self.items, self.size = calloc(max(size, 1), 1), size
-        if self.items == NULL:
-            raise MemoryError
+    """Memory that a kernel works in, and that is freed with the block; none at first."""
 
     def __dealloc__(self):
         free(self.items)
@@ -117,8 +111,28 @@ cdef class Block:
         return True
 
 
+cdef int64_t size_of(int64_t count, int64_t item_bytes) except -1:
+    """Bytes of so many items, one at least; raises MemoryError for more than there can be."""
+    if not 0 <= count <= INT64_MAX // item_bytes:
+        raise MemoryError
+    return max(count * item_bytes, 1)
+
+
 cdef void *take(list held, int64_t count, int64_t item_bytes) except NULL:
-    """Zeroed memory for so many items, which lives as long as the list does. Raises MemoryError."""
-    cdef Block block = Block(count * item_bytes)
+    """Memory for so many items, which may be anything; it lives as long as the list does. Raises MemoryError."""
+    cdef Block block = Block()
+    if not block.grow(size_of(count, item_bytes)):
+        raise MemoryError
+    held.append(block)
+    return block.items
+
+
+cdef void *take_zeroes(list held, int64_t count, int64_t item_bytes) except NULL:
+    """As :func:`take`, all zero."""
+    cdef Block block = Block()
+    block.size = size_of(count, item_bytes)
+    block.items = calloc(block.size, 1)
+    if block.items == NULL:
+        raise MemoryError
     held.append(block)
     return block.items

@@ -488,9 +488,11 @@ cdef class Program:
         cdef Evaluation evaluation
         cdef Text text
         cdef int outcome
-        cdef Block room = Block(SEPARATORS_WIDE + region.size)
-        text.start, text.length = <uint8_t *>room.items + SEPARATORS_WIDE, region.size
-        memcpy(<uint8_t *>text.start, region.data, region.size)
+        cdef list held = []
+        cdef uint8_t *room = <uint8_t *>take(held, SEPARATORS_WIDE + region.size, sizeof(uint8_t))
+        text.start, text.length = room + SEPARATORS_WIDE, region.size
+        memset(room, 0, SEPARATORS_WIDE)
+        memcpy(room + SEPARATORS_WIDE, region.data, region.size)
         blocks = open_evaluation(&evaluation, self, region.size)
         return decide(&evaluation, &text)
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from storage.kernels.indexes cimport view_index
 from storage.kernels.records cimport BAD_SIZE, COLD, MINIMUM_SIZE, check_checksums, check_head, read_shape
-from storage.kernels.region cimport take
+from storage.kernels.region cimport take_zeroes
 
 
 cdef extern from "page_probe.h" nogil:
@@ -83,7 +83,7 @@ cdef class FileView:
         if room.count <= region.size >> PROBE_SHIFT:
             raise ValueError(f"heat of {room.count} times 64 KiB, for a file of {region.size} bytes")
         self._blocks = []
-        self.file.asked = <int32_t *>take(self._blocks, room.count, sizeof(int32_t))
+        self.file.asked = <int32_t *>take_zeroes(self._blocks, room.count, sizeof(int32_t))
         self._view, self._region, self.heat, self._heat, self._content = view, region, heat, room, content
         self.file.data, self.file.size, self.file.heat = region.data, region.size, <int32_t *>room.items
         self.file.descriptor = descriptor if has_probe() and content is None else -1
@@ -249,7 +249,7 @@ cdef class LogView:
         segments = tuple(segments)
         self._files = tuple([file for _, file, _ in segments])
         self._blocks = []
-        self._segments = <Segment *>take(self._blocks, len(segments), sizeof(Segment))
+        self._segments = <Segment *>take_zeroes(self._blocks, len(segments), sizeof(Segment))
         self.log.segments = self._segments
         for number, (base_offset, file, valid_length) in enumerate(segments):
             segment = self._segments + number
@@ -273,7 +273,7 @@ cdef class LogView:
         cdef int64_t count = self.log.count
         if count == 0:
             raise ValueError("no segment that could grow")
-        grown._segments = <Segment *>take(grown._blocks, count, sizeof(Segment))
+        grown._segments = <Segment *>take_zeroes(grown._blocks, count, sizeof(Segment))
         memcpy(grown._segments, self._segments, count * sizeof(Segment))
         grown._segments[count - 1].valid_length = valid_length
         grown._files, grown.log = self._files, self.log
@@ -358,7 +358,7 @@ cdef class IndexFilesView:
         self._files = tuple([each[0] for each in files])
         self._shortcuts = tuple([each[6] for each in files])
         self._blocks = []
-        self.files = <IndexFileView *>take(self._blocks, len(files), sizeof(IndexFileView))
+        self.files = <IndexFileView *>take_zeroes(self._blocks, len(files), sizeof(IndexFileView))
         for number, (view, slots, entries, maximum, ascending, has_tags, shortcuts) in enumerate(files):
             file = self.files + number
             hold_file(&file.file, view)
@@ -385,7 +385,7 @@ cdef class RunsView:
         runs = tuple(runs)
         self._columns = []
         self._blocks = []
-        self.runs = <Run *>take(self._blocks, len(runs), sizeof(Run))
+        self.runs = <Run *>take_zeroes(self._blocks, len(runs), sizeof(Run))
         for number, (hashes, offsets) in enumerate(runs):
             hash_column, offset_column = Column(hashes, sizeof(int32_t)), Column(offsets, sizeof(int64_t))
             if hash_column.count != offset_column.count:
