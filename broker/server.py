@@ -198,6 +198,7 @@ class Server:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._service.polls.start(self._dispatcher.run_in_pool)
         self._service.notices.start()
+        self._background.connect()
         if self._service.keeper is not None:
             self._service.keeper.start()
         if self._colleagues is not None:
@@ -296,7 +297,7 @@ class Server:
         """Read the store anew; whether that was possible."""
         try:
             self._service.store.refresh()
-            self._background.finish()
+            self._background.wake()
         except RocketLensError as error:
             store = self._options.store
             logger.error("the store could not be reopened: %s (%s); what was read before is still served", store, error)

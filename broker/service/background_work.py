@@ -32,9 +32,12 @@ class BackgroundWork:
         self._logged: set[tuple[str, int, int]] = set()
         self._reporting = threading.Lock()
 
-    def start(self) -> None:
-        """Begin, and take over the long searches that look-ups leave over."""
+    def connect(self) -> None:
+        """Take over the long searches that look-ups leave over, before the first of them."""
         self._store.queue_holes.connect(hand_on=self.wake, report=self._report)
+
+    def start(self) -> None:
+        """Begin."""
         self.wake()
         # A daemon, for it must not keep a stopped process alive.
         threading.Thread(target=self._run, name="scan", daemon=True).start()
@@ -48,24 +51,22 @@ class BackgroundWork:
         """Have done what there is to do. May be called on any thread."""
         self._wanted.set()
 
-    def finish(self) -> bool:
-        """Do what there is to do now, on this thread; return whether it was done. If not, it is tried again."""
-        try:
-            self._store.finish_scan(self._must_stop.is_set)
-        except Exception:
-            logger.exception(
-                "the log could not be scanned or searched; answers say what they may lack; next try in %g s",
-                RETRY_SECONDS,
-            )
-            self.wake()
-            return False
-        return True
-
     def _run(self) -> None:
-        while self._wanted.wait() and not self._must_stop.is_set():
+        pause: float | None = None
+        while True:
+            self._wanted.wait(pause)
             self._wanted.clear()
-            if not self.finish():
-                self._must_stop.wait(RETRY_SECONDS)
+            if self._must_stop.is_set():
+                return
+            try:
+                self._store.finish_scan(self._must_stop.is_set)
+                pause = None
+            except Exception:
+                logger.exception(
+                    "the log could not be scanned or searched; answers say what they may lack; next try in %g s",
+                    RETRY_SECONDS,
+                )
+                pause = RETRY_SECONDS
 
     def _report(self, hole: QueueHole) -> None:
         """Log and count the result of a hole's search, once. Called on any thread."""

@@ -78,6 +78,11 @@ class QueueHoles:
         """The number of background searches that are not done."""
         return len(self._pass)
 
+    @property
+    def is_background_wanted(self) -> bool:
+        """Whether :meth:`step` has work to do for a background search."""
+        return self._hand_on is not None and len(self._pass) > 0
+
     def searches(self) -> tuple[list[str], int]:
         """Return a sentence about each of them for people, and the bytes of log that are still to be read for them."""
         return self._pass.progress()
@@ -93,6 +98,9 @@ class QueueHoles:
             self._gathering.add(thread)
             try:
                 result = work()
+            except BaseException:
+                self._pass.clear()
+                raise
             finally:
                 self._gathering.discard(thread)
             if not self._pass:
@@ -200,6 +208,10 @@ class QueueHoles:
         everything = max(hole.end, 1)  # in an empty log, too, one step has to find that it is at the end
         try:
             self._report_all(self._pass.read_for(hole, everything if hand_on is None else SEARCHED_AT_ONCE))
+        except BaseException:
+            if hand_on is None:  # nobody goes on with it
+                self._pass.drop(hole)
+            raise
         finally:
             if hand_on is not None and len(self._pass):
                 hole.is_handed_on = True

@@ -41,14 +41,21 @@ MOST_UNITS: Final = 64 * 1024 * 1024
 LONG_TO_DERIVE: Final = 1024 * 1024 * 1024
 """Bytes of log from which on units become a file, however few they are, when all of it has been read."""
 
-DERIVED_AT_ONCE: Final = 256 * 1024 * 1024
-"""Bytes of log that are read between two looks at the memory that derived units take."""
+DERIVED_AT_ONCE: Final = 64 * 1024 * 1024
+"""Bytes of log that are read between two looks at the memory that derived units take, and at what else there is to do.
+"""
+
+SEARCH_SECONDS: Final = 0.25
+"""So long the log is searched between two other steps: pulls wait for that."""
 
 STAYS_IN_MEMORY: Final = 64 * 1024 * 1024
 """Bytes at the end of the log whose keys stay in memory: what a crash might cut off."""
 
 WORTH_KEEPING: Final = 1024 * 1024
 """Bytes of log that a file of our own must spare the next start to be kept."""
+
+FAILED_SECONDS: Final = 5.0
+"""For so long a step that failed is left out."""
 
 RETRY_SECONDS: Final = 60.0
 """After so long what could not be written is tried again."""
@@ -67,6 +74,8 @@ class Upkeep:
         self._keeps_entries = False
         self.problem: str | None = None
         self._failed = -RETRY_SECONDS
+        self._failed_steps: dict[str, float] = {}
+        self._failure: Exception | None = None
 
     def keep_entries(self) -> None:
         """From now on write files of our own of keys that memory should not hold."""
@@ -78,23 +87,45 @@ class Upkeep:
         snapshot = self._current.snapshot
         if snapshot.tail.remaining or snapshot.index.unchecked or self._is_much(snapshot):
             return True
-        if self._current.queue_holes.searching:
+        if self._current.queue_holes.is_background_wanted:
             return True
         derived = snapshot.queues.derived
         return derived is not None and not (derived.reaches(snapshot.commit_log) or self._waits_for_room(derived))
 
     def run(self, should_stop: ShouldStop) -> None:
-        """Do the work that there is, until it is done or `should_stop` returns True.
+        """Do the work that there is, until it is done or `should_stop` returns True: of each kind a step in turn.
 
-        Pulls wait for searches of the log, so these are made before each other step.
+        A step that raises keeps no other one from being done; what it raised is raised at the end.
         """
-        while not should_stop():
-            if self._current.queue_holes.searching:
-                self._current.queue_holes.step()
-            elif not (self._derive(should_stop) or self._check_one() or self.scan(SCAN_STEP)):
-                break
+        steps = (self._search, self._derive, self._check_one, self._scan_one)
+        while not should_stop() and sum(self._had_work(step, should_stop) for step in steps):
+            pass
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         if not (self.is_unfinished or should_stop()):
             self._tidy()
+
+    def _had_work(self, step: Callable[[ShouldStop], bool], should_stop: ShouldStop) -> bool:
+        """Do one step, unless it failed a moment ago; return whether there was anything to do for it."""
+        if time.monotonic() - self._failed_steps.get(step.__name__, -FAILED_SECONDS) < FAILED_SECONDS:
+            return False
+        try:
+            return step(should_stop)
+        except Exception as error:
+            self._failed_steps[step.__name__], self._failure = time.monotonic(), error
+            return False
+
+    def _search(self, should_stop: ShouldStop) -> bool:
+        """Search the log for messages of damaged queue units, for a while."""
+        holes, end, is_done = self._current.queue_holes, time.monotonic() + SEARCH_SECONDS, False
+        while holes.is_background_wanted and time.monotonic() < end and not should_stop():
+            holes.step()
+            is_done = True
+        return is_done
+
+    def _scan_one(self, _: ShouldStop) -> bool:
+        return self.scan(SCAN_STEP)
 
     def scan(self, budget: int | None) -> bool:
         """Scan up to about ``budget`` bytes of what remains, None: all; return whether there were any.
@@ -150,7 +181,7 @@ class Upkeep:
         else:
             self.problem = None
 
-    def _check_one(self) -> bool:
+    def _check_one(self, _: ShouldStop) -> bool:
         """Check the newest file that was only looked over; return False if there is none.
 
         The result is noted if this process keeps the state.

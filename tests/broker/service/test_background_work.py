@@ -22,7 +22,9 @@ from queue_stores import unit_bytes
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes as module
 from storage.queue.queue_holes import QueueHoles
+from storage.store import _upkeep
 from storage.store.message_store import MessageStore
+from storage.store.snapshot import StoreOptions
 from store_writer import StoreWriter, Written
 
 MESSAGES, FIRST, COUNT = 600, 150, 205
@@ -169,6 +171,7 @@ async def test_a_search_that_fails_once_is_made_again(
     served: Served, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(background_work, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_upkeep, "FAILED_SECONDS", 0.01)
     step, failures = QueueHoles.step, [MemoryError("no room for a piece of the log")]
 
     def fail_once(holes: QueueHoles) -> None:
@@ -213,3 +216,19 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
             while len(found.places) < len(more):
                 take(found, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, "*", "TAG")))
         assert found.places == [written.physical_offset for written in more]
+
+
+@pytest.mark.asyncio
+async def test_a_search_that_fails_again_and_again_keeps_no_key_from_being_scanned(
+    served: Served, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: QueueHoles) -> None:
+        raise MemoryError("no room for a piece of the log")
+
+    monkeypatch.setattr(QueueHoles, "step", fail)
+    store = MessageStore.open(served.writer.root, StoreOptions(scan_budget=0))
+    assert store.snapshot.tail.remaining
+    async with serving(service_of(store, meter=Meter())) as server, connected(server.addresses[0]) as client:
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
+        await until(lambda: not store.snapshot.tail.remaining)
+        assert store.queue_holes.searching == 1
