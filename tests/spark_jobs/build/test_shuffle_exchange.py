@@ -138,7 +138,7 @@ def test_a_store_without_keys_comes_out(tmp_path: Path) -> None:
     assert_same_both_ways(rebuild, writer.root, tmp_path, **SMALL)
 
 
-@pytest.mark.parametrize("job", [rebuild, compact])
+@pytest.mark.parametrize("job", [rebuild, pytest.param(compact, marks=pytest.mark.soak)])
 def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
     job: Job, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
