@@ -33,16 +33,23 @@ class DoubtedUnits:
         self._runs: list[Run] = []
         self._next = first
         self._last = -1, -1  # queue offset and place of the last unit that points into the log
+        self._edge: tuple[Offsets, Flags] | None = (
+            None  # the last unit of the block before, which is beside the next one
+        )
 
     def put(self, first: int, places: Offsets, valid: Flags) -> None:
         """Add a block of units from a queue offset on: their physical offsets, and which of them are valid."""
+        is_carried = first == self._next and self._edge is not None
         if first > self._next:  # a file is lost
             self._runs.append((self._next, first))
-        self._next = first + len(places)
+        elif is_carried and self._edge is not None:
+            first, places, valid = first - 1, np.append(self._edge[0], places), np.append(self._edge[1], valid)
+        self._next, self._edge = first + len(places), (places[-1:], valid[-1:])
         plausible = valid & (places >= self._log.minimum) & (places < self._log.end)
         known = np.flatnonzero(plausible)
         falls = np.flatnonzero(np.diff(places[known]) <= 0)
-        if known.size == len(places) and not falls.size and places[0] > self._last[1]:
+        ascends = not known.size or places[known[0]] > self._last[1] or (is_carried and bool(plausible[0]))
+        if known.size == len(places) and not falls.size and ascends:
             self._last = self._next - 1, int(places[-1])
             return
         odd = ~plausible
@@ -50,7 +57,7 @@ class DoubtedUnits:
         odd[1:] |= ~plausible[:-1]
         odd[known[falls]] = odd[known[falls + 1]] = True
         if known.size:
-            if places[known[0]] <= self._last[1]:
+            if not ascends:
                 odd[known[0]] = True
                 self._runs.append((self._last[0], self._last[0] + 1))
                 self.places.append(np.array([self._last[1]], np.int64))

@@ -58,7 +58,7 @@ def missing(queues: QueueStore, writer: StoreWriter, topic: str) -> list[tuple[s
 
 
 @both_kinds
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 16))])
+@pytest.mark.parametrize("seed", range(24))
 def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Path, writer: StoreWriter) -> None:
     """Also where damage begins within a unit's tag, and over the ends of files."""
     chance, image = random.Random(seed), image_of(root, topic)
