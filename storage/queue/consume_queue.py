@@ -159,11 +159,14 @@ class ConsumeQueue(FileQueue):
     def ends_out_of_order(self, queue_offset: int) -> Lookup[bool]:
         """Return whether the last unit of a file, the one before a queue offset, does not point before the next unit.
 
-        False if one of the two is not valid.
+        True too if that one leads nowhere, since its damage may have begun within the tag of the last one; False if one
+        of the two cannot be read.
         """
         unit = yield from self.readable_unit(queue_offset - 1)
         behind = yield from self.readable_unit(queue_offset)
-        return unit is not None and behind is not None and behind[1] > 0 and 0 < behind[0] <= unit[0]
+        if unit is None or behind is None:
+            return False
+        return behind[0] <= unit[0] or is_implausible(self._commit_log, behind[0], behind[1])
 
     def readable_unit(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
         """Return a unit that is needed to check another one; None also where its file has been removed meanwhile."""

@@ -1,4 +1,4 @@
-"""Tags looked for by queue units: no intact message is missed, whatever of the queue is damaged or lost."""
+"""Tags looked for by queue units, or pulled: no intact message is missed, whatever of the queue is damaged or lost."""
 
 import random
 import shutil
@@ -10,6 +10,8 @@ from damaged_units import QueueImage
 from oracles import java_hash
 from protocol.errors import BeingSearched
 from queue_stores import open_queues
+from storage.filter.tag import TagFilter, parse_tag_expression
+from storage.query.get_message import get_message
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter
 
@@ -57,6 +59,25 @@ def missing(queues: QueueStore, writer: StoreWriter, topic: str) -> list[tuple[s
     return lacking
 
 
+def undelivered(queues: QueueStore, writer: StoreWriter, topic: str) -> list[tuple[str, int]]:
+    """Messages of a topic that pulls by their tag do not bring."""
+    lacking = []
+    for tag in ("Tag0", "Tag1", "Tag2"):
+        found, offset = set[int](), 0
+        while True:
+            pulled = get_message(queues, topic, 0, offset, 3, 1 << 18, TagFilter(parse_tag_expression(tag)))
+            found |= {int.from_bytes(record[28:36], "big") for record in pulled.records}
+            if pulled.next_begin_offset <= offset or pulled.next_begin_offset >= pulled.max_offset:
+                break
+            offset = pulled.next_begin_offset
+        lacking += [
+            (tag, record.physical_offset)
+            for record in writer.records
+            if record.topic == topic and record.properties.get("TAGS") == tag and record.physical_offset not in found
+        ]
+    return lacking
+
+
 @both_kinds
 @pytest.mark.parametrize("seed", range(24))
 def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Path, writer: StoreWriter) -> None:
@@ -67,7 +88,8 @@ def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Pa
         kept = image.unit(number)[: chance.choice((0, 14)) if number == first < first + count - 1 else 0]
         content = chance.choice([bytes(UNIT[topic]), chance.randbytes(UNIT[topic])])
         image.put(number, kept + content[len(kept) :])
-    assert not missing(open_queues(root)[0], writer, topic)
+    queues = open_queues(root)[0]
+    assert (missing(queues, writer, topic), undelivered(queues, writer, topic)) == ([], [])
 
 
 def test_messages_of_units_that_lead_to_others_are_found(root: Path, writer: StoreWriter) -> None:
