@@ -7,8 +7,8 @@ VENV    := .venv$(if $(PYTHON),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" 
 endif
 BIN     := $(VENV)/bin
 export VENV
-# Three more than cores: tests of servers and JVMs wait much.
-PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 3)
+# Two more than cores: tests of servers and JVMs wait much; with three more the run took no less time.
+PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 2)
 
 # Tests start thousands of processes: with compiled modules in __pycache__ these need not compile them each time.
 unexport PYTHONDONTWRITEBYTECODE
