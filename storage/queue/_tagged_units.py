@@ -39,16 +39,16 @@ class DoubtedUnits:
 
     def put(self, first: int, places: Offsets, valid: Flags) -> None:
         """Add a block of units from a queue offset on: their physical offsets, and which of them are valid."""
-        is_carried = first == self._next and self._edge is not None
-        if first > self._next:  # a file is lost
+        edge = self._edge if first == self._next else None
+        if edge is not None:
+            first, places, valid = first - 1, np.append(edge[0], places), np.append(edge[1], valid)
+        elif first > self._next:  # a file is lost
             self._runs.append((self._next, first))
-        elif is_carried and self._edge is not None:
-            first, places, valid = first - 1, np.append(self._edge[0], places), np.append(self._edge[1], valid)
         self._next, self._edge = first + len(places), (places[-1:], valid[-1:])
         plausible = valid & (places >= self._log.minimum) & (places < self._log.end)
         known = np.flatnonzero(plausible)
         falls = np.flatnonzero(np.diff(places[known]) <= 0)
-        ascends = not known.size or places[known[0]] > self._last[1] or (is_carried and bool(plausible[0]))
+        ascends = not known.size or places[known[0]] > self._last[1] or (edge is not None and bool(plausible[0]))
         if known.size == len(places) and not falls.size and ascends:
             self._last = self._next - 1, int(places[-1])
             return
