@@ -11,12 +11,9 @@ from typing import Final
 
 from broker.metrics.metrics_meter import Meter
 from storage.queue.queue_hole import QueueHole
-from storage.store.message_store import MessageStore
+from storage.store.message_store import FAILED_SECONDS, MessageStore
 
 logger = logging.getLogger(__name__)
-
-RETRY_SECONDS: Final = 5.0
-"""Seconds after which work that failed is tried again; until it succeeds, answers say that it is under way."""
 
 MOST_LOGGED: Final = 10_000
 """Most holes that are remembered as reported, so that they are not reported again when they are searched again."""
@@ -64,9 +61,9 @@ class BackgroundWork:
             except Exception:
                 logger.exception(
                     "the log could not be scanned or searched; answers say what they may lack; next try in %g s",
-                    RETRY_SECONDS,
+                    FAILED_SECONDS,
                 )
-                pause = RETRY_SECONDS
+                pause = FAILED_SECONDS
 
     def _report(self, hole: QueueHole) -> None:
         """Log and count the result of a hole's search, once. Called on any thread."""

@@ -55,7 +55,7 @@ WORTH_KEEPING: Final = 1024 * 1024
 """Bytes of log that a file of our own must spare the next start to be kept."""
 
 FAILED_SECONDS: Final = 5.0
-"""For so long a step that failed is left out."""
+"""For so long a step that failed is left out; until it succeeds, answers say that it is under way."""
 
 RETRY_SECONDS: Final = 60.0
 """After so long what could not be written is tried again."""

@@ -49,11 +49,11 @@ from storage.ranges import merge, subtract
 from storage.store._current_snapshot import CurrentSnapshot
 from storage.store._refresh import StoreFollower
 from storage.store._store_watch import StoreWatch
-from storage.store._upkeep import Upkeep
+from storage.store._upkeep import FAILED_SECONDS, Upkeep
 from storage.store.snapshot import Snapshot, StoreOptions, with_all_growth, with_damage, with_index
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity
 
-__all__ = ["MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
+__all__ = ["FAILED_SECONDS", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
 
 REPLACEMENT = "\ufffd".encode()
 

@@ -170,7 +170,7 @@ async def test_two_clients_share_one_pass_and_hear_what_is_lost(
 async def test_a_search_that_fails_once_is_made_again(
     served: Served, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background_work, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(background_work, "FAILED_SECONDS", 0.01)
     monkeypatch.setattr(_upkeep, "FAILED_SECONDS", 0.01)
     step, failures = QueueHoles.step, [MemoryError("no room for a piece of the log")]
 
