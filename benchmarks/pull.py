@@ -241,7 +241,7 @@ def main(
                 java = stack.enter_context(java_broker.JavaBroker(copy, jars, JAVA_SETTINGS))
                 targets.append(Target(JAVA, java.process, store))
             for target in targets:
-                target.process.first_answer(0, timeout_seconds=600)
+                target.process.first_answer(0, timeout_seconds=600, topic=parameters.queues[0][0])
             if topics == 1:
                 program = compile_floor(scratch)
                 for name in (FLOOR, CHECKED_FLOOR):

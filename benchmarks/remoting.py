@@ -52,9 +52,9 @@ class Peer:
         self._socket.sendall(encode_request(code, ext_fields, 0))
         return self._read_answer()
 
-    def view(self, physical_offset: int) -> bytes:
-        """The record at a physical offset."""
-        header, body = self.call(_VIEW_MESSAGE_BY_ID, view_fields(physical_offset))
+    def view(self, physical_offset: int, topic: str = TOPIC) -> bytes:
+        """The record at a physical offset; a Java broker answers only for its own topic."""
+        header, body = self.call(_VIEW_MESSAGE_BY_ID, view_fields(physical_offset, topic))
         if header["code"] != 0 or not body:
             raise UnexpectedAnswer(str(header))
         return body
@@ -77,9 +77,9 @@ class Peer:
         return json.loads(payload[:header_length]), payload[header_length:]
 
 
-def view_fields(physical_offset: int) -> str:
+def view_fields(physical_offset: int, topic: str = TOPIC) -> str:
     """Ext fields of VIEW_MESSAGE_BY_ID, as mqadmin sends them."""
-    return f'{{"offset":"{physical_offset}","topic":"{TOPIC}"}}'
+    return f'{{"offset":"{physical_offset}","topic":"{topic}"}}'
 
 
 def query_fields(key: str, index_type: str, maximum: int, begin_timestamp: int, end_timestamp: int) -> str:

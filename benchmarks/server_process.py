@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.remoting import Peer
+from benchmarks.store_plan import TOPIC
 
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED; the clock id of a process is (~pid << 3) | this (clock_getcpuclockid(3))
 _POLL_SECONDS = 0.002
@@ -86,12 +87,12 @@ class ServerProcess:
         """Returns once the port accepts a connection."""
         self.wait_for(lambda: _is_open(self.port), timeout_seconds, f"listener on port {self.port}")
 
-    def first_answer(self, physical_offset: int, timeout_seconds: float = 120) -> FirstAnswer:
-        """Waits for the port, asks for one message at once; returns when each came."""
+    def first_answer(self, physical_offset: int, timeout_seconds: float = 120, topic: str = TOPIC) -> FirstAnswer:
+        """Waits for the port, asks for one message of a topic at once; returns when each came."""
         self.wait_until_open(timeout_seconds)
         opened = time.perf_counter()
         with Peer(self.port, timeout_seconds=timeout_seconds) as peer:
-            peer.view(physical_offset)
+            peer.view(physical_offset, topic)
         return FirstAnswer(opened - self.started_at, time.perf_counter() - self.started_at)
 
     def output_end(self) -> str:
