@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from oracles import Record, java_hash, packed
+from oracles import packed
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_store import QueueStore
 from store_files import write_file
 
-UNIT_SIZE = 20
 PRE_BLANK_UNIT = (0, 0x7FFFFFFF, 0)
 
 
@@ -27,8 +26,3 @@ def write_units(directory: Path, start: int, units: Sequence[tuple[int, int, int
     """One queue file, named by its byte offset `start`, with units from its beginning and zeros behind them."""
     content = b"".join(unit_bytes(*unit) for unit in units)
     write_file(directory / f"{start:020d}", file_size, {0: content})
-
-
-def unit_of(record: Record) -> tuple[int, int, int]:
-    """What a broker's unit for a record holds, delay levels aside."""
-    return record.physical_offset, record.total_size, java_hash(record.properties.get("TAGS", ""))

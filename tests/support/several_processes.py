@@ -34,7 +34,7 @@ The first three start JVMs of their own. Of all other files those that ask for t
 
 FIRST = (
     *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
-    *("tests/test_sanitizers.py", "kills", "commands", "browser"),
+    *("kills", "commands", "browser"),
     *("tests/spark_jobs/publish/test_fetch.py", "tests/rocketlens/cli/test_export.py"),
     *("tests/spark_jobs/places/test_placed_run.py", "tests/damage/test_damaged_stores.py"),
 )

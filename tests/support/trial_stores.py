@@ -15,7 +15,6 @@ from store_writer import START_TIMESTAMP, StoreWriter, Written
 PAGE = 4096
 LIGHT = ("%LMQ%alpha", "%LMQ%beta")
 TAGS = ("red", "green", "blue")
-SHAPE_NAMES = ("small", "paged", "files", "ext", "classic", "recut", "expired")
 Queue = tuple[str, int]
 
 
