@@ -1,10 +1,11 @@
 """Keep a bounded number of queue files open, those read last.
 
-A store can hold hundreds of thousands of queue files, each of which costs descriptors and a map, so they are opened
-when first read and forgotten when 1,024 others were read since. Forgetting drops a reference and closes nothing: a
+A store can hold hundreds of thousands of queue files, each of which costs a descriptor and a map, so they are opened
+when first read and forgotten when very many others were read since. Forgetting drops a reference and closes nothing: a
 reader that still holds a slice of a map keeps it until it is done.
 """
 
+import resource
 from pathlib import Path
 from typing import Final
 
@@ -12,16 +13,27 @@ from protocol.errors import StoreError
 from storage.files.mapped_file import MappedFile, lacks_means
 from storage.files.recently_used import RecentlyUsed
 
-QUEUE_FILE_LIMIT: Final = 1024
+MOST_QUEUE_FILES: Final = 16384
+"""A pull from a queue whose file is not open costs ten times as much (`benchmarks.pull --topics`)."""
+
+LOOKED_AT: Final = 1024
+"""About as many files are asked at a time whether they were cut or removed; a thousand take some 4 ms."""
+
+
+def most_queue_files() -> int:
+    """How many queue files may be open: half of the descriptors that the process may have, up to 16,384."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_QUEUE_FILES if descriptors == resource.RLIM_INFINITY else min(descriptors // 2, MOST_QUEUE_FILES)
 
 
 class OpenFiles:
     """Queue files by path and inode, mapped when first asked for; shared by the threads and snapshots of one store."""
 
-    __slots__ = ("_files",)
+    __slots__ = ("_files", "_looks")
 
-    def __init__(self, limit: int = QUEUE_FILE_LIMIT) -> None:
-        self._files: RecentlyUsed[MappedFile] = RecentlyUsed(limit)
+    def __init__(self, limit: int | None = None) -> None:
+        self._files: RecentlyUsed[MappedFile] = RecentlyUsed(most_queue_files() if limit is None else limit)
+        self._looks = 0
 
     def __len__(self) -> int:
         return len(self._files)
@@ -45,8 +57,11 @@ class OpenFiles:
                 self._files.forget(key)
 
     def has_lost(self) -> bool:
-        """Whether one of the files has become shorter since it was mapped, or was removed."""
-        return any(file.is_lost() for _, file in self._files.remembered())
+        """Whether a file has become shorter since it was mapped, or was removed; of thousands a part each time."""
+        files = self._files.remembered()
+        parts = -(-len(files) // LOOKED_AT)
+        self._looks += 1
+        return any(file.is_lost() for _, file in files if file.identity.inode % parts == self._looks % parts)
 
     def _open(self, path: Path) -> MappedFile:
         try:

@@ -44,7 +44,7 @@ __all__ = ["Queue", "QueueStore"]
 
 AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue | JoinedQueue
 
-QUEUE_LIMIT: Final = 8192
+QUEUE_LIMIT: Final = 16384
 """Most queues that are kept open; each takes about a kilobyte."""
 MOST_REFUSED: Final = 5
 """Most queues without their tier that are reported one by one."""

@@ -380,12 +380,12 @@ def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None
     assert len(lane._known.found) == KEPT
 
 
-@pytest.mark.parametrize("limits", [{"ROWS": 5, "SLOTS": 64}, {"FILES": 3}, {"SEEN": 4}])
+@pytest.mark.parametrize("limits", [{"ROWS": 5, "SLOTS": 64}, {"most_queue_files": lambda: 3}, {"SEEN": 4}])
 def test_when_too_much_is_known_everything_is_forgotten(
-    limits: dict[str, int], written: Written, monkeypatch: pytest.MonkeyPatch
+    limits: dict[str, object], written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, number in limits.items():
-        monkeypatch.setattr(_known_pulls, name, number)
+    for name, limit in limits.items():
+        monkeypatch.setattr(_known_pulls, name, limit)
     service, puller = written("plain")
     puller.generator.seed(3)
     assert asyncio.run(compare(service, [[puller.frame()] for _ in range(300)])) > 2

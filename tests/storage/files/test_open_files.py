@@ -78,3 +78,25 @@ def test_a_file_that_became_shorter_or_is_gone_is_told_of_as_long_as_it_is_open(
     assert files.has_lost()
     files.forget_changed()
     assert not files.has_lost()
+
+
+def test_of_very_many_files_each_is_asked_within_a_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.files.open_files.LOOKED_AT", 8)
+    files, places = OpenFiles(), make_files(tmp_path, 60)
+    for place in places:
+        files.get(*place)
+    looks = -(-len(places) // 8)
+    for path, _ in places:
+        os.truncate(path, 3)
+        assert any(files.has_lost() for _ in range(looks))
+        files.forget_changed()
+        looks = max(-(-len(files) // 8), 1)
+    assert not files.has_lost()
+
+
+def test_queue_files_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _what: (100, 100))
+    files = OpenFiles()
+    for place in make_files(tmp_path, 60):
+        files.get(*place)
+    assert len(files) == 50
