@@ -169,6 +169,9 @@ async def test_a_server_that_hangs_up_is_an_error_and_the_next_call_connects_ane
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an answer by HTTP: brokers listen on another port"),
         (encode_frame_prefix(0, 2, 0) + b"[]", ""),
+        (b"\x7f\xff\xff\xff" + bytes(60), ""),
+        (b"\0\0\0\x01" + bytes(4), ""),
+        (encode_frame_prefix(0, 64, 0) + b'{"code":0,"flag":1,"opaque":0,"language":1180591620717411303424}', ""),
     ],
 )
 async def test_a_server_of_another_protocol_is_an_error_that_says_so(garbage: bytes, reason: str) -> None:

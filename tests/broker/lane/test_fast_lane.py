@@ -15,7 +15,7 @@ from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker_harness import service_of, serving
-from golden_frames import Session, sessions
+from golden_frames import Session
 from golden_store import GOLDEN, unpack
 from guarded_memory import Guarded
 from lane_requests import (
@@ -44,19 +44,10 @@ from store_writer import StoreWriter
 
 pytestmark = pytest.mark.lane
 
-EXAMPLES = 250
+EXAMPLES = 120
 """Requests by store and seed; each is answered twice."""
 
-FUZZED = 15_000
-
-
-def test_recorded_requests_are_answered_alike_and_in_the_lane(g1_store: Path) -> None:
-    """All other sessions are replayed, in a server with its lane, by `test_golden_replay.py`."""
-    session = next(session for session in sessions() if session.name == "g1")
-    requests = recorded_requests(session)
-    taken = asyncio.run(compare(service_of(MessageStore.open(g1_store)), [[frame] for _, frame, _ in requests]))
-    # But for garbage where no record starts, which the broker answers.
-    assert taken == sum(is_found for _, _, is_found in requests) - 1 > 5
+FUZZED = 5_000
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +86,7 @@ def test_a_connection_answers_alike_with_and_without_the_lane(name: str, seed: i
     traveller.generator.seed(seed)
     streams = [[traveller.frame()] for _ in range(EXAMPLES)]
     taken = asyncio.run(compare(service, streams))
-    assert taken > EXAMPLES // 8, "the lane declines nearly everything"
+    assert taken > EXAMPLES // 10, "the lane declines nearly everything"
 
 
 def test_reads_of_many_frames_and_of_parts_are_answered_alike(written: Written) -> None:
@@ -103,11 +94,11 @@ def test_reads_of_many_frames_and_of_parts_are_answered_alike(written: Written) 
     generator = traveller.generator
     generator.seed(5)
     streams = []
-    for _ in range(330):
+    for _ in range(120):
         data = b"".join(traveller.frame() for _ in range(generator.randint(1, 40)))
         cuts = sorted(generator.randrange(len(data) + 1) for _ in range(generator.choice((0, 0, 1, 3))))
         streams.append([data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)])
-    assert asyncio.run(compare(service, streams)) > 1_000
+    assert asyncio.run(compare(service, streams)) > 350
 
 
 def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, bool]]:
@@ -308,9 +299,11 @@ def test_a_store_that_may_lack_something_or_has_no_tags_is_asked_on_the_ordinary
     lane = FastLane(written("with a hole")[0], 16 * 1024 * 1024)
     assert lane.answer(query("TopicTest", "k0"))[2] == NOT_TAKEN
     assert lane.answer(view(0))[2] == LEFT_OVER
-    lane = FastLane(written("without tag entries")[0], 16 * 1024 * 1024)
+    service, by_key = written("without tag entries")[0], query("TopicTest", "k0", indexType="K")
+    assert asyncio.run(compare(service, [[by_key]] * 2)) > 0
+    lane = FastLane(service, 16 * 1024 * 1024)
     assert lane.answer(query("TopicTest", "TagB", indexType="T"))[2] == NOT_TAKEN
-    assert lane.answer(query("TopicTest", "k0", indexType="K"))[2] == LEFT_OVER
+    assert lane.answer(by_key)[2] == LEFT_OVER
 
 
 def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
@@ -371,12 +364,6 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
     for _ in range(FUZZED // 10):
         data = generator.randbytes(generator.randrange(64))
         assert lane.answer(guarded.put(data))[2] in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
-
-
-@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (3, 2), (0, 9)])
-def test_positions_outside_of_a_read_are_refused(start: int, stop: int, lane: FastLane) -> None:
-    with pytest.raises(ValueError, match="of 8"):
-        lane.answer(bytes(8), start, stop)
 
 
 # ---------------------------------------------------------------------- in a server

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.asyncio
 
 VIEW = RequestCode.VIEW_MESSAGE_BY_ID
 LOOPBACK_PROXY: dict[str, object] = {"proxies": (ip_network("127.0.0.0/8"),)}
+LINE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
 
 
 class Who:
@@ -137,10 +138,15 @@ def _common_name(client: RawClient) -> str:
     return str(dict(entry[0] for entry in subject)["commonName"])
 
 
-async def test_a_handshake_that_never_ends_is_given_up(pair: tuple[Path, Path]) -> None:
-    service = service_of(FakeStore(), tls=tls(pair), limits=Limits(handshake_seconds=1))
+@pytest.mark.parametrize(
+    ("sent", "options"), [(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {}), (LINE[:20], LOOPBACK_PROXY)]
+)
+async def test_a_handshake_or_a_header_that_never_ends_is_given_up(
+    pair: tuple[Path, Path], sent: bytes, options: dict[str, object]
+) -> None:
+    service = service_of(FakeStore(), tls=tls(pair), limits=Limits(handshake_seconds=1), **options)
     async with serving(service, [Who()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        client.writer.write(sent)
         assert await client.is_closed_by_the_server()
         assert server._reception is not None
         await until(lambda: not server._reception.arrivals)
@@ -158,9 +164,6 @@ async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair
             assert await third.is_closed_by_the_server()
         await server.stop()
         assert await silent.is_closed_by_the_server()
-
-
-LINE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
 
 
 async def test_a_proxy_tells_whose_connection_it_is() -> None:

@@ -512,13 +512,6 @@ def test_what_waits_is_answered_after_what_came_later(code: int, make: Callable[
     assert (peer.state, peer.budget.in_flight) == (OPEN, 0)
 
 
-def test_an_error_of_what_waited_becomes_its_answer(make: Callable[..., Peer]) -> None:
-    peer = make().receive(request(COLD, 7))
-    peer.resolve(ZeroDivisionError())
-    (answer,) = peer.answers()
-    assert (answer.opaque, answer.code) == (7, ResponseCode.SYSTEM_ERROR)
-
-
 def test_no_more_than_so_many_look_ups_wait_and_the_rest_is_not_looked_at(make: Callable[..., Peer]) -> None:
     peer = make(lookups_per_connection=2)
     peer.receive(b"".join(request(COLD, number) for number in range(5)) + view(2, 5))

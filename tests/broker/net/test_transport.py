@@ -217,32 +217,6 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
             assert (answer.opaque, len(answer.body)) == (number, 1_000_000)
 
 
-async def test_only_so_many_lookups_of_one_connection_run_at_once() -> None:
-    echo = Echo()
-    service = service_of(FakeStore(), lookup_threads=8, limits=Limits(lookups_per_connection=3))
-    async with serving(service, [echo]) as server, connected(server.addresses[0]) as client:
-        opaques = {client.send(COLD) for _ in range(20)} | {client.send(VIEW, {"offset": "1"})}
-        await until(lambda: echo.at_once == 3)
-        async with connected(server.addresses[0]) as other:
-            assert (await other.ask(VIEW, {"offset": "7"})).body == b"7"
-        echo.cold.set()
-        assert {(await client.answer()).opaque for _ in opaques} == opaques
-        assert echo.most_at_once == 3
-
-
-async def test_what_waits_is_cancelled_when_the_client_is_gone() -> None:
-    echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server:
-        async with connected(server.addresses[0]) as client:
-            client.send(SLOW)
-            (connection,) = await _connections(server)
-            await until(lambda: bool(connection.session.pending))
-            assert connection.is_open
-            client.reset()
-        await until(lambda: not connection.is_open and not connection.session.pending)
-        assert not echo.answered
-
-
 async def _connections(server: Server) -> list[SessionTransport]:
     await until(lambda: bool(len(server.connections)))
     return list(server.connections)
@@ -275,27 +249,6 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_served() -
         await _connected(server, 0)
         async with connected(server.addresses[0]) as again:
             assert (await again.ask(VIEW, {"offset": "-3"})).body == bytes(3)
-
-
-async def test_half_frames_of_many_clients_hold_no_more_than_the_limit_and_an_honest_one_is_served() -> None:
-    service = service_of(FakeStore(), limits=Limits(received_bytes=20 * MIB))
-    beginning = struct.pack(">ii", 15 * MIB, 100) + bytes(4 * MIB)
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(serving(service, [Echo()]))
-        budget = server.budget
-        honest = await stack.enter_async_context(connected(server.addresses[0]))
-        most = 0
-        for _ in range(12):
-            attacker = await stack.enter_async_context(connected(server.addresses[0]))
-            attacker.writer.write(beginning)
-            with_drain = asyncio.ensure_future(attacker.writer.drain())
-            await asyncio.wait([with_drain], timeout=60)
-            assert (await honest.ask(VIEW, {"offset": "-9"})).body == bytes(9)
-            most = max(most, budget.received)
-        assert 10 * MIB < most <= 20 * MIB
-        await until(lambda: len(server.connections) <= 6)
-        assert budget.received == sum(connection.session._reader._decoder.buffered for connection in server.connections)
-    assert budget.received == 0
 
 
 async def test_clients_that_read_nothing_are_closed_when_they_are_too_many_bytes_or_too_slow() -> None:
