@@ -145,16 +145,6 @@ async def test_messages_that_a_held_pull_does_not_want_are_passed_over_once(grow
         assert (told(answer)[::2], bodies(answer)) == ((FOUND, 6), [b"yes"])
 
 
-async def test_a_closed_connection_takes_its_pulls_with_it(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server:
-        async with connected(server.addresses[0]) as client:
-            for _ in range(5):
-                client.send(RequestCode.PULL_MESSAGE, pull_fields())
-            await until(lambda: held(server) == 5)
-        await until(lambda: held(server) == 0)
-        assert not server._service.polls._wheel
-
-
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, growing: Growing) -> None:
     """If the answer were that nothing is new, the consumer would ask again on a connection that is about to close."""
@@ -255,22 +245,6 @@ async def test_a_client_that_does_not_read_gets_its_answers_when_it_does(growing
         assert not connection.session.answers._due
 
 
-async def test_answers_that_wait_to_be_read_go_with_their_client(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server:
-        async with connected(server.addresses[0]) as lazy:
-            for _ in range(150):
-                lazy.send(RequestCode.PULL_MESSAGE, pull_fields())
-            await until(lambda: held(server) == 150)
-            (connection,) = server.connections
-            growing.add("x" * 100_000)
-            await growing.refresh()
-            await until(lambda: bool(connection.session.answers._due))
-            lazy.writer.transport.abort()
-        await until(lambda: not server.connections)
-        assert not connection.session.answers._due
-        assert server.budget.in_flight == 0
-
-
 async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
     """Ten thousand in a hundred megabytes, with room: a thousand are held here, on several connections."""
     async with serving(service_of(growing.store)) as server:
@@ -289,6 +263,7 @@ async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
             for client in clients:
                 client.writer.close()
         await until(lambda: held(server) == 0)
+        assert not server._service.polls._wheel
 
 
 def private_bytes() -> int:

@@ -72,17 +72,6 @@ async def test_a_store_that_grew_while_a_pull_looked_at_it_is_looked_at_again() 
     assert (await pull).code == FOUND
 
 
-async def test_a_look_that_would_wait_for_the_disk_is_made_on_a_thread() -> None:
-    store = FakeStore()
-    polls = polling(store)
-    warmed: list[bool] = []
-    cold = Wait("a queue file", lambda: warmed.append(True))
-    pull = polls.hold(FakeQuestion(cold, Response(FOUND)), 10, object())  # type: ignore[arg-type]
-    assert not isinstance(pull, Response)
-    assert (await pull).code == FOUND
-    assert warmed == [True]
-
-
 @pytest.mark.parametrize("answers", [(ValueError("odd"),), (Wait("a file"), ValueError("odd"))])
 async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception | Wait, ...]) -> None:
     pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())  # type: ignore[arg-type]

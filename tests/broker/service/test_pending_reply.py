@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from broker.service.pending_reply import Outcome, PendingReply, QueuedReplies, ReplyReceiver, answer_all
-from protocol.codes import RequestCode, ResponseCode, SerializeType
-from protocol.command import Command, Response, decode_command, encode_response
+from protocol.codes import RequestCode, SerializeType
+from protocol.command import Command, Response, encode_response
 from protocol.errors import BadCommand
-from protocol.frame import FrameDecoder
 
 FOUND = Response(0, None, {"nextBeginOffset": "4"}, b"a message")
 TOO_LONG = Response(0, None, {"x" * 40_000: "y"})
@@ -70,14 +69,6 @@ class TestDueAnswers:
             for each in requests
         ]
         assert written == b"".join(encode_response(command, FOUND) + bytes(FOUND.body) for command in commands)
-
-    def test_an_answer_without_a_body_is_its_header_alone(self) -> None:
-        output, _, is_all = QueuedReplies([asked(FakeConnection(), 3)], Response(ResponseCode.PULL_NOT_FOUND)).piece(
-            1000
-        )
-        assert (len(output), is_all) == (1, True)
-        (frame,) = FrameDecoder().feed(bytes(output[0]))
-        assert (decode_command(frame).opaque, decode_command(frame).code) == (3, ResponseCode.PULL_NOT_FOUND)
 
     def test_what_a_form_cannot_hold_is_said_before_anything_is_written(self) -> None:
         with pytest.raises(BadCommand):

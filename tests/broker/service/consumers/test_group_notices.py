@@ -66,17 +66,6 @@ async def test_all_members_hear_of_one_that_comes_and_of_one_that_leaves(g1: Mes
         assert not second.pushed
 
 
-async def test_members_hear_of_one_whose_connection_is_gone(g1: MessageStore) -> None:
-    async with serving(service_of(g1)) as server, connected(server.addresses[0]) as first:
-        await first.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
-        await notified(first)
-        async with connected(server.addresses[0]) as second:
-            await second.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("G")))
-            assert await notified(first) == "G"
-        assert await notified(first) == "G"
-        assert await members(first, "G") == ["c1"]
-
-
 async def test_members_hear_of_one_that_fell_silent(g1: MessageStore) -> None:
     service = service_of(g1)
     seconds = 1000.0

@@ -9,27 +9,6 @@ from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
 
 
-def test_a_heartbeat_is_taken_in_and_its_answer_names_no_features(g1: Asker) -> None:
-    answer = g1.ask(
-        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest")), producers=("P",))
-    )
-    assert (answer.code, answer.remark, answer.ext_fields, bytes(answer.body)) == (0, None, None, b"")
-    assert g1.value(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}) == {"consumerIdList": ["c1"]}
-    assert (
-        g1.value(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"})["connectionSet"][0]["clientId"]
-        == "c1"
-    )
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"no JSON", b"[]", b'{"consumerDataSet":[]}', b'{"clientID":1,"consumerDataSet":7}']
-)
-def test_a_heartbeat_that_is_none_is_answered_saying_what_is_wrong(body: bytes, g1: Asker) -> None:
-    answer = g1.ask(RequestCode.HEART_BEAT, body=body)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "HeartbeatData" in (answer.remark or "")
-
-
 def test_a_client_that_takes_leave_of_a_group_is_gone_from_that_group_alone(g1: Asker) -> None:
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G"), consumer("H"), producers=("P",)))
     assert g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "G"}).code == 0
@@ -67,9 +46,3 @@ def test_a_subscription_is_checked_by_compiling_it_unless_it_is_by_tags(
     answer = g1.ask(RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps(data).encode())
     assert answer.code == code
     assert (answer.remark is None) is (code == 0)
-
-
-def test_a_check_that_cannot_be_read_is_answered_saying_so(g1: Asker) -> None:
-    answer = g1.ask(RequestCode.CHECK_CLIENT_CONFIG, body=b'{"subscriptionData":[]}')
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "CheckClientRequestBody" in (answer.remark or "")

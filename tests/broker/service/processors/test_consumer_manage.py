@@ -111,12 +111,6 @@ def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path: 
     assert offset_of(asker, "New", "Cut", 0) == (22, None)
 
 
-def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
-    assert commit(g1, "CG_TAG", "TopicTest", 1, -1) == 0
-    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
-
-
 def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -> None:
     """Recorded so: Java clients of 5.x send both without waiting, and the one overtakes the other."""
     fields = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
@@ -132,15 +126,6 @@ def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -
         == ResponseCode.NO_PERMISSION
     )
     assert offset_of(g1, "G", "TopicTest", 1) == (0, "9")
-
-
-def test_an_offset_that_comes_before_the_first_heartbeat_is_held_until_then(g1: Asker) -> None:
-    """As Java clients commit after a restart of the server: every five seconds, and join with a heartbeat later."""
-    fields = {"consumerGroup": "Restarted", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
-    g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
-    assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "0")
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer("Restarted")))
-    assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "9")
 
 
 @pytest.mark.parametrize("oneway", [True, False])

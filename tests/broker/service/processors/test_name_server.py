@@ -58,27 +58,6 @@ def test_topics_that_have_queues_but_no_configuration_are_there(store: Path) -> 
     assert queues["readQueueNums"] == 4, "queue 3 is there, though queue 1 never had a message"
 
 
-def test_without_topics_json_groups_are_still_found_by_their_retry_topics(store: Path) -> None:
-    """`mqadmin consumerProgress` asks for nothing but the list, and then for the group of each retry topic in it."""
-    for path in (store / "config").glob("topics.json*"):
-        path.unlink()
-    asker = Asker(store)
-    retry_topics = {
-        topic
-        for topic in asker.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]
-        if topic.startswith("%RETRY%")
-    }
-    assert retry_topics >= {"%RETRY%CG_FAIL", "%RETRY%CG_SQL", "%RETRY%CG_TAG"}
-    assert "%RETRY%CID_RMQ_SYS_TRANS" not in retry_topics
-    for topic in retry_topics:
-        assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
-    lag = [
-        entry["brokerOffset"] - entry["consumerOffset"]
-        for entry in asker.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"})["offsetTable"].values()
-    ]
-    assert sum(lag) == 44
-
-
 def test_a_topic_that_was_shrunk_still_announces_all_its_queues(store: Path) -> None:
     path = store / "config" / "topics.json"
     config = json.loads(path.read_text())

@@ -255,17 +255,15 @@ def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) 
     assert offsets(pull(asker, "Long", 0, 1)) == [1]
 
 
-def test_an_offset_that_comes_with_a_pull_is_remembered(g1: Asker) -> None:
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
-    pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT, commitOffset=4, subVersion=1)
-    assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
-
-
 # ---------------------------------------------------------------------- offsets committed on the way
 
 
-@pytest.mark.parametrize(("flag", "offset"), [(0, 4), (COMMIT, 0), (COMMIT, -1)])
-def test_an_offset_that_is_not_meant_is_not_remembered(flag: int, offset: int, g1: Asker) -> None:
+@pytest.mark.parametrize(
+    ("flag", "offset", "kept"), [(COMMIT, 4, 4), (0, 4, None), (COMMIT, 0, None), (COMMIT, -1, None)]
+)
+def test_an_offset_that_comes_with_a_pull_is_remembered_where_it_is_meant(
+    flag: int, offset: int, kept: int | None, g1: Asker
+) -> None:
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
     pull(g1, "TopicTest", 1, 5, sysFlag=flag, commitOffset=offset, subVersion=1)
-    assert g1.service.offsets.committed("G", "TopicTest", 1) is None
+    assert g1.service.offsets.committed("G", "TopicTest", 1) == kept

@@ -7,7 +7,7 @@ import pytest
 
 from asking import Asker, FakeConnection
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import RequestCode
 from protocol.command import Response
 
 QUERY_ASSIGNMENT = 400
@@ -75,10 +75,3 @@ def test_a_member_alone_is_answered_as_by_a_broker(g1: Asker) -> None:
 def test_members_share_by_the_order_of_their_names(strategy: str, expected: list[list[int]], g1: Asker) -> None:
     join(g1, "c3", "c1", "c2", "c1")
     assert [assigned(g1, strategyName=strategy, clientId=name) for name in ("c1", "c2", "c3")] == expected
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b"[", json.dumps({**QUESTION, "messageModel": None}).encode()])
-def test_a_question_that_cannot_be_read_is_an_error_that_says_so(body: bytes, g1: Asker) -> None:
-    answer = g1.ask(QUERY_ASSIGNMENT, body=body)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "the body is no QueryAssignmentRequestBody" in (answer.remark or "")

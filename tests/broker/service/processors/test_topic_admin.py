@@ -10,7 +10,7 @@ from asking import Asker
 from broker.service.processors.topic_admin import format_bitmap
 from heartbeats import consumer, heartbeat, subscription
 from oracles import store_times
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import RequestCode
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
@@ -32,18 +32,6 @@ def offset_at(asker: Asker, time: int, boundary: str | None = None) -> int:
     assert answer.code == 0
     assert answer.ext_fields is not None
     return int(answer.ext_fields["offset"])
-
-
-@pytest.mark.parametrize(
-    ("code", "remark"),
-    [
-        (RequestCode.GET_TOPIC_STATS_INFO, "topic[NoSuchTopic] not exist"),
-        (RequestCode.GET_TOPIC_CONFIG, "No topic in this broker. topic: NoSuchTopic"),
-    ],
-)
-def test_a_topic_that_is_nowhere_is_said_not_to_exist(code: int, remark: str, g1: Asker) -> None:
-    answer = g1.ask(code, {"topic": "NoSuchTopic"})
-    assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
 # ---------------------------------------------------------------------- topics

@@ -5,13 +5,10 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
-from broker.service.consumers.offset_keeper import OffsetKeeper
-from broker.service.state_directory import StateDirectory
 from broker.web.api.messages import MessageQuestion, message
 from broker.web.api.request_context import RequestContext
 from broker.web.api.topics import TopicQuestion, topic
 from broker_harness import connected, service_of, serving
-from heartbeats import consumer, heartbeat
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import ext_fields_of
 from storage.store.message_store import MessageStore
@@ -20,7 +17,7 @@ from store_writer import StoreWriter
 TOPIC, GROUP = "Orders", "Billing"
 COMMITTED = 3
 OFFSETS = "consumerOffset.json"
-DAMAGE = {"empty": 0, "cut in half": 0.5, "without its end": -2}
+DAMAGE = {"empty": 0, "without its end": -2}
 
 QUERY = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
 PROGRESS = {
@@ -46,8 +43,7 @@ def root(tmp_path: Path) -> Path:
 
 def damage(path: Path, how: str) -> bytes:
     whole = path.read_bytes()
-    kept = DAMAGE[how]
-    path.write_bytes(whole[:kept] if kept < 0 else whole[: int(len(whole) * kept)])
+    path.write_bytes(whole[: DAMAGE[how]])
     return whole
 
 
@@ -79,29 +75,6 @@ async def test_nobody_is_answered_an_offset_that_is_not_known(how: str, root: Pa
         server._service.store.renew()
         answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUERY)
         assert (answer.code, ext_fields_of(answer)["offset"]) == (0, str(COMMITTED))
-
-
-def test_what_a_group_commits_meanwhile_is_known(root: Path) -> None:
-    damage(root / "config" / OFFSETS, "empty")
-    asker = Asker(root)
-    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer(GROUP)))
-    assert asker.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUERY).code == ResponseCode.SYSTEM_BUSY
-    assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUERY | {"commitOffset": "4"}).code == 0
-    answer = asker.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUERY)
-    assert (answer.code, answer.ext_fields) == (0, {"offset": "4"})
-
-
-def test_our_own_file_of_offsets_counts_likewise(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / OFFSETS).write_bytes(b'{"offsetTable":{"Ord')
-    asker = Asker(root)
-    keeper = OffsetKeeper(asker.service.offsets, StateDirectory(tmp_path / "state"))
-    assert asker.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUERY).code == ResponseCode.SYSTEM_BUSY
-    assert OFFSETS in (asker.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP}).remark or "")
-    (tmp_path / "state" / OFFSETS).unlink()
-    keeper.save()
-    assert asker.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUERY).ext_fields == {"offset": str(COMMITTED)}
-    keeper.stop()
 
 
 def test_other_files_that_cannot_be_read_are_named_instead_of_answered_as_empty(root: Path) -> None:

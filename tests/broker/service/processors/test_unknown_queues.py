@@ -105,9 +105,7 @@ def no_directory(*names: str) -> Hiding:
 
 WAYS: dict[str, Hiding] = {
     "no descriptor left": refusing(errno.EMFILE, "consumequeue"),
-    "no descriptor left on the machine": refusing(errno.ENFILE, "consumequeue"),
     "may not be read": refusing(errno.EACCES, "consumequeue"),
-    "a bad disk": refusing(errno.EIO, "consumequeue"),
     "a topic that may not be read": refusing(errno.EACCES, TOPIC, UNCONFIGURED),
     "a queue that may not be read": refusing(errno.EACCES, "0"),
     "a topic that may not be told from a file": no_directory(TOPIC, UNCONFIGURED),
