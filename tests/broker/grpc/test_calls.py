@@ -12,7 +12,6 @@ from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code
 from broker.grpc.signature import signature_of
 from broker.limits import Limits
-from broker.metrics.metrics_rows import call_places_of
 from certificates import Authority
 from grpc_client import GrpcClient, grpc_client, serving_grpc, signed
 
@@ -56,16 +55,6 @@ def test_a_request_beyond_the_limit_is_not_read(g1_store: Path, tmp_path: Path) 
             client.admin("AdminSendMessage", body=bytes(5000))
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert code_of(client) == "OK"
-
-
-def test_calls_are_counted_by_method_and_result(g1_store: Path, tmp_path: Path) -> None:
-    with serving_grpc(g1_store, folder=tmp_path) as served, grpc_client(served) as client:
-        for _ in range(3):
-            client.admin("ResetGroupOffset")
-        totals = served.rows.totals()
-    place, durations = call_places_of("Admin/ResetGroupOffset", "FORBIDDEN")
-    assert totals[place] == 3
-    assert totals[durations : durations + 23].sum() == 3
 
 
 def test_with_accounts_a_call_has_to_be_signed(g1_store: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def inner_count(record: Record) -> int:
     return int(record.properties.get("INNER_NUM", 1))
 
 
-@pytest.mark.parametrize("name", sorted(RECORDED.keys() - {"tier"}))
+@pytest.mark.parametrize("name", ["light", "queues"])
 def test_every_message_of_a_recorded_store_is_reached_exactly_once(name: str, tmp_path: Path) -> None:
     with serving_recorded(name, tmp_path) as served, grpc_client(served) as client:
         expected: dict[str, Counter[Place]] = {}
@@ -132,7 +132,7 @@ def equal_queries(root: Path, folder: Path, count: int) -> int:
 
 
 def test_ids_and_keys_find_what_the_brokers_port_finds(g1_store: Path, tmp_path: Path) -> None:
-    assert equal_queries(g1_store, tmp_path, 150) > 100
+    assert equal_queries(g1_store, tmp_path, 60) > 40
 
 
 def test_a_page_is_bounded_by_bytes_too(tmp_path: Path) -> None:

@@ -111,15 +111,6 @@ def test_every_code_that_needs_no_right_of_a_consumer_is_for_administrators(guar
         assert is_admitted(guard, signed_request(code, foreign, ADMIN, ADMIN_SECRET, bodies.get(code, b""))), code
 
 
-@pytest.mark.parametrize("added", [{}, {"__ZONE_NAME": "z", "__ZONE_MODE": "m"}, {"_UNIQUE_KEY_QUERY": "true"}])
-def test_fields_that_clients_add_after_signing_may_be_there(guard: Guard, added: dict[str, str]) -> None:
-    fields = signed_fields(QUERY, READER, READER_SECRET) | added
-    assert is_admitted(guard, encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1))
-    signed_too = signed_fields(QUERY | added, READER, READER_SECRET)
-    assert is_admitted(guard, encode_request(RequestCode.QUERY_MESSAGE, signed_too, opaque=1))
-    assert not is_admitted(guard, encode_request(RequestCode.QUERY_MESSAGE, fields | {"more": "x"}, opaque=1))
-
-
 def test_a_body_is_signed_too(guard: Guard) -> None:
     lock = b'{"consumerGroup":"readers","clientId":"c","mqSet":[]}'
     good = signed_request(RequestCode.LOCK_BATCH_MQ, {}, READER, READER_SECRET, lock)

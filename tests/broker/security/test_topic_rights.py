@@ -27,7 +27,6 @@ from storage.files.waiting import finish
 from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from web_questions import ApiOf, keys
 
 POP = CASES / "A1-A2-B1-pop"
 RETRY, DEAD = "%RETRY%g1_orders", "%DLQ%g1"
@@ -95,34 +94,6 @@ async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks
             fields |= {"sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0"}
             fields |= {"suspendTimeoutMillis": "0"}
             await assert_for_the_consumer_alone(client, RequestCode.PULL_MESSAGE, fields, wanted)
-
-
-def test_the_page_shows_the_consumer_its_copies_and_others_neither_these_nor_their_topic(
-    popped: Path, tmp_path: Path
-) -> None:
-    api = ApiOf(popped, accounts_in(tmp_path))
-    consumer, other = keys(*CONSUMER), keys(*OTHER)
-    for offset in COPIES:
-        for path in ("/message", "/message/body"):
-            assert api.ask(path, offset=offset, headers=consumer).status == 200
-            refused = api.ask(path, offset=offset, headers=other)
-            assert refused.status == 403
-            assert b"orders" not in refused.content
-    listed = {line["topic"] for line in api.get("/topics", headers=consumer)["topics"]}
-    assert listed == {"orders", "%RETRY%g1", RETRY, DEAD}
-    assert not {"orders", RETRY} & {line["topic"] for line in api.get("/topics", headers=other)["topics"]}
-    for topic, offsets in ((RETRY, [3518, 3890, 9266]), (DEAD, [10088])):
-        for path, more in (("/messages", {}), ("/search", {"minimumSize": 1})):
-            found = api.get(path, topic=topic, headers=consumer, **more)
-            assert [line["physicalOffset"] for line in found["messages"]] == offsets
-        assert sum(api.get("/histogram", topic=topic, headers=consumer)["counts"]) == len(offsets)
-        assert api.get("/topic", topic=topic, headers=consumer)["messages"] == len(offsets)
-    for path in ("/messages", "/histogram", "/topic", "/tail"):
-        assert api.ask(path, topic=RETRY, headers=other).status == 403
-    assert api.get("/messages", topic=DEAD, headers=other)["messages"] == []
-    found = api.get("/find", text="k-given-up", headers=consumer)
-    assert sorted(line["physicalOffset"] for line in found["messages"]) == [634, 3890, 9266, 10088]
-    assert api.get("/find", text="k-given-up", headers=other)["messages"] == []
 
 
 def test_a_port_admits_what_the_account_may_ask_any_store_that_is_served(popped: Path, tmp_path: Path) -> None:

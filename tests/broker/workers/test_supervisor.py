@@ -20,8 +20,6 @@ from process import ROOT
 DEADLINE_SECONDS = 60.0
 PROGRAM = """
 import logging, os, sys, time, signal
-from broker.metrics.metrics_rows import STUCK, MetricsRows
-from broker.workers.loop_watch import LoopWatch
 from broker.workers.supervisor import Supervisor
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 def work(number, announce):
@@ -30,22 +28,17 @@ def work(number, announce):
     announce()
     {after}
     while True:
-        rows.beat(number)
         time.sleep(0.05)  # a signal between the check for signals and a longer sleep would wait for its end
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-rows = MetricsRows({count})
-watch = LoopWatch(rows, {limit}) if {limit} else None
-sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), {stop}, watch).run())
+sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), {stop}).run())
 """
 
 
 class Running:
     """A supervisor in a process of its own, and what it and its workers print."""
 
-    def __init__(
-        self, count: int = 1, before: str = "pass", after: str = "pass", limit: float = 0, stop: float = 30
-    ) -> None:
-        code = PROGRAM.format(count=count, before=before, after=after, limit=limit, stop=stop)
+    def __init__(self, count: int = 1, before: str = "pass", after: str = "pass", stop: float = 30) -> None:
+        code = PROGRAM.format(count=count, before=before, after=after, stop=stop)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             cwd=ROOT,
@@ -109,9 +102,7 @@ def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(s
     assert errors.count("a file of the store was truncated") == deaths.count(signal.SIGBUS)
 
 
-@pytest.mark.parametrize(
-    ("number", "handler"), [(signal.SIGTERM, ""), (signal.SIGINT, ""), (signal.SIGTERM, "SIG_DFL")]
-)
+@pytest.mark.parametrize(("number", "handler"), [(signal.SIGINT, ""), (signal.SIGTERM, "SIG_DFL")])
 def test_a_signal_to_stop_reaches_all_workers_also_one_that_has_no_handler_yet(
     start: Callable[..., Running], number: signal.Signals, handler: str
 ) -> None:
@@ -121,16 +112,6 @@ def test_a_signal_to_stop_reaches_all_workers_also_one_that_has_no_handler_yet(
     running.process.send_signal(number)
     assert running.end() == (0, "")
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
-
-
-def test_sighup_is_passed_on(start: Callable[..., Running]) -> None:
-    running = start(2, before="signal.signal(signal.SIGHUP, lambda *_: os.write(1, b'hup %d 0\\n' % number))")
-    running.workers(2)
-    assert running.line() == ["announced"]
-    running.process.send_signal(signal.SIGHUP)
-    assert sorted(running.workers(2)) == [0, 1]
-    running.process.terminate()
-    assert running.end()[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -156,22 +137,7 @@ def test_a_worker_that_does_not_stop_is_killed(start: Callable[..., Running]) ->
     assert not Path(f"/proc/{pid}").exists()
 
 
-LIMIT_SECONDS = 3.0
 """How long a loop may stand still here; long beside the twentieth of a second in which it turns."""
-
-
-def test_a_worker_that_was_stopped_is_killed_and_replaced(start: Callable[..., Running]) -> None:
-    running = start(2, limit=LIMIT_SECONDS)
-    pids = running.workers(2)
-    assert running.line() == ["announced"]
-    os.kill(pids[1], signal.SIGSTOP)
-    assert list(running.workers()) == [1]
-    assert not _is_alive(pids[1])
-    running.process.terminate()
-    code, errors = running.end()
-    assert code == 0
-    killed = f"worker 1 (process {pids[1]}) is killed: its event loop has stood still for 3 s (--worker-timeout)"
-    assert errors.splitlines() == [killed, "worker 1 was ended by SIGKILL; a new one replaces it"]
 
 
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[..., Running]) -> None:
