@@ -37,7 +37,6 @@ READER_KEYS = keys(READER, READER_SECRET)
 ADMIN_KEYS = keys(ADMIN, ADMIN_SECRET)
 FIGURES = b"rocketlens_topic 1\n"
 FAR, PROXY = "198.51.100.7", "192.0.2.8"
-OPENED = {"Sec-Fetch-Mode": "navigate"}
 
 
 @dataclass
@@ -92,13 +91,6 @@ def every_path(guarded: Guarded) -> list[str]:
     return [*api, "/api/v1/openapi.json", *files, *VIEWS]
 
 
-def test_a_browser_asks_when_somebody_opens_an_address_and_not_when_the_page_does(guarded: Guarded) -> None:
-    for path in ("/", "/topics", "/api/v1/store"):
-        assert guarded.ask(path, OPENED).headers["www-authenticate"].startswith("Basic realm=")
-    for path in ("/page/main.js", "/api/v1/store"):
-        assert guarded.ask(path, {"Sec-Fetch-Mode": "cors"}).headers["www-authenticate"].startswith("X-Basic ")
-
-
 def test_metrics_may_be_for_administrators_and_health_is_for_everybody(g1_store: Path, tmp_path: Path) -> None:
     guarded = guarded_by(HttpAuth("basic-metrics"), g1_store, tmp_path)
     assert guarded.status("/metrics") == 401
@@ -142,8 +134,7 @@ def test_with_tls_nothing_but_health_is_answered_without(g1_store: Path, tmp_pat
         assert guarded.status("/healthz") == 200
 
 
-@pytest.mark.parametrize("auth", [HttpAuth(), HttpAuth("basic")])
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(("auth", "site"), [(HttpAuth(), "same-site"), (HttpAuth("basic"), "cross-site")])
 def test_a_page_of_another_site_is_refused_with_a_login_and_without_but_a_link_is_not(
     g1_store: Path, tmp_path: Path, auth: HttpAuth, site: str
 ) -> None:

@@ -57,16 +57,6 @@ def test_a_browser_finds_the_icon_where_it_looks_for_one_that_no_page_names(orig
     assert (headers["content-type"], content) == ("image/svg+xml", (DIRECTORY / "icon.svg").read_bytes())
 
 
-def test_a_foreign_host_gets_no_page(origin: str) -> None:
-    status, _, content = get(origin + "/", Host="evil.example")
-    assert status == 403
-    assert b"--http-host" in content
-    status, _, content = get(origin + "/metrics", Host="evil.example")
-    assert (status, b"--http-host" in content) == (403, True)
-    # Health is for probes, which ask by any name.
-    assert get(origin + "/healthz", Host="evil.example")[0] == 200
-
-
 def test_the_document_runs_nothing_by_itself_and_names_only_files_that_are_there() -> None:
     document = (DIRECTORY / "index.html").read_text()
     assert not re.search(r"<script(?![^>]* src=)|<style|\son\w+=|style=|https?://", document)

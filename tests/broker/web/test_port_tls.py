@@ -83,24 +83,6 @@ async def test_tls_gets_everything_and_plain_http_only_health(options: TlsOption
 
 
 @pytest.mark.asyncio
-async def test_a_new_certificate_is_used_for_new_connections(options: TlsOptions, authority: Authority) -> None:
-    async with secured(options, authority) as web:
-        assert (await web.get("/healthz")).status_code == 200
-        other = Authority.make(authority.folder / "other", "other")
-        certificate, key = other.sign("server")
-        assert options.certificate is not None
-        assert options.key is not None
-        shutil.copy(key, options.key)
-        shutil.copy(certificate, options.certificate)
-        assert web.port.context is not None
-        await asyncio.to_thread(web.port.context.refresh)
-        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-            await web.get("/healthz")
-        web.authority = other
-        assert (await web.get("/healthz")).status_code == 200
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize("beginning", [b"", HELLO], ids=["silent", "half a handshake"])
 async def test_connections_that_get_no_further_make_room_for_each_probe(
     options: TlsOptions, authority: Authority, beginning: bytes, monkeypatch: pytest.MonkeyPatch
@@ -116,19 +98,6 @@ async def test_connections_that_get_no_further_make_room_for_each_probe(
                 assert (await web.get("/healthz")).status_code == 200
                 assert (await web.get("/healthz", "http")).status_code == 200
         assert web.waiting <= 4
-
-
-@pytest.mark.asyncio
-async def test_a_stop_closes_what_has_sent_nothing_yet(options: TlsOptions, authority: Authority) -> None:
-    async with secured(options, authority) as web:
-        reader, writer = await asyncio.open_connection(*web.endpoint)
-        await until(lambda: web.waiting == 1)
-        await web.port.stop()
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            assert await reader.read() == b""
-        writer.close()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(*web.endpoint)
 
 
 def test_while_a_store_is_opened_both_are_answered(options: TlsOptions, authority: Authority) -> None:

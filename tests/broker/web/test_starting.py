@@ -2,7 +2,6 @@
 
 import re
 import socket
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -60,13 +59,3 @@ def test_connections_that_come_when_it_ends_wait_for_what_comes_next(listeners: 
     with socket.create_connection(listeners[0].endpoint, PATIENCE_SECONDS) as client, answering(listeners):
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
-
-
-def test_without_a_port_nobody_answers(listeners: list[Listener]) -> None:
-    def is_there() -> bool:
-        return any(thread.name == "starting" for thread in threading.enumerate())
-
-    with answering(listeners):
-        assert is_there()
-    with answering([]):
-        assert not is_there()

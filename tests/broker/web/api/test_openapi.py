@@ -82,7 +82,7 @@ def test_every_answer_is_as_described(schema: Any, path: str) -> None:
     operation, checks = schema[path]["GET"], conform()
 
     @given(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), st.data())
-    @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def ask(case: Any, data: st.DataObject) -> None:
         for name in ("regex", "jsonPath"):  # each of these starts a process
             case.query.pop(name, None)
@@ -94,7 +94,7 @@ def test_every_answer_is_as_described(schema: Any, path: str) -> None:
     ask()
 
 
-@pytest.mark.parametrize("path", PATHS[1:])  # the first takes nothing
+@pytest.mark.parametrize("path", PATHS[1::3])  # the first takes nothing; all read their questions alike
 def test_what_is_not_described_is_refused_as_described(schema: Any, path: str) -> None:
     from schemathesis import GenerationMode
     from schemathesis.specs.openapi.checks import negative_data_rejection

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from acl_file import write_accounts
-from asked_patterns import recorded
 from broker.web.api.pending import PendingQuestion, WaitingMessages
 from broker.web.api.request_context import RequestContext
 from broker_harness import service_of
 from storage.life.pending import Pending
-from storage.patterns._pattern_process import PATIENCE
-from storage.patterns.mask import MOST_OF_ANSWER
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 from web_questions import ApiOf, keys
@@ -57,23 +54,6 @@ def test_counts_and_messages_come_when_all_is_read(store: Path) -> None:
     assert (answer["messages"][0]["state"], answer["messages"][9]["delayLevel"]) == ("cancelled", 18)
     assert answer["timersTimestamp"] is None
     assert len(answer["notes"]) == 2
-
-
-def test_a_page_of_messages_that_hold_a_mask_up_is_answered_with_all_of_them_hidden(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(200):
-        more = {f"p{each}": f"{'a' * 60}{number}{each}" for each in range(4)}
-        waits = {"TIMER_OUT_MS": str(DUE + number), "REAL_TOPIC": "TopicTest"}
-        writer.append("rmq_sys_wheel_timer", b"%s%d" % (b"a" * 60, number), properties=waits | more)
-    writer.crash()
-    api = ApiOf(writer.root, masked=("/(a+)+b/",))
-    for _ in range(2):  # the second page begins anew
-        with recorded() as asked:
-            answer = done(api, limit=200)
-        assert len(answer["messages"]) == 200
-        assert asked.patient == PATIENCE
-        assert asked.brief <= 2 * MOST_OF_ANSWER
-        assert {each["message"]["preview"] for each in answer["messages"]} == {"***"}
 
 
 def test_pages_hold_every_message_once(store: Path) -> None:

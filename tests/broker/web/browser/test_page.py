@@ -68,11 +68,6 @@ def test_a_bar_of_the_histogram_takes_its_time_by_mouse_and_by_keyboard(browser:
     browser.open("topic", topic="TopicTest")
     browser.see(".histogram .said", "52 messages")
     bars = browser.until(lambda: browser.all(".histogram rect.target"))
-    filled = [
-        bar
-        for bar, drawn in zip(bars, browser.all(".histogram rect.bar"), strict=True)
-        if float(drawn.get_attribute("height") or 0)
-    ]
     browser.run("document.querySelector('.histogram svg').focus()")
     browser.press(Keys.ARROW_RIGHT, Keys.ENTER)
     browser.see(".list .end", "1 message, all there are.")
@@ -107,21 +102,6 @@ def test_a_filter_tells_how_many_pass_and_lists_them_or_what_is_wrong_with_it(br
     assert "sql=a" in browser.place
 
 
-def test_groups_are_listed_with_what_they_have_not_consumed(browser: Browser) -> None:
-    browser.open("groups")
-    row = browser.see("main tbody tr", "CG_TAG")
-    assert "CG_TAG TopicTest 4 44" in row.text.replace("\n", " ")
-    browser.see("main tbody tr", "has committed nothing")
-    browser.click("main .check input")
-    caught_up = "main tbody td.number:not(.warning)[data-name^=not]"
-    browser.until(lambda: "behind=1" in browser.place and not browser.all(caught_up))
-    browser.keep("groups")
-    browser.click("main a.open", "CG_TAG")
-    browser.see("h1", "TopicTest")
-    browser.open("groups", contains="nobody")
-    browser.see("main [role=status]", "No group that you may see.")
-
-
 def test_dead_letters_and_light_topics_are_listed_and_lead_to_their_messages(lone: Browser, tmp_path: Path) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-selective")
     with serving_page([service_of(MessageStore.open(root))]) as origin:
@@ -136,16 +116,6 @@ def test_dead_letters_and_light_topics_are_listed_and_lead_to_their_messages(lon
         lone.click("main a.open", "CG_FAILS_selective")
         lone.see("h1", "%DLQ%CG_FAILS_selective")
         lone.see(".list .end", "1 message")
-
-
-def test_a_search_says_how_far_it_looked_and_marks_what_it_looked_for(browser: Browser) -> None:
-    browser.open("search")
-    browser.see("input[name=contains]").send_keys("hash collide")
-    browser.click("button", "Search")
-    browser.see(".list .end", "2 messages, all there are.")
-    assert "Searched 156 kB of 156 kB (100 %)." in browser.see(".list .end").text
-    browser.open("search", regex="[a-h]ot 1$", topic="TopicTest")
-    assert browser.see(".messages mark").text == "hot 1"
 
 
 def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: Browser) -> None:
@@ -183,9 +153,7 @@ def test_the_keyboard_alone_is_enough(browser: Browser) -> None:
     assert browser.driver.switch_to.active_element.get_attribute("id") == "text"
     browser.press("hotkey", Keys.ENTER)
     browser.see(".list .end", "40 messages")
-    browser.press(
-        "j",
-    )
+    browser.press("j")
     browser.press("j")
     browser.press("k")
     second = browser.all(".messages a.open")[1]

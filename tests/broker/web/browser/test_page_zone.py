@@ -137,12 +137,3 @@ def test_times_counted_from_now_are_those_that_commands_read(zoned: Browser) -> 
             found = zoned.driver.execute_async_script(script, zone, now, [*FROM_NOW, *wrong])
             assert found[: len(FROM_NOW)] == [parse_time(text, ZoneInfo(zone), now) for text in FROM_NOW], (zone, now)
             assert found[len(FROM_NOW) :] == [None] * len(wrong)
-
-
-def test_a_time_that_clocks_show_twice_stays_itself_in_the_form(zoned: Browser) -> None:
-    second = CHANGES[1] + 1_800_000  # half past one, for the second time
-    zoned.open("topic", topic="TopicTest", begin=second, zone="America/New_York")
-    assert zoned.see(".filters .time").get_attribute("value") == "2025-11-02 01:30:00.000"
-    zoned.click(".filters button", "Show")
-    zoned.until(lambda: parse_qs(urlsplit(zoned.place).query).get("order") is None and zoned.all(".list .end"))
-    assert parse_qs(urlsplit(zoned.place).query)["begin"] == [str(second)]
