@@ -235,7 +235,7 @@ def use(answer: object) -> None:
             assert isinstance(message.body, bytes)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 8))])
 def test_whatever_a_server_answers_is_an_answer_or_an_error_of_ours(seed: int) -> None:
     chooser = random.Random(seed)
     seen = {"answers": 0, "errors": 0}
@@ -257,23 +257,6 @@ def test_whatever_a_server_answers_is_an_answer_or_an_error_of_ours(seed: int) -
                 except rocketlens.Error:
                     seen["errors"] += 1
     assert min(seen.values()) > 10, seen
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        encode_frame_prefix(0, 2, 0) + b"[]",
-        b"\x7f\xff\xff\xff" + bytes(60),
-        b"\0\0\0\x01" + bytes(4),
-        frame({"code": 0, "flag": 1, "opaque": 0, "language": 2**70}, b""),
-    ],
-)
-def test_a_stream_that_is_none_is_an_error_that_says_so(stream: bytes) -> None:
-    with answering(lambda _asked: stream) as endpoint, rocketlens.connect(str(endpoint), timeout_seconds=5) as remote:
-        for ask in ask_everything(remote):
-            with pytest.raises(rocketlens.ClientError, match="does not speak the remoting protocol"):
-                ask()
 
 
 def test_a_server_that_leads_round_in_a_circle_is_left() -> None:

@@ -51,29 +51,6 @@ def test_an_option_in_the_environment_counts_and_a_typed_one_more(
     assert "ROCKETLENS_FIND_LIMIT" in outcome.errors
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_is_given_what_asks_the_command_for_completions(shell: str) -> None:
-    outcome = rocketlens("completion", shell)
-    assert outcome.code == 0
-    assert f"_ROCKETLENS_COMPLETE={shell}_complete" in outcome.text
-
-
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("f", ["find"]),
-        ("rebuild ", ["all", "clean", "fetch", "index", "queues"]),
-        ("find --sto", ["--storage-options", "--store"]),
-        ("find --format j", ["json"]),
-        ("completion z", ["zsh"]),
-    ],
-)
-def test_commands_options_and_values_are_completed(typed: str, expected: list[str]) -> None:
-    *words, incomplete = typed.split(" ")
-    found = BashComplete(main, {}, "rocketlens", "_ROCKETLENS_COMPLETE").get_completions(words, incomplete)
-    assert sorted(each.value for each in found) == expected
-
-
 HARMLESS = ("orders", "ordered", "%RETRY%billing")
 HOSTILE = (
     "$(touch pwned)",
@@ -117,9 +94,7 @@ def completions(*words: object, incomplete: str = "") -> list[str]:
     [
         (("tail", "STORE"), "ord", ["ordered", "orders"]),
         (("tail", "--store", "STORE"), "ord", ["ordered", "orders"]),
-        (("topics", "STORE"), "%", ["%RETRY%billing"]),
         (("topics", "STORE"), "", ["%RETRY%billing", "ordered", "orders"]),
-        (("find", "STORE", "4711", "--topic"), "orders", ["orders"]),
         (("export", "STORE", "--topic"), "ord", ["ordered", "orders"]),
         (("groups", "STORE"), "", ["billing", "binding"]),
         (("groups", "STORE", "--group"), "bill", ["billing"]),
@@ -142,7 +117,7 @@ def test_topics_of_a_server_are_completed(named: Path) -> None:
         assert completions("tail", endpoint, incomplete="ord") == ["ordered", "orders"]
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"{", b"\xff"])
+@pytest.mark.parametrize("damage", [None, b"{"])
 def test_bash_says_nothing_where_a_store_is_damaged_and_runs_nothing_that_it_holds(
     damage: bytes | None, named: Path, tmp_path: Path
 ) -> None:
@@ -162,6 +137,7 @@ def test_bash_says_nothing_where_a_store_is_damaged_and_runs_nothing_that_it_hol
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_program_of_another_name_is_completed_too(shell: str) -> None:
+    assert f"_ROCKETLENS_COMPLETE={shell}_complete" in rocketlens("completion", shell).text
     outcome = rocketlens("completion", shell, "--program", "rl")
     assert outcome.code == 0
     assert "rocketlens" not in outcome.text

@@ -15,9 +15,7 @@ OFFSET_ID = "7F00000100002A9F00000000000019B5"
 
 SAME = [
     ("find STORE hotkey --json", "--max 3", "--limit 3"),
-    ("find STORE hotkey --json", "--begin 2000 --end 2001", "--since 2000 --until 2001"),
     ("filter STORE --topic TopicTest --json", "--sql a=5 --max 2", "--where a=5 --limit 2"),
-    ("tail STORE --topic TopicTest --json", "--sql a=5 --count 2", "--where a=5 --limit 2"),
     ("search STORE --json", "--from 2000 --to 2100", "--since 2000 --until 2100"),
 ]
 
@@ -51,19 +49,14 @@ def test_an_earlier_name_of_a_command_works_and_prints_the_new_line(tmp_path: Pa
 
 OLD = [
     ("view STORE ID --json", "find STORE ID --json"),
-    ("view STORE ID ID 0", "find STORE ID ID 0 --full"),
     ("view STORE ID --damaged --topic TopicTest --body -", "find STORE ID --topic TopicTest --body -"),
-    ("view ID --from-id", "find ID --from-id"),
     ("lookup STORE KEYS", "find STORE -f KEYS"),
     (
         "lookup STORE KEYS --as physical-offset --topic TopicTest",
         "find STORE -f KEYS --as physical-offset --topic TopicTest",
     ),
-    ("lookup STORE KEYS --format ndjson --engine local", "find STORE -f KEYS --json --engine local"),
     ("query STORE --topic TopicTest --tag TagD -v", "find STORE TagD --as tag --topic TopicTest -v"),
-    ("query STORE --topic TopicTest --unique-key U", "find STORE U --as unique-key --topic TopicTest"),
     ("query STORE --topic T --key k --copies --json", "find STORE k --as key --topic T --copies --json"),
-    ("query STORE --topic TopicTest --key BB --max 3 --begin 2000", "find STORE BB --as key --topic TopicTest"),
     (
         "query STORE --topic TopicTest --key hotkey --max 2 --json",
         "find STORE hotkey --as key --topic TopicTest --limit 2 --json",

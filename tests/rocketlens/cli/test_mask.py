@@ -64,7 +64,7 @@ def masks(rules: tuple[str, ...]) -> list[str]:
     ("command", "rules"),
     [
         pytest.param(
-            command, rules, id=f"{' '.join(command)}-{name}", marks=[pytest.mark.soak] * ((one + other) % 4 > 0)
+            command, rules, id=f"{' '.join(command)}-{name}", marks=[pytest.mark.soak] * ((one + other) % 8 > 0)
         )
         for one, command in enumerate(COMMANDS)
         for other, (name, rules) in enumerate(RULES.items())

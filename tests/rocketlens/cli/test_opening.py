@@ -60,31 +60,6 @@ def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed(
 
 
 @each_reader
-def test_options_of_a_store_in_the_environment_do_not_keep_from_asking_a_server(
-    command: str, server: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = run(command, "--server", server)
-    monkeypatch.setenv(f"ROCKETLENS_{command.upper()}_INDEX_SLOTS", "5")
-    assert run(command, "--server", server).output == asked.output
-    refused = run(command, "--server", server, "--index-slots", 5)
-    assert (refused.code, refused.output) == (2, b"")
-    assert "options of a STORE cannot be used with a server" in refused.errors
-
-
-@each_reader
-def test_a_mask_is_never_passed_over_where_a_server_is_asked(
-    command: str, server: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "masks").write_text("hosts\n")
-    for name, value in (("MASK", "hosts"), ("MASK_FILE", str(tmp_path / "masks"))):
-        with monkeypatch.context() as patch:
-            patch.setenv(f"ROCKETLENS_{command.upper()}_{name}", value)
-            refused = run(command, "--server", server)
-        assert (refused.code, refused.output) == (2, b"")
-        assert "--mask and --mask-file are for a STORE, not for a server" in refused.errors
-
-
-@each_reader
 def test_an_address_is_a_source_and_so_is_a_directory_by_its_option(
     command: str, g1_store: Path, server: Endpoint
 ) -> None:

@@ -83,12 +83,3 @@ def test_nothing_that_waits_is_said_and_has_an_exit_code(recorded: Path, g1_stor
     assert (outcome.code, outcome.output) == (1, b"")
     assert outcome.errors == "rocketlens: there is no topic NoSuchTopic\n"
     assert rocketlens("pending", g1_store).code == 1
-
-
-def test_wrong_input_is_a_sentence(recorded: Path, tmp_path: Path) -> None:
-    outcome = rocketlens("pending", recorded, "--due-after", "5", "--due-before", "4")
-    assert (outcome.code, outcome.errors) == (2, "rocketlens: --due-after 5 is after --due-before 4\n")
-    assert rocketlens("pending", recorded, "--due-after", "soon").code == 2
-    outcome = rocketlens("pending", tmp_path)
-    assert outcome.code == 3
-    assert "expected a RocketMQ store" in outcome.errors

@@ -156,9 +156,7 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
     assert message in " ".join(outcome.errors.split())
 
 
-@pytest.mark.parametrize(
-    "command", ["rebuild index", "rebuild queues", "rebuild all", "compact index", "doctor --deep"]
-)
+@pytest.mark.parametrize("command", ["rebuild all", "compact index", "doctor --deep"])
 def test_the_store_may_be_a_url_and_is_never_written_to(job: StandIn, command: str) -> None:
     writes = command != "doctor --deep"
     out = ["--out", "/out"] if writes else []

@@ -11,7 +11,6 @@ import pytest
 import rocketlens as face
 from broker.endpoint import Endpoint
 from command_line import rocketlens
-from rocketlens.replay.account import ReplayAccount
 from taking_broker import TakingBroker
 
 TOPICS = {"TopicTest": 4, "BulkTopic": 4, "TopicDelay": 4, "Other": 2, "%RETRY%CG_FAIL": 1}
@@ -63,9 +62,6 @@ def test_what_was_sent_is_counted_and_the_same_command_sends_no_more(g1_store: P
     double = rocketlens(*typed)
     assert (double.code, double.messages[-1]["double"]) == (1, 1)
     assert f"double: {broker.log[0].properties['UNIQ_KEY']} at " in double.errors
-    # An account that another process has open, and a file that is none, are not forgotten.
-    with ReplayAccount(Path(said["account"])):
-        assert "another replay uses it" in rocketlens(*typed, "--fresh").errors
     assert "is no account of a replay" in rocketlens(*typed, "--fresh", "--account", __file__).errors
     again = rocketlens(*typed, "--fresh")
     assert (again.code, again.messages[-1]["refused"]) == (1, 52)
@@ -80,7 +76,6 @@ def text_of(broker: TakingBroker) -> str:
     ("typed", "count"),
     [
         (["--topic", "BulkTopic", "--limit", "7"], 7),
-        (["--topic", "TopicTest", "--key", "hotkey"], 40),
         (["--topic", "TopicTest", "--contains", "hot 3", "--in", "body"], 11),
         (["--topic", "TopicTest", "--regex", "hot 3$", "--charset", "utf-8"], 1),
         (["--topic", "TopicTest", "--where", "region = 'sh' AND a > 30"], None),

@@ -52,30 +52,13 @@ def test_each_message_is_explained_by_its_properties(odd: Path) -> None:
     assert "a > 5 is unknown (a is missing)" in reasons[3]
 
 
-def test_an_expression_that_does_not_compile_is_drawn_with_the_place(g1_store: Path) -> None:
-    outcome = run(g1_store, "--where", "a > 5 AND")
-    assert outcome.code == 2
-    lines = outcome.errors.splitlines()
-    assert lines[1].strip() == "a > 5 AND"
-    assert lines[2].strip().strip("^") == ""
-
-
-def test_what_a_broker_does_not_read_of_an_expression_is_said(g1_store: Path) -> None:
-    outcome = run(g1_store, "--where", "a > 5 anything goes", "--json")
-    assert outcome.code == 0
-    assert "text behind the expression is ignored, as by brokers" in outcome.errors
-    assert "anything goes" in outcome.errors
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--explain",), "--explain needs a TOPIC, and --tag or --where"),
         (("--explain", "--tag", "A", "--where", "a = 1"), "--explain needs a TOPIC, and --tag or --where"),
         (("--explain", "--tag", "||"), "no tag between the separators"),
-        (("--explain", "--where", "a >"), "found the end"),
         (("--tag", "||"), "no tag between the separators"),
-        (("--where", ""), "found the end"),
         (("--explain", "--tag", "TagA", "--mask", "tags"), "tags"),
         (("--explain", "--where", "a > 5", "--mask", "properties.a"), "properties.a"),
     ],

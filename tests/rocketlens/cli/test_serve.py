@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from process import STOP_SECONDS, rocketlens, serving_process
+from process import STOP_SECONDS, serving_process
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
@@ -68,42 +68,6 @@ def test_routes_name_the_advertised_address_and_the_given_names(g1_store: Path, 
         assert '"old-b"' in route
         assert '"Old"' in route
         assert server.stop() == 0
-
-
-def test_a_second_server_on_the_port_is_refused(g1_store: Path, tmp_path: Path) -> None:
-    with serving_process(g1_store, tmp_path) as server:
-        outcome = rocketlens("serve", g1_store, "--listen", str(server.endpoints[0]))
-        assert outcome.returncode == 1
-        assert b"another process listens there" in outcome.stderr
-        assert server.stop() == 0
-
-
-def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.mkdir()
-    outcome = rocketlens("serve", path, "--listen", "127.0.0.1:0")
-    assert outcome.returncode == 3
-    assert outcome.stdout == b""
-    lines = outcome.stderr.decode().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith(f"rocketlens: {path} is no store that can be served: ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--listen", "store"], "expected HOST:PORT"),
-        (["--advertise", "a:0"], "cannot connect to port 0"),
-        (["--state-dir", "STORE/state"], "lies inside the store"),
-    ],
-)
-def test_wrong_usage_ends_it_with_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
-    arguments = [argument.replace("STORE", str(g1_store)) for argument in arguments]
-    listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
-    outcome = rocketlens("serve", g1_store, *arguments, *listen)
-    assert outcome.returncode == 2
-    assert says in outcome.stderr.decode()
-    assert b"Traceback" not in outcome.stderr
 
 
 def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: Path) -> None:

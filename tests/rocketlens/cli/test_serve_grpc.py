@@ -13,7 +13,7 @@ from connected_consumer import ConnectedConsumer
 from grpc_client import GrpcClient
 from heartbeats import consumer, heartbeat, subscription
 from metric_figures import figure, read_figures
-from process import Serving, rocketlens, serving_process
+from process import Serving, serving_process
 from protocol.codes import RequestCode
 
 DEADLINE_SECONDS = 60.0
@@ -82,15 +82,3 @@ def test_groups_and_their_offsets_are_those_of_worker_0(workers: str, g1_store: 
         client.channel.close()
         assert server.stop() == 0
         assert "Traceback" not in server.errors.read_text()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--workers", "0"], "a process of its own"),
-        (["--tls-mode", "enforcing", "--tls-cert", "c.pem", "--tls-key-password-file", "p"], "no key with a password"),
-    ],
-)
-def test_what_the_process_cannot_do_is_refused(options: list[str], words: str, g1_store: Path) -> None:
-    outcome = rocketlens("serve", g1_store, "--grpc", "0", *options)
-    assert (outcome.returncode, words in outcome.stderr.decode()) == (2, True)

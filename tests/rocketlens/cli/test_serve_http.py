@@ -13,15 +13,13 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
 from benchmarks.server_process import free_port
 from broker.endpoint import Endpoint
 from certificates import Authority
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
-from process import ROOT, Serving, rocketlens, serving_process
+from process import ROOT, Serving, serving_process
 from protocol.frame import FrameDecoder
 from web_questions import keys
 
@@ -59,11 +57,8 @@ def eventually(server: Serving, check: Callable[[Figures], bool]) -> Figures:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("options", [["--workers", "0", "--loop", "asyncio"], []])
-def test_one_process_tells_its_figures_and_health_on_both_loops(
-    options: list[str], g1_store: Path, tmp_path: Path
-) -> None:
-    with serving_process(g1_store, tmp_path, "--http", "0", *options) as server:
+def test_one_process_tells_its_figures_and_health(g1_store: Path, tmp_path: Path) -> None:
+    with serving_process(g1_store, tmp_path, "--http", "0", "--workers", "0", "--loop", "asyncio") as server:
         ask(server.endpoints[0], view(0) * 3 + query("TopicTest", "none"), 4)
         assert (status_of(server, "/healthz"), status_of(server, "/readyz")) == (200, 200)
         figures = read_figures(server.http_port)
@@ -171,18 +166,6 @@ def test_a_page_by_tls_asks_for_a_login_and_probes_need_neither(g1_store: Path, 
         assert not any(secret in server.errors.read_text() for secret in SECRETS)
     looks = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(look["account"], look["result"]) for look in looks if look["messages"]] == [(READER, "SUCCESS")]
-
-
-def test_a_login_in_plain_text_over_a_network_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
-    acl = write_accounts(tmp_path / "plain_acl.yml")
-    (tmp_path / "store").mkdir()
-    options = ("--http", "0.0.0.0:9180", "--http-auth", "basic", "--acl", acl)
-    outcome = rocketlens("serve", tmp_path / "store", *options)
-    assert outcome.returncode == 2
-    said = outcome.stderr.decode()
-    assert "keys would pass the network in plain text" in said
-    assert "--http-tls" in said
-    assert "--trusted-proxy" in said
 
 
 OPENS_LATE = """

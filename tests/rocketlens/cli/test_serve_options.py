@@ -103,6 +103,11 @@ def test_options_that_contradict_each_other_start_no_server(served: list[list[Se
         ("--index-slots 97", "give both or neither"),
         ("--state-dir /store/state", "lies inside the store"),
         ("--proxy-protocol-from 10.1.0.0/99", "is not an IP address or a network"),
+        ("--listen store", "expected HOST:PORT"),
+        ("--advertise a:0", "cannot connect to port 0"),
+        ("--http 0.0.0.0:9180 --http-auth basic --acl /acl.yml", "keys would pass the network in plain text"),
+        ("--grpc 0 --workers 0", "a process of its own"),
+        ("--grpc 0 --tls-mode enforcing --tls-cert c.pem --tls-key-password-file p", "no key with a password"),
     ):
         outcome = rocketlens("serve", STORE, *options.split())
         assert (outcome.code, outcome.output) == (2, b""), options

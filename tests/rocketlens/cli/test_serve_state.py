@@ -15,7 +15,7 @@ from broker.endpoint import Endpoint
 from broker.service.state_directory import StateDirectory
 from golden_frames import parse_java_json
 from heartbeats import consumer, heartbeat, subscription
-from process import rocketlens, serving_process
+from process import serving_process
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.errors import RocketLensError
@@ -116,9 +116,6 @@ def test_a_home_that_is_a_file_is_no_reason_not_to_serve(g1_store: Path, tmp_pat
         assert client.committed() == 3
         client.close()
         assert "give --state-dir" in server.errors.read_text()
-    outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--state-dir", own_home / "x")
-    assert (outcome.returncode, outcome.stdout) == (2, b"")
-    assert b"--state-dir" in outcome.stderr
 
 
 FULL = "offsets cannot be kept: No space left on device"
@@ -183,15 +180,3 @@ def test_a_state_directory_of_another_user_is_refused_with_its_owner(first: str)
         owner, stranger = ("root (0)", "nobody (65534)") if first == "root" else ("nobody (65534)", "root (0)")
         assert f"belongs to user {owner}, and this runs as user {stranger}" in other()
         assert files() == before
-
-
-def test_a_second_server_on_the_same_state_is_refused_in_one_line(g1_store: Path, tmp_path: Path) -> None:
-    with serving_process(g1_store, tmp_path):
-        outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0")
-        assert outcome.returncode == 2
-        assert outcome.stdout == b""
-        assert b"another server keeps its state in" in outcome.stderr
-        assert b"--state-dir" in outcome.stderr
-        assert b"Traceback" not in outcome.stderr
-        answer = rocketlens("find", g1_store, "TagA")
-        assert answer.returncode == 0, "only servers keep the directory to themselves"

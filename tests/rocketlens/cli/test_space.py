@@ -97,7 +97,3 @@ def test_wrong_input_is_a_sentence(store: Path, tmp_path: Path) -> None:
     outcome = rocketlens("space", store, "--broker-config", tmp_path / "broker.conf")
     assert (outcome.code, outcome.output) == (2, b"")
     assert "fileReservedTime is 'soon', expected a number" in outcome.errors
-    assert rocketlens("space", store, "--by", "weight").code == 2
-    outcome = rocketlens("space", tmp_path)
-    assert outcome.code == 3
-    assert "expected a RocketMQ store" in outcome.errors

@@ -47,7 +47,7 @@ def offsets(outcome: Outcome) -> list[int]:
     return [each["physicalOffset"] for each in outcome.messages]
 
 
-@pytest.mark.parametrize("count", [1, 7, 40, 1000])
+@pytest.mark.parametrize("count", [7, 1000])
 def test_the_newest_are_those_at_the_end_of_the_log(
     where: tuple[object, ...], stored: list[Record], count: int
 ) -> None:
@@ -74,7 +74,6 @@ def test_times_narrow_what_is_listed(where: tuple[object, ...], stored: list[Rec
         (("STORE",), "expected SOURCE and TOPIC"),
         (("STORE", "--topic", "TopicTest", "--tag", "a", "--where", "a = 1"), "tag and sql exclude each other"),
         (("STORE", "--topic", "TopicTest", "--where", "a >"), "expected a property or a value"),
-        (("STORE", "--topic", "TopicTest", "-n", "-1"), "-1 is not in the range"),
         (("--topic", "TopicTest"), "expected one SOURCE"),
     ],
 )

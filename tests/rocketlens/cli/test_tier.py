@@ -49,7 +49,6 @@ def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alon
         ("space",),
         ("life", "--unique-key", "7F0000016C8F"),
         ("pending",),
-        ("find", "-f", "/dev/null"),
         ("doctor",),
     ],
     ids=lambda arguments: arguments[0],
@@ -69,12 +68,8 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
 @pytest.mark.parametrize(
     "command",
     [
-        "rebuild index TIER --out OUT",
         "rebuild queues TIER --out OUT",
-        "rebuild all TIER --out OUT",
-        "compact index TIER --out OUT",
         "compact index TIER",
-        "verify TIER",
         "convert TIER --out OUT",
     ],
 )

@@ -19,10 +19,8 @@ TOPIC = ("--topic", "TopicTest")
 
 COMMANDS = {
     "find": ("STORE", UNIQUE_KEY),
-    "search": ("STORE", *TOPIC, "--key", UNIQUE_KEY),
     "tail": ("STORE", *TOPIC, "-n", "1"),
     "life": ("STORE", "--unique-key", UNIQUE_KEY),
-    "topics": ("STORE", *TOPIC),
     "space": ("STORE", "--by", "hour"),
     "pending": ("WAITING",),
 }

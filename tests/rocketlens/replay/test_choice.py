@@ -117,15 +117,6 @@ def test_what_is_no_message_is_named_with_its_line(tmp_path: Path, line: bytes) 
         chosen(LinesChoice(file))
 
 
-def test_what_a_mask_hides_is_not_sent(g1_store: Path) -> None:
-    with rocketlens.open(g1_store, mask=["properties.region"]) as opened:
-        found = chosen(SourceChoice(opened, ["TopicTest"], is_masked=True))
-    with_region = [each for each in found if "region" in each.message.properties]
-    assert with_region
-    assert {each.refusal for each in with_region} == {"a part of it is masked"}
-    assert not any(each.refusal for each in found if each not in with_region)
-
-
 @pytest.mark.parametrize(("most", "most_bytes", "reads"), [(52, 10**6, 1), (51, 10**6, 2), (52, 1000, 2)])
 def test_messages_are_read_once_where_they_are_few(g1_store: Path, most: int, most_bytes: int, reads: int) -> None:
     read = 0
@@ -141,14 +132,6 @@ def test_messages_are_read_once_where_they_are_few(g1_store: Path, most: int, mo
         assert [each.place for each in chosen(choice)] == [each.place for each in chosen(choice)]
         assert choice.notes
     assert read == reads
-
-
-def test_texts_that_name_nothing_are_missing(g1_store: Path) -> None:
-    with rocketlens.open(g1_store) as opened:
-        choice = SourceChoice(opened, texts=["hotkey", "nowhere", "7F00000100002A9F00000000000019B5"])
-        found = chosen(choice)
-    assert choice.missing == ["nowhere"]
-    assert len({each.place for each in found}) == len(found) == 40
 
 
 def test_a_limit_counts_over_all_topics(g1_store: Path) -> None:

@@ -528,12 +528,6 @@ def test_a_topic_that_is_made_after_the_plan_gets_its_messages(
     assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
-def test_a_topic_that_cannot_be_written_is_told_of(store: Path) -> None:
-    with TakingBroker({"Orders": 3, "Payments": 3}, perm=4).serving() as broker, ReplayAccount(None) as account:
-        report = run(store, broker, account)
-        assert (report.states[SendState.REFUSED], len(broker.log)) == (COUNT, 0)
-
-
 def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "account"
     with TakingBroker({"Orders": 3}).serving() as broker, ReplayAccount(path) as account:
