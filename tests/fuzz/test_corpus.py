@@ -1,9 +1,5 @@
 """Every input that the coverage-guided fuzzer kept: see `decoders.py`."""
 
-from pathlib import Path
-
-import pytest
-
 from fuzz.decoders import CORPUS, feed_decoders
 
 INPUTS = sorted(CORPUS.iterdir())
@@ -17,6 +13,6 @@ def test_there_are_inputs_of_every_kind() -> None:
     assert any(kind >= b"\xd0" for kind in kinds)
 
 
-@pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.name[:12])
-def test_an_input_raises_nothing_that_was_not_meant(path: Path) -> None:
-    feed_decoders(path.read_bytes())
+def test_an_input_raises_nothing_that_was_not_meant() -> None:
+    for path in INPUTS:
+        feed_decoders(path.read_bytes())

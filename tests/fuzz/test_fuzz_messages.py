@@ -19,7 +19,6 @@ from protocol.errors import CorruptRecord, TruncatedFile
 from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_edit import with_store_host, without_property
-from protocol.properties import parse_properties, property_value, remove_property
 from strategies import damaged
 
 RECORDS = [bytes.fromhex(columns[0]) for kind in ("message", "inner-batch") for columns in [*map(list, vectors(kind))]]
@@ -61,29 +60,12 @@ def use_everything(message: Message) -> None:
         message.inner_messages(LIMIT)
 
 
-def test_changed_records_are_valid_exactly_when_the_oracle_says_so() -> None:
-    valid = 0
-    for data in changed_records(seed=2, count=EXAMPLES // 10):
-        valid += oracles.read_record(data, 0) is not None
-        assert (decode_or_none(data) is None) == (oracles.read_record(data, 0) is None), data.hex()
-    assert EXAMPLES // 100 < valid < EXAMPLES // 10
-
-
 def test_changed_records_are_edited_or_refused() -> None:
     for data in changed_records(seed=3, count=EXAMPLES // 10):
         with suppress(CorruptRecord, TruncatedFile):
             decode_message(without_property(data, "UNIQ_KEY"), check_crc=False)
             decode_message(with_store_host(data, HostAddress("::1", 1)), check_crc=False)
             verify_property_crc(data)
-
-
-def test_random_blocks_are_parsed_alike_as_a_whole_and_by_name() -> None:
-    generator = random.Random(5)
-    alphabet = b"\x01\x01\x02\x02aKEYS \xed\xa0\x80\xf0\x9f\xff"
-    for _ in range(EXAMPLES):
-        block = bytes(generator.choices(alphabet, k=generator.randrange(24)))
-        assert property_value(block, "K") == parse_properties(block).get("K")
-        assert "K" not in parse_properties(remove_property(block, "K"))
 
 
 @given(st.data())

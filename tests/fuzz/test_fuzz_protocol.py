@@ -5,17 +5,13 @@ hypothesis then looks where it finds something new, and shrinks what it finds.
 """
 
 import inspect
-import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
 
-import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
-from changed_headers import EDGES, HEADERS, changed
-from frame_garbage import encode_frame_prefix
+from changed_headers import HEADERS, changed
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
 from protocol.command import (
@@ -26,7 +22,7 @@ from protocol.command import (
     encode_response,
     ext_fields_of,
 )
-from protocol.errors import BadCommand, BadFrame, BadHeader, ProtocolError
+from protocol.errors import BadCommand, BadHeader, ProtocolError
 from protocol.fastjson import parse_fastjson
 from protocol.frame import Frame, FrameDecoder
 from protocol.headers import RequestHeader
@@ -92,30 +88,6 @@ def test_changed_headers_decode_or_fail_as_documented() -> None:
     assert EXAMPLES // 10 < decoded < EXAMPLES
 
 
-def test_changed_streams_give_the_same_frames_in_any_pieces() -> None:
-    generator = random.Random(5)
-    for _ in range(EXAMPLES // 20):
-        parts = [generator.choice(HEADERS) for _ in range(generator.randint(1, 4))]
-        stream = b"".join(encode_frame_prefix(kind, len(header), 3) + header + b"bod" for kind, header in parts)
-        if generator.random() < 0.7:
-            place = generator.randrange(len(stream))
-            stream = stream[:place] + bytes([generator.choice(EDGES)]) + stream[place + 1 :]
-        size = generator.choice((1, 5, 64, 300))
-        assert frames_of(stream, len(stream)) == frames_of(stream, size), stream.hex()
-
-
-def frames_of(stream: bytes, size: int) -> tuple[list[Frame], str | None]:
-    """The frames of a stream fed in pieces of `size` bytes, and the sentence of the error that ended it."""
-    decoder = FrameDecoder()
-    frames: list[Frame] = []
-    for start in range(0, len(stream), size):
-        try:
-            frames += decoder.feed(stream[start : start + size])
-        except BadFrame as error:
-            return frames + error.frames, str(error)
-    return frames, None
-
-
 def test_changed_bodies_decode_or_fail_as_documented() -> None:
     generator = random.Random(6)
     for _ in range(EXAMPLES // 10):
@@ -127,22 +99,3 @@ def test_changed_bodies_decode_or_fail_as_documented() -> None:
 
 
 # ---------------------------------------------------------------------- where hypothesis looks
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
-)
-field_names = st.sampled_from(
-    sorted({field.encode_name for kind in HEADER_TYPES for field in msgspec.structs.fields(kind)})
-)
-
-
-@given(st.dictionaries(field_names, json_values, max_size=12), st.sampled_from(HEADER_TYPES))
-def test_any_field_values_give_a_header_or_a_bad_header(fields: dict[str, object], kind: type[RequestHeader]) -> None:
-    text = json.dumps({"code": 1, "extFields": fields}).encode()
-    command = command_or_none((0, text, b""))
-    if command is not None:
-        with suppress(BadHeader):
-            assert type(decode_header(command, kind)) is kind

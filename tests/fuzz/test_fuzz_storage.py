@@ -25,14 +25,11 @@ from protocol.errors import StoreError
 from protocol.message import decode_message
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
-from storage.index._index_coverage import find_gaps
 from storage.index._index_shape import IndexShape
 from storage.index.index_file import IndexFile, determine_shape
-from storage.index.index_probe import probe_index_file
 from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, RunsView, Shortcuts, StoreView
-from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_end import EndSearch
 from storage.query.lookup_call import run_lookup
@@ -118,21 +115,6 @@ def test_the_end_of_changed_segments_is_found(segment: ChangingFile, places: lis
             assert (end.position, [(each.start, each.stop) for each in end.damage]) == damage_oracle.valid_end(content)
 
 
-def test_any_offset_of_changed_segments_holds_a_record_or_a_reason(segment: ChangingFile, places: list[int]) -> None:
-    generator = random.Random(2)
-    log = whole_log(segment.file)
-    for number in range(EXAMPLES // 4):
-        content = segment.change(generator, places)
-        offset = generator.choice(places) if generator.random() < 0.7 else generator.randrange(len(content))
-        record = log.record_at(offset)
-        damaged = log.damaged_record_at(offset)
-        assert damaged is not None or record is None
-        text = explain_absence(log, offset)
-        assert ("an intact record" in text) == (record is not None)
-        if number % 5 == 0:
-            assert (record is not None) == (record_of(content, offset) is not None)
-
-
 def test_changed_segments_are_scanned_to_their_end(segment: ChangingFile, places: list[int]) -> None:
     generator = random.Random(3)
     for number in range(EXAMPLES // 50):
@@ -183,22 +165,6 @@ def test_changed_index_files_are_sound_or_undecided(index_file: ChangingFile) ->
         chain = list(IndexFile(index_file.file, shape).chain(generator.randrange(2**31)))
         assert [number for number, _ in chain] == sorted({number for number, _ in chain}, reverse=True)
     assert EXAMPLES // 500 < sound < EXAMPLES // 4
-
-
-def test_sound_index_files_are_held_against_any_log(
-    index_file: ChangingFile, segment: ChangingFile, places: list[int]
-) -> None:
-    with_gaps = 0
-    for generator, _, shape in shapes_of(index_file, EXAMPLES // 50, seed=5):
-        segment.change(generator, places)
-        log = generator.choice([whole_log(segment.file), CommitLog([], [])])
-        index = IndexFile(index_file.file, shape)
-        probe = probe_index_file(index, log) if shape.entries else None
-        if probe is not None and shape.ascending:
-            gaps = find_gaps(index, log, probe.has_tags)
-            with_gaps += bool(gaps)
-            assert all(shape.minimum <= start <= stop <= shape.maximum for start, stop in gaps)
-    assert with_gaps > EXAMPLES // 10_000
 
 
 def test_lookups_end_whatever_changed_under_the_snapshot(

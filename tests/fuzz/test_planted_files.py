@@ -60,7 +60,7 @@ pytestmark = [
 ]
 
 SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "zone": "UTC"}
-FEW, MANY = 12, 3000
+FEW, MANY = 6, 3000
 STEPS_APART = 149
 """In `make test` a swap is tried at one of so many steps, in `make soak` at each."""
 FEWEST_STEPS = 100
@@ -272,7 +272,7 @@ def test_what_is_planted_where_output_goes_leads_nowhere(plain: Path, name: str,
 NEW_STORE = [*PLACES, "config/delayOffset.json", *(f"new{WORK}{place}" for place in WORK_PLACES)]
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(plants(NEW_STORE))
 @example([Plant("config", "link", OWNER, 0o777, "precious")])
 @example([Plant("config/topics.json", "link", OWNER, 0o777, "secret")])
@@ -404,8 +404,7 @@ def field(plain: Path) -> Iterator[Field]:
         yield Field(root, plain)
 
 
-@pytest.mark.parametrize("target", ["mine/evil", "secret"])
-@pytest.mark.parametrize("name", ["rebuild", "compact"])
+@pytest.mark.parametrize(("name", "target"), [("rebuild", "secret"), ("compact", "mine/evil")])
 def test_a_planted_journal_moves_nothing(field: Field, name: str, target: str) -> None:
     (field.store / "mine").mkdir()
     (field.store / "mine" / "evil").write_text("x")
@@ -423,7 +422,7 @@ def test_a_planted_journal_moves_nothing(field: Field, name: str, target: str) -
     assert (field.store / "mine" / "evil").exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "index", "/etc/x"])
+@pytest.mark.parametrize("name", ["../x", "index"])
 def test_a_journal_moves_nothing_but_what_was_staged_beside_it(field: Field, name: str) -> None:
     """Even one of root's own, which somebody else can hardly have made."""
     work = field.store / WORK
@@ -535,7 +534,7 @@ def test_a_directory_that_is_swapped_at_any_step_leads_nowhere(plain: Path, name
 # --- what still works -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(IN_PLACE))
+@pytest.mark.parametrize("name", ["compact", "drop backup"])
 def test_root_may_work_in_the_store_of_somebody_who_plants_nothing(field: Field, name: str) -> None:
     assert attempt(field, IN_PLACE[name], field.store) == ""
     for path in field.store.rglob("*"):

@@ -68,9 +68,9 @@ KIND_OF_ANSWER = {
 }
 
 
-@pytest.mark.parametrize(("value", "text"), SAMPLES, ids=lambda value: type(value).__name__)
-def test_a_body_equals_the_sample_as_values(value: object, text: str) -> None:
-    assert parse_java_json(encode_json(value).decode()) == parse_java_json(text)
+def test_a_body_equals_the_sample_as_values() -> None:
+    for value, text in SAMPLES:
+        assert parse_java_json(encode_json(value).decode()) == parse_java_json(text)
 
 
 def test_every_struct_is_encoded_somewhere_above() -> None:

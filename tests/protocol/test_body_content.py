@@ -40,7 +40,7 @@ each_packing = pytest.mark.parametrize(("name", "pack"), PACKINGS)
 
 
 @each_packing
-@pytest.mark.parametrize("size", [0, 1, 100, 5000, 3_000_000])
+@pytest.mark.parametrize("size", [0, 1, 300_000])
 def test_what_was_packed_comes_back(name: str, pack: Callable[[bytes], bytes], size: int) -> None:
     body = b"0123456789 body " * (size // 16) + b"x" * (size % 16)
     for data in (pack(body), memoryview(pack(body))):
@@ -81,17 +81,14 @@ def test_a_charset_is_known_by_any_of_its_names(name: str, known: str) -> None:
     assert charset_of(name) == known
 
 
-@pytest.mark.parametrize(
-    "name", ["", "klingon", "zlib", "hex", "rot13", "idna", "punycode", "unicode_escape", "utf-7", "a\x00b"]
-)
-def test_what_is_no_charset_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no charset"):
-        charset_of(name)
+def test_what_is_no_charset_is_refused() -> None:
+    for name in ["", "klingon", "zlib", "hex", "rot13", "idna", "punycode", "unicode_escape", "utf-7", "a\x00b"]:
+        with pytest.raises(ConfigError, match="is no charset"):
+            charset_of(name)
 
 
-@pytest.mark.parametrize(
-    ("data", "charset", "text"),
-    [
+def test_bytes_are_text_in_their_own_charset_alone() -> None:
+    for data, charset, text in [
         ("订单 4711".encode("gbk"), "gbk", "订单 4711"),
         ("订单 4711".encode("gbk"), None, None),
         ("订单 4711".encode(), None, "订单 4711"),
@@ -106,11 +103,9 @@ def test_what_is_no_charset_is_refused(name: str) -> None:
         (b"\x0a\x05hello", None, None),
         (b"\xff\xff", "gbk", None),
         (b"", None, ""),
-    ],
-)
-def test_bytes_are_text_in_their_own_charset_alone(data: bytes, charset: str | None, text: str | None) -> None:
-    assert text_in(data, charset) == text
-    assert text_in(memoryview(data), charset) == text
+    ]:
+        assert text_in(data, charset) == text
+        assert text_in(memoryview(data), charset) == text
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "gbk", "gb18030", "utf-16-le"])
@@ -126,11 +121,18 @@ def test_json_is_indented_with_its_numbers_as_they_are() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5", '"text"', "{", '{"a": 1} b', "[" * 41 + "]" * 41, "[" * 100_000, f'["{"x" * MOST_INDENTED}"]']
-)
-def test_what_is_no_json_or_would_grow_too_much_is_not_indented(text: str) -> None:
-    assert indented_json(text) is None
+def test_what_is_no_json_or_would_grow_too_much_is_not_indented() -> None:
+    for text in [
+        "",
+        "5",
+        '"text"',
+        "{",
+        '{"a": 1} b',
+        "[" * 41 + "]" * 41,
+        "[" * 100_000,
+        f'["{"x" * MOST_INDENTED}"]',
+    ]:
+        assert indented_json(text) is None
 
 
 FLAGS = {"zlib": 0x301, "zlib of old": 0x1, "LZ4": 0x101, "zstd": 0x201, "unknown": 0x501}
@@ -163,17 +165,17 @@ def test_a_body_under_any_flag_is_what_it_is(
     assert (stored.note is None) is is_flagged
 
 
-@pytest.mark.parametrize("flag", FLAGS.values())
-def test_bytes_that_are_nothing_are_no_body_under_a_flag(flag: int) -> None:
-    for body in (
-        b"\x00\xff\x01\x02",
-        bytes(range(256)),
-        zlib.compress(bytes(range(99)))[:80],
-        b"\x03\x00",
-        b"\xff" * 40,
-    ):
-        with pytest.raises(CorruptRecord):
-            consumed(body, flag, Budget())
+def test_bytes_that_are_nothing_are_no_body_under_a_flag() -> None:
+    for flag in FLAGS.values():
+        for body in (
+            b"\x00\xff\x01\x02",
+            bytes(range(256)),
+            zlib.compress(bytes(range(99)))[:80],
+            b"\x03\x00",
+            b"\xff" * 40,
+        ):
+            with pytest.raises(CorruptRecord):
+                consumed(body, flag, Budget())
 
 
 SENTENCES = {
@@ -203,9 +205,8 @@ def test_texts_of_one_byte_a_character_look_like_none(text: str) -> None:
 CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1", "utf-16", "utf-16-le", "utf-32"]
 
 
-@pytest.mark.parametrize("charset", CHARSETS)
-@settings(max_examples=examples(12))
-@given(data=st.data())
+@settings(max_examples=examples(40))
+@given(charset=st.sampled_from(CHARSETS), data=st.data())
 def test_a_long_text_is_decoded_in_pieces_as_it_would_be_at_once(charset: str, data: st.DataObject) -> None:
     """The pieces end anywhere in its characters."""
     unit = data.draw(st.text("aé订文🙂\0\t", min_size=1, max_size=5)).encode(charset, "ignore") or b"\x80a"

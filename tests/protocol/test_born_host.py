@@ -9,9 +9,8 @@ from protocol.host_address import HostAddress
 from protocol.message import decode_message
 
 
-@pytest.mark.parametrize(
-    ("text", "inside", "outside"),
-    [
+def test_a_born_host_is_an_address_one_with_a_port_or_a_network() -> None:
+    for text, inside, outside in [
         ("10.1.2.3", ("10.1.2.3", 5), ("10.1.2.4", 5)),
         ("10.1.2.3:5", ("10.1.2.3", 5), ("10.1.2.3", 6)),
         ("10.1.0.0/16", ("10.1.9.9", 5), ("10.2.0.0", 5)),
@@ -20,14 +19,10 @@ from protocol.message import decode_message
         ("[::1]:5", ("::1", 5), ("::1", 6)),
         ("[::1]", ("::1", 6), ("::2", 6)),
         ("2001:db8::/32", ("2001:db8::9", 1), ("2001:db9::", 1)),
-    ],
-)
-def test_a_born_host_is_an_address_one_with_a_port_or_a_network(
-    text: str, inside: tuple[str, int], outside: tuple[str, int]
-) -> None:
-    host = BornHost.parse(text)
-    assert host.holds_address(HostAddress(*inside))
-    assert not host.holds_address(HostAddress(*outside))
+    ]:
+        host = BornHost.parse(text)
+        assert host.holds_address(HostAddress(*inside))
+        assert not host.holds_address(HostAddress(*outside))
 
 
 def test_other_texts_are_no_born_host() -> None:
@@ -38,9 +33,8 @@ def test_other_texts_are_no_born_host() -> None:
 
 
 # As a proxy 5.5.0 writes it: what the client says, which official Java clients make their host name, else its address.
-@pytest.mark.parametrize(
-    ("named", "inside", "outside"),
-    [
+def test_a_message_from_behind_a_proxy_is_from_the_host_that_the_proxy_names() -> None:
+    for named, inside, outside in [
         (
             "10.1.1.1:5000",
             ["10.1.1.1", "10.1.0.0/16", "10.1.1.1:5000", "0.0.0.0/0"],
@@ -53,18 +47,14 @@ def test_other_texts_are_no_born_host() -> None:
         ("app-host-7:1", ["app-host-7:1", "app-host-7"], ["app-host-7:2"]),
         ("10.1.0.0/16", [], ["10.1.0.0/16", "10.1.0.0"]),
         ("***", [], ["0.0.0.0/0"]),
-    ],
-)
-def test_a_message_from_behind_a_proxy_is_from_the_host_that_the_proxy_names(
-    named: str, inside: list[str], outside: list[str]
-) -> None:
-    record = encode_message(topic="T", properties={"__BORNHOST": named}, born_host=HostAddress("10.0.0.9", 8081))
-    message = decode_message(record)
-    for text in inside:
-        assert BornHost.parse(text).holds(message), text
-        assert BornHost.parse(text).holds_sender(message), text
-    for text in outside:
-        assert not BornHost.parse(text).holds_sender(message), text
-    proxy = BornHost.parse("10.0.0.9")
-    assert proxy.holds(message)
-    assert proxy.is_proxy_of(message) is (sender_behind_proxy(named) is not None)
+    ]:
+        record = encode_message(topic="T", properties={"__BORNHOST": named}, born_host=HostAddress("10.0.0.9", 8081))
+        message = decode_message(record)
+        for text in inside:
+            assert BornHost.parse(text).holds(message), text
+            assert BornHost.parse(text).holds_sender(message), text
+        for text in outside:
+            assert not BornHost.parse(text).holds_sender(message), text
+        proxy = BornHost.parse("10.0.0.9")
+        assert proxy.holds(message)
+        assert proxy.is_proxy_of(message) is (sender_behind_proxy(named) is not None)

@@ -125,13 +125,13 @@ class Fed:
         return found
 
 
-@pytest.mark.parametrize(("codec", "unit"), FRAMED)
-def test_frames_and_members_are_counted_whatever_is_in_them(codec: Codec, unit: bytes) -> None:
-    assert decode(unit * MOST_FRAMES, codec, Budget()) == plainly(codec, unit) * MOST_FRAMES
-    with pytest.raises(CorruptRecord, match=f"more, expected at most {MOST_FRAMES} frames"):
-        decode(unit * (MOST_FRAMES + 1), codec, Budget())
-    with pytest.raises(CorruptRecord, match=f"more, expected at most {LIST_FRAMES} frames"):
-        decode(unit * (LIST_FRAMES + 1), codec, Budget.of_list())
+def test_frames_and_members_are_counted_whatever_is_in_them() -> None:
+    for codec, unit in FRAMED:
+        assert decode(unit * MOST_FRAMES, codec, Budget()) == plainly(codec, unit) * MOST_FRAMES
+        with pytest.raises(CorruptRecord, match=f"more, expected at most {MOST_FRAMES} frames"):
+            decode(unit * (MOST_FRAMES + 1), codec, Budget())
+        with pytest.raises(CorruptRecord, match=f"more, expected at most {LIST_FRAMES} frames"):
+            decode(unit * (LIST_FRAMES + 1), codec, Budget.of_list())
 
 
 def test_blocks_of_zstd_are_counted_in_all_frames_together() -> None:
@@ -145,10 +145,10 @@ def test_empty_blocks_of_zlib_are_read_once() -> None:
     assert decode(many_stored_blocks(800_000), Codec.ZLIB, Budget()) == b""
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_what_is_read_is_bounded_too(codec: Codec) -> None:
-    with pytest.raises(CorruptRecord, match=f"{STORED_LIMIT + 1}, expected at most {STORED_LIMIT} bytes"):
-        decode(memoryview(bytes(STORED_LIMIT + 1)), codec, Budget())
+def test_what_is_read_is_bounded_too() -> None:
+    for codec in list(Codec):
+        with pytest.raises(CorruptRecord, match=f"{STORED_LIMIT + 1}, expected at most {STORED_LIMIT} bytes"):
+            decode(memoryview(bytes(STORED_LIMIT + 1)), codec, Budget())
 
 
 def test_one_budget_is_for_all_that_is_packed_in_a_record() -> None:

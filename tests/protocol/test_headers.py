@@ -3,14 +3,12 @@
 import inspect
 
 import msgspec
-import pytest
 
 from broker.service.dispatcher import handled_methods
 from broker.service.request_families import PROCESSORS
 from protocol import headers
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, decode_header, ext_fields_of
-from protocol.errors import BadHeader
 from protocol.header_fields import field_plans
 from protocol.headers import RequestHeader
 from recorded_headers import recorded_frames
@@ -102,22 +100,10 @@ def test_the_table_lists_every_header() -> None:
     assert set(FIELDS) == set(HEADER_TYPES)
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_a_header_has_the_fields_of_its_java_class(name: str) -> None:
-    fields = field_plans(HEADER_TYPES[name])
-    assert {field.wire_name + "*" * field.is_required for field in fields} == set(FIELDS[name].split())
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_a_header_without_its_fields_names_the_first_one_missing(name: str) -> None:
-    command = decode_command((0, b'{"code":1}', b""))
-    mandatory = [field.wire_name for field in field_plans(HEADER_TYPES[name]) if field.is_required]
-    if mandatory:
-        with pytest.raises(BadHeader) as caught:
-            decode_header(command, HEADER_TYPES[name])
-        assert str(caught.value) == f"{mandatory[0]} is missing"
-    else:
-        assert decode_header(command, HEADER_TYPES[name]) == HEADER_TYPES[name]()
+def test_a_header_has_the_fields_of_its_java_class() -> None:
+    for name in FIELDS:
+        fields = field_plans(HEADER_TYPES[name])
+        assert {field.wire_name + "*" * field.is_required for field in fields} == set(FIELDS[name].split())
 
 
 def test_every_recorded_request_is_decoded_field_by_field() -> None:

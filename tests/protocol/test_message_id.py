@@ -38,9 +38,8 @@ def test_an_id_is_decoded_exactly_if_its_port_can_be_one(host: tuple[str, int], 
             decode_message_id(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_no_id_is_told_why() -> None:
+    for text, message in [
         ("", "length 0, expected 32 hex digits \\(IPv4\\) or 56 \\(IPv6\\)"),
         (REFERENCE[:-1], "length 31"),
         (REFERENCE + "0", "length 33"),
@@ -51,12 +50,10 @@ def test_an_id_is_decoded_exactly_if_its_port_can_be_one(host: tuple[str, int], 
         ("٣" + REFERENCE[1:], "at position 0 is no hex digit"),
         ("7F00000100010000" + "0" * 16, "port 65536 is outside 0 to 65535"),
         ("7F000001FFFFFFFF" + "0" * 16, "port -1 is outside"),
-    ],
-)
-def test_what_is_no_id_is_told_why(text: str, message: str) -> None:
-    with pytest.raises(BadMessageId, match=message):
-        decode_message_id(text)
-    assert not is_offset_message_id_candidate(text)
+    ]:
+        with pytest.raises(BadMessageId, match=message):
+            decode_message_id(text)
+        assert not is_offset_message_id_candidate(text)
 
 
 @given(st.one_of(st.text(), st.text("0123456789abcdefABCDEFx", min_size=31, max_size=57)))

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,12 +46,18 @@ def test_several_are_acknowledged_at_once_and_old_brokers_wrote_long_names() -> 
     )
 
 
-@pytest.mark.parametrize(
-    "values",
-    [{"n": 128}, {"n": -1}, {"d": [0] * 128}, {"t": None}, {"c": 1}, {"q": True}, {"so": 1 << 63}, {"it": 0.5}],
-)
-def test_what_no_broker_writes_is_no_checkpoint(values: dict[str, object]) -> None:
-    assert decode_checkpoint(changed(CHECKPOINT, **values)) is None
+def test_what_no_broker_writes_is_no_checkpoint() -> None:
+    for values in [
+        {"n": 128},
+        {"n": -1},
+        {"d": [0] * 128},
+        {"t": None},
+        {"c": 1},
+        {"q": True},
+        {"so": 1 << 63},
+        {"it": 0.5},
+    ]:
+        assert decode_checkpoint(changed(CHECKPOINT, **values)) is None
 
 
 @given(

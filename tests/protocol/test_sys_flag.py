@@ -5,9 +5,8 @@ import pytest
 from protocol.sys_flag import CompressionType, compression_type, has_inner_messages
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_compression_is_read_off_bits_8_to_10() -> None:
+    for value, expected in [
         (0x000, CompressionType.ZLIB),
         (0x101, CompressionType.LZ4),
         (0x201, CompressionType.ZSTD),
@@ -18,10 +17,8 @@ from protocol.sys_flag import CompressionType, compression_type, has_inner_messa
         (0x701, None),
         (0x901, CompressionType.LZ4),
         (-1, None),
-    ],
-)
-def test_compression_is_read_off_bits_8_to_10(value: int, expected: CompressionType | None) -> None:
-    assert compression_type(value) is expected
+    ]:
+        assert compression_type(value) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """System topics: the stage and kind of each, and where their records say that they were sent to."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,9 +26,8 @@ def message(topic: str, **properties: str) -> Message:
     return decode_message(encode_message(topic=topic, properties=properties))
 
 
-@pytest.mark.parametrize(
-    ("topic", "stage", "kind"),
-    [
+def test_a_topic_has_its_stage_and_kind() -> None:
+    for topic, stage, kind in [
         ("orders", Stage.DELIVERED, "normal"),
         ("%RETRY%g", Stage.RETRY, "retry"),
         ("%DLQ%g", Stage.DEAD_LETTER, "dead letter"),
@@ -43,11 +41,9 @@ def message(topic: str, **properties: str) -> Message:
         ("rmq_sys_anything", Stage.DELIVERED, "system"),
         ("rmq_sys_wheel_timer2", Stage.DELIVERED, "system"),
         ("my_RMQ_SYS_topic", Stage.DELIVERED, "normal"),
-    ],
-)
-def test_a_topic_has_its_stage_and_kind(topic: str, stage: Stage, kind: str) -> None:
-    assert stage_of(topic) is stage
-    assert kind_of(topic) == kind
+    ]:
+        assert stage_of(topic) is stage
+        assert kind_of(topic) == kind
 
 
 def test_names_are_unique_and_each_finds_its_own_row() -> None:
@@ -60,9 +56,8 @@ def test_names_are_unique_and_each_finds_its_own_row() -> None:
 
 
 # What brokers of 5.x store of popped messages, in `tests/golden/cases/A1-A2-B1-pop`, and of 5.3 without ORIGIN_GROUP.
-@pytest.mark.parametrize(
-    ("topic", "properties", "origin"),
-    [
+def test_a_record_says_where_it_was_sent_to_and_which_group_failed() -> None:
+    for topic, properties, origin in [
         ("%RETRY%g1_orders", {"ORIGIN_GROUP": "g1"}, Origin("orders", "g1")),
         ("%RETRY%g1+orders", {"ORIGIN_GROUP": "g1"}, Origin("orders", "g1")),
         ("%RETRY%g1+or_ders", {}, Origin("or_ders", "g1")),
@@ -80,12 +75,8 @@ def test_names_are_unique_and_each_finds_its_own_row() -> None:
         ("%DLQ%g", {"RETRY_TOPIC": "%RETRY%other_orders"}, Origin(None, "g")),
         ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "payments"}, Origin("payments")),
         ("RMQ_SYS_TRANS_HALF_TOPIC", {}, Origin(None)),
-    ],
-)
-def test_a_record_says_where_it_was_sent_to_and_which_group_failed(
-    topic: str, properties: dict[str, str], origin: Origin
-) -> None:
-    assert origin_of(message(topic, **properties)) == origin
+    ]:
+        assert origin_of(message(topic, **properties)) == origin
 
 
 @given(group=NAMES, topic=NAMES, separator=st.sampled_from("_+"), dead=st.booleans())

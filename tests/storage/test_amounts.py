@@ -14,9 +14,8 @@ from storage.amounts import (
 )
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
+def test_bytes_have_three_digits() -> None:
+    for count, text in [
         (0, "0 bytes"),
         (999, "999 bytes"),
         (1000, "1 kB"),
@@ -27,15 +26,12 @@ from storage.amounts import (
         (420_000_040, "420 MB"),
         (4_294_967_296, "4.29 GB"),
         (5 * 10**15, "5,000 TB"),
-    ],
-)
-def test_bytes_have_three_digits(count: int, text: str) -> None:
-    assert bytes_text(count) == text
+    ]:
+        assert bytes_text(count) == text
 
 
-@pytest.mark.parametrize(
-    ("count", "noun", "text"),
-    [
+def test_what_is_counted_has_the_form_that_the_number_needs() -> None:
+    for count, noun, text in [
         (0, "file", "0 files"),
         (1, "file", "1 file"),
         (2, "index file", "2 index files"),
@@ -44,10 +40,8 @@ def test_bytes_have_three_digits(count: int, text: str) -> None:
         (1, "entry", "1 entry"),
         (1_000, "entry", "1,000 entries"),
         (2, "key", "2 keys"),
-    ],
-)
-def test_what_is_counted_has_the_form_that_the_number_needs(count: int, noun: str, text: str) -> None:
-    assert counted(count, noun) == text
+    ]:
+        assert counted(count, noun) == text
 
 
 def test_other_forms_than_the_regular_plural_are_given() -> None:

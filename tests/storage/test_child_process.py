@@ -44,7 +44,7 @@ def test_what_is_planted_runs_where_nothing_is_done_against_it(here: Path) -> No
     assert {"msgspec", "storage", "sitecustomize"} <= imported(here).keys() <= {n.split("/")[0] for n in NAMES}
 
 
-@pytest.mark.parametrize("path", [None, os.pathsep, f"relative{os.pathsep}/nowhere"])
+@pytest.mark.parametrize("path", [None, f"relative{os.pathsep}/nowhere"])
 def test_a_python_that_we_start_imports_our_packages_and_nothing_from_here(
     here: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
 ) -> None:
@@ -69,13 +69,14 @@ def test_directories_that_somebody_added_stay(monkeypatch: pytest.MonkeyPatch) -
     assert child_environment()["PYTHONPATH"] == os.pathsep.join(["/one", "/three"])
 
 
-@pytest.mark.parametrize("arguments", [("find", ".", "hotkey"), ("doctor", ".")])
+@pytest.mark.parametrize("arguments", [("find", ".", "hotkey"), pytest.param(("doctor", "."), marks=pytest.mark.soak)])
 def test_commands_import_nothing_from_the_store_that_they_are_started_in(store: Path, arguments: tuple[str]) -> None:
     ended = subprocess.run([COMMAND, *arguments], capture_output=True, timeout=START_SECONDS, check=False)
     assert ended.returncode in (0, 4), ended.stderr
     assert b"Traceback" not in ended.stderr
 
 
+@pytest.mark.soak  # a command imports as a server does
 def test_a_server_imports_nothing_from_the_store_that_it_is_started_in(store: Path, tmp_path: Path) -> None:
     command = [COMMAND, "serve", ".", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "state")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

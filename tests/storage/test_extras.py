@@ -17,12 +17,12 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - {"test", "dev"})
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_a_line_names_the_packages_of_an_extra_and_not_the_distribution(extra: str) -> None:
-    program, verb, *packages = shlex.split(install_line(extra))
-    assert (program, verb) == ("pip", "install")
-    assert packages == PROJECT["optional-dependencies"][extra]
-    assert "rocketlens" not in install_line(extra)
+def test_a_line_names_the_packages_of_an_extra_and_not_the_distribution() -> None:
+    for extra in EXTRAS:
+        program, verb, *packages = shlex.split(install_line(extra))
+        assert (program, verb) == ("pip", "install")
+        assert packages == PROJECT["optional-dependencies"][extra]
+        assert "rocketlens" not in install_line(extra)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

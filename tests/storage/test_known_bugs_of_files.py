@@ -20,7 +20,7 @@ from store_queries import KINDS, found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = START_TIMESTAMP
-G2 = ("g2-hosts", "g2-queues", "g2-dledger-mixed")
+G2 = ("g2-hosts", "g2-dledger-mixed")
 
 
 def fill(writer: StoreWriter, count: int, name: str = "k") -> None:
@@ -56,7 +56,7 @@ def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
 
 @pytest.mark.untraced
 class TestCrash:
-    @pytest.mark.parametrize("index_count", [0, 30, 60, 80, 2**31 - 1, -1])
+    @pytest.mark.parametrize("index_count", [0, 30, 80])
     def test_an_index_header_behind_or_ahead_of_its_entries_hides_nothing(
         self, tmp_path: Path, index_count: int
     ) -> None:  # rmq#4463, rust#7741
@@ -82,7 +82,7 @@ class TestCrash:
             write_file(path, size, {4096 * page: bytes(min(4096, size - 4096 * page))})
         check_however_opened(root, writer.records)
 
-    @pytest.mark.parametrize("cut", range(1, 60, 20))
+    @pytest.mark.parametrize("cut", [1, 41])
     def test_a_store_copied_while_it_was_written_has_every_key(self, tmp_path: Path, cut: int) -> None:
         """rmq#8007, #3868, PR#8018: the index is as of one moment, the log as of a later or an earlier one."""
         writer = StoreWriter(tmp_path / "live", segment_size=4096, index_entries=50)
@@ -222,8 +222,7 @@ class TestDamagedMessages:
 
 
 class TestHosts:
-    @pytest.mark.parametrize("born", ["127.0.0.1", "2001:db8::1"])
-    @pytest.mark.parametrize("stored", ["127.0.0.1", "2001:db8::2"])
+    @pytest.mark.parametrize(("born", "stored"), [("127.0.0.1", "2001:db8::2"), ("2001:db8::1", "127.0.0.1")])
     def test_hosts_of_either_length_shift_no_field(self, tmp_path: Path, born: str, stored: str) -> None:
         """PR#7599: an IPv6 born host moved the store time by 12 bytes, and so queries by time missed it."""
         writer = StoreWriter(tmp_path)

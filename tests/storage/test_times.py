@@ -81,9 +81,8 @@ def test_milliseconds_and_times_with_a_zone_are_what_they_say(text: str, timesta
     assert parse_time(text, zone) == timestamp
 
 
-@pytest.mark.parametrize(
-    ("text", "clock"),
-    [
+def test_times_without_a_zone_are_of_the_one_that_is_passed() -> None:
+    for text, clock in [
         ("2024-05-31T08:30:00", (2024, 5, 31, 8, 30)),
         ("2024-05-31 08", (2024, 5, 31, 8)),
         ("2024-05-31", (2024, 5, 31)),
@@ -97,11 +96,9 @@ def test_milliseconds_and_times_with_a_zone_are_what_they_say(text: str, timesta
         ("2024-12-31T24:00", (2025, 1, 1)),
         ("20241231T240000", (2025, 1, 1)),
         ("1999-12-31T23:59:59", (1999, 12, 31, 23, 59, 59)),
-    ],
-)
-def test_times_without_a_zone_are_of_the_one_that_is_passed(text: str, clock: tuple[int, ...]) -> None:
-    for zone in map(ZoneInfo, ZONES):
-        assert parse_time(text, zone) == milliseconds(datetime(*clock, tzinfo=zone)), zone  # type: ignore[arg-type, misc]
+    ]:
+        for zone in map(ZoneInfo, ZONES):
+            assert parse_time(text, zone) == milliseconds(datetime(*clock, tzinfo=zone)), zone  # type: ignore[arg-type, misc]
 
 
 CALENDAR = ("%Y", "%Y%m", "%Y%j", "%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f")
@@ -170,9 +167,8 @@ def test_a_time_without_an_offset_is_local() -> None:
     assert (noon + 8 * 3_600_000) % 86_400_000 == 12 * 3_600_000
 
 
-@pytest.mark.parametrize(
-    ("text", "distance"),
-    [
+def test_times_from_now_are_so_long_before_or_after_it() -> None:
+    for text, distance in [
         ("now", timedelta()),
         ("-1h", timedelta(hours=-1)),
         ("+90s", timedelta(seconds=90)),
@@ -181,12 +177,10 @@ def test_a_time_without_an_offset_is_local() -> None:
         ("-2w", timedelta(weeks=-2)),
         ("now-1d12h", timedelta(days=-1, hours=-12)),
         ("now+1h30m15s", timedelta(hours=1, minutes=30, seconds=15)),
-    ],
-)
-def test_times_from_now_are_so_long_before_or_after_it(text: str, distance: timedelta) -> None:
-    for zone in map(ZoneInfo, ZONES):
-        assert now_in(zone, text) == NOW + distance
-    assert is_relative(text)
+    ]:
+        for zone in map(ZoneInfo, ZONES):
+            assert now_in(zone, text) == NOW + distance
+        assert is_relative(text)
 
 
 def test_the_present_is_this_machines() -> None:
@@ -283,10 +277,10 @@ def test_zones_are_given_by_name_or_offset(text: str, hours: float) -> None:
     assert NOW.astimezone(parse_zone(text)).utcoffset() == timedelta(hours=hours)
 
 
-@pytest.mark.parametrize("text", ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99", "Europe", "a\0b", "\ud800"])
-def test_what_is_no_zone_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(ConfigError, match="neither a time zone"):
-        parse_zone(text)
+def test_what_is_no_zone_is_refused_with_its_text() -> None:
+    for text in ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99", "Europe", "a\0b", "\ud800"]:
+        with pytest.raises(ConfigError, match="neither a time zone"):
+            parse_zone(text)
 
 
 def test_a_zone_is_called_by_its_name_or_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:

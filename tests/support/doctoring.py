@@ -1,6 +1,9 @@
 """Small stores for the doctor's tests, and what it must say of a fault that a test planted."""
 
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from storage.doctor.examine import Diagnosis, examine
@@ -17,6 +20,17 @@ print("held", flush=True)
 sys.stdin.read()
 """
 """A program that holds the lock of a store, as a broker that runs, until its input ends."""
+
+
+@contextmanager
+def held_lock(root: Path) -> Iterator[int]:
+    """The lock of a store held by another process, as by a broker that runs; the number of the process."""
+    command = [sys.executable, "-c", HOLD, str(root / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process.pid
+        process.communicate("")
 
 
 def make_store(root: Path, count: int = 200, **options: object) -> tuple[StoreWriter, list[Written]]:

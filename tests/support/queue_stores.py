@@ -5,6 +5,8 @@ from pathlib import Path
 
 from oracles import packed
 from storage.log.commit_log import CommitLog
+from storage.queue.batch_consume_queue import BatchConsumeQueue
+from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue_store import QueueStore
 from store_files import write_file
 
@@ -15,6 +17,25 @@ def open_queues(root: Path, directories: Sequence[Path] = ()) -> tuple[QueueStor
     """The queues of a store and the log they point into."""
     log = CommitLog.open(directories or [root / "commitlog"])
     return QueueStore(root, log), log
+
+
+def plain_queue(root: Path, topic: str = "T", queue_id: int = 0) -> ConsumeQueue:
+    """A plain queue of a store that is opened for it."""
+    queue = open_queues(root)[0].queue(topic, queue_id)
+    assert isinstance(queue, ConsumeQueue)
+    return queue
+
+
+def batch_queue(root: Path, topic: str = "T") -> BatchConsumeQueue:
+    """Queue 0 of a topic of batches."""
+    queue = open_queues(root)[0].queue(topic, 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    return queue
+
+
+def directory_of(root: Path, topic: str = "T", queue_id: int = 0) -> Path:
+    """Where the files of a plain queue lie."""
+    return root / "consumequeue" / topic / str(queue_id)
 
 
 def unit_bytes(physical_offset: int, size: int, tags_code: int) -> bytes:

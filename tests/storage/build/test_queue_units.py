@@ -1,6 +1,5 @@
 """What stands in for lost messages, and where a run is cut."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +16,8 @@ from storage.build.queue_units import (
 from store_files import PRE_BLANK as BROKERS_FILLER
 
 
-@pytest.mark.parametrize(
-    ("count", "in_one_segment", "gap"),
-    [
+def test_gaps_are_shared_out_by_what_a_pull_could_miss() -> None:
+    for count, in_one_segment, gap in [
         (0, True, (0, 0)),
         (1, False, (0, 1)),
         (64, True, (0, 64)),
@@ -29,11 +27,9 @@ from store_files import PRE_BLANK as BROKERS_FILLER
         (1024, True, (0, 1024)),
         (5000, True, (5000 - 1024, 1024)),
         (5000, False, (5000, 0)),
-    ],
-)
-def test_gaps_are_shared_out_by_what_a_pull_could_miss(count: int, in_one_segment: bool, gap: tuple[int, int]) -> None:
-    assert share_gap(count, in_one_segment=in_one_segment) == GapFilling(*gap)
-    assert share_gap(count, in_one_segment=in_one_segment, repeat=False) == GapFilling(count, 0)
+    ]:
+        assert share_gap(count, in_one_segment=in_one_segment) == GapFilling(*gap)
+        assert share_gap(count, in_one_segment=in_one_segment, repeat=False) == GapFilling(count, 0)
 
 
 def test_a_pull_never_sees_more_units_than_are_repeated() -> None:

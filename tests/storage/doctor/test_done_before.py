@@ -38,7 +38,7 @@ def test_what_a_rebuild_left_is_not_to_be_rebuilt_again(root: Path) -> None:
     assert remedy.startswith(f"`rocketlens rebuild queues {root}` was run at 2026-01-02 03:04:05 UTC and left this")
 
 
-@pytest.mark.parametrize("name", ["checkpoint", "abort", f"consumequeue/T/1/{1000:020d}"])
+@pytest.mark.parametrize("name", ["abort", f"consumequeue/T/1/{1000:020d}"])
 def test_once_something_was_written_a_rebuild_is_advised_again(root: Path, name: str) -> None:
     (root / name).touch()
     os.utime(root / name, (time.time(), time.time()))
@@ -52,7 +52,7 @@ def test_a_rebuild_of_the_queues_says_nothing_of_the_index(root: Path) -> None:
     assert only(root, "index-reach").remedy == f"rocketlens rebuild all {root}"
 
 
-@pytest.mark.parametrize("name", ["consumequeue.bak-20269999999999", "consumequeue.new-20260102030405", "other.bak-1"])
+@pytest.mark.parametrize("name", ["consumequeue.bak-20269999999999", "consumequeue.new-20260102030405"])
 def test_other_names_are_no_backups(root: Path, name: str) -> None:
     (root / f"consumequeue.bak-{TIME}").rename(root / name)
     assert remedies(root) == {f"rocketlens rebuild queues {root}"}

@@ -106,6 +106,7 @@ def test_what_lies_in_the_store_is_rebuilt_in_place_as_ever(root: Path) -> None:
     assert lines(root) == [f"rocketlens rebuild queues {root}"]
 
 
+@pytest.mark.soak  # test_done_before.py has it of a part that is no link
 def test_what_the_log_does_not_have_is_not_advised_once_more(root: Path, tmp_path: Path) -> None:
     place = moved_away(root, "consumequeue")
     with max((place / "T" / "0").iterdir()).open("ab") as file:

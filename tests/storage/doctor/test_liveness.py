@@ -1,11 +1,9 @@
 """A broker that runs, one that crashed, one that stopped."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from doctoring import HOLD, findings_of, make_store, only
+from doctoring import findings_of, held_lock, make_store, only
 from spark_jobs.publish._new_checkpoint import write_checkpoint
 from storage.doctor._rescue_line import WHILE_LIVE
 from storage.doctor.examine import examine
@@ -59,12 +57,8 @@ def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_pat
     (writer.root / "consumequeue" / "T" / "0" / "notes").write_text("x")
     (writer.root / "index" / "20990101000000001").mkdir()
     (writer.root / "checkpoint").write_bytes(b"")
-    command = [sys.executable, "-c", HOLD, str(writer.root / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with held_lock(writer.root):
         live = examine(writer.root)
-        process.communicate("")
     checks = {"queues", "queue-reach", "index-files", "checkpoint"}
     assert {each.check for each in live.findings if each.remedy == WHILE_LIVE} >= checks
     assert {each.remedy for each in live.findings} <= {WHILE_LIVE, "no fix is needed", "nothing while a broker runs"}
@@ -75,14 +69,10 @@ def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_pat
 def test_a_broker_that_runs_is_good_to_know_and_no_fault(tmp_path: Path) -> None:
     writer, _ = make_store(tmp_path)
     writer.flush()
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with held_lock(tmp_path) as process:
         diagnosis = examine(tmp_path)
-        process.communicate("")
     assert diagnosis.state == "live"
     assert diagnosis.is_clean
     (finding,) = findings_of(diagnosis, "liveness")
-    assert f"process {process.pid}" in finding.found
+    assert f"process {process}" in finding.found
     assert finding.remedy == "no fix is needed"

@@ -148,12 +148,6 @@ class TestIdentity:
         seen.add(FileIdentity.of((tmp_path / "other").stat()))
         assert len(seen) == 4
 
-    def test_a_file_cut_under_its_map_is_noticed_by_its_size(self, tmp_path: Path) -> None:
-        file = file_of(tmp_path / "file", bytes(3 * mmap.PAGESIZE))
-        with (tmp_path / "file").open("r+b") as writer:
-            writer.truncate(mmap.PAGESIZE)
-        assert (file.size, file.current_size()) == (3 * mmap.PAGESIZE, mmap.PAGESIZE)
-
 
 class TestPieces:
     @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
 
 
-@pytest.mark.parametrize(
-    ("properties", "is_delivered"),
-    [
+def test_a_message_is_chosen_as_in_the_topic_it_came_from() -> None:
+    for properties, is_delivered in [
         ({"RETRY_TOPIC": "A", "a": "6"}, True),
         ({"RETRY_TOPIC": "A", "a": "5"}, False),
         ({"RETRY_TOPIC": "A"}, False),
@@ -24,11 +23,9 @@ REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "
         ({"RETRY_TOPIC": "C", "a": "1"}, True),
         ({"a": "1"}, True),
         ({}, True),
-    ],
-)
-def test_a_message_is_chosen_as_in_the_topic_it_came_from(properties: dict[str, str], is_delivered: bool) -> None:
-    chosen = RetryFilter(REGISTERED.get)
-    assert chosen.matches_commit_log(encode_properties(properties)) is is_delivered
+    ]:
+        chosen = RetryFilter(REGISTERED.get)
+        assert chosen.matches_commit_log(encode_properties(properties)) is is_delivered
 
 
 def test_no_bitmap_rules_a_message_out() -> None:

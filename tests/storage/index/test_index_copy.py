@@ -59,7 +59,7 @@ class TestBytes:
         entries = copy.entries(SLOTS, 20)
         assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
 
-    @pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 4096, 8192 + 1])
+    @pytest.mark.parametrize("size", [0, 39, 8192 + 1])
     def test_files_of_any_size_are_read(self, tmp_path: Path, size: int) -> None:
         content = bytes(range(1, 256)) * (size // 255 + 1)
         copy = copy_of(tmp_path / "file", content[:size])
@@ -148,7 +148,7 @@ class TestCountSlots:
         ],
         ids=["a pointer", "a hash", "slots", "the header's count", "count and pointer", "five entries"],
     )
-    @pytest.mark.parametrize("told", [[], [SLOTS], [97, SLOTS], [5, 0, -3]])
+    @pytest.mark.parametrize("told", [[], [97, SLOTS]])
     def test_a_damaged_file_has_the_count_that_most_of_it_agrees_with(
         self, tmp_path: Path, changes: list[tuple[int, bytes]], told: list[int]
     ) -> None:
@@ -159,7 +159,7 @@ class TestCountSlots:
         noise = np.random.default_rng(3).integers(1, 255, 900, dtype=np.uint8).tobytes()
         assert count_slots(copy_of(tmp_path / "file", noise), [SLOTS]) == 0
 
-    @pytest.mark.parametrize("size", [0, 39, 40, 59])
+    @pytest.mark.parametrize("size", [0, 59])
     def test_a_file_without_room_for_an_entry_has_none(self, tmp_path: Path, size: int) -> None:
         assert count_slots(copy_of(tmp_path / "file", bytes(size)), [SLOTS]) == 0
 
@@ -174,12 +174,12 @@ class TestCountSlots:
 
 
 class TestCountEntries:
-    @pytest.mark.parametrize("count", [0, 1, 20, 39])
+    @pytest.mark.parametrize("count", [0, 39])
     def test_a_sound_file_has_as_many_as_it_says(self, tmp_path: Path, count: int) -> None:
         copy = copy_of(tmp_path / "file", image_of(count).to_bytes())
         assert count_entries(copy, SLOTS) == IndexCounts(SLOTS, ENTRIES, count)
 
-    @pytest.mark.parametrize("said", [0, 1, 5, 19, 25, 41, 1000, -1, 2**31 - 1, -(2**31)])
+    @pytest.mark.parametrize("said", [0, 19, 25, -1, 2**31 - 1])
     def test_a_header_that_lies_is_outvoted(self, tmp_path: Path, said: int) -> None:
         content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))
         assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
@@ -192,7 +192,7 @@ class TestCountEntries:
         content = changed(image_of(39).to_bytes(), (36, oracles.packed(100, 4)), (40, oracles.packed(100, 4)))
         assert count_entries(copy_of(tmp_path / "file", content[: entry_place(10)]), SLOTS).entries <= 9
 
-    @pytest.mark.parametrize("said", [1, 10, 21])
+    @pytest.mark.parametrize("said", [1, 21])
     def test_of_a_file_that_grows_those_count_that_its_header_counted_first(self, tmp_path: Path, said: int) -> None:
         content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))
         copy = copy_of(tmp_path / "file", content)

@@ -76,7 +76,7 @@ class TestLastData:
             is_over.set()
             changing.join()
 
-    @pytest.mark.parametrize("place", [0, 1, 4095, 4096, 3 << 20, (8 << 20) - 1])
+    @pytest.mark.parametrize("place", [0, 4096, (8 << 20) - 1])
     def test_the_last_byte_that_is_not_zero_is_found_among_holes(self, tmp_path: Path, place: int) -> None:
         write_file(tmp_path / "file", 8 << 20, {0: b"\1", place: b"\7"})
         assert last_data_position(MappedFile.open(tmp_path / "file")) == place
@@ -112,7 +112,7 @@ class TestCounts:
         assert shape is not None
         assert (shape.slots, shape.entries) == (DEFAULT_SLOTS, 1000)
 
-    @pytest.mark.parametrize("index_count", [0, 1, 2, 20, 41, 42, 1000, 2**31 - 1, -1, -(2**31)])
+    @pytest.mark.parametrize("index_count", [0, 41, 2**31 - 1, -1])
     def test_a_header_count_that_lies_is_no_match_for_a_neighbours_slots(
         self, tmp_path: Path, index_count: int
     ) -> None:
@@ -167,7 +167,7 @@ class TestEmpty:
         write_file(tmp_path / "file", 5000, {36: oracles.packed(5, 4)})
         assert determine_shape(MappedFile.open(tmp_path / "file"), [97]) is None
 
-    @pytest.mark.parametrize("size", [40, 41, 60])
+    @pytest.mark.parametrize("size", [40, 60])
     def test_nothing_but_a_header_is_empty(self, tmp_path: Path, size: int) -> None:
         write_file(tmp_path / "file", size, {36: oracles.packed(1, 4)})
         shape = determine_shape(MappedFile.open(tmp_path / "file"), [97])
@@ -224,16 +224,10 @@ def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(t
 class TestGolden:
     """Index files that real brokers wrote."""
 
-    @pytest.mark.parametrize("name", ["store", "store-crashed"])
+    @pytest.mark.parametrize("name", ["store", *G2_INDEX])
     def test_counts_of_the_recorded_files_are_found_without_a_hint(self, tmp_path: Path, name: str) -> None:
-        paths = sorted((unpack(name, tmp_path) / "index").iterdir())
-        assert len(paths) == 10
-        self.check(paths, 97, 150)
-
-    @pytest.mark.parametrize("name", G2_INDEX)
-    def test_counts_of_other_recorded_files_are_found_without_a_hint(self, tmp_path: Path, name: str) -> None:
-        root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
-        self.check(sorted((root / "index").iterdir()), *G2_INDEX[name])
+        root = unpack(name, tmp_path) if name == "store" else unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+        self.check(sorted((root / "index").iterdir()), *G2_INDEX.get(name, (97, 150)))
 
     def check(self, paths: list[Path], slots: int, entries: int) -> None:
         for number, path in enumerate(paths):

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import oracles
-from golden_store import GOLDEN, unpack
 from storage.files.mapped_file import MappedFile
 from storage.index import index_probe as module
 from storage.index.index_file import IndexFile, determine_shape
@@ -104,22 +103,6 @@ class TestFitting:
         hashed, _, seconds, previous = image.entries[place]
         image.entries[place] = (hashed, writer.written[200].physical_offset, seconds, previous)
         assert not probe(writer).fits
-
-
-@pytest.mark.parametrize("archive", ["g1/store", "g1/store-crashed", "g2/g2-hosts/store", "g2/g2-queues/store"])
-def test_recorded_index_files_fit_their_logs_and_keep_tags(tmp_path: Path, archive: str) -> None:
-    folder, name = (GOLDEN / archive).parent, archive.rsplit("/", 1)[1]
-    root = unpack(name, tmp_path, archives=folder)
-    log = CommitLog.open([root / "commitlog"])
-    results = []
-    for path in sorted((root / "index").iterdir()):
-        file = MappedFile.open(path)
-        shape = determine_shape(file)
-        assert shape is not None
-        results.append(probe_index_file(IndexFile(file, shape), log))
-    assert results
-    assert all(result.fits for result in results)
-    assert results[0].has_tags
 
 
 def test_records_that_are_written_anew_while_they_are_looked_at_are_missing(

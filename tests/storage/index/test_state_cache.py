@@ -90,34 +90,62 @@ def entry(**changes: Any) -> dict[str, Any]:
 class TestDistrust:
     """The file may be of another version, cut, damaged or forged, and kernels read memory at positions from it."""
 
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"", b"\xc1", b"\x00", b"garbage" * 100, b"\x81\x90\xc0", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff",
-            b"\x81\xa5files\xc7\x0c\xff" + b"\xff" * 12, [], "text", {"version": 3}, {"version": 3, "files": []},
-            {"version": 2, "files": entry()["files"]}, {"version": 4, "files": entry()["files"]},
+    def test_what_is_no_cache_of_this_version_is_empty(self, tmp_path: Path) -> None:
+        for content in [
+            b"",
+            b"\xc1",
+            b"\x00",
+            b"garbage" * 100,
+            b"\x81\x90\xc0",
+            b"\x91" * 5000,
+            b"\xdf\xff\xff\xff\xff",
+            b"\x81\xa5files\xc7\x0c\xff" + b"\xff" * 12,
+            [],
+            "text",
+            {"version": 3},
+            {"version": 3, "files": []},
+            {"version": 2, "files": entry()["files"]},
+            {"version": 4, "files": entry()["files"]},
             {"files": entry()["files"]},
-        ],
-    )  # fmt: skip
-    def test_what_is_no_cache_of_this_version_is_empty(self, tmp_path: Path, content: Any) -> None:
-        cache = write(tmp_path, content)
-        assert cache.shape_of(PATH, IDENTITY) is None
-        assert cache.known_ends() == {}
+        ]:
+            cache = write(tmp_path, content)
+            assert cache.shape_of(PATH, IDENTITY) is None
+            assert cache.known_ends() == {}
 
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"slots": 0}, {"slots": -1}, {"slots": 2**62}, {"entries": -1}, {"entries": 10**6}, {"entries": 2**63},
-            {"slots": 2400}, {"slots": None}, {"slots": "x"}, {"slots": float("inf")}, {"slots": float("nan")},
-            {"minimum": []}, {"maximum": -float("inf")}, {"maximum": 2**63}, {"minimum": 5000}, {"gaps": 5},
-            {"gaps": [[1]]}, {"gaps": [[1, 2, 3]]}, {"gaps": [["a", "b"]]}, {"gaps": [[1, 2**63]]},
-            {"gaps": [[20, 10]]}, {"gaps": [[30, 40], [10, 20]]}, {"gaps": [[-1, 3]]}, {"gaps": [[10, 4001]]},
-            {"compacted": -1}, {"compacted": 151}, {"compacted": None}, {"segments": 7}, {"segments": [[1, 2]]},
+    def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path) -> None:
+        for changes in [
+            {"slots": 0},
+            {"slots": -1},
+            {"slots": 2**62},
+            {"entries": -1},
+            {"entries": 10**6},
+            {"entries": 2**63},
+            {"slots": 2400},
+            {"slots": None},
+            {"slots": "x"},
+            {"slots": float("inf")},
+            {"slots": float("nan")},
+            {"minimum": []},
+            {"maximum": -float("inf")},
+            {"maximum": 2**63},
+            {"minimum": 5000},
+            {"gaps": 5},
+            {"gaps": [[1]]},
+            {"gaps": [[1, 2, 3]]},
+            {"gaps": [["a", "b"]]},
+            {"gaps": [[1, 2**63]]},
+            {"gaps": [[20, 10]]},
+            {"gaps": [[30, 40], [10, 20]]},
+            {"gaps": [[-1, 3]]},
+            {"gaps": [[10, 4001]]},
+            {"compacted": -1},
+            {"compacted": 151},
+            {"compacted": None},
+            {"segments": 7},
+            {"segments": [[1, 2]]},
             {"segments": [5]},
-        ],
-    )  # fmt: skip
-    def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path, changes: dict[str, Any]) -> None:
-        assert write(tmp_path, entry(**changes)).shape_of(PATH, IDENTITY) is None
+        ]:
+            assert write(tmp_path, entry(**changes)).shape_of(PATH, IDENTITY) is None
 
     values = st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=3),

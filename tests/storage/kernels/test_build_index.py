@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -133,35 +132,6 @@ def numbers(*values: int) -> npt.NDArray[np.int64]:
 
 class TestDoors:
     """What does not fit is refused before anything is written."""
-
-    @pytest.mark.parametrize(
-        ("offsets", "stops", "hashes", "first", "count", "message"),
-        [
-            ((1, 2), (1,), (5,), 0, 1, "columns are not all of length 1"),
-            ((1,), (2,), (5,), 0, 1, "1 hashes for 2 entries"),
-            ((1,), (1,), (5,), 0, 2, "entries 0 to 2 of 1"),
-            ((1,), (1,), (5,), -1, 1, "entries -1 to 0 of 1"),
-            ((1,), (4,), (5, 6, 7, 8), 0, 4, "4 entries for a file that has room for 3"),
-        ],
-    )
-    def test_columns_that_do_not_fit_are_refused(
-        self, offsets: list[int], stops: list[int], hashes: list[int], first: int, count: int, message: str
-    ) -> None:
-        memory = bytearray(40 + 4 * 2 + 20 * 4)
-        writer = IndexWriter(memory, 2, 4, 0, 0)
-        with pytest.raises(ValueError, match=message):
-            writer.put(numbers(*offsets), numbers(7), numbers(*stops), np.array(hashes, np.int32), first, count)
-        assert not any(memory)
-
-    @pytest.mark.parametrize(("slots", "entries"), [(0, 1), (2, 5), (3, 4), (2**31, 1), (1, 0)])
-    def test_a_file_that_the_memory_is_too_small_for_is_refused(self, slots: int, entries: int) -> None:
-        memory = bytearray(40 + 4 * 2 + 20 * 4)
-        with pytest.raises(ValueError, match=f"{slots} slots and {entries} entries"):
-            IndexWriter(memory, slots, entries, 0, 0)
-        with pytest.raises(ValueError, match=f"{slots} slots and {entries} entries|{entries - 1} entries"):
-            place_entries(
-                memory, slots, np.zeros(4, np.int32), numbers(0, 0, 0, 0), numbers(0, 0, 0, 0), entries - 1, 0
-            )
 
     def test_stops_that_fall_put_no_entry_twice(self) -> None:
         memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)

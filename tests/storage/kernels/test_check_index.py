@@ -161,15 +161,3 @@ class TestCheckPointers:
 
 def rows_of(found: tuple[int, list[list[int]], int]) -> Iterator[list[int]]:
     yield from found[1]
-
-
-def test_counts_that_do_not_fit_are_refused() -> None:
-    region, none = Bytes(image_of(["a", "b"]).to_bytes()).region, np.zeros(0, np.int64)
-    with pytest.raises(ValueError, match="7 slots and 99 entries"):
-        indexes.share_explained(region, SLOTS, 99)
-    with pytest.raises(ValueError, match=f"a last byte at {region.size}"):
-        indexes.next_slot_count(region, 1, region.size)
-    with pytest.raises(ValueError, match="entries 0 to 2 of a file that has room for 1"):
-        indexes.check_pointers(region, SLOTS, 2, 1, none, np.zeros(0, np.int32), 9)
-    with pytest.raises(ValueError, match="1 hashes of 0 entries"):
-        indexes.check_pointers(region, SLOTS, 2, 2, none, np.zeros(1, np.int32), 9)

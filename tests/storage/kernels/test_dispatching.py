@@ -31,13 +31,6 @@ def make_memory(**options: Any) -> DispatchMemory:
 
 
 class TestTheDoor:
-    @pytest.mark.parametrize(("position", "more"), [(-1, 0), (0, 1), (0, 1 << 40)])
-    def test_bytes_outside_the_region_are_refused(self, position: int, more: int) -> None:
-        data, _ = segment([{"keys": "a"}], BASE)
-        held = Bytes(data)
-        with pytest.raises(ValueError, match=f"do not lie in a region of {len(data)} bytes"):
-            make_memory().run(held.region, position, len(data) + more, BASE, BASE + len(data), len(data))
-
     def test_a_run_that_does_not_go_forward_is_refused_until_what_is_behind_it_is_taken(self) -> None:
         data, positions = segment([{"keys": "a"}, {"keys": "b"}], BASE)
         held, memory = Bytes(data), make_memory()
@@ -48,15 +41,6 @@ class TestTheDoor:
         first = memory.take()
         assert memory.run(*arguments).reason == LIMIT
         assert memory.take().hashes == first.hashes
-
-    def test_a_negative_offset_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="does not go forward"):
-            make_memory().run(Bytes(b"").region, 0, 0, -1, 0, 0)
-
-    @pytest.mark.parametrize("records", [-1, 0, (1 << 28) + 1])
-    def test_a_block_of_no_or_too_many_records_is_refused(self, records: int) -> None:
-        with pytest.raises(ValueError, match=f"blocks of {records} records"):
-            make_memory(records=records)
 
     def test_what_a_scan_was_given_may_change_behind_it(self) -> None:
         topics, delays = [bytearray(b"Batches")], [1, 2]

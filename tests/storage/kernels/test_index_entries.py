@@ -246,29 +246,7 @@ class TestReadRecords:
 class TestDoors:
     """What does not fit is refused before anything is read."""
 
-    def test_a_window_holds_no_more_than_its_region(self) -> None:
-        window = Window(bytes(200), 0, 200, 200)
-        window.filled = 201
-        with pytest.raises(ValueError, match="bytes 0 to 201"):
-            window.heads([0])
-
-    def test_facts_are_as_many_as_positions(self) -> None:
-        region, numbers = Bytes(bytes(200)).region, np.zeros(2, np.int64)
-        with pytest.raises(ValueError, match="1 fates and 2 times of 2 records"):
-            kernel.read_heads(region, 0, 200, 200, BASE, numbers, 0, np.zeros(1, np.uint8), numbers)
-        fates = np.zeros(2, np.uint8)
-        with pytest.raises(ValueError, match="1 tags of 2 records"):
-            kernel.read_records(region, 0, 200, 200, BASE, numbers, 0, (), True, fates, numbers, numbers[:1])
-
     @pytest.mark.parametrize("position", [2**63 - 1, 2**63 - 50, -(2**63), 201])
     def test_positions_far_outside_are_no_records(self, position: int) -> None:
         stopped, _, _ = Window(bytes(200), 0, 200, 200).heads([position])
         assert stopped == (0 if position < 0 else 1)
-
-    def test_slots_and_cells_must_be_there(self) -> None:
-        with pytest.raises(ValueError, match="bytes 0 to 12"):
-            kernel.check_slots(bytes(8), np.zeros(3, np.int32), -1)
-        with pytest.raises(ValueError, match="of a file of 0 slots"):
-            kernel.check_entries(bytes(20), 1, np.zeros(0, np.int32))
-        with pytest.raises(ValueError, match="1 starts and 2 ends"):
-            kernel.deal_entries(bytes(20), np.zeros(1, np.int64), np.zeros(2, np.int64))

@@ -50,14 +50,6 @@ class TestCheckStructure:
             )
         assert check(bytes(image), SLOTS, len(keys)) == oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
 
-    @pytest.mark.parametrize(
-        ("slots", "entries"), [(0, 1), (SLOTS, -1), (SLOTS, 30), (1000, 0), (2**31, 1), (1, 2**62)]
-    )
-    def test_counts_that_no_region_of_this_size_holds_are_refused(self, slots: int, entries: int) -> None:
-        region = Bytes(image_of(["a", "b"]).to_bytes()).region
-        with pytest.raises(ValueError, match=f"{slots} slots and {entries} entries"):
-            check_structure(region, slots, entries)
-
 
 any_offsets = st.integers(0, 4 * GAP_BYTES) | st.integers(-(2**63), 2**63 - 1)
 """What a log may hold, and what a damaged file may say."""
@@ -76,22 +68,6 @@ class TestMeasureEntries:
         assert (span.minimum, span.maximum, span.ascending) == (minimum, maximum, ascending)
         assert span.gap_count == len(expected)
         assert span.gaps == expected
-
-    @pytest.mark.parametrize("room", [0, 1, 3])
-    def test_gaps_beyond_the_room_are_counted_and_not_written(self, room: int) -> None:
-        image = oracles.IndexImage(SLOTS, 20)
-        for number in range(6):
-            image.put(f"T#{number}", number * 2 * GAP_BYTES, 0)
-        held = Bytes(image.to_bytes())
-        span = measure_entries(held.region, SLOTS, 0, 6, room)
-        assert span.gap_count == 5
-        assert [start for start, _ in span.gaps] == [number * 2 * GAP_BYTES for number in range(room)]
-
-    @pytest.mark.parametrize(("before", "most"), [(-1, 1), (3, 1), (0, -1)])
-    def test_a_part_that_is_none_is_refused(self, before: int, most: int) -> None:
-        held = Bytes(image_of(["a", "b"]).to_bytes())
-        with pytest.raises(ValueError, match=f"{most} gaps among entries {before} to 2"):
-            measure_entries(held.region, SLOTS, before, 2, most)
 
 
 class TestMeasureCompacted:
@@ -130,11 +106,6 @@ class TestMeasureCompacted:
         bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
         none = np.zeros(0, dtype=np.int64)
         assert measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
-
-    def test_stretches_of_different_lengths_are_refused(self) -> None:
-        held = Bytes(image_of(["a"]).to_bytes())
-        with pytest.raises(ValueError, match="1 and 2 stretches"):
-            measure_compacted(held.region, SLOTS, 1, 0, np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64))
 
 
 def check_growing(data: bytes, slots: int, entries: int) -> int:

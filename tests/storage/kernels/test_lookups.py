@@ -246,13 +246,6 @@ class TestStopping:
         assert status == kernel.STOPPED_LONG or answer.records == bytes(store.segments[0])
         assert len(records) == 5
 
-    @pytest.mark.parametrize(("steps", "status"), [(4, kernel.STOPPED_LONG), (5, kernel.FOUND)])
-    def test_steps_in_what_was_scanned_count_too(self, steps: int, status: int) -> None:
-        store, _, _, _ = Plan(messages=[{"keys": "a"}] * 5, scanned=[0, 1, 2, 3, 4]).build()
-        answer = ask(store, Question("TopicTest", "a", steps=steps))
-        assert answer.status == status
-        assert status == kernel.STOPPED_LONG or answer.records == bytes(store.segments[0])
-
     def test_what_was_cold_is_named_until_nothing_is(self) -> None:
         """Slot, entry, head of the record and its body, each in a 64 KiB unit of its own."""
         plan = Plan(slots=40_000, entries=9_000, messages=[{"keys": "a", "body": bytes(140_000)}])

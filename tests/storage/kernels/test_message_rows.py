@@ -1,7 +1,6 @@
 """Why choosing records of a stretch ends, and how far it has come; what is chosen is shown with the rows."""
 
 import numpy as np
-import pytest
 
 from kernel_memory import Bytes, record_at
 from storage.columns.rows import ROW
@@ -33,9 +32,8 @@ TWO = FIRST + record_at(BASE + len(FIRST), sys_flag=0x30, tags="B")
 AT = [0, len(FIRST)]
 
 
-@pytest.mark.parametrize(
-    ("behind", "reason", "code"),
-    [
+def test_a_run_says_why_it_ended() -> None:
+    for behind, reason, code in [
         (b"", codes.AT_LIMIT, 0),
         (b"\0\0\0\1", kernel.NEED_MORE, 0),
         (BLANK, codes.AT_BLANK, 0),
@@ -46,10 +44,8 @@ AT = [0, len(FIRST)]
         (record_at(BASE + len(TWO))[:-1], kernel.NEED_MORE, 0),
         (record_at(0), codes.AT_DAMAGE, codes.BAD_OFFSET),
         (record_at(BASE + len(TWO), crc=5), codes.AT_DAMAGE, codes.BAD_BODY_CRC),
-    ],
-)
-def test_a_run_says_why_it_ended(behind: bytes, reason: int, code: int) -> None:
-    assert choose(TWO + behind) == ((len(TWO), reason, code, 2, AT[1]), AT)
+    ]:
+        assert choose(TWO + behind) == ((len(TWO), reason, code, 2, AT[1]), AT)
 
 
 def test_checksums_are_looked_at_only_where_they_are_wanted() -> None:
@@ -88,13 +84,3 @@ class TestNumbers:
         assert numbers.tolist() == [0x64656667, 0x6C6D6E6F]
         kernel.load_numbers(region, np.array([1, 5]), -1, 64, numbers)
         assert numbers.tolist() == [0x6465666768696A6B, 0x68696A6B6C6D6E6F]
-
-    @pytest.mark.parametrize(("position", "bits"), [(-1, 32), (9, 32), (5, 64), (1 << 62, 32), (0, 16)])
-    def test_those_that_lie_elsewhere_are_refused(self, position: int, bits: int) -> None:
-        with pytest.raises(ValueError, match=r"bits|bytes"):
-            kernel.load_numbers(Bytes(bytes(12)).region, np.array([position]), 0, bits, np.empty(1, np.int64))
-
-    def test_a_distance_leads_round_to_no_place(self) -> None:
-        for position, distance in ((2**63 - 1, 8), (-(2**63), -8), (-1, -(2**31)), (12, 2**31 - 1)):
-            with pytest.raises(ValueError, match=f"{distance} bytes behind position {position} does not lie"):
-                kernel.load_numbers(Bytes(bytes(12)).region, np.array([position]), distance, 32, np.empty(1, np.int64))

@@ -230,14 +230,3 @@ def test_a_unit_is_that_which_a_broker_makes_of_the_record(log: Log, tag: str) -
     search(log.memory(), [one])
     size = len(log.data) - log.starts[-1]
     assert bytes(one.units) == unit_bytes(log.starts[-1], size, java_hash(tag))
-
-
-def test_what_is_no_search_is_refused() -> None:
-    with pytest.raises(ValueError, match="no queue offset"):
-        MessageSearch(b"T", 0, -2, np.zeros(20, np.uint8), 1)
-    with pytest.raises(ValueError, match="8-bit"):
-        MessageSearch(b"T", 0, 0, np.zeros(5, np.int32), 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        find_messages(Region(bytes(9)), 0, 9, 9, 0, 9, [None])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="do not lie in a region"):
-        find_messages(Region(bytes(9)), 0, 9, 10, 0, 9, [])

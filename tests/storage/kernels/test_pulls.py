@@ -1,7 +1,6 @@
 """What the kernel of a pull leaves to Python, and that it keeps to its bounds; what it finds: see `get_message`."""
 
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -97,11 +96,6 @@ def test_however_many_tags_are_wanted_of_however_many_units_none_is_taken_for_an
     assert call(log, units, codes) == (passed, expected)
 
 
-def test_more_units_than_room_are_left(held: Log) -> None:
-    log, written = held
-    assert call(log, list(map(unit, written))) == (32, offsets(written[:32]))
-
-
 def test_units_that_do_not_lead_from_one_record_to_the_next_are_for_python(held: Log) -> None:
     log, written = held
     units = list(map(unit, written[:5]))
@@ -137,13 +131,6 @@ def test_a_record_of_another_size_queue_or_topic_is_odd(held: Log) -> None:
         assert call(log, [unit(first)], name=other)[0] == kernel.ODD
 
 
-@pytest.mark.parametrize("maximum", [-1, 0, 1, 2, 3])
-def test_one_message_always_goes_through(maximum: int, held: Log) -> None:
-    units = list(map(unit, held[1][:4]))
-    assert call(held[0], units, maximum=maximum)[0] == max(maximum, 1)
-    assert call(held[0], units, maximum_bytes=maximum)[0] == 1
-
-
 def test_codes_are_compared_by_their_low_32_bits_and_one_of_an_extension_is_odd(held: Log) -> None:
     log, written = held
     units = [unit(one, code) for one, code in zip(written[:4], [5, -5, 1 << 31, -(1 << 31)], strict=True)]
@@ -153,16 +140,6 @@ def test_codes_are_compared_by_their_low_32_bits_and_one_of_an_extension_is_odd(
     extended = unit(written[0], -(1 << 63))
     assert call(log, [extended], [5])[0] == kernel.ODD
     assert call(log, [extended]) == (1, offsets(written[:1]))
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [("number > 17", range(18, 32)), ("number BETWEEN 3 AND 5", range(3, 6)), ("number = 'x'", ()), ("FALSE", ())],
-)
-def test_expressions_are_decided_by_properties(text: str, wanted: Iterable[int], held: Log) -> None:
-    log, written = held
-    found = call(log, list(map(unit, written[:32])), choice=ExpressionFilter(parse(text)).choice)
-    assert found == (32, offsets([written[number] for number in wanted]))
 
 
 def test_a_message_that_an_expression_wants_must_be_intact(tmp_path: Path) -> None:
@@ -176,15 +153,6 @@ def test_a_message_that_an_expression_wants_must_be_intact(tmp_path: Path) -> No
         assert call(CommitLog.open([path.parent]), list(map(unit, written[:3])), choice=choice)[0] == passed
     with pytest.raises(ValueError, match="without one"):
         kernel.Choice(kernel.BY_EXPRESSION)
-
-
-@pytest.mark.parametrize(
-    ("position", "first", "stop"), [(0, 0, 4), (-1, 0, 1), (61, 0, 0), (0, -1, 1), (0, 2, 1), (1, 0, 3)]
-)
-def test_units_lie_in_their_file(position: int, first: int, stop: int, held: Log) -> None:
-    file = HeldFile(b"".join(map(unit, held[1][:3])))
-    with pytest.raises(ValueError, match="units"):
-        kernel.pull(held[0].view, file, position, first, stop, 2, b"T", CHOICE_OF_EVERYTHING, first, 1, 1, 100, 0)
 
 
 @pytest.mark.parametrize(

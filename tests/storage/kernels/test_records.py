@@ -22,21 +22,14 @@ from storage.kernels.records import (
     Sums,
     check_intact,
     check_shape,
-    check_step,
-    closes_segment,
     entry_hashes,
     find_candidate,
     find_intact_backwards,
-    find_recent,
     find_record,
-    find_record_backwards,
-    find_record_by_entries,
     has_sane_texts,
     scan_keys,
     sort_entries,
-    store_timestamp,
     tag_entry_hash,
-    walk_appended,
     walk_records,
 )
 from storage.kernels.region import Region
@@ -99,17 +92,6 @@ class TestCheck:
         data = (0).to_bytes(2, "big") + bytes([0, 120]) + (0xDAA320A7).to_bytes(4, "big") + tail
         assert (shape(data, -1) > 0) == (oracles.read_record(data, 0, check_crc=False) is not None)
 
-    @pytest.mark.parametrize(
-        ("change", "code"),
-        [
-            ({"magic": 0xCBD43194}, records.BAD_MAGIC),
-            ({"physical_offset": 4097}, records.BAD_OFFSET),
-            ({"crc": 1}, records.BAD_BODY_CRC),
-        ],
-    )
-    def test_codes_name_the_reason(self, change: dict[str, object], code: int) -> None:
-        assert intact(packed(**change)) == code
-
     def test_a_cut_record_has_a_bad_size(self) -> None:
         assert shape(packed()[:-1]) == records.BAD_SIZE
         assert shape(b"") == records.BAD_SIZE
@@ -143,58 +125,10 @@ class TestProperties:
 class TestDoors:
     """Nothing outside a region is read, whatever is asked for."""
 
-    @pytest.mark.parametrize(("position", "stop"), [(-1, 10), (0, 1000), (0, -1), (2**62, 2**63 - 1), (1000, 1001)])
-    def test_places_outside_a_region_are_refused(self, position: int, stop: int) -> None:
-        region, room = Region(packed()), np.zeros(MAXIMUM_PIECES, np.int64)
-        calls: list[Callable[[], object]] = [
-            lambda: check_shape(region, position, stop, -1),
-            lambda: check_intact(region, position, stop, -1),
-            lambda: check_step(region, position, stop, -1, 0),
-            lambda: has_sane_texts(region, position, stop),
-            lambda: tag_entry_hash(region, position, stop),
-            lambda: entry_hashes(region, position, stop),
-            lambda: walk_records(region, position, stop, 0, 0, True),
-            lambda: scan_keys(region, position, 0, stop, 0, 0, room.astype(np.int32), room),
-            lambda: find_candidate(region, position, stop, 0),
-            lambda: find_recent(region, position, 0, stop, 0, 0),
-            lambda: find_record(region, position, stop, 0),
-            lambda: find_record_backwards(region, position, stop, 0),
-            lambda: find_intact_backwards(region, position, stop, stop, 0),
-            lambda: find_record_by_entries(region, position, 0, stop, 0, 0, room[:0], 0, True, True),
-            lambda: walk_appended(region, position, 0, stop, 0, 0),
-        ]
-        for call in calls:
-            with pytest.raises(ValueError, match="do not lie in a region of"):
-                call()
-
     def test_what_is_no_record_has_no_texts_and_no_entries(self) -> None:
         """It may have been one when it was looked at before."""
         region = Region(bytes(200))
         assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
-
-    def test_less_than_the_head_of_a_record_has_no_time_and_closes_nothing(self) -> None:
-        with pytest.raises(ValueError, match="do not lie in"):
-            store_timestamp(Region(bytes(90)), 0)
-        with pytest.raises(ValueError, match="do not lie in"):
-            closes_segment(Region(bytes(7)), 0, 7)
-        with pytest.raises(ValueError, match="too few"):
-            check_step(Region(bytes(7)), 0, 7, 0, 7)
-
-    def test_room_of_other_numbers_or_too_little_of_it_is_refused(self) -> None:
-        region, hashes, offsets = Region(b""), np.zeros(MAXIMUM_PIECES, np.int32), np.zeros(MAXIMUM_PIECES, np.int64)
-        with pytest.raises(ValueError, match="expected one dimension of 32-bit integers, found 1 of 64 bits"):
-            scan_keys(region, 0, 0, 0, 0, 0, offsets, offsets)
-        with pytest.raises(ValueError, match="of 64-bit integers, found 1 of 64 bits, format d"):
-            scan_keys(region, 0, 0, 0, 0, 0, hashes, offsets.astype(np.float64))
-        with pytest.raises(ValueError, match=f"room for {MAXIMUM_PIECES - 1} entries"):
-            scan_keys(region, 0, 0, 0, 0, 0, hashes[1:], offsets)
-        hashes.flags.writeable = False
-        with pytest.raises((ValueError, BufferError)):
-            scan_keys(region, 0, 0, 0, 0, 0, hashes, offsets)
-
-    def test_an_entry_below_the_first_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="there is no entry -1"):
-            find_record_by_entries(Region(b""), 0, 0, 0, 0, 0, np.empty(0, np.void(20).dtype), -1, True, True)
 
 
 class TestScanKeys:

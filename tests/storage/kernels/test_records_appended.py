@@ -89,11 +89,11 @@ class TestWalkAppended:
         walked = Walked(data[:at] + planted[1] + data[at + 4 :])
         assert (walked.end, walked.reason, walked.code) == (positions[1], AT_DAMAGE, code)
 
-    @pytest.mark.parametrize("left", range(1, 8))
-    def test_bytes_too_few_for_anything_are_not_looked_at(self, left: int) -> None:
-        data, _ = segment({})
-        walked = Walked(data + b"\xff" * left)
-        assert (walked.end, walked.reason) == (len(data), AT_LIMIT)
+    def test_bytes_too_few_for_anything_are_not_looked_at(self) -> None:
+        for left in range(1, 8):
+            data, _ = segment({})
+            walked = Walked(data + b"\xff" * left)
+            assert (walked.end, walked.reason) == (len(data), AT_LIMIT)
 
     def test_a_walk_ends_when_it_has_met_so_many_queues(self) -> None:
         data, positions = segment(*({"queue_id": number, "body": b""} for number in range(MAXIMUM_QUEUES + 1)))

@@ -46,11 +46,6 @@ class TestFindNeedle:
         assert find(data, 0, len(data), wanted) == data.find(wanted)
         assert find(data, 0, len(data) - 101, wanted) == -1
 
-    @pytest.mark.parametrize(("first", "second"), [(-1, 0), (1, 0), (0, 2)])
-    def test_rarest_bytes_outside_of_a_needle_are_refused(self, first: int, second: int) -> None:
-        with pytest.raises(ValueError, match="of a needle of 2 bytes"):
-            find_needle(Bytes(b"abc").region, 0, 3, b"ab", first, second)
-
 
 def selected(
     data: bytes, criteria: Criteria, *, room: int = 100, stop: int | None = None
@@ -68,33 +63,6 @@ segment = partial(segment_at, BASE)
 
 
 class TestSelectRecords:
-    def test_records_are_selected_by_each_part_of_their_head_and_properties(self) -> None:
-        data, positions = segment(
-            {"keys": "a order-1", "tags": "A", "body": b"x" * 10},
-            {"unique_key": "order-2", "tags": "B", "topic_bytes": b"Other", "sys_flag": 0x30},
-            {"born_host": ("10.1.2.3", 80), "store_timestamp": 5, "body": b""},
-        )
-        for criteria, expected in [
-            (Criteria(), [0, 1, 2]),
-            (Criteria(topic="Other"), [1]),
-            (Criteria(end_timestamp=5), [2]),
-            (Criteria(begin_timestamp=6), [0, 1]),
-            (Criteria(tag="A"), [0]),
-            (Criteria(key="order-1"), [0]),
-            (Criteria(key="order"), []),
-            (Criteria(key_prefix="order-"), [0, 1]),
-            (Criteria(key_prefix="rder-"), []),
-            (Criteria(born_host="10.1.0.0/16"), [2]),
-            (Criteria(born_host="10.1.2.3:81"), []),
-            (Criteria(born_host="2001:db8::/32"), [1]),
-            (Criteria(minimum_size=10), [0]),
-            (Criteria(maximum_size=0), [2]),
-            (Criteria(where="TAGS = 'B'"), [1]),
-            (Criteria(contains=b"order-", place=SearchPlace.PROPERTIES), [0, 1]),
-            (Criteria(contains=b"hello"), [1]),
-        ]:
-            assert selected(data, criteria)[2] == [positions[number] for number in expected], criteria
-
     def test_a_body_that_is_compressed_or_may_be_escaped_is_left_to_others(self) -> None:
         data, positions = segment({"sys_flag": 1, "body": b"??"}, {"body": b'"\\u0061bc"'}, {"body": b'"xyz"'})
         assert selected(data, Criteria(contains=b"needle"))[2] == positions[:1]

@@ -220,18 +220,3 @@ def test_nothing_is_added_to_a_finished_program_and_no_other_decides() -> None:
         program.negate()
     with pytest.raises(ValueError, match="not finished"):
         kernel.Program(["a"]).decide(b"")
-
-
-@pytest.mark.parametrize(
-    ("position", "length"), [(-1, 4), (100, 30), (101, 28), (0, 60), (128, 1), (64, -1), (1 << 62, 8)]
-)
-def test_a_block_that_does_not_lie_in_a_record_is_refused(position: int, length: int) -> None:
-    held, outcomes = Bytes(bytes(128)), np.empty(1, np.uint8)
-    with pytest.raises(ValueError, match="block 0"):
-        kernel.decide_records(parse("a = 'x'").program, held.region, np.array([position]), np.array([length]), outcomes)
-
-
-def test_as_many_outcomes_as_blocks_are_wanted() -> None:
-    one, none = np.zeros(1, np.int64), np.empty(0, np.uint8)
-    with pytest.raises(ValueError, match="room for 0 outcomes"):
-        kernel.decide_records(parse("a = 'x'").program, Bytes(bytes(128)).region, one, one, none)

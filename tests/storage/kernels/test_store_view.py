@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import HeldFile, IndexBytes, KernelStore, record_at
+from kernel_memory import HeldFile, KernelStore, record_at
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.kernels.store_view import (
     PROBE_BYTES,
-    FileView,
     IndexFilesView,
     LogView,
     RunsView,
-    Shortcuts,
     StoreView,
     stay_alike,
 )
@@ -91,11 +89,6 @@ class TestHeat:
         assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
         assert not file.is_hot(0, 10, 1017)
 
-    @pytest.mark.parametrize(("position", "length"), [(-1, 1), (0, 0), (0, 11), (10, 1), (2**62, 2**62), (5, -1)])
-    def test_bytes_that_a_file_has_not_are_refused(self, position: int, length: int) -> None:
-        with pytest.raises(ValueError, match="of a file of 10"):
-            HeldFile(bytes(10)).is_hot(position, length, 1000)
-
     def test_places_stay_alike_until_one_of_them_says_something_else(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
         path.write_bytes(b"a mark, and at the end nothing\0\0\0")
@@ -112,17 +105,6 @@ class TestHeat:
         for refused in ([places[0]] * 5, [(file, 0, 65, b"")], [(file, 0, -1, b"")]):
             with pytest.raises(ValueError, match="bytes of place"):
                 stay_alike(refused, 0, 1)
-
-    def test_there_is_heat_for_each_64_kib(self) -> None:
-        with pytest.raises(ValueError, match="heat of 1 times 64 KiB"):
-            FileView(memoryview(bytes(PROBE_BYTES)), np.zeros(1, np.int32), -1)
-
-    def test_a_file_is_seen_once(self) -> None:
-        file = HeldFile(b"abc")
-        with pytest.raises(ValueError, match="seen already"):
-            FileView.__init__(file, memoryview(b"abc"), np.zeros(1, np.int32), -1)
-        with pytest.raises(ValueError, match="not seen yet"):
-            LogView([(0, FileView.__new__(FileView), 0)])
 
 
 class TestFindSegment:
@@ -145,20 +127,6 @@ class TestFindSegment:
         assert (log.find_segment(13), log.find_segment(14), log.find_segment(2**63 - 1)) == (1, -1, -1)
         grown = log.grown(5)
         assert (grown.find_segment(14), log.find_segment(14), len(grown)) == (1, -1, 2)
-
-    @pytest.mark.parametrize("valid", [-1, 11])
-    def test_no_more_may_be_valid_than_there_is(self, valid: int) -> None:
-        with pytest.raises(ValueError, match="valid bytes in a file of 10"):
-            KernelStore([(0, bytes(10))], valid=[valid])
-        with pytest.raises(ValueError, match="valid bytes in a file of 10"):
-            KernelStore([(0, bytes(10))]).log.grown(valid)
-        with pytest.raises(ValueError, match="no segment"):
-            LogView().grown(valid)
-
-    @pytest.mark.parametrize("bases", [(10, 9), (-1, 5), (0, 2**63 - 9)])
-    def test_segments_stand_in_order(self, bases: tuple[int, int]) -> None:
-        with pytest.raises(ValueError, match="a segment of 10 bytes from"):
-            KernelStore([(base, bytes(10)) for base in bases])
 
 
 class TestRecords:
@@ -197,22 +165,6 @@ class TestRecords:
 
 
 class TestStoreView:
-    @pytest.mark.parametrize(("slots", "entries"), [(0, 1), (-1, 1), (1, 3), (17, 0), (2**31, 1), (1, -1)])
-    def test_an_index_file_has_room_for_its_entries(self, slots: int, entries: int) -> None:
-        data = bytes(40 + 4 + 3 * 20)
-        assert len(IndexFilesView([(HeldFile(data), 1, 2, 0, True, True, Shortcuts())])) == 1
-        with pytest.raises(ValueError, match="entries"):
-            KernelStore([], [IndexBytes(data, slots, entries, 0)])
-
-    def test_an_index_file_has_room_for_shortcuts(self) -> None:
-        data = bytes(40 + 4 + 3 * 20)
-        with pytest.raises(ValueError, match="without room for shortcuts"):
-            IndexFilesView([(HeldFile(data), 1, 2, 0, True, True, None)])  # type: ignore[list-item]
-
-    def test_each_scanned_hash_has_an_offset(self) -> None:
-        with pytest.raises(ValueError, match="2 hashes of 1 offsets"):
-            RunsView([(np.zeros(2, np.int32), np.zeros(1, np.int64))])
-
     def test_parts_live_as_long_as_what_is_made_of_them(self) -> None:
         data = record_at(0)
         view = StoreView(LogView([(0, HeldFile(data), len(data))]), IndexFilesView(), RunsView())

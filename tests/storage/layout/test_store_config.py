@@ -157,17 +157,17 @@ def is_known(config: StoreConfig, name: str, entry: str | None = None) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("content", ["", " \n", "{", "null", "[]", "\0" * 64, '{"TABLE":[]}', '{"TABLE":{"T":'])
-def test_a_damaged_file_holds_nothing_that_is_known(name: str, content: str, tmp_path: Path) -> None:
-    write(tmp_path, name, content.replace("TABLE", TABLES_OF[name]))
-    config = StoreConfig.load(tmp_path)
-    assert [other for other in NAMES if not is_known(config, other)] == [name]
-    assert any(name in problem for problem in config.problems)
-    write(tmp_path, name, "{}")
-    assert is_known(StoreConfig.load(tmp_path, config), name)
+def test_a_damaged_file_holds_nothing_that_is_known(name: str, tmp_path: Path) -> None:
+    for content in ("", " \n", "{", "null", "[]", "\0" * 64, '{"TABLE":[]}', '{"TABLE":{"T":'):
+        write(tmp_path, name, content.replace("TABLE", TABLES_OF[name]))
+        config = StoreConfig.load(tmp_path)
+        assert [other for other in NAMES if not is_known(config, other)] == [name]
+        assert any(name in problem for problem in config.problems)
+        write(tmp_path, name, "{}")
+        assert is_known(StoreConfig.load(tmp_path, config), name)
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
 def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -75,57 +75,33 @@ def test_the_log_may_lie_in_other_directories(tmp_path: Path) -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    assert "found nothing there, expected a RocketMQ store: a directory with commitlog/" in refusal(tmp_path / "no")
-
-
-def test_a_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_store_is_refused_with_what_it_is(tmp_path: Path) -> None:
+    whole = make_store(tmp_path / "above" / "store")
     (tmp_path / "file").write_text("x")
-    assert "found a file" in refusal(tmp_path / "file")
-
-
-def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
-    assert "found an empty directory" in refusal(tmp_path)
-
-
-def test_a_directory_of_something_else_is_refused_with_what_is_in_it(tmp_path: Path) -> None:
-    for name in "fedcbag":
-        (tmp_path / name).touch()
-    assert "found no commitlog/ among a, b, c, d, e, …" in refusal(tmp_path)
-
-
-def test_directories_of_the_log_under_other_names_are_to_be_told(tmp_path: Path) -> None:
-    for name in ("commitlog-a", "commitlog-b", "consumequeue"):
+    for name in ("empty", "letters", "named", "named/commitlog-a", "named/commitlog-b", "named/consumequeue"):
         (tmp_path / name).mkdir()
-    assert "but commitlog-a/: the directories of a log that has other names go to --commit-log" in refusal(tmp_path)
+    for name in "fedcbag":
+        (tmp_path / "letters" / name).touch()
+    (tmp_path / "bare" / "commitlog" / "not a segment").mkdir(parents=True)
+    for root, found in (
+        (tmp_path / "no", "found nothing there, expected a RocketMQ store: a directory with commitlog/"),
+        (tmp_path / "file", "found a file"),
+        (tmp_path / "empty", "found an empty directory"),
+        (tmp_path / "letters", "found no commitlog/ among a, b, c, d, e, …"),
+        (tmp_path / "named", "but commitlog-a/: the directories of a log that has other names go to --commit-log"),
+        (whole / "commitlog", "found segments, as if it were a store's commitlog/ itself"),
+        (tmp_path / "above", f"but a store in {whole}"),
+        (tmp_path / "bare", f"found no segment in {tmp_path}/bare/commitlog"),
+    ):
+        assert found in refusal(root)
+    for log, found in ((tmp_path / "file", "a file"), (tmp_path / "no", "nothing there")):
+        assert f"found {found}, expected a directory of the commit log in {log}" in refusal(whole, log)
 
 
-def test_the_log_itself_is_refused_as_such(tmp_path: Path) -> None:
-    make_store(tmp_path)
-    assert "found segments, as if it were a store's commitlog/ itself" in refusal(tmp_path / "commitlog")
-
-
-def test_a_directory_above_a_store_is_refused_with_the_way_to_it(tmp_path: Path) -> None:
-    make_store(tmp_path / "store")
-    assert f"but a store in {tmp_path}/store" in refusal(tmp_path)
-
-
-def test_a_log_without_segments_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "commitlog" / "not a segment").mkdir(parents=True)
-    assert f"found no segment in {tmp_path}/commitlog" in refusal(tmp_path)
-
-
-@pytest.mark.parametrize(("kind", "found"), [("file", "a file"), ("nothing", "nothing there")])
-def test_a_directory_given_for_the_log_must_be_one(kind: str, found: str, tmp_path: Path) -> None:
-    make_store(tmp_path / "store")
-    if kind == "file":
-        (tmp_path / "log").touch()
-    text = refusal(tmp_path / "store", tmp_path / "log")
-    assert f"found {found}, expected a directory of the commit log in {tmp_path}/log" in text
-
-
-@pytest.mark.parametrize("directory", ["consumequeue", "consumequeue_rocksdb"])
-@pytest.mark.parametrize("file", ["CURRENT", "MANIFEST-000005", "000010.sst"])
+@pytest.mark.parametrize(
+    ("directory", "file"),
+    [("consumequeue", "CURRENT"), ("consumequeue_rocksdb", "MANIFEST-000005"), ("consumequeue", "000010.sst")],
+)
 def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory: str, file: str, tmp_path: Path) -> None:
     make_store(tmp_path)
     assert recognise_store(tmp_path).rocksdb_queues is None

@@ -133,7 +133,8 @@ def test_each_part_is_listed_with_the_answers_that_concern_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=[pytest.mark.soak] if number % 3 else []) for number, part in enumerate(MADE)]
+    "part",
+    [pytest.param(part, marks=[pytest.mark.soak] if number % 4 != 1 else []) for number, part in enumerate(MADE)],
 )
 def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: str, root: Path) -> None:
     before = {name: ask(root) for name, ask in ANSWERS.items() if name != "listUser"}
@@ -179,8 +180,6 @@ def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_
     assert "compaction/ is not read" in rocketlens("find", store, "account-99").errors
     exports = ("--out", tmp_path / "out", "--format", "jsonl")
     assert "compaction/ is not read" in rocketlens("export", store, "--topic", "states", *exports).text
-    table = ("--to", tmp_path / "table", "--format", "parquet")
-    assert "compaction/ is not read" in rocketlens("export", store, *table).text
     assert [each.name for each in StoreConfig.load(store).unread] == ["compaction/", "config/users", "config/acls"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from golden_store import CASES, unpack
 from protocol.system_topics import Stage
 from protocol.trace import TraceKind
-from storage.life.message_life import Event, MessageLife, find_life
+from storage.life.message_life import MessageLife, find_life
 from storage.life.pending import Pending, PendingState
 from storage.life.verdicts import Ending, Passage
 from storage.store.message_store import MessageStore
@@ -109,24 +109,6 @@ def test_two_messages_of_one_id_have_a_story_each(tmp_path: Path) -> None:
     assert [(each.text, each.number) for each in second.verdicts] == [("gave up after 1 retry → DLQ", 2)]
     assert life.verdicts == (*first.verdicts, *second.verdicts)
     assert first.born_timestamp + 899_000 == second.born_timestamp
-
-
-def test_no_message_was_delivered_because_a_number_says_so(tmp_path: Path) -> None:
-    store = opened("B11-delay-offset-ahead", tmp_path)
-    events: list[Event] = []
-    for number in range(5):
-        events += find_life(store, f"7F000001000130946E09{number:012X}").events
-    assert [event.stage for event in events] == [Stage.SCHEDULED] * 5
-    for event in events:
-        assert event.note.startswith("delay level 3, not delivered: delayOffset.json is ahead")
-        assert "169171 > 5" in event.note
-
-
-def test_nor_because_the_timer_is_ahead_of_its_queue(tmp_path: Path) -> None:
-    store = opened("B17-timercheck-ahead", tmp_path)
-    waiting = [find_life(store, f"7F000001000130946E09{number:012X}").events[0] for number in range(40, 60)]
-    assert {event.stage for event in waiting} == {Stage.TIMER}
-    assert all("not delivered: timercheck is ahead of the timer's queue (100 > 60)" in event.note for event in waiting)
 
 
 def test_a_checkpoint_is_no_message_of_the_revive_topic_but_one_that_is_popped(popped: MessageStore) -> None:

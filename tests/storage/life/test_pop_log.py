@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from golden_store import CASES, unpack
 from popping import TIMER, PoppingBroker
 from storage.life import pop_log
 from storage.life.message_life import find_life
 from storage.life.pending import Pending, PendingState
-from storage.life.pop_log import PopLog, Popped
+from storage.life.pop_log import PopLog
 from storage.life.verdicts import Ending, Passage
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -95,13 +94,6 @@ def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(
             assert (verdict.group, verdict.ending, verdict.retries) == ("g", ending, record.retries)
             assert passage is None or verdict.passage is passage
             assert verdict.until_timestamp == record.until
-
-
-def test_a_store_of_a_broker_says_what_is_out(tmp_path: Path) -> None:
-    store = MessageStore.open(unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop"))
-    assert list(PopLog(store).all_out()) == [
-        Popped("g1", "orders", 0, 3, 1795694902653, 1795696102653, is_acknowledged=False, is_taken=False)
-    ]
 
 
 def test_where_not_all_notes_are_read_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The log as one stream: segments, reading, taking over maps, recorded logs."""
 
 import random
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,20 +31,6 @@ class TestSegments:
         for written in writer.written:
             assert log.record_at(written.physical_offset) == written.record
         assert CommitLog.open(directories[::-1]).end == log.end
-
-    @pytest.mark.parametrize("order", [1, -1])
-    def test_of_a_segment_in_two_directories_one_is_used_and_the_other_named(self, tmp_path: Path, order: int) -> None:
-        writer = StoreWriter(tmp_path / "one", segment_size=SEGMENT)
-        fill(writer, 12)
-        writer.close()
-        shutil.copytree(tmp_path / "one" / "commitlog", tmp_path / "two")
-        directories = [tmp_path / "one" / "commitlog", tmp_path / "two"][::order]
-        log = CommitLog.open(directories)
-        assert log.end == writer.log.end
-        assert [segment.file.path.parent for segment in log.segments] == [directories[0]] * len(log.segments)
-        assert len(log.problems) == len(log.segments)
-        name = log.segments[0].file.path.name
-        assert f"{directories[1] / name} repeats the segment {directories[0] / name}, which is used" in log.problems
 
     def test_a_hole_is_a_problem_and_holds_no_record(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=SEGMENT)
@@ -96,14 +81,6 @@ class TestSegments:
         assert log.end == writer.log.end
         assert log.record_at(0) == writer.written[0].record
         assert [name in problem and "ignored" in problem for problem in log.problems] == [True]
-
-    def test_names_in_other_digits_count_by_their_value(self, tmp_path: Path) -> None:  # a broker under ar-EG
-        record = record_at(1024)
-        name = "".join(chr(0x660 + int(digit)) for digit in f"{1024:020d}")
-        write_file(tmp_path / name, 1024, {0: record})
-        log = CommitLog.open([tmp_path])
-        assert log.minimum == 1024
-        assert bytes(log.record_at(1024) or b"") == record
 
 
 class TestReading:

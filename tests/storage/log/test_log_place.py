@@ -30,32 +30,6 @@ def behind(writer: StoreWriter) -> RecordPlace | None:
     return place_behind(log_of(writer), writer.log.directories)
 
 
-def test_the_next_record_starts_behind_the_last_one(writer: StoreWriter) -> None:
-    place = behind(writer)
-    assert place is not None
-    assert (place.physical_offset, place.has_nothing()) == (writer.log.end, True)
-    written = writer.append("T", b"next")
-    assert not place.has_nothing()
-    assert place.peek(written.size) == written.record
-    assert place.is_intact()
-
-
-def test_behind_a_full_segment_it_is_the_start_of_the_next_one(writer: StoreWriter) -> None:
-    end = writer.log.end
-    writer.roll()
-    place = behind(writer)
-    assert place is not None
-    assert place.physical_offset == end, "where the record is that closes the segment, as long as nothing follows"
-    writer.log.overwrite(SEGMENT, b"")
-    place = behind(writer)
-    assert place is not None
-    assert (place.base_offset, place.position) == (SEGMENT, 0)
-
-
-def test_a_log_without_segments_has_no_next_record(tmp_path: Path) -> None:
-    assert place_behind(CommitLog.open([tmp_path]), [tmp_path]) is None
-
-
 class TestStartBehind:
     def place(self, directory: Path, name: str = f"{0:020d}") -> RecordPlace:
         write_file(directory / name, SEGMENT, {})

@@ -1,6 +1,5 @@
 """The size of a log's segments is found again whatever became of the files."""
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -23,9 +22,8 @@ def test_one_file_of_another_length_does_not_count_against_two(numbers: set[int]
         assert segment_size([*files[:cut], (files[cut][0], length), *files[cut + 1 :]]) == SIZE
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
+def test_what_names_and_sizes_say_together() -> None:
+    for files, expected in [
         ([], 0),
         ([(0, 0)], 0),
         ([(0, 130_000)], 130_000),
@@ -35,7 +33,5 @@ def test_one_file_of_another_length_does_not_count_against_two(numbers: set[int]
         ([(0, SIZE), (2 * SIZE, SIZE)], SIZE),
         ([(0, SIZE - 5), (SIZE, SIZE + 100)], SIZE),
         ([(0, SIZE), (SIZE, SIZE), (2 * SIZE + 100, SIZE)], SIZE),
-    ],
-)
-def test_what_names_and_sizes_say_together(files: list[tuple[int, int]], expected: int) -> None:
-    assert segment_size(files) == expected
+    ]:
+        assert segment_size(files) == expected

@@ -24,18 +24,6 @@ def properties(**named: bytes) -> bytes:
     return b"".join(name.encode() + b"\x01" + value + b"\x02" for name, value in named.items())
 
 
-def test_bytes_that_decode_alike_are_one_key(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    alike = [writer.append("T", properties=properties(KEYS=b"a" + broken)) for broken in (b"\xff", b"\xef\xbf\xbd")]
-    writer.append("T", properties=properties(KEYS=b"a?"))
-    writer.close()
-    store = MessageStore.open(tmp_path)
-    found = store.query(Question("T", "a\ufffd", KeyKind.KEY))
-    assert found.physical_offsets == tuple(written.physical_offset for written in alike)
-    assert found.records == b"".join(written.record for written in alike)
-    assert found.sizes == tuple(written.size for written in alike)
-
-
 messages = st.fixed_dictionaries(
     {
         "topic": st.sampled_from(["T", "\ufffdtopic"]),

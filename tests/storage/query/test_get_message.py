@@ -290,21 +290,6 @@ def test_the_kernel_pulls_messages_that_were_found_in_the_log(tmp_path: Path, mo
         assert (result.next_begin_offset, result.max_offset) == (wanted[-1] + 1, 2010)
 
 
-def test_a_pull_of_nothing_but_missing_messages_moves_on(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=512)
-    for number in range(9):
-        writer.append("T", bytes(300), tags=f"Tag{number % 3}")
-    writer.flush()
-    for path in sorted((tmp_path / "commitlog").iterdir())[3:6]:
-        path.unlink()
-    result = pull(tmp_path, 3, message_filter=tag_filter("Tag1"))
-    assert (result.status, len(result.records)) == (GetMessageStatus.FOUND, 1)
-    for path in sorted((tmp_path / "commitlog").iterdir())[4:5]:
-        path.unlink()
-    result = pull(tmp_path, 3, message_filter=tag_filter("Tag1"))
-    assert (result.status, result.next_begin_offset, result.records) == (GetMessageStatus.NO_MATCHED_MESSAGE, 9, [])
-
-
 def test_a_message_whose_unit_is_zeroed_is_filtered_by_its_own_tag(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 10)
     write_file(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", FILE_SIZE, {80: bytes(20)})

@@ -12,7 +12,7 @@ import oracles
 from protocol.question import KeyKind, Question
 from storage.kernels import lookups as kernel
 from storage.store.message_store import MessageStore
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import StoreWriter
 from strategies import texts
 
 
@@ -99,11 +99,6 @@ class TestBounds:
         window = {"begin_timestamp": begin, "end_timestamp": end}
         assert store.query(Question("T", "k", KeyKind.KEY, **window)).count == 0
         assert store.query(Question("T", "u", KeyKind.UNIQUE, **window)).count == 64
-
-    @pytest.mark.parametrize("stamp", [START_TIMESTAMP + 1, START_TIMESTAMP + 400])
-    def test_both_ends_of_a_window_belong_to_it(self, store: MessageStore, stamp: int) -> None:
-        window = {"begin_timestamp": stamp, "end_timestamp": stamp}
-        assert store.query(Question("T", "k", KeyKind.KEY, **window)).count == 1
 
 
 def store_messages(store: MessageStore) -> list[oracles.Record]:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from protocol.question import KeyKind, Question
 from storage.query.search_report import SearchReport
 from storage.store.message_store import MessageStore, StoreOptions
@@ -75,12 +73,3 @@ class TestOfAQuery:
         store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
         search = store.query(Question("T", "k")).search
         assert (search.log_beyond_index, search.unscanned) == (written.size, written.size)
-
-    @pytest.mark.parametrize("kind", list(KeyKind))
-    def test_a_query_that_asks_for_nothing_has_a_report_too(self, tmp_path: Path, kind: KeyKind) -> None:
-        writer = StoreWriter(tmp_path)
-        writer.append("T", keys="k")
-        writer.close()
-        answer = MessageStore.open(tmp_path).query(Question("T", "k", kind, maximum=0))
-        assert answer.search.files_searched == 0
-        assert answer.search.sentence().startswith("searched 0 index files")

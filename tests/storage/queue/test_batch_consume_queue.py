@@ -7,12 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lookups import at_once
-from oracles import packed
-from queue_stores import open_queues
-from storage.queue.batch_consume_queue import BatchConsumeQueue
+from queue_stores import batch_queue, open_queues
 from storage.queue.queue import TimeBoundary
-from store_files import write_file
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 FILE_SIZE = 46 * 4
 
@@ -26,28 +23,14 @@ def make_store(root: Path, sizes: list[int], **options: object) -> StoreWriter:
     return writer
 
 
-def queue_of(root: Path) -> BatchConsumeQueue:
-    queue = open_queues(root)[0].queue("B", 0)
-    assert isinstance(queue, BatchConsumeQueue)
-    return queue
-
-
 def directory_of(root: Path) -> Path:
     return root / "batchconsumequeue" / "B" / "0"
-
-
-def unit(written: Written, base: int, batch: int, stamp: int | None = None) -> bytes:
-    time = written.store_timestamp if stamp is None else stamp
-    return (
-        packed(written.physical_offset, 8) + packed(written.size, 4) + packed(0, 8) + packed(time, 8)
-        + packed(base, 8) + packed(batch, 2) + packed(-1, 4) + packed(0, 4)
-    )  # fmt: skip
 
 
 def test_a_queue_offset_leads_to_the_batch_that_holds_it(tmp_path: Path) -> None:
     sizes = [3, 1, 5, 2, 2, 4, 1, 1, 9]
     writer = make_store(tmp_path, sizes)
-    queue = queue_of(tmp_path)
+    queue = batch_queue(tmp_path, "B")
     assert (queue.min_offset, queue.max_offset) == (0, sum(sizes))
     base = 0
     for written, size in zip(writer.written, sizes, strict=True):
@@ -60,18 +43,18 @@ def test_a_queue_offset_leads_to_the_batch_that_holds_it(tmp_path: Path) -> None
         base += size
 
 
-@pytest.mark.parametrize("queue_offset", [-1, 6, 1 << 62])
-def test_outside_its_bounds_a_queue_has_no_batch(queue_offset: int, tmp_path: Path) -> None:
+def test_outside_its_bounds_a_queue_has_no_batch(tmp_path: Path) -> None:
     make_store(tmp_path, [3, 3])
-    queue = queue_of(tmp_path)
-    assert queue.entry_at(queue_offset) is None
-    assert at_once(queue.walk(queue_offset, 9)) is None
-    assert queue.store_timestamp_at(queue_offset) == -1
+    queue = batch_queue(tmp_path, "B")
+    for queue_offset in (-1, 6, 1 << 62):
+        assert queue.entry_at(queue_offset) is None
+        assert at_once(queue.walk(queue_offset, 9)) is None
+        assert queue.store_timestamp_at(queue_offset) == -1
 
 
 def test_a_walk_starts_inside_a_batch_and_ends_with_the_file(tmp_path: Path) -> None:
     make_store(tmp_path, [3, 1, 5, 2, 2, 4])
-    walked = at_once(queue_of(tmp_path).walk(5, 100))
+    walked = at_once(batch_queue(tmp_path, "B").walk(5, 100))
     assert walked is not None
     assert [found[:2] for found in walked] == [(4, 9), (9, 11)]
 
@@ -82,7 +65,7 @@ def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
     writer.next_queue_offset["B", 0] = 10
     writer.append_inner_batch("B", [(b"", {})] * 2)
     writer.flush()
-    queue = queue_of(tmp_path)
+    queue = batch_queue(tmp_path, "B")
     assert queue.entry_at(5) is None
     walked = at_once(queue.walk(5, 9))
     assert walked is not None
@@ -99,18 +82,6 @@ def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
     assert (queue.min_offset, queue.max_offset) == (-1, 0)
     assert queue.offset_by_timestamp(5, TimeBoundary.LOWER) == 0
     assert queue.entry_at(0) is None
-
-
-def test_units_beyond_the_log_or_of_other_records_are_left_out(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, [2] * 6)
-    other = writer.append("T", b"of another topic")
-    writer.flush()
-    strays = unit(other, 12, 2) + unit(writer.written[0], 14, 2)
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {92: strays})
-    assert queue_of(tmp_path).max_offset == 12
-    last = writer.written[5].physical_offset
-    writer.overwrite(last, bytes(writer.log.end - last))  # the log ends here
-    assert queue_of(tmp_path).max_offset == 10
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -146,7 +117,7 @@ def test_every_search_equals_the_model_whatever_files_are_lost(
             path.write_bytes(b"")
         elif number in lost:
             path.unlink()
-    queue = queue_of(root)
+    queue = batch_queue(root, "B")
     for timestamp in range(998, times[-1] + 3):
         for boundary in TimeBoundary:
             expected = model(times, sizes, timestamp, boundary)

@@ -33,21 +33,6 @@ def files_of(directory: Path, sizes: dict[int, int], unit_size: int = 20) -> Que
     return QueueFiles(directory, unit_size, OpenFiles())
 
 
-def test_a_position_is_found_in_its_file(tmp_path: Path) -> None:
-    files = files_of(tmp_path, {40: 100, 140: 100, 300: 60})
-    assert [files.number_at(position) for position in (0, 39, 40, 139, 140, 239, 240, 299, 300, 359, 360)] == [
-        None, None, 0, 0, 1, 1, None, None, 2, 2, None,
-    ]  # fmt: skip
-
-
-def test_bytes_are_read_within_one_file(tmp_path: Path) -> None:
-    files = files_of(tmp_path, {0: 100, 100: 100})
-    assert bytes(files.read(60, 20) or b"") == bytes(range(60, 80))
-    assert bytes(files.read(100, 5) or b"") == bytes(range(5))
-    assert files.read(90, 20) is None
-    assert files.read(200, 1) is None
-
-
 def test_what_has_come_behind_the_last_file_is_taken_in(tmp_path: Path) -> None:
     files = files_of(tmp_path, {0: 100, 100: 100})
     assert files.with_successor() is files
@@ -71,10 +56,6 @@ def test_only_whole_units_count(tmp_path: Path) -> None:
 def test_a_file_that_reaches_into_the_next_one_counts_up_to_there(tmp_path: Path) -> None:
     files = files_of(tmp_path, {0: 300, 100: 100})
     assert [(file.start, file.end) for file in files.files] == [(0, 100), (100, 200)]
-
-
-def test_a_missing_directory_has_no_files(tmp_path: Path) -> None:
-    assert QueueFiles(tmp_path / "nowhere", 20, OpenFiles()).files == ()
 
 
 def test_a_file_cut_after_it_was_listed_is_truncated(tmp_path: Path) -> None:

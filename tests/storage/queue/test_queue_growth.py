@@ -31,8 +31,8 @@ class TestEndAfter:
     def end(self, queue: FakeUnits, known: KnownEnd, written: int) -> int:
         return finish(end_after(cast(JudgedUnits, queue), known, 0, written))
 
-    @pytest.mark.parametrize("bad", ["lost", "broken", "stray", "beyond"])
-    @pytest.mark.parametrize("count", [1, 100, 5000])
+    @pytest.mark.parametrize("bad", ["lost", "beyond"])
+    @pytest.mark.parametrize("count", [1, 5000])
     def test_damaged_units_among_those_that_came_do_not_end_the_queue(self, count: int, bad: str) -> None:
         queue = FakeUnits(["good"] * 10 + [bad] * count + ["good"])
         assert self.end(queue, self.known(10, 10), count + 11) == count + 11
@@ -43,7 +43,7 @@ class TestEndAfter:
         assert self.end(queue, self.known(1, 1002), 1002) == 2
         assert len(queue.judged) < 15 + MOST_JUDGED
 
-    @pytest.mark.parametrize("lost", [1, 3, 7, 40])
+    @pytest.mark.parametrize("lost", [3, 40])
     def test_a_damaged_unit_among_them_does_not_hold_up_the_others(self, lost: int) -> None:
         units = ["good"] * 5 + ["lost"] * lost + ["good"] * 50 + ["stray"] * 1000
         assert self.end(FakeUnits(units), self.known(5, len(units)), len(units)) == 55 + lost
@@ -101,21 +101,17 @@ class TestKnown:
         assert renewed is not None
         assert ([file.start for file in renewed.files.files], renewed.generation) == ([2 * UNIT], generation)
 
-    def test_of_other_files_nothing_is_known(self, directory: Path) -> None:
+    @pytest.mark.parametrize("change", ["another file", "cut", "gone"])
+    def test_of_files_that_are_not_those_any_more_nothing_is_known(self, directory: Path, change: str) -> None:
         known, path = known_of(directory, 3), directory / f"{0:020d}"
-        path.with_name("new").write_bytes(bytes(2 * UNIT))
-        os.replace(path.with_name("new"), path)
-        assert known.renewed("second", log_to(100), 4) is None
-
-    def test_of_a_file_that_was_cut_nothing_is_known(self, directory: Path) -> None:
-        known = known_of(directory, 3)
-        os.truncate(directory / f"{2 * UNIT:020d}", UNIT)
-        assert known.renewed("second", log_to(100), 4) is None
-
-    def test_of_a_queue_that_is_gone_nothing_is_known(self, directory: Path) -> None:
-        known = known_of(directory, 3)
-        for path in directory.iterdir():
-            path.unlink()
+        if change == "another file":
+            path.with_name("new").write_bytes(bytes(2 * UNIT))
+            os.replace(path.with_name("new"), path)
+        elif change == "cut":
+            os.truncate(directory / f"{2 * UNIT:020d}", UNIT)
+        else:
+            for each in directory.iterdir():
+                each.unlink()
         assert known.renewed("second", log_to(100), 4) is None
 
 
@@ -157,7 +153,7 @@ def follow_damaged_store(root: Path, seed: int) -> None:
         assert bounds_of(store) == (0, count), seed
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_damage_changes_neither_bound_of_a_queue_that_grows(seed: int, tmp_path: Path) -> None:
     follow_damaged_store(tmp_path, seed)
 

@@ -64,32 +64,6 @@ def test_every_search_of_rising_times_equals_the_model(
 TWO_FILES = [10, 20, 20, 20, 20, 30, 30, 40]
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "lower", "upper"),
-    [
-        (-1, 0, 0),
-        (9, 0, 0),
-        (10, 0, 0),
-        (15, 1, 0),
-        (20, 1, 4),  # equal times on both sides of the files' boundary
-        (25, 5, 4),
-        (30, 5, 6),
-        (35, 7, 6),
-        (40, 7, 7),
-        (41, 8, 7),
-        (1 << 62, 8, 7),
-    ],
-)
-def test_two_files_with_equal_times_at_their_boundary(timestamp: int, lower: int, upper: int) -> None:
-    assert search(TWO_FILES, 4, 0, timestamp, LOWER) == lower
-    assert search(TWO_FILES, 4, 0, timestamp, UPPER) == upper
-
-
-def test_without_units_the_answer_is_nought() -> None:
-    assert finish(offset_by_timestamp([], 0, 5, LOWER, time_in(defaultdict(lambda: -1)))) == 0
-    assert finish(offset_by_timestamp([], 0, 5, UPPER, time_in(defaultdict(lambda: -1)))) == 0
-
-
 def test_before_everything_lower_is_the_files_first_unit_and_upper_is_nought() -> None:
     files = [FileOfUnits(10, 19)]
     assert finish(offset_by_timestamp(files, 12, 5, LOWER, time_in(defaultdict(lambda: 100)))) == 10
@@ -137,7 +111,7 @@ def written_queue(root: Path, times: list[int], expired_segments: int = 0) -> Qu
     return queue
 
 
-@pytest.mark.parametrize("expired", [0, 3, 4, 7])
+@pytest.mark.parametrize("expired", [0, 4])
 def test_a_stored_queue_is_searched_by_the_times_of_its_messages(expired: int, tmp_path: Path) -> None:
     times = [1000 + time for time in TWO_FILES]
     queue = written_queue(tmp_path, times, expired)

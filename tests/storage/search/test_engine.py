@@ -76,13 +76,12 @@ GOLDEN_CRITERIA = [
 class TestGoldenStores:
     """Every message that a loop over a recorded log finds, and no other, in the log's order."""
 
-    @pytest.mark.parametrize("criteria", GOLDEN_CRITERIA, ids=str)
-    def test_a_recorded_store_is_searched_like_by_a_loop(self, g1_store: Path, criteria: Criteria) -> None:
-        assert found(g1_store, criteria, exhaustive=True) == by_loop(g1_store, criteria)
-
-    def test_the_criteria_of_these_tests_find_something(self, g1_store: Path) -> None:
-        finding = [criteria for criteria in GOLDEN_CRITERIA if by_loop(g1_store, criteria)]
-        assert len(finding) >= 11
+    def test_a_recorded_store_is_searched_like_by_a_loop(self, g1_store: Path) -> None:
+        records = read_log(g1_store / "commitlog")
+        expected = [search_oracle.hits(records, criteria) for criteria in GOLDEN_CRITERIA]
+        assert sum(map(bool, expected)) >= 11
+        for criteria, right in zip(GOLDEN_CRITERIA, expected, strict=True):
+            assert found(g1_store, criteria, exhaustive=True) == right, criteria
 
 
 COMPRESSED = {
@@ -105,13 +104,6 @@ class TestBodies:
         assert found(tmp_path, Criteria(regex="need.e$")) == [(hit.physical_offset, 1)]
         assert found(tmp_path, Criteria(minimum_size=len(body) + 1)) == [(hit.physical_offset, 1)]
         assert len(found(tmp_path, Criteria(maximum_size=len(body)))) == 1
-
-    def test_a_body_that_cannot_be_decompressed_is_told_of(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path)
-        writer.append("T", b"no stre\xff\x01", sys_flag=1)
-        writer.close()
-        (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
-        assert f"1 record {UNREADABLE}, is left out: 0" in last.notes
 
     @pytest.mark.parametrize(
         "pack",
@@ -142,7 +134,7 @@ class TestBodies:
     def test_a_packed_body_that_cannot_be_unpacked_is_named(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)
         writer.append("T", gzip.compress(b"needle" * 30)[:-9])
-        bomb = writer.append("T", gzip.compress(gzip.compress(bytes(65 << 20))))
+        bomb = writer.append("T", gzip.compress(gzip.compress(bytes(65 << 20), 1), 1))
         writer.close()
         steps = search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"something else"))
         (last,) = [step for step in steps if step.is_last]
@@ -176,7 +168,9 @@ class TestBodies:
         with pytest.raises(ConfigError, match="bytes that are no UTF-8"):
             found(tmp_path, Criteria(contains=b"\xff", charset="gbk"))
 
-    @pytest.mark.parametrize("charset", sorted(ONE_SPELLING))
+    @pytest.mark.parametrize(
+        "charset", ["gbk", *(pytest.param(each, marks=pytest.mark.soak) for each in sorted(ONE_SPELLING - {"gbk"}))]
+    )
     def test_no_two_sequences_of_bytes_are_one_character_where_texts_are_looked_for_by_bytes(
         self, charset: str
     ) -> None:
@@ -402,28 +396,23 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
     assert outcomes == [None]
 
 
-@pytest.mark.parametrize(
-    ("host", "keys", "notes"),
-    [
+def test_a_recorded_sender_behind_a_proxy_is_found_and_the_proxy_is_called_one(tmp_path: Path) -> None:
+    store = MessageStore.open(unpack("store", tmp_path, archives=CASES / "A7-sender-behind-proxy"), LAZY)
+    for host, keys, notes in (
         ("10.1.1.1", ["k0", "k4", "k9"], 0),
         ("10.1.1.0/24", ["k0", "k1", "k4", "k9"], 0),
         ("2001:db8::1", ["k2"], 0),
         ("app-host-7", ["k3"], 0),
         ("10.0.0.9", ["k0", "k1", "k2", "k3", "k4"], 1),
-    ],
-)
-def test_a_recorded_sender_behind_a_proxy_is_found_and_the_proxy_is_called_one(
-    tmp_path: Path, host: str, keys: list[str], notes: int
-) -> None:
-    store = MessageStore.open(unpack("store", tmp_path, archives=CASES / "A7-sender-behind-proxy"), LAZY)
-    steps = list(search(store, Criteria(born_host=host)))
-    assert [message.keys for step in steps for message in step.messages] == [[key] for key in keys]
-    said = [note for note in steps[-1].notes if "proxy" in note]
-    assert len(said) == notes
-    assert not said or said[0].startswith("5 messages")
+    ):
+        steps = list(search(store, Criteria(born_host=host)))
+        assert [message.keys for step in steps for message in step.messages] == [[key] for key in keys]
+        said = [note for note in steps[-1].notes if "proxy" in note]
+        assert len(said) == notes
+        assert not said or said[0].startswith("5 messages")
 
 
-@pytest.mark.parametrize("rule", ["keys", "hosts", "properties.card"])
+@pytest.mark.parametrize("rule", ["keys", "properties.card"])
 def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path: Path, rule: str) -> None:
     """A trace in a topic of one's own repeats keys and hosts of others; what else there is of it is found."""
     writer = StoreWriter(tmp_path / "store")

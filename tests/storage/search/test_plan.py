@@ -129,21 +129,17 @@ class TestByQueue:
         shutil.rmtree(writer.root / "consumequeue")
         assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, "")
 
-    def test_a_unit_that_leads_to_damage_is_told_of(self, writer: StoreWriter) -> None:
+    @pytest.mark.parametrize("damage", [{4: bytes(4)}, {0: (91).to_bytes(4), 36: (0x30).to_bytes(4)}])
+    def test_a_unit_that_leads_to_damage_is_told_of(self, writer: StoreWriter, damage: dict[int, bytes]) -> None:
+        """Also to what only looks like a short record."""
         victim = next(written for written in writer.written if written.topic == "T" and written.physical_offset)
-        writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
-        hits, notes = searched(self.open(writer), Criteria(topic="T"))
-        assert victim.physical_offset not in {offset for offset, _ in hits}
-        assert len(hits) == 11
-        assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
-
-    def test_a_unit_that_leads_to_what_only_looks_like_a_short_record_is_told_of(self, writer: StoreWriter) -> None:
-        victim = next(written for written in writer.written if written.topic == "T" and written.physical_offset)
-        writer.overwrite(victim.physical_offset, (91).to_bytes(4))
-        writer.overwrite(victim.physical_offset + 36, (0x30).to_bytes(4))
-        hits, notes = searched(self.open(writer), Criteria(topic="T", regex="."))
-        assert len(hits) == 11
-        assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
+        for place, data in damage.items():
+            writer.overwrite(victim.physical_offset + place, data)
+        for criteria in (Criteria(topic="T"), Criteria(topic="T", regex=".")):
+            hits, notes = searched(self.open(writer), criteria)
+            assert victim.physical_offset not in {offset for offset, _ in hits}
+            assert len(hits) == 11
+            assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
 
     def test_messages_of_batches_are_not_looked_up_by_the_units_of_their_records(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path / "batches")

@@ -1,10 +1,11 @@
-"""What the tests of following a store begin with."""
+"""What the tests of following a store, and of keys that become files, begin with."""
 
 from pathlib import Path
 
 import pytest
 
 from followed_store import Followed, hurry
+from kept_store import Kept, make_small
 
 
 @pytest.fixture
@@ -17,3 +18,15 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def followed(tmp_path: Path) -> Followed:
     """A store that grows, and a follower of it."""
     return Followed(tmp_path / "store")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of our own of a hundred entries."""
+    make_small(monkeypatch)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, small: None) -> Kept:
+    """A store whose index is lost, and what is kept of its keys."""
+    return Kept(tmp_path, 150)

@@ -118,17 +118,6 @@ class TestWrongSize:
         assert growing.log.record_at(SEGMENT) == behind.record
         assert growing.log.record_at(0) == written[0].record
 
-    def test_records_behind_it_in_its_segment_are_found(self, growing: Growing, tmp_path: Path, size: int) -> None:
-        _, written = written_log(tmp_path / "written")
-        for each in written[:3]:
-            growing.write(each.physical_offset, each.record)
-        growing.write(written[1].physical_offset, packed(size, 4) + MAGIC)
-        for _ in range(3):
-            growing.look(2 * DAMAGED_SECONDS)
-        assert growing.log.record_at(written[2].physical_offset) == written[2].record
-        (damage,) = growing.log.damage
-        assert (damage.start, damage.stop) == (written[1].physical_offset, written[2].physical_offset)
-
 
 def test_what_was_searched_in_vain_is_not_searched_again_and_what_comes_behind_is_found(
     growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -73,18 +73,6 @@ def test_a_part_of_a_head_is_waited_for(ledger: Followed, there: int, monkeypatc
     ledger.check()
 
 
-@pytest.mark.parametrize("place", [0, 4, 24, 47])
-def test_a_damaged_head_does_not_hide_its_message_nor_those_behind_it(ledger: Followed, place: int) -> None:
-    bad = ledger.growing.add(keys="bad")
-    good = ledger.growing.add(keys="good")
-    ledger.growing.writer.overwrite(bad.physical_offset - LEDGER_HEAD + place, b"\x55")
-    ledger.growing.flush()
-    ledger.poll(6)
-    assert ledger.found("bad") == [bad.physical_offset]
-    assert ledger.found("good") == [good.physical_offset]
-    assert MessageStore.open(ledger.growing.root).commit_log.damage
-
-
 @pytest.mark.parametrize("cut", [1, LEDGER_HEAD - 1, LEDGER_HEAD, LEDGER_HEAD + 30])
 def test_a_segment_that_is_cut_inside_an_entry_keeps_the_messages_before_it(ledger: Followed, cut: int) -> None:
     kept = ledger.growing.add(keys="kept")

@@ -31,7 +31,7 @@ def start_of(followed: Followed, written: Written) -> int:
 
 
 class TestTornRecords:
-    @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5, 0.99])
+    @pytest.mark.parametrize("share", [0.0, 0.1, 0.99])
     def test_half_a_record_is_no_record_and_the_rest_makes_it_one(
         self, followed: Followed, share: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -125,7 +125,7 @@ class TestEnds:
         followed.poll(3)
         assert followed.store.record_at(written.physical_offset) == written.record
 
-    @pytest.mark.parametrize("behind", [0, 3, 200])
+    @pytest.mark.parametrize("behind", [0, 200])
     def test_a_log_that_is_cut_behind_its_end_is_opened_anew(self, followed: Followed, behind: int) -> None:
         followed.settle()
         log = followed.store.commit_log
@@ -135,7 +135,7 @@ class TestEnds:
         assert (segment.file.size, segment.end) == (log.end + behind, log.end)
         assert followed.poll(3) == []
 
-    @pytest.mark.parametrize("kept", [0, 1, 64, 90])
+    @pytest.mark.parametrize("kept", [0, 64])
     def test_a_log_that_is_cut_before_its_end_is_opened_anew(self, followed: Followed, kept: int) -> None:
         followed.growing.add()
         followed.growing.flush()
@@ -185,19 +185,6 @@ class TestCutLogs:
         for number, written in enumerate(new):
             assert followed.found(f"n{number}") == [written.physical_offset]
         assert followed.store.record_at(old[6].physical_offset) is None
-
-    def test_several_new_records_at_once_come_in_while_more_are_written(self, followed: Followed) -> None:
-        self.cut(followed, 2)
-        ends = []
-        for number in range(12):
-            followed.growing.add(keys=f"n{number}", unique_key=f"v{number:04}", index=False, queue=False)
-            followed.growing.add(keys=f"m{number}", unique_key=f"w{number:04}", index=False, queue=False)
-            followed.poll(1)
-            ends.append(followed.store.commit_log.end)
-        assert len(set(ends)) > 5
-        followed.poll(4)
-        assert followed.store.commit_log.end == followed.growing.log.end
-        assert len(followed.found("n11")) == len(followed.found("m0")) == 1
 
     def test_a_log_that_was_cut_and_written_anew_under_us_is_opened_anew(self, followed: Followed) -> None:
         writer = followed.growing.writer

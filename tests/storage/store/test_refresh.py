@@ -89,14 +89,6 @@ class TestGrowth:
         assert queue is not None
         assert queue.max_offset == 1
 
-    def test_a_queue_that_is_made_after_its_message_was_seen_is_found(self, followed: Followed) -> None:
-        followed.growing.add("Late", queue_id=2)
-        followed.poll(4)
-        assert followed.store.queues.queue("Late", 2) is None
-        followed.growing.flush()
-        followed.poll(1)
-        assert followed.store.queues.queue("Late", 2) is not None
-
     @pytest.mark.parametrize("topic", ["../consumequeue/T", "..", ".", "a/b", "a\0b", "\udcff"])
     def test_a_record_of_any_topic_does_no_harm(self, followed: Followed, topic: str) -> None:
         written = followed.growing.writer.append(topic, queue=False)

@@ -14,7 +14,6 @@ from storage.store.snapshot import (
     StoreOptions,
     open_snapshot,
     with_all_growth,
-    with_growth,
 )
 
 
@@ -39,14 +38,6 @@ def grown(snapshot: Snapshot, growing: GrowingStore, count: int = 1, **message: 
     for _ in range(count):
         growing.add(**message)
     return with_all_growth(snapshot, follower)
-
-
-class TestOpening:
-    def test_what_lies_beyond_the_index_is_counted_from_its_last_record(self, growing: GrowingStore) -> None:
-        assert open_snapshot(growing.root, StoreOptions()).beyond_index == 0
-        first = growing.add(index=False)
-        second = growing.add(index=False)
-        assert open_snapshot(growing.root, StoreOptions()).beyond_index == first.size + second.size
 
 
 class TestGrowth:
@@ -80,15 +71,4 @@ class TestLettingGo:
         before = weakref.ref(store.snapshot)
         growing.add()
         change(store, growing)
-        assert before() is None
-
-    def test_growth_keeps_no_earlier_log(self, growing: GrowingStore) -> None:
-        snapshot = open_snapshot(growing.root, StoreOptions())
-        follower = follower_of(snapshot)
-        before = weakref.ref(snapshot)
-        for _ in range(3):
-            growing.add()
-            growth = follower.look(snapshot.commit_log, lambda *_: True)
-            assert growth is not None
-            snapshot = with_growth(snapshot, growth)
         assert before() is None

@@ -1,7 +1,5 @@
 """Whether a broker runs on a store, whether it crashed, and what it was called."""
 
-import fcntl
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(params=["LOCK_EX", "LOCK_SH"])
+@pytest.fixture(params=["LOCK_EX"])
 def locked_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
     """A store whose `lock` another process holds as a broker does, and that process's id."""
     (tmp_path / "lock").write_text("lock")
@@ -51,21 +49,6 @@ def test_asking_leaves_the_lock_to_others(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LOCKER.replace("LOCK_EX", "LOCK_EX | fcntl.LOCK_NB"), str(tmp_path / "lock")]
     result = subprocess.run([*command, "LOCK_EX"], input="", capture_output=True, text=True, check=True)
     assert result.stdout == "locked\n"
-
-
-def test_no_open_for_writing_and_no_lock_call_but_getlk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lock").write_text("lock")
-    asked: list[int] = []
-    original = fcntl.fcntl
-
-    def watch(descriptor: int, command: int, argument: bytes) -> bytes:
-        asked.append(command)
-        assert original(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-        return original(descriptor, command, argument)
-
-    monkeypatch.setattr(fcntl, "fcntl", watch)
-    read_store_state(tmp_path)
-    assert asked == [fcntl.F_GETLK]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What a store finds out after it was opened: index files that were only looked over, keys beyond the index."""
 
-import os
 import shutil
 import threading
 from pathlib import Path
@@ -11,19 +10,15 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from golden_store import GOLDEN, unpack
 from kept_store import (
     Kept,
     answers,
     append_some,
     assert_all_found,
     incomplete,
-    make_small,
     written,
 )
 from protocol.question import Question
-from read_only import reachable_directory
-from rights import as_user
 from storage.index import _index_coverage, index_examination
 from storage.ranges import total_length
 from storage.store import _upkeep
@@ -87,19 +82,6 @@ class TestChecks:
         store.finish_scan()
         assert len(store.snapshot.index.files) == len(writer.index_paths())
         assert_all_found(store, writer.records)
-
-    @pytest.mark.parametrize("name", ["g1", "g2-queues"])
-    def test_files_of_a_real_broker_are_taken_at_a_first_look(self, name: str, tmp_path: Path) -> None:
-        root = unpack("store", tmp_path, archives=GOLDEN / ("g1" if name == "g1" else f"g2/{name}"))
-        store = MessageStore.open(root, StoreOptions(check_budget=0))
-        whole = MessageStore.open(root)
-        seen = {file.index.name: file.index.shape for file in store.snapshot.index.files}
-        for file in whole.snapshot.index.files:
-            assert (seen[file.index.name].slots, seen[file.index.name].entries) == (
-                file.index.shape.slots,
-                file.index.shape.entries,
-            )
-        assert store.snapshot.tail.scope == whole.snapshot.tail.scope
 
     def test_who_does_not_keep_the_state_reads_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = written(tmp_path)
@@ -234,13 +216,8 @@ class TestStrays:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_small(monkeypatch)
-
-
-@pytest.fixture
 def kept(tmp_path: Path, small: None) -> Kept:
-    return Kept(tmp_path)
+    return Kept(tmp_path)  # of more keys than a reader may hold
 
 
 def all_bytes(store: MessageStore) -> int:
@@ -249,18 +226,15 @@ def all_bytes(store: MessageStore) -> int:
 
 @pytest.mark.untraced
 class TestKeptEntries:
-    def test_keys_that_memory_should_not_hold_become_index_files_outside_the_store(self, kept: Kept) -> None:
-        before = sorted(path for path in kept.writer.root.rglob("*"))
-        store = kept.open()
-        assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
-        assert len(store.snapshot.index.kept) >= 9
-        assert incomplete(store) is None
-        assert_all_found(store, kept.writer.records)
-        assert sorted(path for path in kept.writer.root.rglob("*")) == before
-        assert [name for name in kept.names if name != MANIFEST] == [f"{n:017d}" for n in range(1, len(kept.names))]
-
-    def test_the_next_start_scans_only_what_stayed_in_memory(self, kept: Kept) -> None:
+    def test_keys_become_files_and_the_next_start_scans_only_what_stayed_in_memory(self, kept: Kept) -> None:
+        before = sorted(kept.writer.root.rglob("*"))
         first = kept.open()
+        assert first.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
+        assert len(first.snapshot.index.kept) >= 9
+        assert incomplete(first) is None
+        assert_all_found(first, kept.writer.records)
+        assert sorted(kept.writer.root.rglob("*")) == before
+        assert [name for name in kept.names if name != MANIFEST] == [f"{n:017d}" for n in range(1, len(kept.names))]
         stayed = total_length(first.snapshot.tail.scope)
         again = kept.open(finish=False)
         assert total_length(again.snapshot.tail.scope) <= stayed
@@ -303,26 +277,6 @@ class TestKeptEntries:
         assert store.snapshot.tail.entry_bytes <= 2 * _upkeep.MOST_WAITING
         assert "still to be scanned" in (incomplete(store) or "")
         assert any("cannot be kept in" in problem for problem in store.problems)
-
-    def test_a_volume_that_is_open_to_everybody_keeps_them_for_the_next_start(self, small: None) -> None:
-        """As `emptyDir` and provisioners of container platforms make them: root's, and the server is somebody else."""
-        with reachable_directory() as root:
-            kept = Kept(root)
-            kept.directory.parent.mkdir()
-            kept.directory.parent.chmod(0o2777)
-            with as_user():
-                first = kept.open()
-                assert incomplete(first) is None
-                assert not any(str(kept.directory) in problem for problem in first.problems)
-                assert first.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
-                assert len(first.snapshot.index.kept) >= 9
-                again = kept.open(keeps=False, finish=False)
-                assert len(again.snapshot.index.kept) >= 9
-                assert total_length(again.snapshot.tail.scope) < all_bytes(again) / 4
-                again.finish_scan()
-                assert_all_found(again, kept.writer.records, kept.writer.records[::17])
-                owner = os.geteuid()
-            assert {path.stat().st_uid for path in [kept.directory, *kept.directory.iterdir()]} == {owner}
 
     def test_where_there_is_no_room_nothing_is_written(self, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_upkeep, "SPARE_BYTES", 1 << 62)

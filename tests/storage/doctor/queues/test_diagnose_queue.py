@@ -94,8 +94,7 @@ def places(report: Report, kind: str) -> set[int]:
     return named
 
 
-@pytest.mark.parametrize("kind", ["zeros", "garbage", "backward"])
-@pytest.mark.parametrize("is_shifted", [False, True])
+@pytest.mark.parametrize(("kind", "is_shifted"), [("zeros", False), ("garbage", True), ("backward", True)])
 @pytest.mark.parametrize("count", [205, pytest.param(5000, marks=pytest.mark.soak)])
 def test_every_damaged_unit_is_named_and_no_other(
     is_shifted: bool, kind: str, count: int, good: StoreWriter, units: Units, tmp_path: Path

@@ -65,9 +65,8 @@ def test_a_log_that_begins_anywhere_explains_its_first_number() -> None:
 # --- what is out of order -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("numbers", "told"),
-    [
+def test_it_is_the_odd_one_that_is_named() -> None:
+    for numbers, told in [
         ([0, 1, 9, 3, 4], [(2, "queue offset 2", 9)]),
         ([0, 1, 9, 2, 3], [(2, "queue offset 2", 9)]),  # one that does not belong here, and takes no number
         ([5, 6, 0, 8, 9], [(2, "queue offset 7", 0)]),
@@ -77,10 +76,8 @@ def test_a_log_that_begins_anywhere_explains_its_first_number() -> None:
         ([9, 3, 4], [(0, "queue offset 2", 9)]),  # the first one, as those behind it show
         ([0, 1, 2, 7], [(3, "queue offset 3", 7)]),
         ([0, 1, 9, 3, 8, 5], [(2, "queue offset 2", 9), (4, "queue offset 4", 8)]),
-    ],
-)
-def test_it_is_the_odd_one_that_is_named(numbers: list[int], told: list[tuple[int, str, int]]) -> None:
-    assert said(numbers) == told
+    ]:
+        assert said(numbers) == told
 
 
 def test_two_odd_ones_in_a_row_are_both_named() -> None:

@@ -96,15 +96,6 @@ def test_an_empty_last_file_is_removed_for_old_brokers_since_the_others_delete_i
     assert note.found.startswith("a broker 4.x does not start on this store: ")
 
 
-def test_an_empty_file_in_the_middle_ends_every_start_and_is_mended_by_one_rebuild(root: Path, queue: Path) -> None:
-    path = sorted(queue.iterdir())[1]
-    path.write_bytes(b"")
-    first = examine(root).findings[0]
-    assert (first.check, first.severity, first.path) == ("next-start", Severity.ERROR, str(path))
-    assert first.found == f"a broker does not start on this store: {path} is empty"
-    assert first.remedy == f"rocketlens rebuild queues {root}"
-
-
 def test_a_foreign_file_is_moved_out_of_the_store_by_what_is_advised(root: Path, queue: Path) -> None:
     (queue / "notes").write_text("x")
     finding = only(root, "queues")

@@ -30,9 +30,8 @@ def test_what_follows_an_expression_is_not_read(text: str, read: str) -> None:
     assert expression.text[: expression.end] == read
 
 
-@pytest.mark.parametrize(
-    ("text", "reason", "drawn"),
-    [
+def test_an_error_is_drawn_under_its_place() -> None:
+    for text, reason, drawn in [
         ("", f"{TOO_FEW} the end", "^"),
         ("a = 1 @", "'@' is no part of an expression", "      ^"),
         ("a /*/", "a comment without its end", "  ^^^"),
@@ -73,12 +72,10 @@ def test_what_follows_an_expression_is_not_read(text: str, read: str) -> None:
         ("a BETWEEN '1' AND 9", None, "          ^^^"),
         ("a NOT BETWEEN 1 AND (b = 1)", None, "                    ^^^^^^^"),
         ("a = 1 OR a BETWEEN 9.5 AND 9", None, "                   ^^^^^^^^^"),
-    ],
-)
-def test_an_error_is_drawn_under_its_place(text: str, reason: str | None, drawn: str) -> None:
-    with pytest.raises(FilterSyntaxError) as caught:
-        parse(text)
-    assert str(caught.value) == f"{reason or caught.value.reason}\n    {text}\n    {drawn}"
+    ]:
+        with pytest.raises(FilterSyntaxError) as caught:
+            parse(text)
+        assert str(caught.value) == f"{reason or caught.value.reason}\n    {text}\n    {drawn}"
 
 
 def test_what_no_token_starts_with_is_refused() -> None:
