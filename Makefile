@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
-.PHONY: help demo test test-no-lane coverage check lint format hooks soak fuzz atheris sanitize mutants coverage-kernels bench record docs lock protos wheel wheels \
+.PHONY: help demo test test-no-lane coverage lint format hooks soak fuzz atheris sanitize mutants coverage-kernels bench record docs lock protos wheel wheels \
 	release clean
 
 help:
@@ -24,7 +24,6 @@ help:
 	@echo 'make test    all tests but the long ones (PYTHON=python3.13: with that one, in .venv-3.13); those that need a program that is missing are counted at the end (INSTALL=no: install none)'
 	@echo 'make test-no-lane  tests of servers without the fast lane'
 	@echo 'make coverage  what of the whole product the tests run, branches too; 40 minutes'
-	@echo 'make check   lint and the tests of what changed, in less than a minute'
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
 	@echo 'make hooks   have git check each commit: format, lint, the subject of its message'
@@ -68,9 +67,6 @@ coverage: .dev
 	code=0; $(BIN)/coverage run --rcfile=tests/coverage.ini -m pytest -m 'not soak' -n $(PROCESSES) || code=$$?; \
 		$(BIN)/coverage combine --rcfile=tests/coverage.ini --quiet && \
 		$(BIN)/coverage report --rcfile=tests/coverage.ini --fail-under=90 && exit $$code
-
-check: .dev
-	@PYTHONPATH=.:tests:tests/support $(BIN)/python tests/support/quick_check.py
 
 lint: .dev
 	$(BIN)/ruff check .

@@ -8,7 +8,6 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Iterator
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,30 +62,6 @@ class House:
             for folder, name in self.entered_folders(found)
             if name.startswith("_")
         ]
-
-    def unused_outside(self) -> list[str]:
-        """Modules that bear no underscore although no other folder imports them."""
-        used = {f"{folder}.{name}" for found in self.imports for folder, name in self.entered_folders(found)}
-        return sorted(name for name in self.modules - used if not name.rpartition(".")[2].startswith("_"))
-
-    def circle(self, package: str) -> list[str]:
-        """Modules of a package that import one another in a circle; empty if there is none.
-
-        A kernel is two: its declarations (.pxd), which kernels import, and its code (.pyx), which may use what is made
-        of them.
-        """
-        graph: dict[str, set[str]] = {}
-        for found in self.imports:
-            is_kernel = found.path.suffix in (".pyx", ".pxd")
-            importer = f"{found.importer}.pyx" if found.path.suffix == ".pyx" else found.importer
-            if found.importer != found.imported and found.importer.split(".")[0] == package:
-                imported = {found.imported} if is_kernel else {found.imported, f"{found.imported}.pyx"}
-                graph.setdefault(importer, set()).update(imported)
-        try:
-            TopologicalSorter(graph).prepare()
-        except CycleError as error:
-            return list(error.args[1])
-        return []
 
 
 def is_source(path: Path) -> bool:
