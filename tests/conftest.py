@@ -25,8 +25,6 @@ from several_processes import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from job_engines import JobEngine
-    from spark_jobs.run.local_engine import LocalEngine
 
 __all__ = [
     "disk_path",
@@ -176,35 +174,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
     }
     with spark_context("tests", "local[2]", events, settings) as context:
         yield context
-
-
-@pytest.fixture(scope="session")
-def local_engine() -> "Iterator[LocalEngine]":
-    """Two processes of the local engine, for all tests."""
-    from spark_jobs.run.local_engine import LocalEngine
-
-    with LocalEngine("spark_jobs.build.exchange", processes=2) as engine:
-        yield engine
-
-
-@pytest.fixture
-def local(local_engine: "LocalEngine") -> "Iterator[JobEngine]":
-    """The local engine, on which `run_on_engine` runs jobs: what a job does is tried on it."""
-    from job_engines import JobEngine, chosen
-
-    with chosen(JobEngine("local", local_engine)) as engine:
-        yield engine
-
-
-@pytest.fixture(params=["local", "spark"])
-def engine(request: pytest.FixtureRequest) -> "Iterator[JobEngine]":
-    """Both engines, one after the other: of each job it is tried once or twice that Spark makes the same."""
-    from job_engines import JobEngine, chosen
-
-    if request.param == "spark":
-        request.getfixturevalue("spark")
-        wanted = JobEngine("spark")
-    else:
-        wanted = JobEngine("local", request.getfixturevalue("local_engine"))
-    with chosen(wanted) as engine:
-        yield engine

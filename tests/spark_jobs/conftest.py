@@ -9,7 +9,9 @@ import pytest
 
 from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore, google_store, hadoop_store, object_store
+from publishing import look_for_nobody
 from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.publish import store_lock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,10 +33,20 @@ def session(spark: "SparkContext") -> "SparkSession":
     return session
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of jobs run in the test's process, one after the other."""
-    run_jobs_here(monkeypatch)
+@pytest.fixture(scope="module", autouse=True)
+def here() -> Iterator[None]:
+    """Tasks of jobs run in the test's process, one after the other; on the engines each job runs in test_engines."""
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody_writes() -> Iterator[None]:
+    """No process is looked for that writes to a store, which takes longer than most of a job."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_lock, "find_writers", look_for_nobody)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ from read_only import state_of
 from small_disk import small_disk
 from store_writer import StoreWriter
 
-pytestmark = pytest.mark.usefixtures("here")
-
 FULL = 2
 LITTLE, ENOUGH = "size=96k,nr_inodes=400", "size=64m,nr_inodes=40000"
 

@@ -12,8 +12,6 @@ import pytest
 from command_line import rocketlens
 from ledger_stores import Ledger
 
-pytestmark = pytest.mark.usefixtures("here")
-
 UNREADABLE = 3
 
 

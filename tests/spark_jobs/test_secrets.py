@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from command_line import rocketlens
 from process import COMMAND, ROOT
 from store_writer import StoreWriter
 
@@ -81,16 +82,46 @@ def cases(store: Path, folder: Path, echo: str) -> dict[str, list[str]]:
 
 
 CASES = list(cases(Path(), Path(), ""))
+WHOLE = "an object store that refuses"
+"""The job of a process of its own: what is said after a command has ended counts too."""
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_no_secret_is_in_what_a_failing_job_says_and_leaves(case: str, store: Path, tmp_path: Path, echo: str) -> None:
-    command = [*COMMAND, *cases(store, tmp_path, echo)[case]]
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "AWS_MAX_ATTEMPTS": "1"}
-    (tmp_path / "temporary").mkdir()
+def run_whole(arguments: list[str], temporary: Path) -> tuple[int, list[bytes]]:
+    """The exit code of a process, and all that it says."""
+    environment = {**os.environ, "TMPDIR": str(temporary), "AWS_MAX_ATTEMPTS": "1"}
+    command = [*COMMAND, *arguments]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False, timeout=START_SECONDS)
-    assert ended.returncode in (2, 3), ended.stderr
-    said = [ended.stdout, ended.stderr]
+    return ended.returncode, [ended.stdout, ended.stderr]
+
+
+@pytest.mark.parametrize(
+    ("case", "is_whole"),
+    [
+        (WHOLE, True),
+        *((case, False) for case in CASES if case != WHOLE),
+        *(pytest.param(case, True, marks=pytest.mark.soak) for case in CASES if case != WHOLE),
+    ],
+)
+def test_no_secret_is_in_what_a_failing_job_says_and_leaves(
+    case: str,
+    is_whole: bool,
+    store: Path,
+    tmp_path: Path,
+    echo: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    arguments, temporary = cases(store, tmp_path, echo)[case], tmp_path / "temporary"
+    temporary.mkdir()
+    if is_whole:
+        code, said = run_whole(arguments, temporary)
+    else:
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+        monkeypatch.setattr("spark_jobs.places.remote_file.FIRST_PAUSE_SECONDS", 0)
+        outcome = rocketlens(*arguments)
+        code, said = outcome.code, [outcome.output, outcome.errors.encode(), *capfdbinary.readouterr()]
+    assert code in (2, 3), said
     left = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     for secret in SECRETS.values():
         for spelled in (secret, secret.split(" ")[0], json.dumps(secret)[1:-1], quote(secret, safe="")):

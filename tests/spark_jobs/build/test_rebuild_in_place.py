@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from golden_store import unpack
-from job_engines import run_on_engine
+from loop_engine import LoopEngine
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from protocol.question import Question
@@ -21,16 +21,15 @@ from spark_jobs.commands.job_plan import JobPlan, make_plan
 from spark_jobs.commands.run import plan_job, run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.place_names import WORK
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
 
-pytestmark = pytest.mark.usefixtures("local")
-
 
 def rebuild(store: Path, **options: Any) -> Report:
-    return run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, **options))
+    return run_rebuild(RebuildRequest(store=str(store), index=True, **options), Silence())
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path
 
     def compact(**options: Any) -> Report:
         request = CompactRequest(store=str(tmp_path / "store"), slots=7, entries=50, from_log=True, **options)
-        return run_on_engine(run_compact, request)
+        return run_compact(request, Silence())
 
     with pytest.raises(StoreError) as refused:
         compact()
@@ -201,7 +200,14 @@ def test_the_driver_opens_segments_for_its_plan_alone(
         opened_here.clear()
         return made
 
+    def run_elsewhere(engine: LoopEngine, function: Any, task: Any) -> Any:
+        before = len(opened_here)
+        answer = function(task)
+        del opened_here[before:]
+        return answer
+
     monkeypatch.setattr(run, "make_plan", plan)
+    monkeypatch.setattr(LoopEngine, "run", run_elsewhere)
     rebuild(unpack("store", tmp_path), out=str(tmp_path / "out"), from_offset=0)
     assert opened_here
     assert [path for path in opened_here if "/commitlog/" in path] == []

@@ -9,19 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from golden_store import unpack
-from job_engines import run_on_engine
 from oracles import build_index, read_log
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
-
-pytestmark = pytest.mark.usefixtures("local")
 
 
 def rebuild(store: Path, **options: Any) -> Report:
     paths = {name: str(value) for name, value in options.items() if isinstance(value, Path)}
-    return run_on_engine(run_rebuild, RebuildRequest(store=str(store), index=True, **{**options, **paths}))
+    return run_rebuild(RebuildRequest(store=str(store), index=True, **{**options, **paths}), Silence())
 
 
 def index_bytes(store: Path) -> list[bytes]:

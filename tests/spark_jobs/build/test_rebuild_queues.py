@@ -8,20 +8,18 @@ from typing import Any
 import pytest
 
 from golden_store import GOLDEN, unpack
-from job_engines import run_on_engine
 from protocol.errors import ConfigError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
-
-pytestmark = pytest.mark.usefixtures("local")
 
 TREES = ("consumequeue", "batchconsumequeue")
 
 
 def rebuild(store: Path, out: Path | None = None, **options: Any) -> Report:
     request = RebuildRequest(store=str(store), out=str(out) if out else None, queues=True, **options)
-    return run_on_engine(run_rebuild, request)
+    return run_rebuild(request, Silence())
 
 
 def files(store: Path, trees: tuple[str, ...] = TREES) -> dict[str, bytes]:

@@ -17,7 +17,6 @@ from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from verifying import upload
 
-pytestmark = pytest.mark.usefixtures("here")
 URL = "memory://rocketlens-rebuild-url"
 
 Job = Callable[..., Report]

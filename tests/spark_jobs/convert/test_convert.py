@@ -51,7 +51,6 @@ def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
     return expected
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
 def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(tmp_path: Path, name: str) -> None:
     recorded = GOLDEN / "g2" / name
@@ -89,7 +88,7 @@ def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(t
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, here: None) -> Ledger:
+def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "store")
 
 
@@ -128,7 +127,6 @@ def test_a_commit_whose_half_message_is_lost_points_nowhere(ledger: Ledger, tmp_
     assert signed(record, 48 + 8 + 8 + 8 + 4, 8) == -1
 
 
-@pytest.mark.usefixtures("here")
 def test_what_expired_with_its_segment_keeps_its_offset_below_the_log(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "store", start=3 * SEGMENT)
     ledger.fill(3)
@@ -172,7 +170,6 @@ def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_of_its_files_sta
 @given(numbers=st.sets(st.integers(1, 58), min_size=1, max_size=4))
 @example(numbers={20})
 @example(numbers={57, 58, 59})
-@pytest.mark.usefixtures("here")
 def test_what_a_rescue_loses_of_a_ledger_is_named_and_foreseen(numbers: set[int]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         ledger = Ledger(Path(directory) / "store")
@@ -240,7 +237,6 @@ def test_a_topic_that_was_deleted_and_made_again_does_not_come_back(ledger: Ledg
     ]
 
 
-@pytest.mark.usefixtures("here")
 def test_queues_of_expired_messages_and_committed_offsets_stay(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "store", start=2 * SEGMENT)
     ledger.fill(5)
@@ -335,7 +331,6 @@ def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -
     assert not any(path.name.endswith(".rocketlens-work") for path in tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("here")
 class TestRefused:
     """Without a task."""
 

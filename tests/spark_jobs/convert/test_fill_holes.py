@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from command_line import rocketlens
 from ledger_stores import Ledger
-from loop_engine import run_jobs_here
 from oracles import read_record
 from protocol.errors import ConfigError, NotAStore
 from read_only import state_of
@@ -33,13 +32,6 @@ from store_writer import StoreWriter, Written
 
 SEGMENT = 8192
 SEGMENTS = 6
-
-
-@pytest.fixture(autouse=True, scope="module")
-def here() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        run_jobs_here(patch)
-        yield
 
 
 def make(root: Path, word: str = "body") -> StoreWriter:

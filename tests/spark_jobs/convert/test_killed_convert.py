@@ -18,8 +18,6 @@ from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import REPORT
 
-pytestmark = pytest.mark.usefixtures("here")
-
 WORK = "plain.rocketlens-work"
 RESCUE = {"mend", "relate", "scan", "build"}
 PHASES = {

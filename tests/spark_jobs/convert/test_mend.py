@@ -30,8 +30,6 @@ from storage.recovery.start_refusals import foretell_refusals
 from store_writer import StoreWriter, Written
 from tier_files import write_tier
 
-pytestmark = pytest.mark.usefixtures("here")
-
 SEGMENT = 8192
 STORE_TIME = 56
 """Where a record with addresses of IPv4 says when it was stored."""

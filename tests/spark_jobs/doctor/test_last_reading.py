@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from command_line import rocketlens
-from loop_engine import run_jobs_here
 from store_writer import StoreWriter, Written
 
 SEGMENT = 4096
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run_jobs_here(monkeypatch)
+def state_of_this_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 

@@ -1,11 +1,14 @@
 """Exports read back: every message of the store is in them once, whatever the format and whatever came between."""
 
+import contextlib
 import gzip
 import os
 import shutil
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +19,7 @@ import oracles
 from bombs import EMPTY_LZ4
 from column_rows import expected_rows
 from exported_files import Row, manifest_of, read_back
-from job_engines import run_on_engine
+from loop_engine import LoopEngine
 from protocol.errors import ConfigError, FilterSyntaxError, NoSuchTopic
 from rocketlens.cli.export import export_store
 from spark_jobs.export.export import run_export
@@ -26,10 +29,9 @@ from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run._spark_calls import SparkFailed
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import START_TIMESTAMP, StoreWriter
-
-pytestmark = pytest.mark.usefixtures("local")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 
 
 def export(store: Path, out: Path, format_: str, **more: Any) -> Report:
-    return run_on_engine(run_export, ExportRequest(store=str(store), out=str(out), format=format_, **more))
+    return run_export(ExportRequest(store=str(store), out=str(out), format=format_, **more), Silence())
 
 
 def test_bodies_that_are_bombs_are_counted_and_what_lies_behind_them_is_exported(tmp_path: Path) -> None:
@@ -230,27 +232,21 @@ def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(tmp_
 
 class TestStopping:
     def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
-        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: StoreWriter, tmp_path: Path
     ) -> None:
-        stop_after(monkeypatch, 2)
-        with pytest.raises(KeyboardInterrupt):
+        with stopped_after(2), pytest.raises(KeyboardInterrupt):
             export(store.root, tmp_path, "ndjson")
         kept = {path.stat().st_ino for path in made_so_far(tmp_path)}
         assert len(kept) == 2
         assert not (tmp_path / MANIFEST).exists()
-        monkeypatch.undo()
         report = export(store.root, tmp_path, "ndjson")
         assert report.resumed
         assert read_back(tmp_path) == expected_rows(store.records)
         assert kept < {path.stat().st_ino for path in tmp_path.glob("part-*")}
 
-    def test_other_options_start_over_and_leave_nothing_behind(
-        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        stop_after(monkeypatch, 2)
-        with pytest.raises(KeyboardInterrupt):
+    def test_other_options_start_over_and_leave_nothing_behind(self, store: StoreWriter, tmp_path: Path) -> None:
+        with stopped_after(2), pytest.raises(KeyboardInterrupt):
             export(store.root, tmp_path, "ndjson")
-        monkeypatch.undo()
         report = export(store.root, tmp_path, "msgpack", topics=("Orders",))
         assert not report.resumed
         assert report.notes == ["unfinished files of a run with other options were deleted"]
@@ -278,16 +274,17 @@ def made_so_far(out: Path) -> list[Path]:
     return sorted(out.glob(".rocketlens-work/run-*/partial/*"))
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
-    """Have the run stopped, as by Ctrl-C, when so many parts are finished."""
+@contextlib.contextmanager
+def stopped_after(parts: int) -> Iterator[None]:
+    """Stop runs, as by Ctrl-C, when so many parts are finished."""
 
-    def run(engine: object, name: str, tasks: list[Any], function: Any) -> list[Row]:
+    def run(_engine: object, _name: str, tasks: list[Any], function: Any) -> None:
         for task in tasks[:parts]:
             function(task)
         raise KeyboardInterrupt
 
-    for engine in ("local_engine.LocalEngine", "session.SparkEngine"):
-        monkeypatch.setattr(f"spark_jobs.run.{engine}.run_tasks", run)
+    with mock.patch.object(LoopEngine, "run_tasks", run):
+        yield
 
 
 def test_damage_is_named_in_report_and_manifest(store: StoreWriter, tmp_path: Path) -> None:

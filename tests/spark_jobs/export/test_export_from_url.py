@@ -9,6 +9,7 @@ from faulty_proxy import FAULTS, FaultPlan
 from object_store import ObjectStore
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.places import remote_file
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.progress import Silence
@@ -26,7 +27,10 @@ def parts(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.name != MANIFEST}
 
 
-def test_faults_change_no_byte_and_an_endless_one_names_the_segment(objects: ObjectStore, tmp_path: Path) -> None:
+def test_faults_change_no_byte_and_an_endless_one_names_the_segment(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
     writer = StoreWriter(tmp_path / "store", segment_size=2048)
     for number in range(40):
         writer.append("Orders", b"body %d" % number, keys=f"k{number}")

@@ -11,23 +11,21 @@ import oracles
 from column_rows import expected_rows
 from exported_files import Row, manifest_of, read_back
 from golden_store import GOLDEN, unpack
-from job_engines import run_on_engine
 from protocol.errors import ConfigError, NoSuchTopic
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.read._stream_reader import MessageStreamReader
 from spark_jobs.read.data_source import check_schema, reader_of, schema_of
 from spark_jobs.read.source_options import read_options
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from tier_answers import exchanges_of, pulls_of
 from tier_files import tier_name, write_tier
 
-pytestmark = pytest.mark.usefixtures("local")
-
 
 def export(tier: Path, out: Path, format_: str = "ndjson", topics: tuple[str, ...] = ()) -> Report:
-    return run_on_engine(run_export, ExportRequest(store=str(tier), out=str(out), format=format_, topics=topics))
+    return run_export(ExportRequest(store=str(tier), out=str(out), format=format_, topics=topics), Silence())
 
 
 def without_place(row: Row) -> Row:

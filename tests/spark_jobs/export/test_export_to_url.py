@@ -25,7 +25,6 @@ from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 
 Row = dict[str, Any]
-pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")

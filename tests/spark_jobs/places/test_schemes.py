@@ -60,7 +60,6 @@ def orphans(place: OutputPlace) -> set[str]:
     return set(place.objects("")) - {each.name for each in committed.parts} - {MANIFEST}
 
 
-@pytest.mark.usefixtures("here")
 def test_an_export_from_there_to_there_has_the_parts_of_one_from_directory_to_directory(
     objects: ObjectStore, tmp_path: Path, place: OutputPlace
 ) -> None:

@@ -13,10 +13,8 @@ from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
 from golden_store import G1
 from killing import Renames, every_kill
-from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
-from publishing import look_for_nobody
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
 from spark_jobs.commands.run import run_compact, run_fetch, run_rebuild
@@ -24,7 +22,6 @@ from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST, WORK
 from spark_jobs.places.placed_run import read_manifest
-from spark_jobs.publish import store_lock
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
@@ -32,13 +29,6 @@ from store_writer import StoreWriter
 
 TREES = ("index", "consumequeue", "checkpoint")
 SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "queue_file_size": 400, "zone": "UTC"}
-
-
-@pytest.fixture(autouse=True)
-def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the tasks in this process, and look for no other that writes to a store."""
-    monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
-    run_jobs_here(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +76,7 @@ def contents(store: Path) -> dict[str, bytes | None]:
 def expected(original: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | None]:
     """What a rebuild in place makes."""
     copy = Path(shutil.copytree(original, tmp_path_factory.mktemp("expected") / "in-place"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_lock, "find_writers", look_for_nobody)
-        run_jobs_here(patch)
-        rebuild(copy)
+    rebuild(copy)
     found = contents(copy)
     assert found != contents(original)
     assert len([name for name in found if name.startswith("index/")]) > 1

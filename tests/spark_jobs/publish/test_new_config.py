@@ -20,8 +20,6 @@ from spark_jobs.run.report import Report
 from storage.extras import install_line
 from storage.layout.store_config import StoreConfig
 
-pytestmark = pytest.mark.usefixtures("here")
-
 G2 = GOLDEN / "g2"
 FILES = {"consumerOffset.json", "lmqConsumerOffset.json", "subscriptionGroup.json", "topics.json"}
 

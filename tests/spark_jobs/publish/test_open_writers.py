@@ -5,12 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from publishing import holding
+from publishing import HOLDERS, holding
 from read_only import as_nobody, reachable_directory
 from spark_jobs.publish import _open_writers
 from spark_jobs.publish._open_writers import Process, find_writers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+ALL_PROCESSES = _open_writers._other_processes
+
+
+@pytest.fixture(autouse=True)
+def few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that hold a file for a test are looked at, but where a test is about all."""
+    monkeypatch.setattr(_open_writers, "_other_processes", lambda: iter(sorted(HOLDERS)))
 
 
 @pytest.fixture
@@ -35,6 +44,12 @@ def test_who_may_write_is_found_with_its_name_and_the_file(file: Path, how: str)
         assert found == [Process(pid, Path(f"/proc/{pid}/comm").read_text().strip(), str(file))]
         assert str(found[0]).startswith(f"{pid} (")
     assert writers(file) == []
+
+
+def test_all_processes_of_the_machine_are_looked_at(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_open_writers, "_other_processes", ALL_PROCESSES)
+    with holding(file, "O_RDWR") as pid:
+        assert [each.pid for each in writers(file)] == [pid]
 
 
 @pytest.mark.parametrize("how", ["O_RDONLY", "map private", "map read"])
@@ -108,7 +123,8 @@ def test_a_process_that_may_not_be_looked_at_is_told(file: Path, monkeypatch: py
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-def test_somebody_else_does_not_see_what_root_does_and_says_so() -> None:
+def test_somebody_else_does_not_see_what_root_does_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_open_writers, "_other_processes", ALL_PROCESSES)
     with reachable_directory() as directory:
         (directory / "file").touch()
         with holding(directory / "file", "O_RDWR") as pid:

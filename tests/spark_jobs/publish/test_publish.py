@@ -18,7 +18,6 @@ from publishing import (
     TIME,
     Scene,
     holding,
-    look_for_nobody,
     new,
     old,
     publish_scene,
@@ -38,12 +37,6 @@ MISSING = {"nothing missing": (), "some missing": ("index", "batchconsumequeue")
 ALL_MISSING = pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
 IN_EACH_RUN = {("some missing", Renames.ALL), ("some missing", Renames.PLAIN), ("all missing", Renames.NO_EXCHANGE)}
 """Where a kill comes before each step, with `make test`."""
-
-
-@pytest.fixture(autouse=True)
-def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No processes are looked for, but where a test has one that writes."""
-    monkeypatch.setattr(store_lock, "find_writers", look_for_nobody)
 
 
 @pytest.fixture
@@ -202,7 +195,7 @@ def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
 
 
 @ALL_RENAMES
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_publishing_that_is_killed_again_and_again_gets_through(
     deadly: Path, parent: SmallParent, renames: Renames, seed: int
 ) -> None:
@@ -224,8 +217,18 @@ def broker_starts(scene: Scene) -> None:
     os.utime(scene.store / "lock", ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
-@ALL_RENAMES
-@pytest.mark.parametrize(("why", "missing"), [("a broker ran", ()), ("another source", ("index",))])
+@pytest.mark.parametrize(
+    ("why", "missing", "renames"),
+    [
+        ("a broker ran", (), Renames.PLAIN),
+        ("another source", ("index",), Renames.ALL),
+        *(
+            pytest.param(why, missing, renames, marks=pytest.mark.soak)
+            for why, missing in (("a broker ran", ()), ("another source", ("index",)))
+            for renames in Renames
+        ),
+    ],
+)
 def test_what_has_fallen_behind_the_store_is_not_brought_in(
     deadly: Path, parent: SmallParent, renames: Renames, why: str, missing: tuple[str, ...]
 ) -> None:
@@ -260,7 +263,10 @@ def test_what_has_fallen_behind_the_store_is_not_brought_in(
     assert left == {NAMES[number:] for number in range(len(NAMES) + 1)}
 
 
-@ALL_RENAMES
+@pytest.mark.parametrize(
+    "renames",
+    [Renames.PLAIN, *(pytest.param(each, marks=pytest.mark.soak) for each in (Renames.ALL, Renames.NO_EXCHANGE))],
+)
 def test_giving_up_survives_kills_too(deadly: Path, parent: SmallParent, renames: Renames) -> None:
     scene = Scene(deadly)
     scene.reset()

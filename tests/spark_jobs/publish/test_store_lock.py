@@ -5,14 +5,15 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import StoreError
-from publishing import holding
+from publishing import HOLDERS, holding
 from read_only import as_nobody, reachable_directory
-from spark_jobs.publish import store_lock
+from spark_jobs.publish import _open_writers, store_lock
 from spark_jobs.publish._open_writers import Process
 from spark_jobs.publish.store_lock import StoreLock
 from storage.store.message_store import MessageStore
@@ -31,6 +32,14 @@ except OSError:
 else:
     print("free")
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody_writes() -> Iterator[None]:
+    """Those that hold a file for a test are looked at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_open_writers, "_other_processes", lambda: iter(sorted(HOLDERS)))
+        yield
 
 
 @pytest.fixture

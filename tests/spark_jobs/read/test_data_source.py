@@ -1,18 +1,20 @@
-"""The format `rocketlens` in a session: rows are those of the log, filters those of Spark, wherever decided."""
+"""The format `rocketlens` in a session: rows are those of the log, and options choose like filters."""
 
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pytest
 
 import rocketlens
 from column_rows import expected_rows
 from object_store import ObjectStore
+from protocol.errors import ConfigError, CorruptRecord, StoreError
 from spark_jobs.read._registered_source import RocketLensDataSource
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -29,10 +31,10 @@ def moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def rows_of(frame: "DataFrame") -> list[dict[str, Any]]:
+def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """Rows as the oracle tells them, by physical offset."""
     rows = []
-    for row in frame.toArrow().to_pylist(maps_as_pydicts="strict"):
+    for row in (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")):
         for name in ("store_timestamp", "born_timestamp"):
             if name in row:
                 row[name] = round(row[name].timestamp() * 1000)
@@ -40,14 +42,16 @@ def rows_of(frame: "DataFrame") -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["physical_offset"])
 
 
-def test_what_is_masked_is_hidden_before_filters_of_spark_see_it(session: "SparkSession", store: StoreWriter) -> None:
-    reader = session.read.format("rocketlens").option("mask", "keys\n/body of [0-9]+/")
-    frame = reader.option("columns", "physical_offset,keys,body,tags").load(str(store.root))
-    rows = rows_of(frame)
-    assert len(rows) == 80
-    assert {(tuple(row["keys"]), row["body"]) for row in rows} == {(("***", "***"), b"***")}
-    assert frame.filter("array_contains(keys, 'k7')").count() == 0
-    assert frame.filter("array_contains(keys, '***')").count() == 80
+def load(session: "SparkSession", root: Path | str, **options: str) -> "DataFrame":
+    return session.read.format("rocketlens").options(**options).load(str(root))
+
+
+def read_here(root: Path, **options: str) -> list[dict[str, Any]]:
+    """Rows as Spark's workers make them, in this process."""
+    source = RocketLensDataSource({"path": str(root), **options})
+    reader = source.reader(source.schema())
+    batches = [batch for part in reader.partitions() for batch in cast("Iterator[pa.RecordBatch]", reader.read(part))]
+    return rows_of(batches)
 
 
 @pytest.fixture(scope="module")
@@ -71,39 +75,80 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     return writer
 
 
-def load(session: "SparkSession", root: Path | str, **options: str) -> "DataFrame":
-    return session.read.format("rocketlens").options(**options).load(str(root))
+class TestSession:
+    """What only a session shows; what is read by which options is the same in this process, below."""
 
+    def test_every_message_is_a_row_in_a_directory_and_in_a_bucket(
+        self, session: "SparkSession", store: StoreWriter, objects: ObjectStore
+    ) -> None:
+        there = load(session, objects.put(store.root, "archive"), storage_options=objects.options)
+        for frame in (load(session, store.root), there):
+            assert frame.rdd.getNumPartitions() == len(store.log.segments) >= 3
+            assert rows_of(frame.toArrow().to_batches()) == expected_rows(store.records)
 
-def test_every_message_is_a_row_in_a_directory_and_in_a_bucket(
-    session: "SparkSession", store: StoreWriter, objects: ObjectStore
-) -> None:
-    there = load(session, objects.put(store.root, "archive"), storage_options=objects.options)
-    for frame in (load(session, store.root), there):
-        assert frame.rdd.getNumPartitions() == len(store.log.segments) >= 3
-        assert rows_of(frame) == expected_rows(store.records)
-    with pytest.raises(Exception, match="no store that can be served"):
-        load(session, "s3://stores/nothing", storage_options=objects.options).count()
+    def test_columns_are_those_of_a_schema(self, session: "SparkSession", store: StoreWriter) -> None:
+        schema = "physical_offset bigint, keys array<string>, properties map<string,string>"
+        frame = session.read.format("rocketlens").schema(schema).load(str(store.root))
+        names = ("physical_offset", "keys", "properties")
+        expected = [{name: row[name] for name in names} for row in expected_rows(store.records)]
+        assert rows_of(frame.toArrow().to_batches()) == expected
 
-
-def test_a_frame_that_is_asked_several_times_forgets_no_rows(session: "SparkSession", store: StoreWriter) -> None:
-    """Also in a session that has Spark offer filters to data sources in Python, from which it then takes them over."""
-    setting = "spark.sql.python.filterPushdown.enabled"
-    for enabled in ("false", "true"):
-        session.conf.set(setting, enabled)
+    def test_a_frame_that_is_asked_several_times_forgets_no_rows(
+        self, session: "SparkSession", store: StoreWriter
+    ) -> None:
+        """In a session that has Spark offer filters to data sources in Python, from which it then takes them over."""
+        setting = "spark.sql.python.filterPushdown.enabled"
+        session.conf.set(setting, "true")
         try:
-            frame = load(session, store.root)
-            orders, payments = (frame.where(f"topic = '{topic}'") for topic in ("Orders", "Payments"))
-            counts = (orders.count(), frame.count(), orders.union(payments).count(), payments.count())
+            frame = load(session, store.root, columns="topic")
+            counts = (frame.where("topic = 'Orders'").count(), frame.count())
         finally:
             session.conf.unset(setting)
-        assert counts == (40, 80, 80, 40)
+        assert counts == (40, 80)
+
+    @pytest.mark.parametrize(
+        "create",
+        [
+            "USING rocketlens OPTIONS (path '{store}', Topic 'Orders', columns 'topic,physical_offset')",
+            "USING rocketlens OPTIONS (Topic 'Orders', columns 'topic,physical_offset') "
+            "LOCATION '{store}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')",
+        ],
+    )
+    def test_a_table_of_a_catalog_has_its_options_for_good(
+        self, session: "SparkSession", store: StoreWriter, create: str
+    ) -> None:
+        session.sql(f"CREATE TABLE messages {create.format(store=store.root)}")
+        try:
+            found = rows_of(session.table("messages").toArrow().to_batches())
+        finally:
+            session.sql("DROP TABLE messages")
+        names = ("topic", "physical_offset")
+        expected = [{name: row[name] for name in names} for row in expected_rows(store.records)]
+        assert found == [row for row in expected if row["topic"] == "Orders"]
+
+    def test_errors_are_sentences(self, session: "SparkSession", store: StoreWriter, tmp_path: Path) -> None:
+        with pytest.raises(Exception, match=f"{tmp_path} is no store that can be served"):
+            load(session, tmp_path, columns="topic").count()
+        session.sql(f"CREATE TABLE messages (topic string) USING rocketlens LOCATION '{store.root}'")
+        try:
+            with pytest.raises(Exception, match="create it without a list of columns"):
+                session.table("messages").count()
+        finally:
+            session.sql("DROP TABLE messages")
+
+    def test_the_format_is_registered_by_one_call(
+        self, session: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        registered: list[SparkSession] = []
+        monkeypatch.setattr("spark_jobs.read.data_source.register", registered.append)
+        assert rocketlens.spark().sparkContext is session.sparkContext
+        assert [each.sparkContext for each in registered] == [session.sparkContext]
 
 
 class TestOptions:
-    def test_options_choose_like_filters(self, session: "SparkSession", store: StoreWriter) -> None:
-        frame = load(
-            session, store.root, topic="Orders,none", tag="Aa || BB", queue_id="0, 1", where="n > 10",
+    def test_options_choose_like_filters(self, store: StoreWriter) -> None:
+        found = read_here(
+            store.root, topic="Orders,none", tag="Aa || BB", queue_id="0, 1", where="n > 10",
             **{"from": str(START_TIMESTAMP + 5000), "to": moment(START_TIMESTAMP + 60_000).isoformat()},
         )  # fmt: skip
         expected = [
@@ -113,113 +158,63 @@ class TestOptions:
             and int(row["properties"]["n"]) > 10
             and START_TIMESTAMP + 5000 <= row["store_timestamp"] <= START_TIMESTAMP + 60_000
         ]  # fmt: skip
-        assert rows_of(frame) == expected
-        assert expected
+        assert found == expected != []
         options = {"queue_offset": "4-9", "physical_offset": "3000-12000", "queue_id": "0,2"}
-        found = [row["physical_offset"] for row in rows_of(load(session, store.root, **options))]
-        assert found == [
+        assert [row["physical_offset"] for row in read_here(store.root, **options)] == [
             each.physical_offset for each in store.written
             if 3000 <= each.physical_offset <= 12_000 and 4 <= each.queue_offset <= 9 and each.queue_id in (0, 2)
         ] != []  # fmt: skip
-        for options, said in (({"topics": "T"}, "no option 'topics'"), ({"where": "a >"}, "a >")):
-            with pytest.raises(Exception, match=r"ConfigError|FilterSyntaxError") as raised:
-                load(session, store.root, **options)
-            assert said in str(raised.value)
 
-    def test_columns_are_chosen_by_option_or_schema(self, session: "SparkSession", store: StoreWriter) -> None:
-        assert load(session, store.root, columns="tags, physical_offset").columns == ["tags", "physical_offset"]
-        schema = "physical_offset bigint, keys array<string>, properties map<string,string>"
-        frame = session.read.format("rocketlens").schema(schema).load(str(store.root))
-        names = ("physical_offset", "keys", "properties")
-        assert rows_of(frame) == [{name: row[name] for name in names} for row in expected_rows(store.records)]
-        with pytest.raises(Exception, match="column queue_id: type string, expected int"):
-            session.read.format("rocketlens").schema("queue_id string").load(str(store.root)).count()
+    def test_what_is_masked_is_in_no_row(self, store: StoreWriter) -> None:
+        rows = read_here(store.root, mask="keys\n/body of [0-9]+/", columns="physical_offset,keys,body,tags")
+        assert len(rows) == 80
+        assert {(tuple(row["keys"]), row["body"]) for row in rows} == {(("***", "***"), b"***")}
 
+    def test_a_schema_of_other_types_and_writing_are_refused(self, store: StoreWriter) -> None:
+        from pyspark.sql.types import StringType, StructField, StructType
 
-class TestCatalog:
-    """A table of a catalog has its options for good, however it names the store."""
-
-    @pytest.fixture(autouse=True)
-    def dropped(self, session: "SparkSession") -> Iterator[None]:
-        yield
-        session.sql("DROP TABLE IF EXISTS messages")
-
-    @pytest.mark.parametrize(
-        "create",
-        [
-            "CREATE TABLE messages USING rocketlens OPTIONS (path '{store}')",
-            "CREATE TABLE messages USING rocketlens LOCATION '{store}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')",
-        ],
-    )
-    def test_a_table_is_the_store(self, session: "SparkSession", store: StoreWriter, create: str) -> None:
-        session.sql(create.format(store=store.root))
-        assert rows_of(session.table("messages")) == expected_rows(store.records)
-
-    def test_options_of_a_table_choose_like_those_of_a_frame(self, session: "SparkSession", store: StoreWriter) -> None:
-        options = "(Topic 'Orders', columns 'topic,physical_offset')"
-        session.sql(f"CREATE TABLE messages USING rocketlens OPTIONS {options} LOCATION '{store.root}'")
-        expected = rows_of(load(session, store.root, topic="Orders", columns="topic,physical_offset"))
-        assert len(expected) == 40
-        assert rows_of(session.table("messages")) == expected
-        assert session.sql("SELECT DISTINCT topic FROM messages").collect() == [("Orders",)]
-
-    def test_a_table_whose_columns_were_given_says_how_to_make_it(
-        self, session: "SparkSession", store: StoreWriter
-    ) -> None:
-        session.sql(f"CREATE TABLE messages (topic string) USING rocketlens LOCATION '{store.root}'")
-        with pytest.raises(Exception, match="create it without a list of columns"):
-            session.table("messages").count()
-
-    def test_writing_is_refused_with_a_sentence(self, session: "SparkSession", tmp_path: Path) -> None:
-        with pytest.raises(Exception, match="the format rocketlens reads stores, and never writes to one"):
-            session.range(3).write.format("rocketlens").mode("overwrite").save(str(tmp_path))
-        assert os.listdir(tmp_path) == []
+        source = RocketLensDataSource({"path": str(store.root)})
+        with pytest.raises(ConfigError, match="column queue_id: type string, expected int"):
+            source.reader(StructType([StructField("queue_id", StringType())]))
+        with pytest.raises(ConfigError, match="the format rocketlens reads stores, and never writes to one"):
+            source.writer(source.schema(), overwrite=True)
 
 
 class TestDamage:
     @pytest.fixture(scope="class")
-    def damaged(self, store: StoreWriter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
-        """A copy with two damaged messages and without its second segment; the offsets of what is lost."""
+    def damaged(self, store: StoreWriter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """A copy with a damaged message and without its second segment."""
         root = tmp_path_factory.mktemp("damaged") / "store"
         shutil.copytree(store.root, root)
         segments = sorted((root / "commitlog").iterdir())
         os.remove(segments[1])
-        lost = [each.physical_offset for each in store.written if SEGMENT <= each.physical_offset < 2 * SEGMENT]
-        third = store.written[3]
         with segments[0].open("r+b") as file:
-            file.seek(third.physical_offset + 89)
+            file.seek(store.written[3].physical_offset + 89)
             file.write(b"#")
-        return root, [third.physical_offset, *lost]
+        return root
 
     def test_what_is_damaged_is_no_row_and_damage_is_a_table_of_its_own(
-        self, session: "SparkSession", store: StoreWriter, damaged: tuple[Path, list[int]]
+        self, store: StoreWriter, damaged: Path
     ) -> None:
-        root, lost = damaged
-        expected = [row for row in expected_rows(store.records) if row["physical_offset"] not in lost]
-        assert rows_of(load(session, root)) == expected
-        rows = sorted(load(session, damaged[0], table="damage").collect(), key=lambda row: row.physical_offset)
         third = store.written[3]
-        assert [(row.physical_offset, row.length, row.reason) for row in rows] == [
+        assert read_here(damaged) == [
+            row for row in expected_rows(store.records)
+            if row["physical_offset"] != third.physical_offset
+            and not SEGMENT <= row["physical_offset"] < 2 * SEGMENT
+        ]  # fmt: skip
+        rows = read_here(damaged, table="damage")
+        assert [(row["physical_offset"], row["length"], row["reason"]) for row in rows] == [
             (third.physical_offset, third.size, "its body does not match its CRC"),
             (SEGMENT, SEGMENT, "no segment is there"),
         ]
-        assert rows[0].path.endswith("/commitlog/00000000000000000000")
+        assert rows[0]["path"].endswith("/commitlog/00000000000000000000")
 
-    def test_failfast_names_the_first_damage(
-        self, session: "SparkSession", store: StoreWriter, damaged: tuple[Path, list[int]], tmp_path: Path
-    ) -> None:
-        with pytest.raises(Exception, match="physical offset 4096: 4,096 bytes missing: no segment is there"):
-            load(session, damaged[0], mode="FAILFAST").count()
-        first = sorted((damaged[0] / "commitlog").iterdir())[0]
+    def test_failfast_names_the_first_damage(self, store: StoreWriter, damaged: Path, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="physical offset 4096: 4,096 bytes missing: no segment is there"):
+            read_here(damaged, mode="FAILFAST")
         (tmp_path / "commitlog").mkdir()
-        shutil.copy(first, tmp_path / "commitlog")
-        with pytest.raises(Exception, match=f"physical offset {store.written[3].physical_offset}: no intact record"):
-            load(session, tmp_path, mode="failfast").count()
-
-
-def test_the_format_is_registered_by_one_call(session: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    registered: list[SparkSession] = []
-    monkeypatch.setattr("spark_jobs.read.data_source.register", registered.append)
-    assert rocketlens.spark().sparkContext is session.sparkContext
-    assert [each.sparkContext for each in registered] == [session.sparkContext]
-    assert RocketLensDataSource.name() == "rocketlens"
+        shutil.copy(min((damaged / "commitlog").iterdir()), tmp_path / "commitlog")
+        with pytest.raises(
+            CorruptRecord, match=f"physical offset {store.written[3].physical_offset}: no intact record"
+        ):
+            read_here(tmp_path, mode="failfast")

@@ -1,13 +1,18 @@
 """Both engines write the same files: of each job those that a broker wrote, or that an oracle says.
 
-What a job does besides is tried on the local engine, where the job has its tests.
+What a job does besides is tried in the test's process, where the job has its tests.
 """
 
+import contextlib
 import json
 import re
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from column_rows import expected_rows
@@ -31,6 +36,8 @@ from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.run.engine import Engine, EngineOptions, opened_engine
+from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableRequest
@@ -40,10 +47,52 @@ from store_writer import StoreWriter
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from job_engines import JobEngine
+
+NOW_AND_THEN: Any = pytest.param("spark", marks=pytest.mark.soak)
+"""For a job whose tasks Spark runs as those of the others, which are run in each run."""
 
 SLOTS, ENTRIES = 97, 150
 """Of the recorded store's index files."""
+
+
+@dataclass(frozen=True)
+class JobEngine:
+    """One of the two: processes that were started already, or the tests' session of Spark."""
+
+    name: str
+    local: LocalEngine | None = None
+
+    def run(self, job: Callable[..., Any], request: Any) -> Any:
+        """Run a job, such as `run_rebuild`, on it."""
+        return job(msgspec.structs.replace(request, engine=self.name), Silence(), self.local)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """The engine itself."""
+        with (
+            tempfile.TemporaryDirectory() as work,
+            opened_engine("test", EngineOptions(engine=self.name), Path(work), ahead=self.local) as engine,
+        ):
+            yield engine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def here() -> None:
+    """No other engine takes the place of these."""
+
+
+@pytest.fixture(scope="module")
+def local_engine() -> Iterator[LocalEngine]:
+    with LocalEngine("spark_jobs.build.exchange", processes=2) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["local", "spark"])
+def engine(request: pytest.FixtureRequest) -> JobEngine:
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+        return JobEngine("spark")
+    return JobEngine("local", request.getfixturevalue("local_engine"))
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +119,20 @@ def sound(writer: StoreWriter) -> list[Record]:
     return writer.records
 
 
-@pytest.mark.parametrize(
-    ("engine", "name"),
-    [("local", "store-crashed"), ("spark", "store")],
-    indirect=["engine"],
-)
-def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Path, name: str) -> None:
+def events_of(spark: "SparkContext") -> SparkEvents:
+    return SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
+
+
+@pytest.mark.parametrize(("engine", "name"), [("local", "store-crashed"), ("spark", "store")], indirect=["engine"])
+def test_a_rebuild_gives_what_the_broker_wrote(
+    engine: JobEngine, tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    """Spark runs a task a segment, and then one a file and a bundle of queues, under the names of phases."""
     store, out = unpack(name, tmp_path), tmp_path / "out"
-    request = RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0)
-    details = engine.run(run_rebuild, request).details
+    events = events_of(request.getfixturevalue("spark")) if engine.name == "spark" else None
+    before, jobs_before = (events.job_tasks(), len(events.jobs())) if events else ({}, 0)
+    asked = RebuildRequest(store=str(store), out=str(out), index=True, queues=True, from_offset=0)
+    details = engine.run(run_rebuild, asked).details
     assert (details.index.kept, details.index.slots, details.index.entries) == ([], SLOTS, ENTRIES)
     assert details.queues.queues == len(list((store / "consumequeue").glob("*/*"))) == 17
     assert files_under(out / "consumequeue") == files_under(store / "consumequeue")
@@ -87,15 +141,27 @@ def test_a_rebuild_gives_what_the_broker_wrote(engine: "JobEngine", tmp_path: Pa
         built[-1], recorded[-1] = built[-1][40:], recorded[-1][40:]
     assert built == recorded
     assert len(built) == 10
+    if events:
+        check_jobs(events, before, jobs_before, list((store / "commitlog").iterdir()), len(built))
+
+
+def check_jobs(events: SparkEvents, before: dict[str, int], jobs_before: int, segments: list[Path], files: int) -> None:
+    """Compare the jobs that Spark says it has run with what a rebuild asks for."""
+    wait_until(lambda: events.job_tasks().get("build", 0) - before.get("build", 0) > files, "the events of the job")
+    assert events.job_tasks()["scan"] - before.get("scan", 0) == len(segments)
+    size = bytes_text(sum(path.stat().st_size for path in segments))
+    groups, descriptions = zip(*events.jobs()[jobs_before:], strict=True)
+    assert len(set(groups)) == 1
+    assert re.fullmatch("rocketlens rebuild [0-9a-f]{6}", groups[0])
+    assert descriptions[:2] == ("rebuild: probe", f"rebuild: scan {size}")
+    assert re.fullmatch(r"rebuild: build [0-9,]+ entr(y|ies)", descriptions[-1])
 
 
 @pytest.mark.parametrize(
-    ("engine", "from_log"),
-    [("local", True), ("spark", False)],
-    indirect=["engine"],
+    ("engine", "from_log"), [("local", True), pytest.param("spark", False, marks=pytest.mark.soak)], indirect=["engine"]
 )
 def test_a_compaction_gives_what_the_oracle_says(
-    engine: "JobEngine", g1_store: Path, tmp_path: Path, from_log: bool
+    engine: JobEngine, g1_store: Path, tmp_path: Path, from_log: bool
 ) -> None:
     before = list(files_under(g1_store / "index").values())
     with engine.opened() as opened:
@@ -106,9 +172,8 @@ def test_a_compaction_gives_what_the_oracle_says(
     assert outcome.compacted.read == len(entries)
 
 
-def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(
-    engine: "JobEngine", tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("engine", ["local", NOW_AND_THEN], indirect=True)
+def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(engine: JobEngine, tmp_path: Path) -> None:
     recorded = GOLDEN / "g2" / "g2-dledger-mixed"
     store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
@@ -121,8 +186,9 @@ def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(
     }
 
 
+@pytest.mark.parametrize("engine", ["local", NOW_AND_THEN], indirect=True)
 def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(
-    engine: "JobEngine", store: Path, sound: list[Record], tmp_path: Path
+    engine: JobEngine, store: Path, sound: list[Record], tmp_path: Path
 ) -> None:
     out = tmp_path / "new"
     assert engine.run(run_deep_check, DeepRequest(store=str(store))).exit_code == 4
@@ -132,7 +198,7 @@ def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(
 
 
 def test_an_export_and_a_table_have_each_message_once_and_name_the_damage(
-    engine: "JobEngine", store: Path, sound: list[Record], tmp_path: Path
+    engine: JobEngine, store: Path, sound: list[Record], tmp_path: Path
 ) -> None:
     expected = expected_rows(sound)
     out, table = tmp_path / "out", OutputPlace(f"file://{tmp_path}/table")
@@ -157,10 +223,20 @@ SAID = {
 }
 """Options that choose an engine, by its name."""
 
+IN_EACH_RUN = {("local", "space"), ("local", "find"), ("spark", "search")}
 
-@pytest.mark.parametrize("name", COMMANDS)
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [
+        pytest.param(engine, name, marks=[] if (engine, name) in IN_EACH_RUN else pytest.mark.soak)
+        for engine in SAID
+        for name in COMMANDS
+    ],
+    indirect=["engine"],
+)
 def test_a_command_that_reads_says_what_it_says_without_an_engine(
-    engine: "JobEngine", store: Path, tmp_path: Path, name: str
+    engine: JobEngine, store: Path, tmp_path: Path, name: str
 ) -> None:
     arguments = COMMANDS[name]
     if name == "find":
@@ -173,22 +249,3 @@ def test_a_command_that_reads_says_what_it_says_without_an_engine(
         assert there.code == here.code
         assert there.messages[:stop] == here.messages[:stop] != []
         assert "hold no intact record" in there.errors or name == "find"
-
-
-def test_spark_runs_a_task_a_segment_and_one_a_file_under_the_names_of_phases(
-    spark: "SparkContext", tmp_path: Path
-) -> None:
-    store, out = unpack("store", tmp_path), tmp_path / "out"
-    events = SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
-    before, jobs_before = events.job_tasks(), len(events.jobs())
-    request = RebuildRequest(store=str(store), out=str(out), index=True, from_offset=0, engine="spark")
-    run_rebuild(request, Silence())
-    segments, files = (len(list(path.iterdir())) for path in (store / "commitlog", out / "index"))
-    expected = {"scan": before.get("scan", 0) + segments, "build": before.get("build", 0) + files}
-    wait_until(lambda: {name: events.job_tasks().get(name) for name in expected} == expected, "the events of the job")
-    size = bytes_text(sum(path.stat().st_size for path in (store / "commitlog").iterdir()))
-    groups, descriptions = zip(*events.jobs()[jobs_before:], strict=True)
-    assert len(set(groups)) == 1
-    assert re.fullmatch("rocketlens rebuild [0-9a-f]{6}", groups[0])
-    assert descriptions[:2] == ("rebuild: probe", f"rebuild: scan {size}")
-    assert re.fullmatch(r"rebuild: build [0-9,]+ entr(y|ies)", descriptions[2])

@@ -114,7 +114,6 @@ CRITERIA = [
 
 
 @pytest.mark.parametrize("criteria", CRITERIA, ids=str)
-@pytest.mark.usefixtures("here")
 def test_what_is_found_is_that_of_the_same_store_on_a_disk(
     store: Path, criteria: Criteria, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +126,6 @@ def test_what_is_found_is_that_of_the_same_store_on_a_disk(
     assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
 
 
-@pytest.mark.usefixtures("here")
 def test_what_is_found_in_a_ledger_is_that_of_the_same_store_on_a_disk(tmp_path: Path) -> None:
     store = write(tmp_path / "store", is_ledger=True)
     with in_memory(store) as url:
@@ -176,7 +174,6 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.usefixtures("here")
 def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: str) -> None:
     store = write(tmp_path / "store", DAMAGES[damage])
     for criteria in (Criteria(contains=b"body"), Criteria(topic="Often", tag="B")):
@@ -187,7 +184,6 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
 
 
 @pytest.mark.parametrize("most", [1, 9000])
-@pytest.mark.usefixtures("here")
 def test_more_hits_than_the_driver_may_hold_come_in_waves(
     store: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +209,6 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(
     assert sum(held) > most
 
 
-@pytest.mark.usefixtures("here")
 def test_a_limit_cuts_a_search_and_its_cursor_goes_on(store: Path) -> None:
     criteria = Criteria(contains=b"body 3")
     with in_memory(store) as url:
@@ -223,7 +218,6 @@ def test_a_limit_cuts_a_search_and_its_cursor_goes_on(store: Path) -> None:
     assert messages(first) + messages(rest) == messages(here_of(store, criteria))
 
 
-@pytest.mark.usefixtures("here")
 def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[int] = []
     fetch = remote_file.RemoteFile._fetch
@@ -243,7 +237,6 @@ def test_only_what_is_looked_at_is_fetched(store: Path, monkeypatch: pytest.Monk
 
 
 class TestCommand:
-    @pytest.mark.usefixtures("here")
     def test_a_url_gives_the_lines_of_the_directory(self, objects: ObjectStore, store: Path) -> None:
         arguments = ("--contains", "body 3", "--json")
         expected = rocketlens("search", store, *arguments)
