@@ -108,7 +108,7 @@ def test_bytes_are_text_in_their_own_charset_alone() -> None:
         assert text_in(memoryview(data), charset) == text
 
 
-@pytest.mark.parametrize("charset", ["utf-8", "gbk", "gb18030", "utf-16-le"])
+@pytest.mark.parametrize("charset", ["utf-8", "gbk"])
 def test_the_beginning_of_a_text_may_end_within_a_character(charset: str) -> None:
     data = "订单".encode(charset)
     assert [text_in(data[:size], charset, is_cut=True) for size in (len(data), len(data) - 1)] == ["订单", "订"]

@@ -195,11 +195,6 @@ def test_what_is_no_command_is_refused(header: str) -> None:
         decode_command(json_frame(header))
 
 
-def test_a_third_form_of_header_is_refused() -> None:
-    with pytest.raises(BadCommand, match="serialize type 2"):
-        decode_command((2, b"{}", b""))
-
-
 @pytest.mark.parametrize(
     ("language", "code"),
     [

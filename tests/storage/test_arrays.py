@@ -3,7 +3,6 @@
 import importlib
 import sys
 
-import numpy
 import pytest
 
 from storage import arrays
@@ -16,7 +15,3 @@ def test_a_module_is_loaded_by_the_first_use_of_it(monkeypatch: pytest.MonkeyPat
     found = later.rgb_to_hsv
     assert found is importlib.import_module("colorsys").rgb_to_hsv
     assert vars(later)["rgb_to_hsv"] is found
-
-
-def test_what_it_gives_is_numpys_own() -> None:
-    assert (arrays.np.int64, arrays.np.frombuffer) == (numpy.int64, numpy.frombuffer)

@@ -135,23 +135,6 @@ class TestCrash:
         writer.close()
         check_however_opened(tmp_path, writer.records)
 
-    @pytest.mark.soak
-    def test_preallocated_files_of_default_size_end_where_their_data_do(self, tmp_path: Path) -> None:  # rmq#688
-        writer = StoreWriter(tmp_path, segment_size=1 << 30, index_slots=5_000_000, index_entries=20_000_000)
-        fill(writer, 20)
-        for path in (tmp_path / "commitlog" / f"{0:020d}", tmp_path / "commitlog" / f"{1 << 30:020d}"):
-            write_file(path, 1 << 30, {})
-        image = writer.index.files[0]
-        entries = 40 + 4 * image.slot_count + 20
-        pieces = {40 + 4 * slot: oracles.packed(number, 4) for slot, number in image.slots.items()}
-        path = tmp_path / "index" / "20260101000000000"
-        write_file(path, image.size, {0: image.header(), **pieces, entries: image.entry_bytes()})
-        assert path.stat().st_size == 420_000_040
-        store = MessageStore.open(tmp_path)
-        assert store.commit_log.end == writer.log.end
-        assert [file.index.shape.slots for file in store.snapshot.index.files] == [5_000_000]
-        check_every_key(store, writer.records)
-
     def test_a_zero_filled_rest_of_a_record_ends_the_log_and_nothing_else(self, tmp_path: Path) -> None:  # rmq#688
         writer = StoreWriter(tmp_path)
         fill(writer, 20)
@@ -269,14 +252,6 @@ class TestTime:
         assert found(store, "T", "k") == places
         window = {"begin_timestamp": T0 + 5, "end_timestamp": T0 + 6}
         assert found(store, "T", "u", KeyKind.UNIQUE, **window) == places
-
-    def test_a_delivered_delayed_message_is_found_under_its_real_topic(self, g1_store: Path) -> None:  # rmq#10326
-        store = MessageStore.open(g1_store)
-        (place,) = found(store, "TopicDelay", "delayed")
-        record = store.record_at(place)
-        assert record is not None
-        assert decode_message(record).topic == "TopicDelay"
-        assert found(store, "SCHEDULE_TOPIC_XXXX", "delayed") != []
 
 
 class TestChange:

@@ -4,14 +4,13 @@ that each of these would notice a write; `tests/broker/test_read_only.py` has th
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from read_only import GUARD, difference, environment, run_guarded, seal, sealed_copy, state_directory_beside, state_of
+from read_only import GUARD, difference, environment, run_guarded, sealed_copy, state_directory_beside, state_of
 from store_writer import StoreWriter
 
 
@@ -142,13 +141,3 @@ class TestTheTest:
             assert done.stdout.strip() not in ("", "0")
             assert "PermissionError" in done.stderr
             assert difference(before, state_of(store)) == {}
-
-    def test_sealing_leaves_no_right_to_write(self, store: Path) -> None:
-        seal(store)
-        try:
-            assert {path.stat().st_mode & 0o777 for path in store.rglob("*") if path.is_file()} == {0o444}
-            assert {path.stat().st_mode & 0o777 for path in store.rglob("*") if path.is_dir()} == {0o555}
-        finally:
-            for path in [store, *store.rglob("*")]:
-                path.chmod(0o755)
-            shutil.rmtree(store)

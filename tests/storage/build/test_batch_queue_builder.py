@@ -69,14 +69,6 @@ def test_a_topic_made_again_is_born_where_the_replaced_queue_was(block: int, tmp
     assert (summary.earlier_life, summary.units, summary.first, summary.next_offset) == (7, 3, 0, 6)
 
 
-def test_without_a_witness_a_restart_is_appended(tmp_path: Path) -> None:
-    units = [*batches([5] * 3), *batches([1, 2], start=9000)]
-    builder = BatchQueueBuilder(tmp_path, 460, born_at=lambda: 4)
-    put_batches(builder, units)
-    assert builder.finish().units == 5
-    assert list(units_in(tmp_path, 46).values()) == [each.data for each in units]
-
-
 def test_a_queue_goes_on_to_the_offset_it_had(tmp_path: Path) -> None:
     units = batches([4, 4])
     builder = BatchQueueBuilder(tmp_path, 460)
@@ -99,12 +91,3 @@ def test_the_batch_before_stands_in_for_lost_ones(tmp_path: Path) -> None:
     place = int.from_bytes(first.data[:8], "big")
     stand_ins = [batch_unit(place, 4, 32_767), batch_unit(place, 32_771, 7_233)]
     assert list(units_in(tmp_path, 46).values()) == [first.data, *stand_ins, last.data]
-
-
-def test_nothing_is_written_without_units(tmp_path: Path) -> None:
-    builder = BatchQueueBuilder(tmp_path / "q", 460)
-    builder.extend(7, 100)
-    put_batches(builder, [QueuedUnit(-1, batch_unit(0, -1, 1))])
-    assert (builder.settle(), builder.last_physical_offset) == (0, -1)
-    assert builder.finish() == QueueSummary(dropped=1)
-    assert not (tmp_path / "q").exists()

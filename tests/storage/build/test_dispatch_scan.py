@@ -19,7 +19,7 @@ from storage.kernels.dispatching import BATCH_BYTES, PLAIN_BYTES
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
-from store_files import ConsumeQueueFiles, property_bytes
+from store_files import ConsumeQueueFiles
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
@@ -140,12 +140,6 @@ class TestWrittenStores:
         tag = oracles.java_hash("TagA")
         assert codes == [10**12 + 5000, 10**12 + 10000, 10**12 + 10000, 10**12 + 10000, tag, tag]
 
-    def test_without_delay_levels_a_scheduled_message_keeps_its_tags_code(self) -> None:
-        block = property_bytes({"DELAY": "3", "TAGS": "TagA"})
-        data, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXX", "properties_bytes": block}])
-        (queue,) = scan_bytes(data, delays=()).made.queues.values()
-        assert oracles.signed(queue.units[0], 12, 8) == oracles.java_hash("TagA")
-
 
 class TestScale:
     def test_a_hundred_thousand_queues_in_one_block(self) -> None:
@@ -167,16 +161,6 @@ class TestScale:
         assert block.queues == [(b"Topic-%06d" % number, 1) for number in range(count)]
         assert block.runs[:, 0].tolist() == list(range(count))
         assert np.frombuffer(block.units, UNIT_DTYPE)["physical_offset"].tolist() == offsets.tolist()
-
-    def test_what_is_taken_stays_when_the_scan_goes_on(self) -> None:
-        data, positions = segment([{"keys": "a b"}, {"keys": "c"}, {"keys": "d"}])
-        scan = make_scan(records=1)
-        held, blocks, position = Bytes(data), [], 0
-        while position < len(data):
-            position = scan.run(held.region, position, len(data), 0, len(data), len(data)).position
-            blocks.append(scan.take())
-        assert [block.first_offset for block in blocks] == positions
-        assert gather(blocks) == dispatch(oracles.scan_segment(data, 0))
 
     def test_a_record_of_many_megabytes_is_asked_for_until_it_is_there(self) -> None:
         data, positions = segment([{"keys": "a"}, {"keys": "b", "body": bytes(3_000_000)}, {"keys": "c"}])

@@ -46,24 +46,6 @@ def test_an_expired_queue_ends_behind_its_last_unit(count: int, tmp_path: Path) 
     assert queue.next_offset(end) == 10 + count
 
 
-def test_units_beyond_the_log_or_of_others_records_do_not_count(tmp_path: Path) -> None:
-    """The log is known to hold no record of the queue, so what points into it points to another's."""
-    expired = [unit(100 * n) for n in range(5)]
-    for number, stray in enumerate([unit(20_000), unit(15_000), unit(-1), unit(50, size=0), unit(90, size=-4)]):
-        queue = write(tmp_path / str(number), *expired, stray)
-        assert queue.end(GONE) == 5 * 20, number
-    assert write(tmp_path / "first", *expired, unit(9999), unit(10_000)).end(GONE) == 120
-    queue = write(tmp_path / "tail", *expired, unit(15_000), unit(15_100))
-    assert queue.end(GONE) == 100
-
-
-def test_units_of_lost_messages_count(tmp_path: Path) -> None:
-    log = ReadableLog(0, 20_000, [(5000, 6000)])
-    queue = write(tmp_path, PRE_BLANK, unit(100), unit(5000), unit(5900), unit(6000), unit(7000))
-    assert queue.end(log) == 4 * 20
-    assert write(tmp_path / "none", unit(100), unit(200)).end(log) == 0
-
-
 @pytest.mark.parametrize(
     ("bad", "first", "count"),
     [

@@ -32,13 +32,6 @@ def is_linked(root: Path, name: str) -> bool:
     return (root / "store" / name).samefile(root / "staged" / name)
 
 
-def test_an_expired_queue_is_linked_where_nothing_follows_its_end(tmp_path: Path) -> None:
-    write_queue(tmp_path / "store", *(unit(100 * n) for n in range(6)))
-    assert carry(tmp_path) == CarrySummary(next_offset=6, linked=2, copied=0, left_out=0)
-    assert files_under(tmp_path / "staged") == files_under(tmp_path / "store")
-    assert all(is_linked(tmp_path, name) for name in files_under(tmp_path / "store"))
-
-
 def test_stale_units_behind_the_end_are_zeroed_in_a_copy(tmp_path: Path) -> None:
     kept = [unit(100 * n) for n in range(6)]
     write_queue(tmp_path / "store", *kept, unit(25_000), unit(12_000), unit(25_100))
@@ -76,12 +69,6 @@ def test_a_queue_without_units_keeps_its_first_file_and_so_its_number(tmp_path: 
     write_file(tmp_path / "store" / PLAIN.path / f"{800:020d}", 80, {})
     assert carry(tmp_path) == CarrySummary(next_offset=40, linked=1, copied=0, left_out=0)
     assert list(files_under(tmp_path / "staged")) == [f"consumequeue/T/3/{800:020d}"]
-
-
-def test_a_directory_without_files_stays_a_directory(tmp_path: Path) -> None:
-    (tmp_path / "store" / PLAIN.path).mkdir(parents=True)
-    assert carry(tmp_path) == CarrySummary(next_offset=0, linked=0, copied=0, left_out=0)
-    assert (tmp_path / "staged" / PLAIN.path).is_dir()
 
 
 def test_queues_of_batches_are_cut_by_their_own_units(tmp_path: Path) -> None:

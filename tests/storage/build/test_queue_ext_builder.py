@@ -71,10 +71,3 @@ def test_a_topic_made_again_starts_its_extension_anew(tmp_path: Path) -> None:
     assert builder.finish().ext_units == 2
     assert files_under(tmp_path / "ext").keys() == {f"{0:020d}"}
     assert units_in(tmp_path / "queue")[0][12:] == packed(-(2**63), 8)
-
-
-def test_nothing_is_written_without_units(tmp_path: Path) -> None:
-    extension = QueueExtBuilder(tmp_path / "ext", 100)
-    extension.discard()
-    assert extension.finish() == 0
-    assert list(tmp_path.iterdir()) == []

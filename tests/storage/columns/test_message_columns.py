@@ -1,31 +1,15 @@
 """Columns of messages: names, and bodies that are compressed, badly or into very much."""
 
-import re
 import zlib
 from pathlib import Path
 
 import pytest
 
 from column_rows import read_log_rows
-from protocol.errors import ConfigError
 from storage.columns import message_columns
-from storage.columns.names import KINDS, check_names
 from store_writer import StoreWriter
 
 COMPRESSED = 1
-
-
-def test_only_columns_can_be_named_and_once() -> None:
-    assert check_names(["body", "topic"]) == ("body", "topic")
-    with pytest.raises(ConfigError, match="no column 'boby': expected some of topic, queue_id"):
-        check_names(["topic", "boby"])
-    with pytest.raises(ConfigError, match="named twice"):
-        check_names(["topic", "topic"])
-
-
-def test_the_table_of_columns_is_complete() -> None:
-    rows = re.findall(r"^\| ([a-z_, ]+) \|", message_columns.__doc__ or "", re.MULTILINE)
-    assert sorted(name for row in rows[1:] for name in row.split(", ")) == sorted(KINDS)
 
 
 def test_a_body_that_cannot_be_decompressed_is_missing_and_says_why(tmp_path: Path) -> None:

@@ -159,13 +159,6 @@ class TestDamage:
         assert found == [0, 1, 2, 4, 5, 6, 7, 8, 9]
         assert damage == [DamagedRange(third.physical_offset, third.physical_offset + third.size, codes.BAD_BODY_CRC)]
 
-    def test_zeros_between_records_are_damage(self, log: StoreWriter) -> None:
-        first, behind = log.written[3], log.written[6]
-        log.overwrite(first.physical_offset, bytes(behind.physical_offset - first.physical_offset))
-        found, damage = self.read(log)
-        assert found == [0, 1, 2, 6, 7, 8, 9]
-        assert damage == [DamagedRange(first.physical_offset, behind.physical_offset, ZEROS)]
-
     def test_a_segment_that_others_follow_may_not(self, log: StoreWriter) -> None:
         found, damage = self.read(log, is_last=False)
         last = log.written[-1]

@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from column_rows import host_text, texts_of, values_of
+from column_rows import host_text, texts_of
 from examples import examples
-from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_hosts, gather_keys, hold
+from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_hosts, hold
 
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
 
@@ -55,21 +55,6 @@ def test_texts_of_which_very_many_differ_stay_as_they_are() -> None:
             assert texts_of(places.gather_repeated()) == texts
             decoded = [text if text is None else oracles.decode_java(text).encode() for text in texts]
             assert texts_of(places.gather_repeated_utf8()) == decoded
-
-
-key_texts = st.text(" ab🔑", max_size=12).map(str.encode) | st.text(" ab", max_size=6).map(
-    lambda keys: keys.encode() + b"\xff c"
-)
-
-
-long_key_texts = st.lists(st.sampled_from([b" ", b"a", b"abcdefg", b"!\x1f\x21", "é".encode()])).map(b"".join)
-
-
-@given(st.lists(st.none() | key_texts | long_key_texts, max_size=6))
-def test_keys_are_split_at_blanks(texts: list[bytes | None]) -> None:
-    places = places_of(texts)
-    expected = [oracles.split_keys(oracles.decode_java(text or b"")) for text in texts]
-    assert values_of("keys", gather_keys(places)) == expected
 
 
 addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)

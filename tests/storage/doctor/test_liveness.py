@@ -42,14 +42,6 @@ def test_after_a_crash_messages_without_entries_want_a_rebuild(tmp_path: Path) -
     assert only(tmp_path, "liveness").remedy == f"rocketlens rebuild index {tmp_path}"
 
 
-def test_a_command_names_the_directories_of_the_log(tmp_path: Path) -> None:
-    logs = [tmp_path / "a", tmp_path / "b"]
-    writer, _ = make_store(tmp_path / "my store", commit_log_directories=logs)
-    writer.crash()
-    remedy = only(tmp_path / "my store", "liveness", directories=logs).remedy
-    assert remedy == f"rocketlens rebuild index '{tmp_path}/my store' --commit-log {logs[0]},{logs[1]}"
-
-
 def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_path: Path) -> None:
     writer, _ = make_store(tmp_path / "store")
     writer.close()

@@ -172,9 +172,3 @@ def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path: Path) ->
         raise ZeroDivisionError
     assert not file._thread.is_alive()
     assert set(os.listdir("/proc/self/fd")) == before
-
-
-def test_memory_starts_on_a_page_and_is_zero() -> None:
-    memory = aligned_memory(1)
-    assert (len(memory), memory[:]) == (PAGE, bytes(PAGE))
-    assert isinstance(memory, mmap.mmap)

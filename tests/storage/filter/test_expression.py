@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from golden_store import G1, GOLDEN, unpack
+from golden_store import GOLDEN, unpack
 from protocol.message import decode_message
 from queue_stores import open_queues
 from storage.filter.base import MessageFilter
@@ -64,11 +64,6 @@ def filters_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack("store", tmp_path_factory.mktemp("filters"), archives=FILTERS)
 
 
-@pytest.fixture(scope="module")
-def g1(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack("store", tmp_path_factory.mktemp("g1"))
-
-
 @pytest.mark.parametrize("group", GROUPS)
 def test_bitmaps_change_no_pull_and_spare_most_of_what_does_not_match(
     ext_store: tuple[Path, list[Path]], group: str
@@ -114,21 +109,6 @@ def test_pulls_give_what_the_official_consumer_received(ext_store: tuple[Path, l
     received = [line.split("\t")[0] for line in file.read_text().splitlines()] if file.exists() else []
     with_bits, _ = filters_of(ext_store[0], "ExtTopic", group)
     assert unique_keys(pulled(*ext_store, "ExtTopic", with_bits)) == sorted(received)
-
-
-@pytest.mark.parametrize(
-    ("text", "file", "column"),
-    [
-        ("a > 10 AND a <= 30 AND region = 'hz'", "consumed-sql.tsv", 4),
-        ("a BETWEEN 5 AND 9 OR region IN ('none')", "client-flows/sql.txt", 3),
-    ],
-)
-def test_pulls_without_bitmaps_give_what_the_official_consumer_received(
-    g1: Path, text: str, file: str, column: int
-) -> None:
-    lines = [line.split("\t") for line in (G1 / file).read_text().splitlines()]
-    received = [line[column] for line in lines if line[0] == "MSG"]
-    assert unique_keys(pulled(g1, [], "TopicTest", ExpressionFilter(parse(text)))) == sorted(received)
 
 
 def test_bits_of_another_expression_are_not_taken() -> None:

@@ -13,7 +13,7 @@ import oracles
 from examples import examples
 from protocol.errors import StoreError
 from storage.index import index_copy as module
-from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
+from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots
 from storage.index.index_mark import IndexMark, write_mark
 from store_files import write_file
 from strategies import KEYS
@@ -78,13 +78,6 @@ class TestBytes:
         assert copy.last_data == max(places, default=-1)
         assert copy.first_data(start, 1 << 18) == min((place for place in places if place >= start), default=-1)
 
-    def test_a_missing_file_and_a_directory_are_told(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="file"):
-            IndexCopy(tmp_path / "file")
-        (tmp_path / "file").mkdir()
-        with pytest.raises(StoreError, match="file"):
-            IndexCopy(tmp_path / "file")
-
     def test_a_file_longer_than_any_broker_maps_is_refused_unread(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", 1 << 31, {})
         with pytest.raises(StoreError, match="at most 2147483647"):
@@ -103,20 +96,6 @@ class TestBytes:
         monkeypatch.setattr(module, "data_extents", cut)
         with pytest.raises(StoreError, match=r"10000.*5000"):
             IndexCopy(path)
-
-
-class TestExtents:
-    def test_a_file_system_that_knows_no_holes_has_one_extent(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "file").write_bytes(b"x" * 100)
-
-        def refuse(*_: object) -> int:
-            raise OSError(22, "not here")
-
-        with (tmp_path / "file").open("rb") as file:
-            monkeypatch.setattr(os, "lseek", refuse)
-            assert list(data_extents(file.fileno(), 100)) == [(0, 100)]
 
 
 # --- the slot count -------------------------------------------------------------------------------------------------
@@ -187,10 +166,6 @@ class TestCountEntries:
     def test_a_last_entry_that_was_lost_is_still_counted_where_header_and_slots_say_so(self, tmp_path: Path) -> None:
         content = changed(image_of(20).to_bytes(), (entry_place(20), bytes(20)))
         assert count_entries(copy_of(tmp_path / "file", content), SLOTS).entries == 20
-
-    def test_there_are_never_more_than_fit(self, tmp_path: Path) -> None:
-        content = changed(image_of(39).to_bytes(), (36, oracles.packed(100, 4)), (40, oracles.packed(100, 4)))
-        assert count_entries(copy_of(tmp_path / "file", content[: entry_place(10)]), SLOTS).entries <= 9
 
     @pytest.mark.parametrize("said", [1, 21])
     def test_of_a_file_that_grows_those_count_that_its_header_counted_first(self, tmp_path: Path, said: int) -> None:

@@ -1,7 +1,5 @@
 """Slot and entry counts, which stand nowhere in the file, found out from its bytes; header, slots, chains."""
 
-import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from examples import examples
 from golden_store import GOLDEN, unpack
 from oracles import IndexImage
 from storage.files.mapped_file import MappedFile
-from storage.index._index_shape import MAXIMUM_GAPS, IndexShape
+from storage.index._index_shape import IndexShape
 from storage.index.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
@@ -27,7 +25,6 @@ from storage.index.index_file import (
     last_data_position,
     read_header,
 )
-from storage.kernels.indexes import GAP_BYTES
 from store_files import write_file, write_index_file
 from strategies import KEYS
 
@@ -56,26 +53,6 @@ def numbered(count: int) -> list[str]:
 
 
 class TestLastData:
-    def test_bytes_that_change_while_they_are_looked_at_do_no_harm(self, tmp_path: Path) -> None:
-        """As a broker puts entries; each is there, and not there, at some moment of a look."""
-        path = tmp_path / "file"
-        write_file(path, 1 << 20, {0: b"\1" * (1 << 19)})
-        file, is_over = MappedFile.open(path), threading.Event()
-
-        def change() -> None:
-            with path.open("r+b") as writer:
-                while not is_over.is_set():
-                    for byte in (b"\0", b"\1"):
-                        os.pwrite(writer.fileno(), byte * 65536, 1000)
-
-        changing = threading.Thread(target=change)
-        changing.start()
-        try:
-            assert {last_data_position(file) for _ in range(300)} == {(1 << 19) - 1}
-        finally:
-            is_over.set()
-            changing.join()
-
     @pytest.mark.parametrize("place", [0, 4096, (8 << 20) - 1])
     def test_the_last_byte_that_is_not_zero_is_found_among_holes(self, tmp_path: Path, place: int) -> None:
         write_file(tmp_path / "file", 8 << 20, {0: b"\1", place: b"\7"})
@@ -166,24 +143,6 @@ class TestEmpty:
     def test_a_header_that_counts_entries_where_there_are_none_is_undecided(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", 5000, {36: oracles.packed(5, 4)})
         assert determine_shape(MappedFile.open(tmp_path / "file"), [97]) is None
-
-    @pytest.mark.parametrize("size", [40, 60])
-    def test_nothing_but_a_header_is_empty(self, tmp_path: Path, size: int) -> None:
-        write_file(tmp_path / "file", size, {36: oracles.packed(1, 4)})
-        shape = determine_shape(MappedFile.open(tmp_path / "file"), [97])
-        assert shape is not None
-        assert shape.entries == 0
-
-
-class TestGaps:
-    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:
-        image = IndexImage(7, 200)
-        for number in range(100):
-            image.put(f"T#{number}", 2 * GAP_BYTES * number, T0)
-        shape = determine_shape(file_of(tmp_path / "file", image))
-        assert shape is not None
-        assert len(shape.gaps) == MAXIMUM_GAPS + 1
-        assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
 
 
 class TestReading:

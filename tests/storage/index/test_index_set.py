@@ -100,21 +100,6 @@ class TestOpening:
         (tmp_path / "index" / name).write_bytes(bytes(1000))
         assert opened(writer).problems == (f"{tmp_path / 'index' / name} is no index file and is ignored",)
 
-    def test_a_directory_with_the_name_of_an_index_file_is_a_problem(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 5)
-        (tmp_path / "index" / "20990101000000000").mkdir()
-        index = opened(writer)
-        assert len(index.files) == len(writer.index.files)
-        assert len(index.problems) == 1
-        assert "its range is scanned from the log" in index.problems[0]
-
-    @pytest.mark.parametrize("size", [0, 1, 39])
-    def test_less_than_a_header_is_a_problem(self, tmp_path: Path, size: int) -> None:
-        writer = filled(tmp_path, 5)
-        path = tmp_path / "index" / "20990101000000000"
-        path.write_bytes(bytes(size))
-        assert opened(writer).problems == (f"{path} has {size} bytes, an index file at least 40; it is ignored",)
-
     def test_names_in_other_digits_and_other_calendars_are_index_files(self, tmp_path: Path) -> None:  # th-TH, ar-EG
         writer = filled(tmp_path, 30)
         paths = writer.index_paths()

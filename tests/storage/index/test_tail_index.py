@@ -16,7 +16,6 @@ from storage.index.tail_index import (
     TailIndex,
     empty_tail,
     extend_tail,
-    merge_candidates,
 )
 from storage.kernels.records import MAXIMUM_PIECES
 from storage.log.commit_log import CommitLog
@@ -57,10 +56,6 @@ def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) 
 
 
 class TestScanning:
-    def test_an_empty_log_has_no_keys(self) -> None:
-        tail = extend_tail(empty_tail([(0, 100)]), CommitLog([], []), EVERYTHING)
-        assert (pairs(tail), tail.remaining) == (set(), ())
-
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(maximum_messages=15))
     def test_a_whole_log_is_found_under_what_a_broker_indexes(
@@ -132,16 +127,6 @@ class TestDamage:
 
 
 class TestCandidates:
-    def test_candidates_join_what_is_known(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path)
-        tail = extend_tail(empty_tail([(0, writer.log.end)]), log_of(writer), EVERYTHING)
-        hashed = oracles.index_hash("T#a")
-        known = [written.physical_offset for written in writer.written]
-        merged = merge_candidates(tail, hashed, np.array([known[2], 7, 10**9, 7]))
-        assert set(merged.offsets_of(hashed)) == {*known, 7, 10**9}
-        assert pairs(merged) == pairs(tail) | {(hashed, 7), (hashed, 10**9)}
-        assert merged.remaining == tail.remaining
-
     @pytest.mark.parametrize(("key_hash", "expected"), [(0, [1]), (5, [2, 7]), (2**31 - 1, [3]), (6, [])])
     def test_hashes_at_both_ends_are_found_too(self, key_hash: int, expected: list[int]) -> None:
         run = EntryRun.of([array("i", [5, 0, 5, 2**31 - 1])], [array("q", [7, 1, 2, 3])])

@@ -31,68 +31,6 @@ key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
 # --- counts ---------------------------------------------------------------------------------------------------------
 
 
-class TestShareExplained:
-    @given(key_lists, st.sampled_from([1, 2, 7, 13]), st.sampled_from([1, 2, 7, 13]), st.data())
-    def test_it_is_what_a_loop_counts(self, keys: list[str], slots: int, tried: int, data: st.DataObject) -> None:
-        content = bytearray(image_of(keys, slots).to_bytes())
-        for _ in range(data.draw(st.integers(0, 3))):
-            content[data.draw(st.integers(40, len(content) - 1))] = data.draw(st.integers(0, 255))
-        entries = min((len(content) - 40 - 4 * tried) // 20 - 1, len(keys))
-        held = Bytes(bytes(content))
-        share = indexes.share_explained(held.region, tried, entries)
-        assert share == share_by_loop(bytes(content), tried, entries)
-
-
-def share_by_loop(data: bytes, slots: int, entries: int) -> float:
-    heads: dict[int, int] = {}
-    good = 0
-    for number in range(1, entries + 1):
-        at = 40 + 4 * slots + 20 * number
-        key_hash = oracles.signed(data, at, 4)
-        if key_hash >= 0:
-            good += oracles.signed(data, at + 16, 4) == heads.get(key_hash % slots, 0)
-            heads[key_hash % slots] = number
-    total = entries
-    for slot in range(slots):
-        held = oracles.signed(data, 40 + 4 * slot, 4)
-        if held or heads.get(slot, 0):
-            total += 1
-            good += held == heads.get(slot, 0)
-    return good / total
-
-
-class TestNextSlotCount:
-    @settings(max_examples=examples(20))
-    @given(st.lists(st.sampled_from(KEYS), min_size=3, max_size=60), st.integers(1, 20), st.integers(1, 20), st.data())
-    def test_it_is_the_first_that_explains_most_of_the_first_entries(
-        self, keys: list[str], slots: int, start: int, data: st.DataObject
-    ) -> None:
-        content = bytearray(image_of(keys, slots).to_bytes())
-        entry = 40 + 4 * slots + 20
-        for _ in range(data.draw(st.integers(0, 15), "wrong pointers")):
-            content[entry + 20 * data.draw(st.integers(0, len(keys) - 1)) + 19] ^= 1
-        last = max(place for place, byte in enumerate(content) if byte)
-        right = [tried for tried in range(start, len(content)) if may_have_slots(bytes(content), tried, last)]
-        held = Bytes(bytes(content))
-        assert indexes.next_slot_count(held.region, start, last) == (right[0] if right else 0)
-
-
-def may_have_slots(data: bytes, slots: int, last: int) -> bool:
-    entries = (last - 40 - 4 * slots) // 20
-    if entries < 1:
-        return False
-    looked_at = min(entries, indexes.QUICK_ENTRIES)
-    heads: dict[int, int] = {}
-    failures = 0
-    for number in range(1, looked_at + 1):
-        at = 40 + 4 * slots + 20 * number
-        key_hash, previous = oracles.signed(data, at, 4), oracles.signed(data, at + 16, 4)
-        failures += key_hash < 0 or previous != heads.get(key_hash % slots, 0)
-        if key_hash >= 0:
-            heads[key_hash % slots] = number
-    return failures <= indexes.QUICK_FAILURES and 2 * failures <= looked_at
-
-
 # --- slots and pointers ---------------------------------------------------------------------------------------------
 
 

@@ -116,16 +116,6 @@ any_blocks = st.one_of(
 
 
 class TestProperties:
-    @settings(max_examples=examples(12))
-    @given(any_blocks)
-    @example(b"TAGS\x01a\x02TAGS\x01b")
-    @example(b"TAGS\x01\x02KEYS\x01\x01\x02")
-    @example(b"\x01a\x02TAGS\x01\0\x02")
-    def test_any_block_is_parsed_as_a_broker_parses_it(self, block: bytes) -> None:
-        data, _ = segment([{"properties_bytes": block}], BASE)
-        expected = dispatch(filter(is_dispatched, oracles.scan_segment(data, BASE)), lmq=True)
-        assert scan_bytes(data, BASE).made == expected
-
     @settings(max_examples=examples(100))
     @given(any_blocks)
     def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(self, block: bytes) -> None:
@@ -139,12 +129,6 @@ class TestProperties:
             block = text[:place] + bytes([byte]) + text[place + 1 :]
             data, _ = segment([{"properties_bytes": block}], BASE)
             assert scan_bytes(data, BASE).made == dispatch(oracles.scan_segment(data, BASE)), place
-
-    def test_a_value_ends_where_its_block_ends(self) -> None:
-        for length in range(140):
-            data, _ = segment([{"properties_bytes": b"TAGS\x01" + b"x" * length}], BASE)
-            behind = data + b"x\x02TAGS\x01y"
-            assert scan_bytes(behind, BASE, limit=1).made == dispatch(oracles.scan_segment(data, BASE)), length
 
     @settings(max_examples=examples(100))
     @given(numbers | st.text("+-0123456789", max_size=22), numbers | st.text("+-0123456789", max_size=22))

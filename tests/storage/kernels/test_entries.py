@@ -13,24 +13,19 @@ from dispatch_oracle import dispatch
 from dispatching import scan_bytes
 from examples import examples
 from kernel_memory import Bytes, record_at
-from queue_stores import unit_bytes
 from storage.build.dispatch_scan import Reason
 from storage.columns.rows import ROW
 from storage.columns.wanted import Wanted
 from storage.kernels import message_rows
-from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
 from storage.kernels.records import (
     AT_BLANK,
     AT_DAMAGE,
-    AT_LIMIT,
-    AT_NOTHING,
     ENTRY_HEAD,
     MAXIMUM_PIECES,
     check_step,
     closes_segment,
     find_record,
     find_record_by_entries,
-    record_start,
     scan_keys,
     walk_appended,
     walk_records,
@@ -164,22 +159,6 @@ class TestWholeSegments:
 
     @settings(max_examples=examples(20))
     @given(ledgers(), st.data())
-    def test_a_search_by_queue_offset_finds_a_message_from_any_cut_on(
-        self, ledger: Ledger, draw: st.DataObject
-    ) -> None:
-        records = [each for each in oracles.scan_segment(ledger.data, BASE) if each.sys_flag & 0xC in (0, 8)]
-        cut = draw.draw(st.integers(0, len(ledger.data)))
-        region = Bytes(ledger.data).region
-        for record in records:
-            unit = np.frombuffer(unit_bytes(NOT_FOUND, 0, 0), np.uint8).copy()
-            search = MessageSearch(b"TopicTest", 1, record.queue_offset, unit, 64)
-            reached = find_messages(region, 0, cut, len(ledger.data), BASE, BASE + len(ledger.data), [search])
-            assert (int.from_bytes(unit[:8], "big") == record.physical_offset) == (record.physical_offset - BASE < cut)
-            find_messages(region, reached, len(ledger.data), len(ledger.data), BASE, BASE + len(ledger.data), [search])
-            assert int.from_bytes(unit[:8], "big") == record.physical_offset
-
-    @settings(max_examples=examples(20))
-    @given(ledgers(), st.data())
     def test_a_record_that_lacks_an_entry_is_found_where_it_starts(self, ledger: Ledger, draw: st.DataObject) -> None:
         keyed = [
             record
@@ -265,31 +244,3 @@ class TestBlanks:
         assert rows_of(data, 0, len(data), len(data))[:2] == (end, AT_BLANK)
         step = scan_bytes(data, BASE).step
         assert (step.position, step.reason) == (end, Reason.BLANK)
-
-
-class TestSteps:
-    def test_a_step_counts_the_head_and_a_start_lies_behind_it(self) -> None:
-        ledger = Ledger()
-        ledger.add("noop")
-        ledger.add("change")
-        ledger.add("entry")
-        region, length = Bytes(ledger.data).region, len(ledger.data)
-        assert check_step(region, 0, length, BASE, BASE + length) == ENTRY_HEAD
-        head = ledger.starts[0] - ENTRY_HEAD
-        assert check_step(region, head, length, BASE + head, BASE + length) == length - head
-        assert record_start(region, 0, length, BASE) == ledger.starts[0]
-        assert record_start(region, ledger.starts[0], length, BASE + ledger.starts[0]) == ledger.starts[0]
-        assert record_start(region, 0, length, BASE + 1) == 0
-
-    def test_the_last_step_of_a_walk_begins_with_the_head(self) -> None:
-        ledger = Ledger()
-        ledger.add("entry")
-        ledger.add("noop")
-        head = len(ledger.data)
-        ledger.add("entry")
-        data = ledger.data + bytes(100)
-        walk = walk_appended(Bytes(data).region, 0, len(data), len(data), BASE, BASE + len(data))
-        assert (walk.last_step, walk.last, walk.before_last) == (head, ledger.starts[1], ledger.starts[0])
-        assert walk.reason == AT_NOTHING
-        limited = walk_appended(Bytes(data).region, 0, ledger.starts[1], len(data), BASE, BASE + len(data))
-        assert (limited.position, limited.records, limited.reason) == (head, 1, AT_LIMIT)

@@ -59,19 +59,6 @@ class TestCheckEntries:
         assert found == (expected if expected <= len(keys) else 0)
 
 
-class TestCheckSlots:
-    @given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.data())
-    def test_the_first_wrong_slot_is_told(self, heads: list[int], data: st.DataObject) -> None:
-        held = [data.draw(st.sampled_from([head, head, head, head + 1, 0, 12])) for head in heads]
-        memory = Bytes(b"".join(oracles.packed(value, 4) for value in held))
-        numbers = np.array(heads, np.int32)
-        wrong = [slot for slot, (has, should) in enumerate(zip(held, heads, strict=True)) if has != should]
-        assert kernel.check_slots(memory.region, numbers, -1) == (wrong[0] if wrong else -1)
-        newest = data.draw(st.integers(0, 10))
-        behind = [slot for slot in wrong if held[slot] <= newest]
-        assert kernel.check_slots(memory.region, numbers, newest) == (behind[0] if behind else -1)
-
-
 class TestDealEntries:
     """Cells may have holes between them; what lies in none of them is counted by why."""
 
@@ -167,40 +154,11 @@ def says_a_size(data: bytes, position: int, limit: int) -> int:
     return size if is_one else 0
 
 
-class TestReadHeads:
-    @settings(max_examples=examples(12))
-    @given(st.lists(messages, min_size=1, max_size=5), st.data())
-    def test_times_are_told_as_far_as_the_window_shows_heads(
-        self, drawn: list[dict[str, Any]], data: st.DataObject
-    ) -> None:
-        segment, starts = segment_at(BASE, *drawn)
-        segment = damaged(segment, data)
-        positions = sorted(data.draw(st.sets(st.sampled_from(starts) | st.integers(0, len(segment) + 50), min_size=1)))
-        limit = data.draw(st.sampled_from([len(segment), len(segment) - 1, len(segment) // 2]))
-        start = data.draw(st.sampled_from([0, 0, 0, positions[0], positions[0] + 1]))
-        window = Window(segment, start, data.draw(st.integers(0, max(len(segment) - start, 0))), limit)
-        expected: list[tuple[int, int]] = []
-        for position in positions:
-            inside = start <= position and position + 91 <= start + window.filled
-            if position + 91 <= limit and not inside:
-                break
-            size = says_a_size(segment, position, limit)
-            expected.append((kernel.KEEP, stamp_at(segment, position)) if size else (kernel.NO_RECORD, 0))
-        stopped, fates, times = window.heads(positions)
-        assert stopped == len(expected)
-        assert list(zip(fates, times, strict=True))[:stopped] == expected
-
-
 def damaged(segment: bytes, data: st.DataObject) -> bytes:
     content = bytearray(segment)
     for _ in range(data.draw(st.integers(0, 2), "damaged bytes")):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     return bytes(content)
-
-
-def stamp_at(data: bytes, position: int) -> int:
-    """Store time of a record whose head is there (store-format §2.2)."""
-    return oracles.signed(data, position + (68 if oracles.signed(data, position + 36, 4) & 0x10 else 56), 8)
 
 
 class TestReadRecords:

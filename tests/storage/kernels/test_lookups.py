@@ -17,7 +17,7 @@ from oracles import END_OF_TIME
 from protocol.question import KeyKind
 from protocol.question import Question as Asked
 from storage.kernels import lookups as kernel
-from strategies import KEYS, TAGS, TOPICS, property_blocks
+from strategies import KEYS, TAGS, TOPICS
 
 KINDS = {"ANY": kernel.KIND_ANY, "K": kernel.KIND_KEY, "U": kernel.KIND_UNIQUE, "T": kernel.KIND_TAG}
 STEPS = 10_000
@@ -174,16 +174,6 @@ class TestLookup:
             assert answer.stray_file is store.index_files[0]
             assert answer.stray_offset == wrong(len(log))
 
-    @pytest.mark.parametrize(("known", "strays"), [((), 1), ((50,), 1), ((1,), 0), ((0, 1, 7), 0), ((0, 2), 1)])
-    def test_where_the_log_is_known_to_be_damaged_an_entry_is_no_stray(
-        self, known: tuple[int, ...], strays: int
-    ) -> None:
-        store, _, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
-        log, data, entry = bytes(store.segments[0]), bytearray(files[0][0]), 40 + 4 + 20 * 2
-        data[entry + 4 : entry + 12] = oracles.packed(1, 8)
-        store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)], damage=known)
-        assert ask(store, Question("TopicTest", "a", "K")).strays == strays
-
     def test_files_without_tag_entries_are_left_out_when_only_tags_count(self) -> None:
         store, _, _, _ = Plan(messages=[{"tags": "TagA"}] * 3).build()
         held = store.index_files[0]
@@ -269,21 +259,6 @@ class TestStopping:
             assert ask(store, question).physical_offsets == (0,)
             assert ask(store, replace(question, tick=TICK + 2)).status == kernel.STOPPED_COLD
             assert ask(store, replace(question, tick=0)).physical_offsets == (0,)
-
-
-class TestMatching:
-    @given(property_blocks, st.sampled_from(["a", "Aa", "k1", "v", "KEYS", ""]), st.sampled_from(list(KINDS)))
-    def test_a_key_matches_by_the_brokers_parsing_of_properties(self, block: bytes, key: str, kind: str) -> None:
-        data = record_at(0, properties_bytes=block)
-        record = oracles.read_record(data, 0)
-        assert record is not None
-        assert bool(ask_of(data, key, kind).count) == (bool(key) and oracles.has_key(record, key, kind))
-
-
-def ask_of(data: bytes, key: str, kind: str) -> kernel.Found:
-    """Ask for a key of the one record there is, which is proposed whatever it carries."""
-    text = f"TopicTest#T#{key}" if kind == "T" else f"TopicTest#{key}"
-    return ask(KernelStore([(0, data)], [], [(oracles.index_hash(text), 0)]), Question("TopicTest", key, kind))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The kernel that finds messages by their queue and queue offsets."""
 
-import struct
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,35 +70,10 @@ def search(data: np.ndarray, searches: list[Search], start: int = 0, stop: int |
     return end, [each.kernel.left for each in searches]
 
 
-def put_blank(data: np.ndarray, position: int, size: int) -> None:
-    data[position : position + 8] = np.frombuffer(struct.pack(">II", size, 0xCBD43194), np.uint8)
-
-
 def find(data: np.ndarray, start: int, queue_offset: int, **more: object) -> int:
     one = Search(queue_offset, **more)  # type: ignore[arg-type]
     search(data, [one], start)
     return one.found()[0]
-
-
-def test_a_search_that_goes_on_where_it_stopped_finds_the_same(log: Log) -> None:
-    data = log.memory()
-    data[log.starts[2] : log.starts[3]] = 0
-    for stop in range(1, log.starts[5]):
-        one = Search(7, 6)
-        start, _ = search(data, [one], 0, stop)
-        assert start >= stop
-        search(data, [one], start)
-        assert one.found() == [NOT_FOUND if number == 2 else place for number, place in enumerate(log.starts)]
-
-
-def test_a_search_ends_once_enough_later_messages_were_met(log: Log) -> None:
-    data = log.memory()
-    data[log.starts[2] : log.starts[3]] = 0
-    ends = [*log.starts[4:], len(log.data)]
-    for beyond, end in enumerate(ends, 1):
-        one = Search(9, beyond=beyond)
-        assert search(data, [one]) == (end, [0])
-        assert one.found() == [NOT_FOUND]
 
 
 def test_a_search_that_grows_begins_with_the_first_message_and_stops_where_it_has_no_room(log: Log) -> None:
@@ -119,25 +93,6 @@ def test_a_search_that_grows_makes_no_room_for_offsets_far_beyond(log: Log) -> N
     one = Search(3, 2, grows=True, beyond=6)
     assert search(log.memory(), [one]) == (len(log.data), [0])
     assert not one.kernel.is_full
-
-
-def test_records_outside_of_the_limits_of_a_search_do_not_count(log: Log) -> None:
-    one, other = Search(7, 6), Search(7, 6)
-    one.kernel.limit(log.starts[1], log.starts[4])
-    search(log.memory(), [one, other])
-    assert one.found() == [NOT_FOUND, *log.starts[1:4], NOT_FOUND, NOT_FOUND]
-    assert other.found() == log.starts
-
-
-def test_any_number_of_searches_and_the_same_one_twice_are_made_together() -> None:
-    log = Log()
-    for number in range(300):
-        log.add(topic_bytes=b"T%03d" % (number % 100), queue_id=number % 3, queue_offset=number)
-    made = [Search(number, topic=b"T%03d" % (number % 100), queue_id=number % 3) for number in range(300)]
-    missing = Search(0, topic=b"T000", queue_id=1 << 20)
-    _, left = search(log.memory(), [*made, made[7], missing])
-    assert (left, missing.found()) == ([0] * 301 + [1], [NOT_FOUND])
-    assert [place for each in made for place in each.found()] == log.starts
 
 
 def test_the_first_of_two_messages_with_one_offset_counts(log: Log) -> None:
@@ -166,22 +121,6 @@ def test_a_message_that_is_damaged_or_not_committed_is_none(log: Log) -> None:
         assert (find(other.memory(), 0, 7) == 0) == is_found
 
 
-def test_the_blank_that_closes_a_segment_ends_its_search(log: Log) -> None:
-    data = log.memory()
-    put_blank(data, log.starts[4], data.size - log.starts[4])
-    one = Search(7, 6)
-    assert search(data, [one]) == (data.size, [2])
-    assert one.found()[:4] == log.starts[:4]
-
-
-def test_a_blank_of_another_size_is_damage_that_is_stepped_over(log: Log) -> None:
-    data = log.memory()
-    put_blank(data, log.starts[4], data.size - log.starts[4] - 1)
-    one = Search(7, 6)
-    search(data, [one])
-    assert one.found() == [*log.starts[:4], NOT_FOUND, log.starts[5]]
-
-
 def test_messages_of_light_queues_are_found_by_what_they_say_of_them() -> None:
     log = Log()
     log.add_light("%LMQ%a,%LMQ%b", "7,0")
@@ -206,21 +145,6 @@ def test_a_record_that_names_a_light_queue_many_times_is_noted_once_with_its_fir
     one = Search(0, 10, topic=b"%LMQ%a", queue_id=0)
     search(log.memory(), [one])
     assert one.found() == [*[NOT_FOUND] * 3, log.starts[1], *[NOT_FOUND] * 6]
-
-
-def test_what_was_found_before_is_not_looked_for_again(log: Log) -> None:
-    units = np.frombuffer(unit_bytes(log.starts[2], 1, 2) + unit_bytes(NOT_FOUND, 0, 0) * 2, np.uint8).copy()
-    search = MessageSearch(b"TopicTest", 1, 7, units, 64)
-    assert search.left == 2
-    data = log.memory()
-    find_messages(Region(data), 0, data.size, data.size, 0, data.size, [search])
-    sizes = np.diff([*log.starts, len(log.data)]).tolist()
-    assert search.left == 0
-    assert list(UNIT.iter_unpack(units.tobytes())) == [
-        (log.starts[2], 1, 2),
-        (log.starts[1], sizes[1], 0),
-        (log.starts[2], sizes[2], 0),
-    ]
 
 
 @pytest.mark.parametrize("tag", ["", "TagA", "a b", "ä", "日本", "𝄞"])

@@ -42,11 +42,6 @@ def unit(written: Written, tags_code: int = 0, size: int | None = None) -> bytes
     return packed(written.physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
 
 
-def place(physical_offset: int, size: int, tags_code: int = 0) -> bytes:
-    """A unit that may lead anywhere."""
-    return packed(physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
-
-
 def call(
     log: CommitLog,
     units: list[bytes],
@@ -110,27 +105,6 @@ def test_units_that_do_not_lead_from_one_record_to_the_next_are_for_python(held:
     assert call(log, back, [7], behind=1)[0] == kernel.ODD
 
 
-@pytest.mark.parametrize(
-    ("odd", "codes"),
-    [
-        *((place(offset, 100), None) for offset in (1 << 62, -1, 1)),
-        (place(0, 0x7FFFFFFF), None),
-        (bytes(20), None),
-        (place(1 << 40, 99, 5), [7]),
-        (b"\x7f" * 20, [7]),
-    ],
-)
-def test_a_unit_without_its_record_is_odd(odd: bytes, codes: list[int] | None, held: Log) -> None:
-    assert call(held[0], [unit(held[1][0]), odd], codes)[0] == kernel.ODD
-
-
-def test_a_record_of_another_size_queue_or_topic_is_odd(held: Log) -> None:
-    log, (first, *_) = held
-    assert call(log, [unit(first, size=first.size + 1)])[0] == kernel.ODD
-    for other in (("T", 1), ("U", 2), ("TT", 2), ("", 2)):
-        assert call(log, [unit(first)], name=other)[0] == kernel.ODD
-
-
 def test_codes_are_compared_by_their_low_32_bits_and_one_of_an_extension_is_odd(held: Log) -> None:
     log, written = held
     units = [unit(one, code) for one, code in zip(written[:4], [5, -5, 1 << 31, -(1 << 31)], strict=True)]
@@ -153,15 +127,6 @@ def test_a_message_that_an_expression_wants_must_be_intact(tmp_path: Path) -> No
         assert call(CommitLog.open([path.parent]), list(map(unit, written[:3])), choice=choice)[0] == passed
     with pytest.raises(ValueError, match="without one"):
         kernel.Choice(kernel.BY_EXPRESSION)
-
-
-@pytest.mark.parametrize(
-    ("queue_offset", "passed"), [(-(2**63), kernel.ODD), (-1, kernel.ODD), (3, 0), (4, kernel.ODD)]
-)
-def test_a_pull_begins_at_a_unit_that_is_seen(queue_offset: int, passed: int, held: Log) -> None:
-    file = HeldFile(b"".join(map(unit, held[1][:3])))
-    pulled = kernel.pull(held[0].view, file, 0, 0, 3, 2, b"T", CHOICE_OF_EVERYTHING, queue_offset, 9, 9, 1 << 40, 0)
-    assert pulled.passed == passed
 
 
 def test_units_and_records_that_are_not_in_memory_are_told(held: Log) -> None:

@@ -123,14 +123,6 @@ class TestHasSaneTexts:
 class TestHalfWrittenHeads:
     """Size and magic number of a record, or of a BLANK, of which the first bytes are there, and nothing behind."""
 
-    @pytest.mark.parametrize("whole", [BLANK[:8], b"\0\0\0\x70\xda\xa3\x20\xa7", b"\0\0\1\0\xda\xa3\x20\xab"])
-    @pytest.mark.parametrize("count", range(1, 9))
-    def test_any_prefix_means_not_yet(self, whole: bytes, count: int) -> None:
-        data, _ = segment({})
-        head = whole[:count].ljust(8, b"\0")
-        walked = Walked(data + head + bytes(600), boundary=BASE + len(data) + 608)
-        assert (walked.end, walked.reason) == (len(data), AT_NOTHING)
-
     @pytest.mark.parametrize("size", [0, 8, 99, 101, -1, 2**31 - 1])
     def test_a_blank_whose_size_is_not_right_yet_is_neither_end_nor_damage(self, size: int) -> None:
         data, _ = segment({})

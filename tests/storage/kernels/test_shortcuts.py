@@ -4,7 +4,6 @@ import random
 import struct
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -127,14 +126,6 @@ class TestAnswers:
                 assert answer.status == kernel.FOUND
                 assert answer.walked <= count
                 assert set(answer.physical_offsets) <= set(OFFSETS[key])
-
-    def test_threads_that_look_up_side_by_side_answer_alike(self) -> None:
-        chain = Chain([(key, length) for length in (300, 700, 400) for key in ("a", "hot", "b", "warm", "Aa", "BB")])
-        asked = KEYS * 50
-        expected = [told(ask(chain.store(remembers=False), key)) for key in KEYS] * 50
-        store = chain.store()
-        with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(lambda key: told(ask(store, key)), asked)) == expected
 
 
 class TestWhatIsLeftOut:

@@ -146,15 +146,6 @@ class TestRecords:
             if not isinstance(found, int):
                 assert found == whole[position : position + len(found)]
 
-    def test_codes_name_the_reason(self) -> None:
-        data = record_at(0, crc=1)
-        log = KernelStore([(0, data)]).log
-        assert log.record_at(0, 0) == codes.BAD_BODY_CRC
-        assert log.unchecked_record_at(0, 0) == data
-        assert log.record_at(1, 0) == codes.BAD_MAGIC
-        assert log.record_at(len(data), 0) == codes.NO_SEGMENT
-        assert log.record_at(-1, 0) == codes.NO_SEGMENT
-
     def test_pages_that_are_not_in_memory_are_not_read(self) -> None:
         data = record_at(0, body=bytes(200_000))
         with tempfile.TemporaryFile() as short:  # as short as it is, every probe comes back short, as over cold pages

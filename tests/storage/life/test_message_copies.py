@@ -108,14 +108,3 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
         cursor = page.cursor
     assert len(offsets) == 60
     assert offsets == sorted(set(offsets))
-
-
-def test_bytes_are_bounded_too(many: MessageStore) -> None:
-    query = Question(topic="A", text="k", kind=KeyKind.KEY, maximum_bytes=1_000)
-    page = query_with_copies(many.query, query, copy_topics(many), Origins(many))
-    assert 0 < len(page.records) == sum(page.sizes) <= 1_000
-    assert page.cursor == next(decode_messages(page.records)).physical_offset
-
-
-def test_only_topics_that_hold_copies_are_looked_into(many: MessageStore) -> None:
-    assert copy_topics(many) == sorted(["SCHEDULE_TOPIC_XXXX", *(f"%RETRY%G{number}" for number in range(20))])

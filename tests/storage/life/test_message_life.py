@@ -66,15 +66,6 @@ def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore, t
         assert life.events[2].timestamp >= life.events[1].until_timestamp
 
 
-def test_copies_that_no_transaction_made_end_none(tmp_path: Path) -> None:
-    """They say 0 where committed ones have the half message's place, and that may be 0."""
-    writer = StoreWriter(tmp_path / "store")
-    for _ in range(2):  # asked for its state, a broker stores it again
-        writer.append("RMQ_SYS_TRANS_HALF_TOPIC", unique_key="U", properties={"REAL_TOPIC": "T"}, sys_flag=0)
-    writer.close()
-    assert [event.note for event in find_life(MessageStore.open(tmp_path / "store"), "U").events] == ["not ended"] * 2
-
-
 def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2: MessageStore) -> None:
     life = find_life(g2, unique_key_of("light-0"), "LightParent")
     assert [(event.stage, event.message.reconsume_times) for event in life.events if event.message] == [

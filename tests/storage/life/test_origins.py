@@ -85,14 +85,3 @@ def test_where_a_broker_mixes_groups_each_message_is_told_by_its_first_record(tm
         query = Question(topic=topic, text="k", kind=KeyKind.KEY)
         found = query_with_copies(store.query, query, copy_topics(store), Origins(store))
         assert [message.unique_key for message in decode_messages(found.records)] == keys
-
-
-def test_of_an_unknown_group_the_first_record_says_the_topic(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    popped(writer, "gone_group", "orders", "u1")
-    popped(writer, "gone_group", "orders", "u2", sent=False)
-    writer.close()
-    assert origins_in(tmp_path / "store", "%RETRY%gone_group_orders") == [
-        Origin("orders", "gone_group"),
-        Origin(None),
-    ]

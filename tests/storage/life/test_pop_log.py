@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from popping import TIMER, PoppingBroker
+from popping import PoppingBroker
 from storage.life import pop_log
 from storage.life.message_life import find_life
 from storage.life.pending import Pending, PendingState
@@ -104,15 +104,6 @@ def test_where_not_all_notes_are_read_it_is_said(tmp_path: Path, monkeypatch: py
     assert "there are more" in (find_life(store, "A").incomplete or "")
     monkeypatch.setattr(pop_log, "MOST_NOTES", 3)
     assert PopLog(store).note is None
-
-
-def test_a_message_of_an_application_is_no_note(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    note = {"so": 0, "pt": 1, "it": 9, "bm": 0, "n": 1, "q": 0, "t": "T", "c": "g", "d": [0]}
-    properties = {"REAL_TOPIC": "orders", "TIMER_OUT_MS": "1700000009000"}
-    writer.append(TIMER, json.dumps(note).encode(), tags="ck", properties=properties)
-    writer.close()
-    assert list(PopLog(MessageStore.open(tmp_path / "store")).all_out()) == []
 
 
 def written(directory: Path, offsets: dict[str, dict[str, int]]) -> MessageStore:

@@ -21,17 +21,6 @@ from store_writer import StoreWriter
 class TestSegments:
     """ "Segments = union of commitlog dirs, sorted numerically; check adjacency; minimum = first name." """
 
-    def test_several_directories_are_one_log(self, tmp_path: Path) -> None:
-        directories = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
-        writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT, commit_log_directories=directories)
-        fill(writer, 20)
-        log = opened(writer)
-        assert {segment.file.path.parent.name for segment in log.segments} == {"a", "b", "c"}
-        assert log.problems == ()
-        for written in writer.written:
-            assert log.record_at(written.physical_offset) == written.record
-        assert CommitLog.open(directories[::-1]).end == log.end
-
     def test_a_hole_is_a_problem_and_holds_no_record(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=SEGMENT)
         fill(writer, 2)
@@ -84,17 +73,6 @@ class TestSegments:
 
 
 class TestReading:
-    def test_no_range_leaves_its_segment(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 9)
-        log = opened(writer)
-        assert log.record(SEGMENT - 4, 4) is not None
-        assert log.record(SEGMENT - 4, 5) is None
-        assert log.record(0, -1) is None
-        assert log.record(-1, 1) is None
-        assert log.store_timestamp_at(SEGMENT - 4, 4) == -1
-        assert log.store_timestamp_at(0, 10**9) == -1
-
     @pytest.mark.parametrize("offset", [-1, -(2**63), -(2**64), 2**63, 2**70, 10**30])
     def test_offsets_that_no_log_has_hold_nothing(self, tmp_path: Path, offset: int) -> None:
         writer = StoreWriter(tmp_path, segment_size=SEGMENT)

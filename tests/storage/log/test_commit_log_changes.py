@@ -40,15 +40,6 @@ class TestGrown:
         assert after.view.record_at(last.physical_offset, 0) == last.record
         assert files(after) == files(before)
 
-    def test_a_log_that_grows_is_torn_no_longer(self, writer: StoreWriter) -> None:
-        last = writer.append("T", b"torn", keys="k")
-        writer.overwrite(last.physical_offset + 4, bytes(20))
-        torn = opened(writer)
-        assert torn.torn_end is not None
-        writer.overwrite(last.physical_offset, last.record)
-        grown = torn.grown([*torn.segments[:-1], Segment(torn.segments[-1].base_offset, *grown_by(torn, last))])
-        assert (grown.torn_end, grown.problems) == (None, ())
-
 
 def grown_by(log: CommitLog, written: object) -> tuple[object, int]:
     """File and valid length of the last segment with one more message."""
@@ -72,16 +63,6 @@ class TestRelisted:
     def test_a_log_over_the_same_files_is_itself(self, writer: StoreWriter) -> None:
         log = opened(writer)
         assert log.relisted(writer.log.directories) is log
-
-    def test_expired_segments_are_left_out_and_nothing_is_read_again(self, writer: StoreWriter) -> None:
-        log = opened(writer)
-        for segment in log.segments[:2]:
-            segment.file.path.unlink()
-        after = log.relisted(writer.log.directories)
-        assert files(after) == files(log)[2:]
-        assert (after.minimum, after.end, after.problems) == (2 * SEGMENT, log.end, ())
-        assert after.record_at(writer.written[0].physical_offset) is None
-        assert after.record_at(writer.written[-1].physical_offset) == writer.written[-1].record
 
     def test_a_segment_that_is_lost_in_the_middle_is_a_hole(self, writer: StoreWriter) -> None:
         log = opened(writer)

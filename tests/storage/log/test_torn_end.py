@@ -27,23 +27,6 @@ def damaged(tmp_path: Path) -> tuple[StoreWriter, Path]:
     return writer, tmp_path
 
 
-def test_sound_records_behind_a_damaged_one_are_served_and_it_is_told_of(damaged: tuple[StoreWriter, Path]) -> None:
-    writer, root = damaged
-    sixth = writer.written[5]
-    store = MessageStore.open(root)
-    assert store.commit_log.end == writer.log.end
-    assert store.problems == [
-        f"{sixth.size} bytes at physical offset {sixth.physical_offset} hold no intact record: "
-        "its body does not match its CRC"
-    ]
-    for number, written in enumerate(writer.written):
-        answer = store.query(Question("T", f"k{number}"))
-        where = f"; 1 message that may be meant is damaged, at physical offset {sixth.physical_offset}"
-        more = f"{where} (its body does not match its CRC)" if written is sixth else ""
-        assert answer.incomplete == store.problems[0] + more
-        assert list(answer.physical_offsets) == ([] if written is sixth else [written.physical_offset])
-
-
 def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWriter, Path]) -> None:
     writer, root = damaged
     sixth = writer.written[5]

@@ -89,11 +89,6 @@ class TestBounds:
     def test_a_key_of_any_length_has_an_answer(self, store: MessageStore, length: int) -> None:
         assert store.query(Question("T", "x" * length)).count == 0
 
-    @pytest.mark.parametrize("limit", [0, -1, 1])
-    def test_where_no_message_fits_the_answer_is_cut_to_nothing(self, store: MessageStore, limit: int) -> None:
-        answer = store.query(Question("T", "k", maximum_bytes=limit))
-        assert (answer.count, answer.records, answer.truncated) == (0, b"", True)
-
     @pytest.mark.parametrize(("begin", "end"), [(1, 0), (2**63 - 1, -(2**63)), (2**63 - 1, 2**63 - 1), (-(2**63), -1)])
     def test_an_empty_window_holds_nothing_but_unique_keys(self, store: MessageStore, begin: int, end: int) -> None:
         window = {"begin_timestamp": begin, "end_timestamp": end}

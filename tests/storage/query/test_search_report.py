@@ -4,7 +4,7 @@ from pathlib import Path
 
 from protocol.question import KeyKind, Question
 from storage.query.search_report import SearchReport
-from storage.store.message_store import MessageStore, StoreOptions
+from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = "2023-11-14T22:13:20"
@@ -65,11 +65,3 @@ class TestOfAQuery:
         assert (search.index_begin_physical_offset, search.index_end_physical_offset) == (0, indexed.physical_offset)
         assert (search.log_minimum, search.log_end) == (0, writer.log.end)
         assert (search.log_beyond_index, search.unscanned) == (beyond.size, 0)
-
-    def test_it_tells_what_is_not_scanned_yet(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path)
-        written = writer.append("T", keys="k", index=False)
-        writer.close()
-        store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
-        search = store.query(Question("T", "k")).search
-        assert (search.log_beyond_index, search.unscanned) == (written.size, written.size)

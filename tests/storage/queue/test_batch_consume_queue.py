@@ -52,13 +52,6 @@ def test_outside_its_bounds_a_queue_has_no_batch(tmp_path: Path) -> None:
         assert queue.store_timestamp_at(queue_offset) == -1
 
 
-def test_a_walk_starts_inside_a_batch_and_ends_with_the_file(tmp_path: Path) -> None:
-    make_store(tmp_path, [3, 1, 5, 2, 2, 4])
-    walked = at_once(batch_queue(tmp_path, "B").walk(5, 100))
-    assert walked is not None
-    assert [found[:2] for found in walked] == [(4, 9), (9, 11)]
-
-
 def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     first = writer.append_inner_batch("B", [(b"", {})] * 3)

@@ -74,14 +74,6 @@ def test_outside_its_bounds_a_queue_has_no_entry(tmp_path: Path) -> None:
         assert queue.store_timestamp_at(queue_offset) == -1
 
 
-def test_a_walk_ends_with_the_file(tmp_path: Path) -> None:
-    make_store(tmp_path, 24)
-    queue = plain_queue(tmp_path)
-    walked = at_once(queue.walk(3, 100))
-    assert walked is not None
-    assert [unit[:2] for unit in walked] == [(3, 4), (4, 5)]
-
-
 # --- where a queue ends -----------------------------------------------------------------------------------------------
 
 

@@ -63,14 +63,6 @@ def test_a_batch_that_is_lost_is_stepped_over(made: tuple[StoreWriter, list[Writ
     assert [each for each in found if each[2] >= 0] == expected[:7] + expected[8:]
 
 
-def test_units_that_repeat_a_batch_are_left_over(made: tuple[StoreWriter, list[Written]]) -> None:
-    writer, written = made
-    expected = places(batch_queue(writer.root))
-    path = writer.root / "batchconsumequeue" / "T" / "0" / f"{10 * UNIT:020d}"
-    put(path, 4 * UNIT, packed(written[2].physical_offset, 8) + packed(written[2].size, 4) + bytes(24) + packed(2, 2))
-    assert places(batch_queue(writer.root)) == expected
-
-
 def test_a_unit_that_is_a_copy_of_another_one_is_read_by_nobody(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, batch_queue_file_size=UNIT * 12)
     for number in range(8):

@@ -39,10 +39,6 @@ def test_a_queue_ends_behind_its_last_sound_unit(found: list[str], floor: int) -
     assert end_of(FakeUnits(found), floor, len(found)) == max(good, default=floor)
 
 
-def test_units_that_seem_expired_behind_a_message_are_left_over() -> None:
-    assert end_of(FakeUnits(["expired"] * 10 + ["good"] * 2 + ["expired"] * 200), 0, 212) == 12
-
-
 def test_few_units_are_judged() -> None:
     queue = FakeUnits(["good"] * 100_000)
     assert end_of(queue, 0, 100_000) == 100_000

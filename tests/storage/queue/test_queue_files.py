@@ -48,11 +48,6 @@ def test_a_queue_without_files_has_nothing_behind_the_last_one(tmp_path: Path) -
     assert files.with_successor() is files
 
 
-def test_only_whole_units_count(tmp_path: Path) -> None:
-    files = files_of(tmp_path, {0: 119, 200: 19, 400: 0, 500: 20, 607: 100})
-    assert [(file.start, file.size) for file in files.files] == [(0, 100), (500, 20)]
-
-
 def test_a_file_that_reaches_into_the_next_one_counts_up_to_there(tmp_path: Path) -> None:
     files = files_of(tmp_path, {0: 300, 100: 100})
     assert [(file.start, file.end) for file in files.files] == [(0, 100), (100, 200)]

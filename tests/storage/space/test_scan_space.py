@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from examples import examples
 from golden_store import CASES, GOLDEN, unpack
 from oracles import Record, read_log
-from protocol.errors import StoreError
 from space_oracle import Rows, count
 from storage.space.breakdown import name_counts
 from storage.space.measure import in_threads, measure, parts_of, problems_of
-from storage.space.scan_space import SegmentPart, tally_segment
 from storage.space.tally import MOST_LARGEST, Counts, Tally
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -129,11 +127,6 @@ def test_damage_is_passed_and_said(tmp_path: Path) -> None:
     assert problem.startswith(f"{sum(each.size for each in gone)} bytes in 2 places hold no intact record")
 
 
-def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="gone"):
-        tally_segment(SegmentPart(str(tmp_path / "gone" / "0"), 0, 100, 4096))
-
-
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path: Path, number: int) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=4096)
@@ -164,18 +157,6 @@ def test_counting_can_be_ended_within_a_segment(tmp_path: Path, threads: int) ->
     with pytest.raises(InterruptedError):
         measure(opened(writer.root).commit_log, lambda parts: in_threads(parts, threads, end), progress.append)
     assert progress == [0]
-
-
-def test_long_names_are_given_up_like_many_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.space.tally.MOST_NAME_BYTES", 1000)
-    counts: Counts[tuple[bytes, bytes | None]] = Counts()
-    for number in range(100):
-        counts.add((b"T", b"%099d" % number), 1, 10 + number)
-        assert sum(len(topic) + len(tag or b"") for topic, tag in counts) <= 2000
-    counts.shrink()
-    assert {tag for _, tag in counts} == {b"%099d" % number for number in range(90, 100)}
-    assert (counts.given_up_messages, counts.given_up_bytes) == (90, sum(range(10, 100)))
-    assert counts.error >= 99
 
 
 NAMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 1000)), max_size=200)

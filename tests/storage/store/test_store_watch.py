@@ -100,17 +100,6 @@ class TestFiles:
         assert queue.files.files[-1].size == 20
         assert [entry.queue_offset for entry in queue.entries(10, 9)] == [10], "the rest has no units any more"
 
-    def test_an_index_file_that_was_cut_is_mapped_anew(self, followed: Followed) -> None:
-        for _ in range(30):
-            followed.growing.add()
-        followed.growing.flush()
-        followed.settle()
-        first = followed.store.snapshot.index.files[0].index.file
-        os.truncate(first.path, 40)
-        followed.settle()
-        assert first not in [file.index.file for file in followed.store.snapshot.index.files]
-        assert followed.found("k1") == [followed.growing.writer.written[1].physical_offset]
-
     def test_what_the_index_comes_to_cover_is_not_kept_in_memory(self, tmp_path: Path) -> None:
         followed = Followed(tmp_path / "store", index_entries=20)
         for _ in range(8):
@@ -141,15 +130,6 @@ class TestFiles:
         followed.growing.flush()
         followed.settle()
         followed.check()
-
-    def test_configuration_that_changed_is_read_and_what_did_not_is_kept(self, followed: Followed) -> None:
-        followed.settle()
-        before = followed.store.config
-        followed.growing.writer.set_topic("Configured", {"queue.type": "BatchCQ"})
-        followed.growing.flush()
-        followed.settle()
-        assert followed.store.config.topics["Configured"].attributes == {"queue.type": "BatchCQ"}
-        assert followed.store.config is not before
 
     def test_a_broker_that_stops_is_noticed(self, followed: Followed) -> None:
         assert followed.store.state.abort

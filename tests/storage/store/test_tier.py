@@ -24,7 +24,6 @@ from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue import TimeBoundary
 from storage.queue.tier import Tier
 from storage.store.message_store import MessageStore, StoreOptions
-from storage.store.store_state import StoreIdentity
 from store_writer import StoreWriter, Written
 from tier_files import tier_name, write_tier
 
@@ -324,13 +323,6 @@ def test_a_tier_that_is_taken_away_is_an_error_and_what_was_read_is_still_served
     assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, IN_TIER)
 
 
-def test_the_names_of_cluster_and_broker_are_those_of_the_directories(tmp_path: Path, tiered: Tiered) -> None:
-    copied = copy_of(tiered, tmp_path)
-    (broker,) = copied.tier.glob("*/broker-a")
-    broker.rename(broker.with_name("broker-z"))
-    assert copied.alone().identity == StoreIdentity("DefaultCluster", "broker-z")
-
-
 def test_a_directory_that_is_no_tier_is_refused(tmp_path: Path, tiered: Tiered) -> None:
     (tmp_path / "nothing").mkdir()
     for wrong in (tmp_path / "nothing", tmp_path / "missing", tiered.store):
@@ -452,19 +444,3 @@ def test_a_topic_that_comes_while_topics_are_listed_is_noticed(
     assert "Came" not in tier.topics
     assert tier.has_changed()
     assert "Came" in Tier(layout, tier).topics
-
-
-def test_a_file_of_a_tier_that_comes_back_is_searched_and_no_longer_called_missing(
-    tmp_path: Path, tiered: Tiered
-) -> None:
-    copied = copy_of(tiered, tmp_path)
-    segments = sorted(copied.tier.glob("*/broker-a/T/0/COMMIT_LOG/*"), key=lambda path: int(path.name[8:]))
-    segments[1].rename(tmp_path / "aside")
-    store = copied.alone()
-    query = Question("T", "shared", KeyKind.KEY, maximum=1000)
-    lacking = len(list(decode_messages(store.query(query).records)))
-    assert any("hole in the log" in problem for problem in store.problems)
-    (tmp_path / "aside").rename(segments[1])
-    store.refresh()
-    assert len(list(decode_messages(store.query(query).records))) == 2 * IN_TIER > lacking
-    assert not any("hole in the log" in problem for problem in store.problems)
