@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.server_process import free_port
 from interop.proxy import RecordingProxy, recording_proxy
-from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame
+from process import rocketlens_serving
 
 QUERY_MESSAGE = 12
 VIEW_MESSAGE_BY_ID = 33

@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.server_process import free_port
 from interop.official_broker import G1_PROPERTIES, official_broker, official_name_server
 from interop.proxy import Passed, RecordingProxy, recording_proxy
-from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame, ask
+from process import rocketlens_serving
 
 PULL_MESSAGE, QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, LITE_PULL_MESSAGE = 11, 14, 38, 361
 SUCCESS, QUERY_NOT_FOUND = 0, 22

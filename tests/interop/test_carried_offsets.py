@@ -8,10 +8,10 @@ import pytest
 
 from heartbeats import consumer, heartbeat
 from interop.official_broker import official_broker
-from interop.rocketlens_process import rocketlens_serving
 from interop.stages import WAIT_SECONDS, committed
 from interop.stored import stored
 from interop.wire import Frame, FrameSplitter, encode_request
+from process import rocketlens_serving
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,6 @@ from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
 from interop.other_clients import other_consumers
-from interop.rocketlens_process import rocketlens_serving
 from interop.stages import (
     GET_CONSUMER_LIST_BY_GROUP,
     Stage,
@@ -22,6 +21,7 @@ from interop.stages import (
     wait_until,
 )
 from interop.stored import Stored, stored
+from process import rocketlens_serving
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop

@@ -30,10 +30,10 @@ from interop.official_broker import (
     official_name_server,
     official_pair,
 )
-from interop.rocketlens_process import rocketlens_serving
 from interop.stages import WAIT_SECONDS, wait_until
 from interop.stored import Stored, stored
 from interop.wire import ask, encode_request
+from process import rocketlens_serving
 from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.interop

@@ -20,10 +20,10 @@ from interop.conftest import Java
 from interop.jars import LIBRARY_VERSIONS, NEWEST_BROKER_VERSION, OLD_BROKER_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
 from interop.official_broker import OfficialProcess, official_broker, official_name_server
-from interop.rocketlens_process import run_rocketlens
 from interop.stages import wait_until
 from interop.stored import comparable
 from interop.wire import ask
+from process import rocketlens
 from replayed_stores import Expected, write_every_kind
 from store_writer import StoreWriter
 
@@ -106,7 +106,7 @@ def test_consumers_get_every_kind_of_message_as_it_was(
     account = tmp_path / "account"
     arguments = (root, "--since", "0", "--copies", "--to-origin", *target.arguments, "--account", account)
     wait_until(lambda: all(client.look(topic).queues for topic in topics), "all consumers have queues")
-    outcome = run_rocketlens("replay", *arguments, "--go", "--verify", "--json")
+    outcome = rocketlens("replay", *arguments, "--go", "--verify", "--json")
     # Topics of the broker's own are refused.
     assert outcome.returncode == 1, outcome.stderr
     assert b"is the broker's own" in outcome.stderr
@@ -152,10 +152,10 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Targ
         )
     writer.close()
     arguments = ("replay", tmp_path / "store", "--dlq", "fails", *target.arguments, "--account", tmp_path / "account")
-    outcome = run_rocketlens(*arguments, "--go")
+    outcome = rocketlens(*arguments, "--go")
     assert (outcome.returncode, b"there is no default" in outcome.stderr) == (1, True), outcome.stderr
     arguments = (*arguments, "--to-retry", "--fresh")
-    outcome = run_rocketlens(*arguments, "--go")
+    outcome = rocketlens(*arguments, "--go")
     assert (outcome.returncode, b"the group fails does not exist there" in outcome.stderr) == (1, True), outcome.stderr
     target.make_topic("Failing")
     client, name_server = java(SERVER_VERSION, "JSON"), target.name_server.text_address
@@ -164,7 +164,7 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Targ
         {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")},
     )
     wait_until(lambda: "%RETRY%fails" in topics_of(target), "the group has a retry topic")
-    outcome = run_rocketlens(*arguments, "--go")
+    outcome = rocketlens(*arguments, "--go")
     assert outcome.returncode == 0, outcome.stderr
     wait_until(lambda: len(client.look("fails").messages) == 3, "the dead letters are consumed")
     consumed = client.end("fails", "other")
@@ -218,7 +218,7 @@ def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path) -> None:
         time.sleep(drawn.uniform(0.8, 4))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    outcome = run_rocketlens(*arguments, "--verify", "--json")
+    outcome = rocketlens(*arguments, "--verify", "--json")
     assert outcome.returncode == 0, outcome.stderr
     judge(target, keys, outcome, topic)
 
@@ -257,7 +257,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
         process.wait(120)  # it gives up: nobody answers
         with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
             target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
-            outcome = run_rocketlens(*arguments, "--go", "--verify", "--json")
+            outcome = rocketlens(*arguments, "--go", "--verify", "--json")
             judge(target, keys, outcome)
 
 
@@ -312,7 +312,7 @@ def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(versi
             # Of a batch a broker 4.9 asks for no right to the topic.
             with_keys = ("--batch", "1", "--to-credentials", keys, "--tls-no-verify", "--account", tmp_path / name)
             while True:
-                found = run_rocketlens(*what, *with_keys)
+                found = rocketlens(*what, *with_keys)
                 # Java's first handshakes may take longer than a connection is waited for.
                 if b"cannot connect" not in found.stderr or time.monotonic() > deadline:
                     return found

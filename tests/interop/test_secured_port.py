@@ -12,7 +12,7 @@ from certificates import Authority
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
-from interop.rocketlens_process import rocketlens_serving
+from process import rocketlens_serving
 
 pytestmark = pytest.mark.interop
 
@@ -72,7 +72,7 @@ def server(
     acl = work / "plain_acl.yml"
     write_accounts(acl)
     with rocketlens_serving(g1_store, work, *options(authority, acl, way[0])) as (host, port):
-        yield Secured(f"{host}:{port}", way[0], acl, work / "rocketlens.log")
+        yield Secured(f"{host}:{port}", way[0], acl, work / "stderr")
 
 
 @pytest.fixture(scope="module")

@@ -124,6 +124,16 @@ def serving_process(store: Path, folder: Path, *arguments: str, tree: Path = ROO
         process.stdout.close()
 
 
+@contextlib.contextmanager
+def rocketlens_serving(store: Path, work: Path, *options: str, port: int = 0) -> Iterator[tuple[str, int]]:
+    """The address of a server of a store, with its state in ``work``, which must end well; port 0 takes a free one."""
+    arguments = ("--listen", f"127.0.0.1:{port}", "--state-dir", str(work / "state"), *options)
+    with serving_process(store, work, *arguments) as serving:
+        (endpoint,) = serving.endpoints
+        yield endpoint.host, endpoint.port
+        assert serving.stop() == 0, serving.errors.read_text()[-4000:]
+
+
 def owner_of(port: int) -> int:
     """The process that has the other end of a connection of ours from a port; 0 while none has taken it."""
     shown = subprocess.run(["ss", "-tnpH", f"dport = :{port}"], capture_output=True, text=True, check=True).stdout

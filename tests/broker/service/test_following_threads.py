@@ -11,9 +11,9 @@ from typing import TypeVar
 import pytest
 
 from broker.service.following_threads import FollowingThreads
-from interop.rocketlens_process import rocketlens_serving
 from interop.stages import wait_until
 from interop.wire import Frame, ask
+from process import rocketlens_serving
 from protocol.errors import StoreError
 from storage.store._refresh import Arrivals
 from store_writer import StoreWriter
@@ -89,7 +89,7 @@ def test_an_idle_server_survives_a_log_that_is_cut_under_its_map(tmp_path: Path,
             assert (answer.code == 0, bytes(answer.body)) == (is_left, written.record if is_left else b"")
         if kept % 8192:
             said = "the log ends at physical offset"
-            wait_until(lambda: said in (tmp_path / "rocketlens.log").read_text(), "the place of the damage to be told")
+            wait_until(lambda: said in (tmp_path / "stderr").read_text(), "the place of the damage to be told")
 
 
 class FakeStore:
