@@ -33,8 +33,8 @@ def problems(store: Path, *commands: str) -> str:
 SMALL = ("abort", "lock", "timerwheel", "timerlog/00000000000000000000", "config/timercheck")
 BACKUPS = tuple(kind for kind in KINDS if kind.endswith(".bak"))
 TOGETHER = (
-    (*SMALL, *BACKUPS, "checkpoint", "subscriptionGroup.json", "delayOffset.json", "consumerOffset.json"),
-    ("queue file", "file of a queue of batches", "extension file", *COMPACTED, "index file"),
+    *(*SMALL, *BACKUPS, "checkpoint", "subscriptionGroup.json", "delayOffset.json", "consumerOffset.json"),
+    *("queue file", "file of a queue of batches", "extension file", *COMPACTED, "index file"),
 )
 """Kinds none of which hides another from those who read it; `make soak` has each alone."""
 
@@ -46,7 +46,7 @@ ALWAYS = ("last segment",)
     "kinds",
     [
         *((kind,) for kind in ALWAYS),
-        *TOGETHER,
+        pytest.param(TOGETHER, id="many"),
         *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS if kind not in ALWAYS),
     ],
     ids=" and ".join,
