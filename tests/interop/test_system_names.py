@@ -36,15 +36,31 @@ NO_PROPERTIES = {
 """Constants of MessageConst that name no property."""
 
 
+CLASSES = (
+    *("common.topic.TopicValidator", "common.message.MessageConst", "common.MixAll", "common.PopAckConstants"),
+    *("common.KeyBuilder", "store.timer.TimerMessageStore"),
+)
+
+
+def javap(*arguments: str) -> str:
+    """What is printed of classes of the newest jars."""
+    path = f"{jars(NEWEST_BROKER_VERSION)}/*"
+    command = [tool("javap"), "-p", "-cp", path, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 @cache
-def constants(of: str, module: str = "common") -> dict[str, str]:
-    """The texts among the constants of an official class, by name."""
-    jar = jars(NEWEST_BROKER_VERSION) / f"rocketmq-{module}-{NEWEST_BROKER_VERSION}.jar"
-    command = [tool("javap"), "-constants", "-p", "-cp", str(jar), f"org.apache.rocketmq.{of}"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = dict(CONSTANT.findall(printed))
-    assert found
+def all_constants() -> dict[str, dict[str, str]]:
+    """The texts among the constants of each class, by name."""
+    names = [f"org.apache.rocketmq.{name}" for name in CLASSES]
+    parts = javap("-constants", *names).split("Compiled from ")[1:]
+    found = dict(zip(CLASSES, (dict(CONSTANT.findall(part)) for part in parts), strict=True))
+    assert all(found.values())
     return found
+
+
+def constants(of: str) -> dict[str, str]:
+    return all_constants()[of]
 
 
 def test_every_topic_of_the_validator_has_its_row() -> None:
@@ -72,7 +88,7 @@ def test_prefixes_and_separators_are_those_of_the_broker() -> None:
     assert names["CID_RMQ_SYS_PREFIX"] == SYSTEM_GROUP_PREFIX
     assert f"_{names['REPLY_TOPIC_POSTFIX']}" == system_topics.REPLY_TOPIC_SUFFIX
     assert constants("common.PopAckConstants")["REVIVE_TOPIC"] == REVIVE_TOPIC_PREFIX
-    assert constants("store.timer.TimerMessageStore", "store")["TIMER_TOPIC"] == TIMER_TOPIC
+    assert constants("store.timer.TimerMessageStore")["TIMER_TOPIC"] == TIMER_TOPIC
     separators = constants("common.KeyBuilder")
     written = separators["POP_RETRY_SEPARATOR_V2"] + separators["POP_RETRY_SEPARATOR_V1"]
     assert written == POP_SEPARATORS
@@ -80,9 +96,7 @@ def test_prefixes_and_separators_are_those_of_the_broker() -> None:
 
 def test_the_topics_that_the_broker_asks_for_their_real_topic_are_those_with_an_origin() -> None:
     """QueryMessageProcessor of 5.5.1 shows their records only to who names the REAL_TOPIC."""
-    jar = jars(NEWEST_BROKER_VERSION) / f"rocketmq-broker-{NEWEST_BROKER_VERSION}.jar"
-    command = [tool("javap"), "-c", "-p", "-cp", str(jar), "org.apache.rocketmq.broker.processor.QueryMessageProcessor"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = javap("-c", "org.apache.rocketmq.broker.processor.QueryMessageProcessor")
     initializer = printed[printed.index("static {}") :]
     asked = set(re.findall(r"// String ((?:\w+_)+\w+)$", initializer, re.MULTILINE))
     assert len(asked) == 4
