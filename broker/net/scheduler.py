@@ -17,8 +17,9 @@ TURN_FRAMES = 128
 SLICE_FRAMES = 32
 """Requests after which a turn is over while other bursts wait."""
 
-SMALL_READ = 8 * 1024
-"""Bytes of requests up to which a read is no burst: some eighty views, a fifth of a millisecond."""
+SMALL_READ = 16 * 1024
+"""Bytes of requests up to which a read is no burst: a hundred and sixty views, or sixteen pulls of fifty tags each. By
+`benchmarks.pull --rates` such a pull costs 24 µs with 8 KiB, and 13 with 16."""
 
 SHARE_BYTES = 16 * 1024
 """Bytes of bursts that one turn of the event loop answers before the others have to wait for the next."""

@@ -59,7 +59,7 @@ async def test_bursts_beyond_the_share_wait_until_the_next_turn_of_the_loop_and_
     turns = Scheduler(asyncio.get_running_loop().call_soon)
     turns.spend(SMALL_READ)
     assert not turns.must_wait(1 << 20)
-    turns.spend(SHARE_BYTES)
+    turns.spend(SHARE_BYTES + 1)
     assert turns.must_wait(SMALL_READ + 1)
     assert not turns.must_wait(SMALL_READ)
     await asyncio.sleep(0)
