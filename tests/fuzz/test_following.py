@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from followed_store import Followed, hurry
 
 
@@ -28,7 +29,9 @@ steps = st.lists(
 class TestAnySequence:
     """After any sequence of steps the answers are those of a store that is opened then."""
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+    @settings(
+        max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    )
     @given(
         steps,
         st.sampled_from(["5.5", "5.3"]),

@@ -46,7 +46,7 @@ each_compressor = pytest.mark.parametrize(("kind", "compress"), COMPRESSORS)
 
 
 @each_compressor
-@pytest.mark.parametrize("size", [0, 1, 100, 70_000, 3_000_000])
+@pytest.mark.parametrize("size", [0, 1, 70_000])
 def test_what_was_compressed_comes_back(kind: CompressionType, compress: Callable[[bytes], bytes], size: int) -> None:
     body = b"0123456789 body " * (size // 16) + b"x" * (size % 16)
     assert decompress(compress(body), kind) == body

@@ -63,13 +63,13 @@ def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-@pytest.mark.parametrize(("frame", "data"), CASES)
 @pytest.mark.parametrize("trailing", [JAVA_BINARY[:length] for length in (1, 7, 8, -1)])
-def test_trailing_bytes_stay_in_the_buffer(frame: Frame, data: bytes, trailing: bytes) -> None:
-    decoder = FrameDecoder()
-    assert decoder.feed(data + trailing) == [frame]
-    assert decoder.needs_more
-    assert decoder.feed(JAVA_BINARY[len(trailing) :]) == [CASES[1][0]]
+def test_trailing_bytes_stay_in_the_buffer(trailing: bytes) -> None:
+    for frame, data in CASES:
+        decoder = FrameDecoder()
+        assert decoder.feed(data + trailing) == [frame]
+        assert decoder.needs_more
+        assert decoder.feed(JAVA_BINARY[len(trailing) :]) == [CASES[1][0]]
 
 
 @given(st.lists(st.sampled_from(CASES[:-1]), max_size=6), st.lists(st.integers(0, 300), max_size=12))
@@ -82,20 +82,18 @@ def test_any_split_of_the_stream_gives_the_same_frames(cases: list[tuple[Frame, 
     assert not decoder.needs_more
 
 
-@pytest.mark.parametrize(("prefix", "kind", "sentence"), BAD_PREFIXES)
 @pytest.mark.parametrize("size", [8, 1])
-def test_a_bad_prefix_is_refused_as_soon_as_it_is_there(
-    prefix: str, kind: type[BadFrame], sentence: str, size: int
-) -> None:
-    decoder = FrameDecoder()
-    *begin, end = in_pieces(bytes.fromhex(prefix), size)
-    for piece in begin:
-        assert decoder.feed(piece) == []
-    with pytest.raises(BadFrame) as caught:
-        decoder.feed(end)
-    assert type(caught.value) is kind
-    assert str(caught.value) == sentence
-    assert caught.value.frames == []
+def test_a_bad_prefix_is_refused_as_soon_as_it_is_there(size: int) -> None:
+    for prefix, kind, sentence in BAD_PREFIXES:
+        decoder = FrameDecoder()
+        *begin, end = in_pieces(bytes.fromhex(prefix), size)
+        for piece in begin:
+            assert decoder.feed(piece) == []
+        with pytest.raises(BadFrame) as caught:
+            decoder.feed(end)
+        assert type(caught.value) is kind
+        assert str(caught.value) == sentence
+        assert caught.value.frames == []
 
 
 @pytest.mark.parametrize("limit", [8, 64, FRAME_LIMIT])
@@ -111,7 +109,7 @@ REFUSED = b'{"code":34}'
 FLOOD = bytes.fromhex("00000077 0000000b") + REFUSED + b"x" * 104
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 18, 19, 50, 100])
+@pytest.mark.parametrize("size", [1, 8, 19, 100])
 def test_a_body_that_is_not_wanted_is_thrown_away_and_the_frame_handed_out_with_its_length(size: int) -> None:
     asked = []
 

@@ -25,7 +25,7 @@ def test_the_text_can_be_dialled(address: HostAddress, text: str) -> None:
     assert str(address) == text
 
 
-@pytest.mark.parametrize("ip", ["localhost", "1.2.3", "1.2.3.4.5", "", "::g", "256.1.1.1"])
-def test_a_name_is_no_address(ip: str) -> None:
-    with pytest.raises(ValueError, match="is no IP address"):
-        HostAddress(ip, 1).pack()
+def test_a_name_is_no_address() -> None:
+    for ip in ["localhost", "1.2.3", "1.2.3.4.5", "", "::g", "256.1.1.1"]:
+        with pytest.raises(ValueError, match="is no IP address"):
+            HostAddress(ip, 1).pack()

@@ -12,7 +12,7 @@ import oracles
 from examples import examples
 from java_vectors import pairs, text, vectors
 from protocol.errors import CorruptRecord, TruncatedFile
-from protocol.message import decode_message, decode_messages
+from protocol.message import decode_message
 from store_files import pack_batch, pack_record, with_host_bits
 from strategies import records
 
@@ -129,9 +129,8 @@ def test_hosts_of_sixteen_bytes_need_room_for_them() -> None:
         decode_message(bytes(record))
 
 
-@pytest.mark.parametrize(
-    ("position", "value", "message"),
-    [
+def test_lengths_and_magic_that_are_none_are_named() -> None:
+    for position, value, message in [
         (4, 0xCBD43194, "magic 0xcbd43194, expected 0xdaa320a7"),
         (4, 0, "magic 0x00000000"),
         (0, 90, "total size 90, expected at least 91"),
@@ -139,13 +138,11 @@ def test_hosts_of_sixteen_bytes_need_room_for_them() -> None:
         (0, 91, "body length 5"),
         (84, 0x7FFFFFFF, "body length 2147483647"),
         (84, 6, "topic length 84, expected 0 to"),
-    ],
-)
-def test_lengths_and_magic_that_are_none_are_named(position: int, value: int, message: str) -> None:
-    record = bytearray(record_of())
-    struct.pack_into(">I", record, position, value)
-    with pytest.raises(CorruptRecord, match=message):
-        decode_message(bytes(record))
+    ]:
+        record = bytearray(record_of())
+        struct.pack_into(">I", record, position, value)
+        with pytest.raises(CorruptRecord, match=message):
+            decode_message(bytes(record))
 
 
 def test_a_record_that_is_cut_off_is_truncated_wherever_the_cut_is() -> None:
@@ -160,16 +157,6 @@ def test_an_unknown_compression_is_an_error_and_an_empty_body_is_none() -> None:
         decode_message(record_of(sys_flag=0x501, body=b"\0\xff\1")).decoded_body()
     assert decode_message(record_of(sys_flag=0x501, body=b"")).decoded_body() == b""
     assert decode_message(record_of(sys_flag=0x500)).decoded_body() == b"hello"
-
-
-def test_concatenated_records_decode_in_order_and_a_torn_last_one_is_an_error() -> None:
-    first, second = record_of(), record_of(magic=oracles.V2_MAGIC, born_host=("::1", 1), body=b"")
-    decoded = list(decode_messages(first + second))
-    assert [message.total_size for message in decoded] == [len(first), len(second)]
-    with pytest.raises(TruncatedFile):
-        list(decode_messages(first + second[:-1]))
-    assert list(decode_messages(b"")) == []
-    assert [message.body for message in decode_messages(record_of(crc=1), check_crc=False)] == [b"hello"]
 
 
 def test_inner_messages_are_those_that_a_java_consumer_gets() -> None:
@@ -196,9 +183,8 @@ def without_wait(properties: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if name != "WAIT"}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_broken_batch_is_an_error() -> None:
+    for body in [
         b"\0" * 19,
         pack_batch([(b"a", {})])[:-1],
         pack_batch([(b"a", {"k": "v"})])[:-1],
@@ -206,8 +192,6 @@ def without_wait(properties: dict[str, str]) -> dict[str, str]:
         bytes(16) + b"\xff\xff\xff\xff" + bytes(2),
         bytes(20) + b"\xff\xff",
         bytes(16) + b"\x7f\xff\xff\xff" + bytes(2),
-    ],
-)
-def test_a_broken_batch_is_an_error(body: bytes) -> None:
-    with pytest.raises(CorruptRecord, match="sub-message at"):
-        decode_message(record_of(body=body, sys_flag=0xC0)).inner_messages()
+    ]:
+        with pytest.raises(CorruptRecord, match="sub-message at"):
+            decode_message(record_of(body=body, sys_flag=0xC0)).inner_messages()

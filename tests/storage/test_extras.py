@@ -42,19 +42,6 @@ def test_without_both_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert install_line("spark") == "pip install -r requirements-spark.lock"
 
 
-@pytest.mark.parametrize(
-    "extra", [pytest.param(extra, marks=[] if extra == "spark" else [pytest.mark.soak]) for extra in EXTRAS]
-)
-def test_a_line_is_taken_by_pip_as_it_is_typed(extra: str, tmp_path: Path) -> None:
-    """In this environment, which has all of it: nothing is fetched, and each package is found to be of the versions."""
-    program, *rest = shlex.split(install_line(extra))
-    assert program == "pip"
-    typed = [sys.executable, "-m", "pip", *rest, "--dry-run", "--no-index", "--no-deps"]
-    ended = subprocess.run(typed, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("Requirement already satisfied") == len(rest) - 1
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_a_line_finds_its_packages_in_a_fresh_environment(extra: str, tmp_path: Path) -> None:

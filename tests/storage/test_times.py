@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from protocol.errors import ConfigError
 from storage.times import (
     LARGEST,
@@ -50,23 +51,17 @@ def shanghai(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.mark.parametrize(
-    ("text", "timestamp"),
-    [
+def test_milliseconds_and_times_with_a_zone_are_what_they_say() -> None:
+    for text, timestamp in [
         ("0", 0),
-        ("5", 5),
         ("1717144200001", 1717144200001),
         ("9999999999999999999", LARGEST),
         ("2024-05-31T08:30:00+00:00", 1717144200000),
         ("2024-05-31T16:30:00.0019+08:00", 1717144200001),
         ("1969-12-31T23:59:59.999+00:00", -1),
-        ("2024-05-31T08:30:00z", 1717144200000),
         ("20240531T083000Z", 1717144200000),
-        ("20240531T0830Z", 1717144200000),
         ("2024-05-31 08:30:00,5Z", 1717144200500),
         ("2024-W22-5T08:30Z", 1717144200000),
-        ("2024W225T0830Z", 1717144200000),
-        ("2024-152T08:30Z", 1717144200000),
         ("2024152T0830Z", 1717144200000),
         ("2024-05-31 16:30 +08:00", 1717144200000),
         ("2024-05-31 16:30 Asia/Shanghai", 1717144200000),
@@ -74,11 +69,8 @@ def shanghai(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("2024-05-31T16:30:00+08:00[Asia/Shanghai]", 1717144200000),
         ("2024-05-31T16:30[Asia/Shanghai]", 1717144200000),
         ("2024-05-31 08:30 UTC", 1717144200000),
-    ],
-)
-@pytest.mark.parametrize("zone", [None, NEW_YORK])
-def test_milliseconds_and_times_with_a_zone_are_what_they_say(text: str, timestamp: int, zone: ZoneInfo | None) -> None:
-    assert parse_time(text, zone) == timestamp
+    ]:
+        assert parse_time(text) == parse_time(text, NEW_YORK) == timestamp
 
 
 def test_times_without_a_zone_are_of_the_one_that_is_passed() -> None:
@@ -215,9 +207,8 @@ def test_where_clocks_show_a_time_twice_the_first_is_meant_and_what_they_leave_o
     assert parse_time("2024-03-31T02:30", BERLIN) == milliseconds(datetime(2024, 3, 31, 1, 30, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_anything_else_is_refused() -> None:
+    for text in [
         *("", " ", "soon", "-5", "+5", "1e3", "9999999-01-01", "99999999999999999999", "\u0661"),
         *("\u0662\u0660\u0662\u0664", "2023-366", "2024-000", "2024-13", "2024-02-30", "25:00", "-1y"),
         *("2024-05-31T24:30", "now-", "now now", "-", "yesterday noon", "yesterday-1h", "1h", "- 1h"),
@@ -225,12 +216,10 @@ def test_where_clocks_show_a_time_twice_the_first_is_meant_and_what_they_leave_o
         "9" * 400 + "-01-01",
         *("20241331083000", "20240230", "202413", "2023366", "202405312460", "20240531083060", "20240531083000.5"),
         *("1717144200000000", "1717144200000000000", "99999999999999"),
-    ],
-)  # fmt: skip
-def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is neither milliseconds nor a time like") as refusal:
-        parse_time(text)
-    assert len(str(refusal.value)) < 250
+    ]:
+        with pytest.raises(ConfigError, match="is neither milliseconds nor a time like") as refusal:
+            parse_time(text)
+        assert len(str(refusal.value)) < 250
 
 
 def test_a_zone_that_is_none_is_named() -> None:
@@ -238,6 +227,7 @@ def test_a_zone_that_is_none_is_named() -> None:
         parse_time("2024-05-31 08:30 Mars/Olympus")
 
 
+@settings(max_examples=examples(10))
 @given(st.text(max_size=120))
 def test_any_text_is_a_time_or_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):

@@ -23,7 +23,7 @@ from store_files import ConsumeQueueFiles
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
-G2 = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", "g2-dledger", "g2-dledger-mixed")
+G2 = ("g2-hosts", "g2-queues-5.5.1", "g2-ext", "g2-dledger-mixed")
 
 
 def gathered(scans: list[Scanned]) -> Dispatched:

@@ -17,7 +17,6 @@ from strategies import StorePlan, store_plans
 
 G2_COUNTS = {
     "g2-hosts": (50, 60),
-    "g2-queues": (97, 150),
     "g2-queues-5.5.1": (97, 150),
     "g2-ext": (31, 400),
     "g2-dledger": (97, 150),

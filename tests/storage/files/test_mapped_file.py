@@ -3,7 +3,6 @@
 import gc
 import mmap
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from storage.files.mapped_file import (
     FileIdentity,
     MappedFile,
     list_segment_files,
-    open_read_only,
     read_head,
     read_piece,
 )
@@ -71,20 +69,6 @@ class TestChangedFiles:
 
 
 class TestOpening:
-    def test_the_descriptor_is_open_for_reading_only(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_bytes(b"abc")
-        descriptor = open_read_only(tmp_path / "file")
-        try:
-            with pytest.raises(OSError, match="Bad file descriptor"):
-                os.write(descriptor, b"x")
-            assert not os.get_inheritable(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match=r"nothing.*cannot be opened: No such file"):
-            MappedFile.open(tmp_path / "nothing")
-
     def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(self, tmp_path: Path) -> None:
         (tmp_path / "directory").mkdir()
         os.mkfifo(tmp_path / "pipe")
@@ -214,12 +198,7 @@ class TestHeat:
         assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
         assert len(file.read(70_000, 5)) == 5
 
-    def test_nothing_is_hot_without_being_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        file = file_of(tmp_path / "file", bytes(10))
-        monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
-        assert bytes(at_once(file.read_lookup(10, 0))) == b""
-
-    @pytest.mark.parametrize(("position", "length"), [(0, 1), (65_535, 2), (100_000, 100_000), (199_999, 1), (0, 0)])
+    @pytest.mark.parametrize(("position", "length"), [(65_535, 2), (100_000, 100_000), (0, 0)])
     def test_warming_reads_the_units_around_and_stays_inside(self, tmp_path: Path, position: int, length: int) -> None:
         file = file_of(tmp_path / "file", bytes(200_000))
         file.warm(position, length)
@@ -248,14 +227,3 @@ class TestListing:
         files, others = list_segment_files(tmp_path)
         assert files == [(offset, tmp_path / f"{offset:020d}") for offset in offsets]
         assert sorted(path.name for path in others) == sorted([*foreign, f"{2048:020d}"])
-
-
-def test_opening_changes_neither_mode_nor_times(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"abc")
-    path.chmod(0o444)
-    os.utime(path, ns=(5, 7))
-    file = MappedFile.open(path)
-    bytes(file.view)
-    status = path.stat()
-    assert (stat.S_IMODE(status.st_mode), status.st_mtime_ns) == (0o444, 7)

@@ -1,6 +1,5 @@
 """Why a filter delivers a message or not: the words say what the filter did."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,36 +8,30 @@ from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
 
 
-@pytest.mark.parametrize(
-    ("text", "tag", "delivered", "words"),
-    [
+def test_a_tag_is_held_against_those_wanted() -> None:
+    for text, tag, delivered, words in [
         ("*", None, True, "to all messages"),
         ("A || B", "B", True, "the tag 'B' is one of 'A', 'B'"),
         ("A || B", "C", False, "the tag 'C' is none of 'A', 'B'"),
         ("A", None, False, "has no tag, wanted: 'A'"),
         ("A", "", False, "has no tag"),
         (" ", "A", False, "names no tag"),
-    ],
-)
-def test_a_tag_is_held_against_those_wanted(text: str, tag: str | None, delivered: bool, words: str) -> None:
-    expression = parse_tag_expression(text)
-    assert is_tagged_so(expression, tag) is delivered
-    assert words in explain_tag(expression, tag)
+    ]:
+        expression = parse_tag_expression(text)
+        assert is_tagged_so(expression, tag) is delivered
+        assert words in explain_tag(expression, tag)
 
 
-@pytest.mark.parametrize(
-    ("text", "properties", "words"),
-    [
+def test_each_condition_is_told_with_what_it_came_to() -> None:
+    for text, properties, words in [
         ("a = 'x'", {"a": "x"}, "a = 'x' is true (a is 'x')"),
         ("a = 'x'", {}, "a = 'x' is unknown (a is missing)"),
         ("a > b", {"a": "1"}, "b is missing"),
         ("TRUE", {}, "TRUE is true"),
         ("a = 1 OR b = 2", {"a": "1", "b": "3"}, "the expression is true: a = 1 is true (a is '1'); b = 2 is false"),
         ("a BETWEEN 1 AND 3", {"a": "2"}, "is true (a is '2')"),
-    ],
-)
-def test_each_condition_is_told_with_what_it_came_to(text: str, properties: dict[str, str], words: str) -> None:
-    assert words in explain_expression(parse(text), properties)
+    ]:
+        assert words in explain_expression(parse(text), properties)
 
 
 def test_long_values_and_long_expressions_are_cut() -> None:

@@ -78,7 +78,7 @@ def test_bitmaps_change_no_pull_and_spare_most_of_what_does_not_match(
     assert with_bits.evaluations.done - len(found) <= (total - len(found)) / 2
 
 
-@pytest.mark.parametrize("group", PASSED)
+@pytest.mark.parametrize("group", ["CG_ONE_PERCENT", "CG_NONE", "CG_FAILS"])
 def test_of_a_thousand_messages_bitmaps_spare_most_evaluations(filters_store: Path, group: str) -> None:
     with_bits, without = filters_of(filters_store, "FilterTopic", group)
     found = pulled(filters_store, [], "FilterTopic", with_bits)

@@ -16,26 +16,32 @@ VECTORS: dict[str, Any] = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.jso
 TAG_TYPES = [vector for vector in VECTORS["subscription_parse"] if vector["type"] in (None, "", "TAG")]
 
 
-@pytest.mark.parametrize("vector", TAG_TYPES, ids=lambda vector: repr(vector["subString"]))
-def test_a_subscription_is_parsed_and_matches_as_recorded(vector: dict[str, Any]) -> None:
-    if "error" in vector:
-        with pytest.raises(FilterSyntaxError):
-            parse_tag_expression(vector["subString"], vector["type"])
-        return
-    expression = parse_tag_expression(vector["subString"], vector["type"])
-    assert expression.text == vector["out_subString"]
-    assert (sorted(expression.tags), sorted(expression.codes)) == (sorted(vector["tagsSet"]), sorted(vector["codeSet"]))
-    chosen = TagFilter(expression)
-    for tag, (at_broker, _) in vector["broker_then_client"].items():
-        assert chosen.matches_consume_queue_entry(java_hash(tag), None) == at_broker, tag
+def test_a_subscription_is_parsed_and_matches_as_recorded() -> None:
+    for vector in TAG_TYPES:
+        if "error" in vector:
+            with pytest.raises(FilterSyntaxError):
+                parse_tag_expression(vector["subString"], vector["type"])
+            continue
+        expression = parse_tag_expression(vector["subString"], vector["type"])
+        assert expression.text == vector["out_subString"]
+        assert sorted(expression.tags) == sorted(vector["tagsSet"])
+        assert sorted(expression.codes) == sorted(vector["codeSet"])
+        chosen = TagFilter(expression)
+        for tag, (at_broker, _) in vector["broker_then_client"].items():
+            assert chosen.matches_consume_queue_entry(java_hash(tag), None) == at_broker, tag
 
 
-@pytest.mark.parametrize(
-    ("expression_type", "expected"),
-    [(None, True), ("", True), ("TAG", True), ("tag", False), ("SQL92", False), ("sql92", False), (" TAG", False)],
-)
-def test_the_types_that_mean_tags(expression_type: str | None, expected: bool) -> None:
-    assert is_tag_type(expression_type) is expected
+def test_the_types_that_mean_tags() -> None:
+    for expression_type, expected in [
+        (None, True),
+        ("", True),
+        ("TAG", True),
+        ("tag", False),
+        ("SQL92", False),
+        ("sql92", False),
+        (" TAG", False),
+    ]:
+        assert is_tag_type(expression_type) is expected
 
 
 def test_separators_alone_are_refused_with_the_place() -> None:

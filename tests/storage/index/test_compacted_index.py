@@ -70,7 +70,7 @@ def test_the_recorded_store_answers_as_before(g1_store: Path, tmp_path: Path) ->
     assert_all_found(store, records, records[::5])
 
 
-@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(store_plans(maximum_messages=30), st.booleans(), st.booleans(), st.data())
 def test_any_store_answers_every_key_after_any_compaction(
     tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, drop_tags: bool, from_log: bool, data: st.DataObject

@@ -138,10 +138,3 @@ class TestBudget:
         writer = written_with_holes(tmp_path, [number not in (10, 95) for number in range(100)])
         at = [written.physical_offset for written in writer.written]
         assert gaps_of(writer) == ((at[95], at[96]),)
-
-    def test_far_neighbours_further_back_stay_gaps(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=SLOTS, index_entries=1000, segment_size=16 << 20)
-        writer.append("T", keys="a")
-        writer.append("T", bytes(9 << 20), keys="b", index=False)
-        after = [writer.append("T", bytes(1000), keys="c") for _ in range(8)]
-        assert gaps_of(writer) == ((0, after[0].physical_offset),)

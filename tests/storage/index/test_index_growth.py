@@ -146,6 +146,7 @@ class TestStatesOfAPut:
             )
 
 
+@pytest.mark.soak  # kernels/test_indexes.py has every state that a put goes through
 class TestFilling:
     def test_a_file_that_another_process_fills_while_it_is_examined_is_not_damaged(self, tmp_path: Path) -> None:
         """Neither to one who follows it nor to one who sees it for the first time, without a neighbour's slots."""

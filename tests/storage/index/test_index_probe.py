@@ -37,7 +37,7 @@ def store_of(root: Path, count: int, profile: str = "5.5", **message: str | None
 
 
 class TestTags:
-    @pytest.mark.parametrize("count", [2, 5, 8, 100, 400])
+    @pytest.mark.parametrize("count", [2, 8, 400])
     def test_a_file_that_keeps_tags_is_told_from_one_that_does_not(self, tmp_path: Path, count: int) -> None:
         assert probe(store_of(tmp_path / "5.5", count)) == ProbeResult(fits=True, has_tags=True)
         assert probe(store_of(tmp_path / "5.3", count, "5.3")) == ProbeResult(fits=True, has_tags=False)
@@ -96,7 +96,7 @@ class TestFitting:
         writer.index.files = [image]
         assert not probe(writer).fits
 
-    @pytest.mark.parametrize("place", [0, SAMPLE // 2, -2, -SAMPLE])
+    @pytest.mark.parametrize("place", [0, -SAMPLE])
     def test_one_foreign_entry_among_the_first_or_last_is_noticed(self, tmp_path: Path, place: int) -> None:
         writer = store_of(tmp_path, 400)
         image = writer.index.files[0]

@@ -72,7 +72,7 @@ class TestScanning:
 
 
 class TestBudget:
-    @pytest.mark.parametrize("budget", [1, 60, 100, 500, 1024, 5000])
+    @pytest.mark.parametrize("budget", [1, 500])
     def test_a_scan_in_steps_finds_what_one_in_a_go_finds(self, tmp_path: Path, budget: int) -> None:
         writer = filled(tmp_path)
         log = log_of(writer)

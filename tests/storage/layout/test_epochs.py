@@ -3,7 +3,6 @@
 import zlib
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +18,8 @@ def test_a_backup_stands_for_a_file_that_is_none(tmp_path: Path) -> None:
     assert len(read_epochs(tmp_path)) == 2
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_not_whole_or_does_not_ascend_is_no_list_of_epochs() -> None:
+    for data in [
         b"",
         b"2\n",
         b"3\n773307083\n7-7000\n8-8000\n",
@@ -29,10 +27,8 @@ def test_a_backup_stands_for_a_file_that_is_none(tmp_path: Path) -> None:
         b"2\n0\n7-7000\n8-x\n",
         b"2\n0\n8-7000\n7-8000\n",
         b"2\n0\n7-8000\n8-8000\n",
-    ],
-)
-def test_what_is_not_whole_or_does_not_ascend_is_no_list_of_epochs(data: bytes) -> None:
-    assert parse_epochs(data) == []
+    ]:
+        assert parse_epochs(data) == []
 
 
 @given(st.sets(st.integers(0, 2**31 - 1)), st.sets(st.integers(0, 2**63 - 1)), st.sampled_from(["\n", "\r\n"]))

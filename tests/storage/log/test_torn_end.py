@@ -65,8 +65,7 @@ class TestMissingQueues:
         assert "queues 2 of T" in answer.incomplete
 
 
-@pytest.mark.parametrize("name", ["config/topics.json", "abort", "config/consumerOffset.json"])
-@pytest.mark.parametrize("kind", ["fifo", "device"])
+@pytest.mark.parametrize(("name", "kind"), [("config/topics.json", "fifo"), ("abort", "fifo"), ("abort", "device")])
 def test_what_is_no_regular_file_is_not_waited_on(g1_store: Path, tmp_path: Path, name: str, kind: str) -> None:
     root = tmp_path / "store"
     shutil.copytree(g1_store, root)

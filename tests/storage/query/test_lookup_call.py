@@ -78,7 +78,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 
 
 class TestBounds:
-    @pytest.mark.parametrize("maximum", [kernel.MAXIMUM_HITS, kernel.MAXIMUM_HITS + 1, 2**31 - 1, 2**63 - 1])
+    @pytest.mark.parametrize("maximum", [kernel.MAXIMUM_HITS, 2**63 - 1])
     def test_more_than_an_answer_holds_is_the_newest_that_it_holds(self, store: MessageStore, maximum: int) -> None:
         answer = store.query(Question("T", "k", maximum=maximum))  # rmq#7948
         everything = [message.physical_offset for message in store_messages(store)]

@@ -143,12 +143,12 @@ def test_opening_a_store_of_many_queues_opens_none_of_them(tmp_path: Path) -> No
     writer = StoreWriter(tmp_path)
     writer.append("T", b"")
     writer.flush()
-    for number in range(1500):
+    for number in range(400):
         write_units(tmp_path / "consumequeue" / f"topic{number}" / "0", 0, [(0, 91, 0)], 20)
     descriptors = set(os.listdir("/proc/self/fd"))
     files = OpenFiles(limit=8)
     queues = QueueStore(tmp_path, CommitLog.open([tmp_path / "commitlog"]), files)
-    assert len(queues.topics()) == 1501
+    assert len(queues.topics()) == 401
     assert len(files) == 0
     for topic in queues.topics()[:200]:
         queue = queues.queue(topic, 0)

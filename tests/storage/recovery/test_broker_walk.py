@@ -41,7 +41,7 @@ def test_a_sound_log_ends_where_it_ends(writer: StoreWriter) -> None:
         assert walk(writer.root).end_from(number) == writer.log.end
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
+@pytest.mark.parametrize("number", [0, 3])
 def test_zeros_end_it_for_a_walk_that_starts_before_them(writer: StoreWriter, number: int) -> None:
     damaged = in_segment(writer, number)[2]
     writer.overwrite(damaged.physical_offset, bytes(damaged.size))
@@ -73,7 +73,7 @@ def test_a_wrong_checksum_of_the_whole_record_is_not_looked_at(writer: StoreWrit
     assert walk(writer.root).end_from(0) == writer.log.end
 
 
-@pytest.mark.parametrize(("size", "goes_on"), [(0, True), (-1, True), (8, True), (1 << 20, False)])
+@pytest.mark.parametrize(("size", "goes_on"), [(-1, True), (1 << 20, False)])
 def test_any_blank_that_does_not_reach_beyond_the_file_leads_to_the_next_segment(
     writer: StoreWriter, size: int, goes_on: bool
 ) -> None:
@@ -82,7 +82,7 @@ def test_any_blank_that_does_not_reach_beyond_the_file_leads_to_the_next_segment
     assert walk(writer.root).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
 
 
-@pytest.mark.parametrize(("level", "is_number"), [("3", True), ("99", True), ("three", False), ("99999999999", False)])
+@pytest.mark.parametrize(("level", "is_number"), [("99", True), ("99999999999", False)])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_property_that_must_be_a_number_ends_it_where_it_is_none(
     tmp_path: Path, level: str, is_number: bool, is_first: bool

@@ -7,25 +7,22 @@ from storage.search.criteria import parse_size_range
 from storage.search.progress import ProgressReport
 
 
-@pytest.mark.parametrize(
-    ("text", "sizes"),
-    [
+def test_sizes_are_read() -> None:
+    for text, sizes in [
         ("512", (512, 512)),
         ("1k..2M", (1024, 2 << 20)),
         ("..3", (0, 3)),
         ("1K", (1024, 1024)),
         ("100..", (100, None)),
         ("0..0", (0, 0)),
-    ],
-)
-def test_sizes_are_read(text: str, sizes: tuple[int, int | None]) -> None:
-    assert parse_size_range(text) == sizes
+    ]:
+        assert parse_size_range(text) == sizes
 
 
-@pytest.mark.parametrize("text", ["", "..", "x", "1.5k", "-1", "5..4", "1kB"])
-def test_other_texts_are_no_sizes(text: str) -> None:
-    with pytest.raises(ConfigError):
-        parse_size_range(text)
+def test_other_texts_are_no_sizes() -> None:
+    for text in ["", "..", "x", "1.5k", "-1", "5..4", "1kB"]:
+        with pytest.raises(ConfigError):
+            parse_size_range(text)
 
 
 def test_progress_is_told_in_a_sentence() -> None:

@@ -103,7 +103,7 @@ def test_random_stores_are_counted_as_by_the_oracle(
 
 def test_very_many_names_in_one_block_are_all_counted(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
-    for number in range(3000):
+    for number in range(1200):
         fields = {"tags": f"tag-{number}", "born_host": (f"10.1.{number // 250}.{number % 250}", 1), "queue_id": number}
         writer.append(f"T{number % 700}", index=False, queue=False, **fields)  # type: ignore[arg-type]
     writer.close()

@@ -14,20 +14,17 @@ from storage.filter.sql92.node import Node, PartKind
 LITERAL, TOO_FEW = "a literal is no condition", "expected a property or a value, found"
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
+def test_what_follows_an_expression_is_not_read() -> None:
+    for text, read in [
         ("a = 1 garbage !!!", "a = 1"),
         ("a LIKE 'x%'", "a"),
         ("a = 0x10", "a = 0"),
         ("a = 1.5f", "a = 1.5"),
         (" a = 1 -- c\n/* c */", " a = 1"),
         ("a = 1 99999999999999999999 @", "a = 1"),
-    ],
-)
-def test_what_follows_an_expression_is_not_read(text: str, read: str) -> None:
-    expression = parse(text)
-    assert expression.text[: expression.end] == read
+    ]:
+        expression = parse(text)
+        assert expression.text[: expression.end] == read
 
 
 def test_an_error_is_drawn_under_its_place() -> None:
@@ -88,10 +85,10 @@ def test_what_no_token_starts_with_is_refused() -> None:
             parse(text)
 
 
-@pytest.mark.parametrize("number", ["0.0", "0.", ".0", "0e0", "1e-400", "1e309", "9" * 400 + "."])
-def test_doubles_that_are_zero_or_infinite_cannot_be_written(number: str) -> None:
-    with pytest.raises(FilterSyntaxError, match="zero or too large"):
-        parse(f"a = {number}")
+def test_doubles_that_are_zero_or_infinite_cannot_be_written() -> None:
+    for number in ["0.0", "0.", ".0", "0e0", "1e-400", "1e309", "9" * 400 + "."]:
+        with pytest.raises(FilterSyntaxError, match="zero or too large"):
+            parse(f"a = {number}")
 
 
 @pytest.mark.parametrize("number", ["4.9E-324", "1.7976931348623157e308", "9223372036854775807", "0", "1L"])

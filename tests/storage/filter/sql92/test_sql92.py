@@ -88,16 +88,12 @@ def test_any_text_is_refused_or_decides_or_fails_in_the_documented_ways(text: st
 
 
 DEEP = [
-    ("500 parentheses", "(" * 500 + "a = 1" + ")" * 500, True),
     ("the most parentheses", "(" * DEEPEST + "a = 1" + ")" * DEEPEST, True),
     ("5,000 NOT", "NOT " * 5000 + "(a = 1)", True),
     ("5,001 NOT", "NOT " * 5001 + "(a = 1)", False),
     ("an OR of 3,000", "a = 2 OR " * 2999 + "a = 1", True),
-    ("an AND of 3,000", "a <> 2 AND " * 2999 + "a = 1", True),
     ("5,000 texts", "a IN (" + ", ".join(f"'{number}'" for number in range(5_000)) + ")", True),
-    ("a long text", f"a <> '{'x' * 100_000}'", True),
     ("IS NULL of IS NULL …", "missing" + " IS NULL" * 5_000, False),
-    ("= of = …", "TRUE" + " = TRUE" * 5_000, True),
     ("AND in OR in AND …", "(a = 2 OR (a = 1 AND " * 350 + "TRUE" + "))" * 350, True),
     ("conditions of conditions", "(" * 700 + "a = 1" + ") IS NOT NULL AND NOT missing IS NULL = TRUE" * 700, True),
     ("minus of minus …", "-" * 200 + "1 = a", True),
