@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import protocol.checksum
 from java_vectors import vectors
-from protocol.checksum import body_crc, encode_property_crc, property_crc, renew_property_crc, verify_property_crc
+from protocol.checksum import body_crc, property_crc, renew_property_crc, verify_property_crc
 from protocol.errors import CorruptRecord
 from store_files import pack_record
 
@@ -26,10 +26,6 @@ PROTECTED = pack_record(**FIELDS, properties_bytes=b"a\x01b\x02", property_crc=T
 @given(st.binary())
 def test_the_body_crc_is_crc_32_without_the_top_bit(body: bytes) -> None:
     assert body_crc(body) == body_crc(memoryview(body)) == zlib.crc32(body) & 0x7FFFFFFF
-
-
-def test_the_reference_value_is_written_least_significant_digit_first() -> None:
-    assert encode_property_crc(305419896) == b"__CRC32#\x016989145030\x02"
 
 
 def test_records_of_the_brokers_own_encoder_verify() -> None:

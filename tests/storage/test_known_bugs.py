@@ -4,15 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import oracles
-from examples import examples
 from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
-from store_files import write_file
-from store_queries import KINDS, found, open_written
+from store_queries import found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = START_TIMESTAMP
@@ -77,32 +73,6 @@ def smallest_hash() -> tuple[str, str]:
 class TestDamagedIndex:
     """ "Hash collisions, …, cyclic or wild pointers, header counts that lie: none may hide or invent a message." """
 
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(data=st.data())
-    def test_damage_to_slots_pointers_hashes_and_header_hides_nothing(
-        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        root = tmp_path_factory.mktemp("damaged")
-        writer = StoreWriter(root, index_slots=7, index_entries=12)
-        for number in range(30):
-            writer.append("T", keys=f"k{number % 5}", unique_key=f"u{number}", tags="t")
-        writer.close()
-        path = data.draw(st.sampled_from(writer.index_paths()))
-        size = path.stat().st_size
-        entries = 40 + 4 * 7 + 20
-        place = data.draw(
-            st.one_of(
-                st.integers(32, 39),  # counts of the header
-                st.integers(40, 40 + 4 * 7 - 1),  # slots
-                st.integers(0, 20 * 11 - 1).filter(lambda n: n % 20 < 4 or n % 20 >= 16).map(lambda n: entries + n),
-            )
-        )
-        write_file(path, size, {place: data.draw(st.binary(min_size=1, max_size=4))})
-        store = MessageStore.open(root)
-        records = writer.records
-        for key, kind in [(f"k{n}", KeyKind.KEY) for n in range(5)] + [("t", KeyKind.TAG), ("u7", KeyKind.UNIQUE)]:
-            assert found(store, "T", key, kind) == oracles.query(records, "T", key, kind=KINDS[kind])
-
     def test_an_index_of_another_log_covers_nothing(self, tmp_path: Path) -> None:  # rmq#8041
         mine, other = tmp_path / "mine", tmp_path / "other"
         for root, prefix in ((mine, "mine"), (other, "longer-prefix")):
@@ -115,19 +85,3 @@ class TestDamagedIndex:
         store = MessageStore.open(mine)
         assert all(len(found(store, "T", f"mine{number}")) == 1 for number in range(60))
         assert any("do not belong to this log" in problem for problem in store.problems)
-
-    @pytest.mark.parametrize("kept", [0, 2])
-    def test_lost_index_files_hide_nothing(self, tmp_path: Path, kept: int) -> None:  # rmq#8007, #3868
-        writer = StoreWriter(tmp_path, index_entries=20)
-        for number in range(60):
-            writer.append("T", keys=f"k{number}", tags="t")
-        writer.close()
-        paths = writer.index_paths()
-        for number, path in enumerate(paths):
-            if number % 3 != kept:
-                path.unlink()
-        store = MessageStore.open(tmp_path)
-        records = writer.records
-        for number in range(60):
-            assert found(store, "T", f"k{number}") == oracles.query(records, "T", f"k{number}", kind="K")
-        assert found(store, "T", "t", KeyKind.TAG) == oracles.query(records, "T", "t", kind="T")

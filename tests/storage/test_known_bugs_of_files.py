@@ -17,9 +17,8 @@ from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_queries import KINDS, found, open_written
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import StoreWriter
 
-T0 = START_TIMESTAMP
 G2 = ("g2-hosts", "g2-dledger-mixed")
 
 
@@ -56,17 +55,6 @@ def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
 
 @pytest.mark.untraced
 class TestCrash:
-    @pytest.mark.parametrize("index_count", [0, 30, 80])
-    def test_an_index_header_behind_or_ahead_of_its_entries_hides_nothing(
-        self, tmp_path: Path, index_count: int
-    ) -> None:  # rmq#4463, rust#7741
-        writer = StoreWriter(tmp_path, index_entries=100)
-        fill(writer, 60)
-        writer.close()
-        last = writer.index_paths()[-1]
-        write_file(last, last.stat().st_size, {36: oracles.packed(index_count, 4)})
-        check_however_opened(tmp_path, writer.records)
-
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
@@ -101,21 +89,6 @@ class TestCrash:
             assert store.commit_log.end == records[-1].physical_offset + records[-1].total_size
             check_however_opened(tmp_path / name, records)
 
-    def test_index_files_that_a_starting_broker_deletes_under_a_server_hide_nothing(self, tmp_path: Path) -> None:
-        """rmq#8007, #3868: it deletes those that are younger than its checkpoint; then somebody deletes the rest."""
-        writer = StoreWriter(tmp_path, segment_size=8192, index_entries=50)
-        fill(writer, 60)
-        store = open_written(writer, tmp_path)
-        for gone in (writer.index_paths()[-1:], writer.index_paths()[:-1]):
-            for path in gone:
-                path.unlink()
-            assert store.renew()
-            store.finish_scan()
-            check_every_key(store, writer.records)
-        (tmp_path / "index").rmdir()
-        store.refresh()
-        check_every_key(store, writer.records)
-
     def test_a_log_that_restarts_below_the_index_has_every_key(self, tmp_path: Path) -> None:
         """rmq#8041: a broker indexes nothing below the offset where its index ends."""
         writer = StoreWriter(tmp_path, index_entries=1000)
@@ -134,16 +107,6 @@ class TestCrash:
         assert len(writer.index.files[0].entries) > before
         writer.close()
         check_however_opened(tmp_path, writer.records)
-
-    def test_a_zero_filled_rest_of_a_record_ends_the_log_and_nothing_else(self, tmp_path: Path) -> None:  # rmq#688
-        writer = StoreWriter(tmp_path)
-        fill(writer, 20)
-        torn = writer.written[-1]
-        writer.overwrite(torn.physical_offset + 60, bytes(torn.size - 60))
-        writer.crash()
-        store = MessageStore.open(tmp_path)
-        assert store.commit_log.end == torn.physical_offset
-        check_every_key(store, writer.records)
 
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(cut=st.integers(0, 1600), remove=st.booleans())
@@ -165,30 +128,6 @@ class TestCrash:
 
 
 class TestDamagedMessages:
-    @pytest.mark.parametrize("damage", ["body", "magic", "own offset", "properties", "size"])
-    def test_a_damaged_message_inside_a_file_hides_itself_alone(self, tmp_path: Path, damage: str) -> None:
-        """rmq#6570; the index may lack what a broker skipped behind it."""
-        for indexed in (True, False):
-            root = tmp_path / str(indexed)
-            writer = StoreWriter(root, segment_size=8192)
-            fill(writer, 20)
-            bad = writer.append("T", b"illegal", keys="bad all", unique_key="u", tags="t")
-            for number in range(10):
-                writer.append("T", b"behind", keys=f"behind{number} all", tags="t", index=indexed)
-            writer.roll()
-            fill(writer, 5, "next")
-            place, piece = {
-                "body": (bad.record.index(b"illegal"), b"I"),
-                "magic": (4, bytes(4)),
-                "own offset": (35, b"\x01"),
-                "properties": (bad.size - 30, b"\x00"),
-                "size": (3, b"\x09"),
-            }[damage]
-            writer.overwrite(bad.physical_offset + place, piece)
-            store = open_written(writer, root)
-            assert (store.record_at(bad.physical_offset) is None) == (damage != "properties")
-            check_every_key(store, writer.records)
-
     def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path: Path) -> None:
         """rust `query_messages`, by reading: it gave up after two passes."""
         writer = StoreWriter(tmp_path, index_entries=5000)
@@ -205,21 +144,6 @@ class TestDamagedMessages:
 
 
 class TestHosts:
-    @pytest.mark.parametrize(("born", "stored"), [("127.0.0.1", "2001:db8::2"), ("2001:db8::1", "127.0.0.1")])
-    def test_hosts_of_either_length_shift_no_field(self, tmp_path: Path, born: str, stored: str) -> None:
-        """PR#7599: an IPv6 born host moved the store time by 12 bytes, and so queries by time missed it."""
-        writer = StoreWriter(tmp_path)
-        hosts = {"born_host": (born, 1), "store_host": (stored, 10911)}
-        written = [writer.append("T", b"x", keys="k", tags="t", store_timestamp=T0 + n, **hosts) for n in range(5)]
-        store = open_written(writer, tmp_path)
-        for message in written:
-            stamp = message.store_timestamp
-            for key, kind in (("k", KeyKind.KEY), ("t", KeyKind.TAG)):
-                window = {"begin_timestamp": stamp, "end_timestamp": stamp}
-                assert found(store, "T", key, kind, **window) == [message.physical_offset]
-            record = store.message_by_offset_id(decode_message_id(message.offset_message_id))
-            assert record == message.record
-
     @pytest.mark.parametrize("name", G2)
     def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path: Path, name: str) -> None:
         """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
@@ -240,18 +164,6 @@ class TestHosts:
         assert asked > 10
         records = oracles.read_log(directories)
         check_every_key(store, [record for record in records if record.sys_flag & 0xC0 == 0])
-
-
-class TestTime:
-    def test_an_old_message_is_found_without_a_window(self, tmp_path: Path) -> None:  # dash#1411: one hour back only
-        writer = StoreWriter(tmp_path)
-        stamps = [1, 86_400_000, T0 - 3650 * 86_400_000, T0, T0 + 10]
-        written = [writer.append("T", keys="k", unique_key="u", store_timestamp=stamp) for stamp in stamps]
-        store = open_written(writer, tmp_path)
-        places = [message.physical_offset for message in written]
-        assert found(store, "T", "k") == places
-        window = {"begin_timestamp": T0 + 5, "end_timestamp": T0 + 6}
-        assert found(store, "T", "u", KeyKind.UNIQUE, **window) == places
 
 
 class TestChange:

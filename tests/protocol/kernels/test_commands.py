@@ -215,13 +215,6 @@ def test_what_is_nested_deeply_is_passed_over_where_nobody_wants_it(deep: bytes)
     assert decode_command((0, b'{"code":1,"x":%b,"opaque":7}' % deep, b"")).opaque == 7
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("raw", [b"", b"{", b'{"a":}', b"[" * 100_000, b'{"a":' * 100_000, b"[" * 1001 + b"]" * 1001])
-def test_fields_that_are_no_json_make_no_command(raw: bytes) -> None:
-    with pytest.raises(BadCommand, match=r"^the header is no command: "):
-        request_with(raw)
-
-
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_is_read_whichever_of_its_characters_are_escaped(name: str, text: str) -> None:
     def escaped(plain: str) -> bytes:

@@ -46,15 +46,6 @@ def test_every_message_gets_a_unit_without_bitmap(count: int, file_size: int, bl
     assert summary.ext_units == summary.units == count
 
 
-def test_what_is_left_out_of_the_queue_has_no_unit(tmp_path: Path) -> None:
-    summary = build(tmp_path, queued([0, 1, 2, 1, 2, 3], start=LATER), 4096)
-    assert (summary.units, summary.dropped, summary.ext_units) == (4, 2, 4)
-    assert [units_in(tmp_path / "queue")[number][12:] for number in range(4)] == [
-        packed(-(2**63) + 20 * number, 8) for number in range(4)
-    ]
-    assert units_in(tmp_path / "ext")[3] == packed(20, 2) + packed(5, 8) + packed(1005, 8) + packed(0, 2)
-
-
 def test_repetitions_of_a_message_point_to_its_unit(tmp_path: Path) -> None:
     build(tmp_path, queued([0, 3, 4], start=LATER), 4096, block=1)
     found = units_in(tmp_path / "queue")

@@ -127,7 +127,7 @@ def test_what_is_discarded_is_gone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("start", [5, -10, (1 << 63) - 8])
+@pytest.mark.parametrize("start", [5, -10])
 def test_a_stream_starts_with_a_file(start: int, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="start of a queue"):
         QueueFileWriter(tmp_path, 10, start)

@@ -91,11 +91,6 @@ def test_of_several_lengths_the_usual_one_counts_and_the_others_are_told(store: 
     assert "batchconsumequeue: 2 of 3 files are not 920 bytes long" in told
 
 
-def test_light_queues_show_by_their_directories(store: Path) -> None:
-    write_file(store / "consumequeue" / "%LMQ%a" / "0" / f"{0:020d}", 2000, {})
-    assert QueuePlan.of(store).lmq
-
-
 def test_directories_that_are_no_queues_are_not_looked_at(store: Path) -> None:
     for name in ("x", "-1", "007", "2147483648"):
         (store / "consumequeue" / "T" / name).mkdir()

@@ -19,16 +19,6 @@ from storage.files.own_directories import (
     temporary_directory,
 )
 
-
-def test_one_that_we_make_is_ours_whatever_the_umask_allows(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        hold_kept(tmp_path / "entries", writes=True).close()
-    finally:
-        os.umask(before)
-    hold_kept(tmp_path / "entries", writes=True).close()
-
-
 VOLUMES = [0o755, 0o1777, 0o2770, 0o2777]
 """Rights of a directory as root or a volume of a container platform has it."""
 

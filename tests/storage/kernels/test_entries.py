@@ -25,15 +25,10 @@ from storage.kernels.records import (
     check_step,
     closes_segment,
     find_record,
-    find_record_by_entries,
     scan_keys,
     walk_appended,
     walk_records,
 )
-from storage.kernels.select_records import select_records
-from storage.search.criteria import Criteria
-from storage.search.matcher import Matcher
-from storage.search.query import query_of
 from store_files import pack_entry
 
 BASE = 1 << 32
@@ -98,13 +93,6 @@ def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int
     return chosen.position, chosen.reason, chosen.last, table["position"][: chosen.rows].tolist()
 
 
-def selected(data: bytes, position: int, stop: int) -> tuple[int, list[int]]:
-    found = np.zeros(20, np.int64)
-    query = query_of(Matcher(Criteria()))
-    ended = select_records(Bytes(data).region, position, stop, len(data), BASE, BASE + len(data), query, found)
-    return ended.position, found[: ended.found].tolist()
-
-
 class TestWholeSegments:
     @settings(max_examples=examples(12))
     @given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
@@ -137,49 +125,6 @@ class TestWholeSegments:
         expected = dispatch(oracles.scan_segment(ledger.data, BASE), lmq=True)
         assert scan_bytes(ledger.data, BASE).made == expected
         assert scan_bytes(ledger.data, BASE, window=window, records=records).made == expected
-
-    @settings(max_examples=examples(30))
-    @given(ledgers(), st.data())
-    def test_ranges_that_meet_anywhere_hold_every_record_once(self, ledger: Ledger, draw: st.DataObject) -> None:
-        data = ledger.data + bytes(50)
-        cut = draw.draw(st.integers(0, len(ledger.data)))
-        region = Bytes(data).region
-        second = find_record(region, cut, len(data), BASE)
-        in_second = [start for start in ledger.starts if start >= cut]
-        assert second == (in_second[0] if in_second else len(data))
-        in_first = [start for start in ledger.starts if start < cut]
-        assert rows_of(data, 0, cut, len(data))[3] == in_first
-        if in_second:
-            assert rows_of(data, second, len(data), len(data))[3] == in_second
-        hashed = {BASE + start for start in in_first}
-        assert {offset for _, offset in keys_of(data, 0, cut)[1]} <= hashed
-        reached, offsets = keys_of(data, 0, cut)
-        assert keys_of(data, reached, len(data))[1] | offsets == keys_of(data, 0, len(data))[1]
-        assert selected(data, 0, cut)[1] == in_first
-
-    @settings(max_examples=examples(20))
-    @given(ledgers(), st.data())
-    def test_a_record_that_lacks_an_entry_is_found_where_it_starts(self, ledger: Ledger, draw: st.DataObject) -> None:
-        keyed = [
-            record
-            for record in oracles.scan_segment(ledger.data, BASE)
-            if oracles.index_keys(record) and record.sys_flag & 0xC != 0xC
-        ]
-        if not keyed:
-            return
-        missing = draw.draw(st.sampled_from(keyed))
-        rows = [
-            (oracles.index_hash(key), record.physical_offset, 0, 0)
-            for record in keyed
-            if record is not missing
-            for key in oracles.index_keys(record)
-        ]
-        entries = np.array(rows, np.dtype([("hash", ">i4"), ("offset", ">i8"), ("time", ">i4"), ("next", ">i4")]))
-        end = BASE + len(ledger.data)
-        found = find_record_by_entries(
-            Bytes(ledger.data).region, 0, len(ledger.data), len(ledger.data), BASE, end, entries, 0, True, False
-        )
-        assert BASE + found.position == missing.physical_offset
 
 
 class TestDamage:

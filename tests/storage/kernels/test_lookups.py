@@ -174,16 +174,6 @@ class TestLookup:
             assert answer.stray_file is store.index_files[0]
             assert answer.stray_offset == wrong(len(log))
 
-    def test_files_without_tag_entries_are_left_out_when_only_tags_count(self) -> None:
-        store, _, _, _ = Plan(messages=[{"tags": "TagA"}] * 3).build()
-        held = store.index_files[0]
-        for has_tags, expected in ((False, 0), (True, 3)):
-            file = IndexBytes(bytes(held), 7, 3, 10**6, has_tags=has_tags)
-            changed = KernelStore([(0, bytes(store.segments[0]))], [file])
-            answer = ask(changed, Question("TopicTest", "TagA", "T", tags_only=True))
-            assert len(list(answer.physical_offsets)) == expected
-            assert answer.files == (expected > 0)
-
     @pytest.mark.parametrize("ascending", [False, True])
     def test_files_wholly_older_than_a_full_answer_are_not_opened(self, ascending: bool) -> None:
         plan = Plan(entries=3, messages=[{"keys": "a"}] * 8)
@@ -216,13 +206,6 @@ class TestSize:
             kept.insert(0, record)
         assert list(answer.physical_offsets) == [record.physical_offset for record in kept]
         assert answer.truncated == (len(kept) < len(records))
-
-    @pytest.mark.parametrize(("spare", "kept"), [(-1, 2), (0, 3), (1, 3)])
-    def test_an_answer_may_be_as_long_as_the_limit(self, spare: int, kept: int) -> None:
-        store, records, _, _ = Plan(messages=[{"keys": "a"}] * 3).build()
-        answer = ask(store, Question("TopicTest", "a", limit=3 * records[0].total_size + spare))
-        assert len(list(answer.physical_offsets)) == kept
-        assert answer.truncated == (kept < 3)
 
 
 class TestStopping:

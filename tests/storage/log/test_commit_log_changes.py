@@ -60,10 +60,6 @@ class TestTorn:
 
 
 class TestRelisted:
-    def test_a_log_over_the_same_files_is_itself(self, writer: StoreWriter) -> None:
-        log = opened(writer)
-        assert log.relisted(writer.log.directories) is log
-
     def test_a_segment_that_is_lost_in_the_middle_is_a_hole(self, writer: StoreWriter) -> None:
         log = opened(writer)
         log.segments[1].file.path.unlink()

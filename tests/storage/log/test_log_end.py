@@ -71,14 +71,14 @@ class TestSteps:
     def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "WALK_STEP", 512)
 
-    @pytest.mark.parametrize("sizes", [[100] * 30, [2000], [10, 2000, 10], [600] * 5, [2000, 2000, 3]])
+    @pytest.mark.parametrize("sizes", [[100] * 30, [10, 2000, 10], [2000, 2000, 3]])
     def test_the_end_is_found_whatever_the_step_cuts(self, tmp_path: Path, sizes: list[int]) -> None:
         writer = StoreWriter(tmp_path, segment_size=16384)
         for size in sizes:
             writer.append("T", bytes(size))
         assert opened(writer).end == writer.log.end
 
-    @pytest.mark.parametrize("known", [0, 1, 250, 10**6, -5, 2**63 - 1])
+    @pytest.mark.parametrize("known", [0, 250, 10**6, -5])
     def test_a_cached_end_that_is_none_does_no_harm(self, tmp_path: Path, known: int) -> None:
         writer = StoreWriter(tmp_path, segment_size=16384)
         fill(writer, 20)

@@ -53,12 +53,6 @@ def test_all_behind_the_first_damage_goes_and_the_damaged_messages_are_not_count
     assert found.deleted == segments(writer, *range(first.physical_offset // SEGMENT + 1, 5))
 
 
-def test_damage_behind_which_nothing_is_served_costs_nothing(writer: StoreWriter) -> None:
-    last = spoil(writer, 199)
-    found = outcome(writer.root)
-    assert (found.end, found.cut_bytes, found.cut_messages) == (last.physical_offset, 0, 0)
-
-
 def test_a_start_that_does_not_come_by_the_damage_costs_nothing(writer: StoreWriter) -> None:
     spoil(writer, 60)
     end = writer.written[-1].physical_offset + writer.written[-1].size

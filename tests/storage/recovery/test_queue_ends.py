@@ -27,7 +27,7 @@ def test_queues_reach_to_the_end_of_the_last_record_that_one_leads_to(queues: Pa
     assert recovered_queues_end(queues.with_name("no such directory")) == -1
 
 
-@pytest.mark.parametrize("below", ["", "T1", "T1/2"])
+@pytest.mark.parametrize("below", ["", "T1/2"])
 def test_a_directory_that_cannot_be_listed_is_no_empty_one(
     queues: Path, below: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,12 +43,6 @@ def test_an_expired_message_is_found_by_its_copies(text: str, case: Path) -> Non
     assert [each["physicalOffset"] for each in answer["messages"]] == [DEAD_LETTER, RETRY]
 
 
-def test_of_one_topic_its_copies_alone_are_found(case: Path) -> None:
-    outcome = rocketlens("find", case, GONE, "--topic", "%DLQ%g", "--json")
-    assert [each["physicalOffset"] for each in outcome.messages] == [DEAD_LETTER]
-    assert rocketlens("find", case, GONE, "--topic", "other").code == 1
-
-
 def test_a_server_is_asked_for_the_copies_of_an_expired_message_by_our_own_client(case: Path, tmp_path: Path) -> None:
     here = rocketlens("find", case, GONE, "--json")
     with serving_in_a_thread(service_of(MessageStore.open(case))) as address:
@@ -72,10 +66,6 @@ def test_nothing_is_found_by_an_id_that_is_hidden(mask: str, case: Path) -> None
     outcome = rocketlens("find", case, GONE, "--mask", mask)
     assert outcome.code == 1
     assert "copies of it" not in outcome.errors
-
-
-def test_another_id_has_no_copies(case: Path) -> None:
-    assert rocketlens("find", case, OTHER).code == 1
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

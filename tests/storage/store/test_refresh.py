@@ -31,12 +31,6 @@ class TestGrowth:
         assert queue.max_offset == 2
         followed.check()
 
-    def test_nothing_new_changes_nothing(self, followed: Followed) -> None:
-        followed.settle()
-        before = followed.store.snapshot
-        assert followed.poll(5) == []
-        assert followed.store.snapshot is before
-
     def test_a_rest_ends_when_something_comes(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
         followed.settle()
         monkeypatch.setattr(_refresh, "MOST_RESTS", 2**31 - 1)

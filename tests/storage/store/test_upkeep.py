@@ -179,18 +179,6 @@ class TestStrays:
         assert any("inside a message" in problem for problem in store.problems)
         assert_all_found(store, writer.records, writer.records[20:50])
 
-    def test_until_its_range_is_scanned_answers_say_what_they_may_lack(self, tmp_path: Path) -> None:
-        writer = self.written(tmp_path)
-        self.moved(writer, 30, 4)
-        store = MessageStore.open(writer.root, StoreOptions(scan_budget=1 << 20))
-        answer = store.query(Question("T", "k30"))
-        assert answer.count == 0
-        assert "still to be scanned" in (answer.incomplete or "")
-        assert store.renew()
-        store.finish_scan()
-        assert store.query(Question("T", "k30")).count == 1
-        assert incomplete(store) is None
-
     def test_it_is_not_trusted_at_the_next_start_either(self, tmp_path: Path) -> None:
         writer = self.written(tmp_path)
         self.moved(writer, 30, 4)

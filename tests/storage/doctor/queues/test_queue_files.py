@@ -23,12 +23,6 @@ def queue(root: Path) -> Path:
     return root / "consumequeue" / "T" / "1"
 
 
-def test_no_queues_at_all_are_an_error_that_rebuilding_mends(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
-    finding = only(root, "queues")
-    assert (finding.severity, finding.remedy) == (Severity.ERROR, f"rocketlens rebuild queues {root}")
-
-
 def test_a_missing_file_is_a_gap_of_queue_offsets(root: Path, queue: Path) -> None:
     (queue / f"{FILE:020d}").unlink()
     finding = only(root, "queues")

@@ -9,7 +9,7 @@ from protocol.errors import FilterSyntaxError
 from storage.filter.sql92 import parse
 from storage.filter.sql92._parser import Parser
 from storage.filter.sql92._tokenizer import Tokenizer
-from storage.filter.sql92.node import Node, PartKind
+from storage.filter.sql92.node import PartKind
 
 LITERAL, TOO_FEW = "a literal is no condition", "expected a property or a value, found"
 
@@ -108,19 +108,6 @@ def test_minus_signs_without_a_line_end_behind_them_are_read_once() -> None:
     for _ in range(100_000):
         names.add(reader.take().name)
     assert (names, reader.take().text) == ({"MINUS"}, "1")
-
-
-def test_the_parts_of_an_expression_know_their_places() -> None:
-    text = "NOT (a > 5) OR b BETWEEN 1 AND 2 OR c IN ('x')"
-
-    def drawn(node: Node) -> list[object]:
-        return [text[slice(*node.span)], *map(drawn, node.operands)]
-
-    whole, *parts = drawn(parse(text).root)
-    assert whole == text
-    assert parts[0] == ["NOT (a > 5)", ["(a > 5)", ["a"], ["5"]]]
-    assert parts[2] == ["c IN ('x')", ["c"]]
-    assert drawn(parse(text).root.operands[1])[0] == "b BETWEEN 1 AND 2"
 
 
 def test_a_property_alone_is_wrapped_into_a_condition() -> None:
