@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from broker.metrics.metrics_rows import MetricsRows
 from broker.service.broker_service import BrokerService
@@ -29,8 +30,11 @@ def service(g1_store: Path) -> BrokerService:
 
 def test_every_metric_is_served(service: BrokerService) -> None:
     exposition = Exposition(ServerCollector(MetricsRows(), [StoreFigures(service)]))
-    served = [line.split()[2:] for line in exposition.render("")[0].decode().splitlines() if line.startswith("# TYPE")]
+    text = exposition.render("")[0].decode()
+    served = [line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE")]
     assert served == [[family.full_name, family.kind] for family in FAMILIES]
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    assert figures_of(text) == {(each.name, frozenset(each.labels.items())): each.value for each in samples}
 
 
 def test_lag_is_what_the_official_mqadmin_printed(service: BrokerService) -> None:
