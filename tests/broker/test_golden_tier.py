@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from broker_harness import RawClient, connected, service_of, serving
+from draining import pull_of
 from golden_store import GOLDEN, unpack
 from oracles import Record, read_record
 from protocol.codes import RequestCode, ResponseCode
@@ -24,10 +25,15 @@ from storage.store.message_store import MessageStore, StoreOptions
 from tier_answers import Exchange, Queue, exchanges_of, pulls_of, records_in
 
 NAMES = ("g2-tier", "g2-tier-killed")
-SHAPES = ("joined", "alone", "without metadata")
+SHAPES = ("joined", "alone")
 ONLY_IN_TIER = ("Tier-old", "TierDelay")
 """Topics whose queues a broker counts from 0 anew, since its own log has lost all their messages."""
-OFFSETS = {RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME}
+OFFSETS = {
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+}
 PHYSICAL_OFFSET = slice(28, 36)
 
 
@@ -57,9 +63,8 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     name, shape = request.param
     root = unpack("store", tmp_path_factory.mktemp(name), archives=GOLDEN / "g2" / name)
     tier = root / json.loads((GOLDEN / "g2" / name / "store.json").read_text())["tier"]
-    if shape != "joined":
-        (root / "config" / "tieredStoreMetadata.json").unlink()
     if shape == "alone":
+        (root / "config" / "tieredStoreMetadata.json").unlink()
         tier = Path(shutil.move(tier, root.with_name("tier")))
         options, place = StoreOptions(keeps_state=False), tier
     else:
@@ -93,9 +98,7 @@ async def pull(client: RawClient, queue: Queue) -> list[bytes]:
     found: list[bytes] = []
     offset, end = 0, 1
     while offset < end:
-        fields = {"consumerGroup": "CG_REPLAY", "topic": topic, "queueId": queue_id, "queueOffset": str(offset)}
-        fields |= {"maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0"}
-        fields |= {"subscription": expression, "subVersion": "0", "expressionType": kind}
+        fields = pull_of(topic, int(queue_id), offset, subscription=expression, expressionType=kind)
         answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
         assert answer.code in (0, ResponseCode.PULL_RETRY_IMMEDIATELY), answer.remark
         found += records_in(bytes(answer.body))
@@ -118,20 +121,9 @@ def test_every_queue_is_pulled_as_from_the_broker_by_each_filter(case: Case) -> 
         assert list(map(alike, pulled[queue])) == list(map(alike, records)), queue
 
 
-def test_first_and_last_offsets_and_times_are_the_brokers(case: Case) -> None:
+def test_offsets_and_times_are_the_brokers(case: Case) -> None:
     asked = [each for each in case.exchanges if each.code in OFFSETS and each.topic not in ONLY_IN_TIER]
-    assert len(asked) == 9
-    answers = ask_all(case, [(each.code, each.fields) for each in asked])
-    assert [fields for _, fields, _ in answers] == [each.answer["extFields"] for each in asked]
-
-
-def test_offsets_by_time_are_the_brokers(case: Case) -> None:
-    asked = [
-        each
-        for each in case.exchanges
-        if each.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP and each.topic not in ONLY_IN_TIER
-    ]
-    assert len(asked) == 15
+    assert len(asked) == 9 + 15
     answers = ask_all(case, [(each.code, each.fields) for each in asked])
     assert [fields for _, fields, _ in answers] == [each.answer["extFields"] for each in asked]
 

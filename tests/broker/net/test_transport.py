@@ -83,26 +83,6 @@ def view(offset: int, opaque: int = 0, **options: bool) -> bytes:
     return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **options)  # type: ignore[arg-type]
 
 
-async def test_all_answers_to_one_read_come_in_order_with_all_their_bytes() -> None:
-    sizes = [10, 70_000, 3, 1_000_000, 65_536, *[1] * 300]
-    async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(b"".join(view(-size, opaque=number) for number, size in enumerate(sizes)))
-        for number, size in enumerate(sizes):
-            answer = await client.answer()
-            assert (answer.opaque, len(answer.body), answer.flag, answer.version) == (number, size, 1, 479)
-
-
-async def test_a_cold_request_does_not_delay_the_next() -> None:
-    echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
-        cold = client.send(COLD)
-        quick = client.send(VIEW, {"offset": "1"})
-        assert (await client.answer()).opaque == quick
-        echo.cold.set()
-        answer = await client.answer()
-        assert (answer.opaque, answer.body) == (cold, b"cold")
-
-
 class Held:
     """Stands for the snapshot that a look-up read from."""
 

@@ -40,29 +40,28 @@ def test_only_long_work_waits_for_a_thread() -> None:
 ASSIGNMENT = b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}'
 
 
-@pytest.mark.parametrize(
-    ("code", "fields", "body"),
-    [
-        (RequestCode.GET_ALL_TOPIC_CONFIG, {}, b""),
-        (RequestCode.GET_ALL_CONSUMER_OFFSET, {}, b""),
-        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}, b""),
-        (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
-        (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}, b""),
-        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"}, b""),
-        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"}, b""),
-        (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"}, b""),
-        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, b""),
-        (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}, b""),
-        (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}, b""),
-        (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}, b""),
-        (RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}, b""),
-        (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}, b""),
-        (RequestCode.GET_ALL_PRODUCER_INFO, {}, b""),
-        (RequestCode.QUERY_ASSIGNMENT, {}, ASSIGNMENT),
-    ],
-)
+LONG: list[tuple[int, dict[str, str], bytes]] = [
+    (RequestCode.GET_ALL_TOPIC_CONFIG, {}, b""),
+    (RequestCode.GET_ALL_CONSUMER_OFFSET, {}, b""),
+    (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}, b""),
+    (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
+    (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}, b""),
+    (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"}, b""),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"}, b""),
+    (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"}, b""),
+    (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, b""),
+    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}, b""),
+    (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}, b""),
+    (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}, b""),
+    (RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}, b""),
+    (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}, b""),
+    (RequestCode.GET_ALL_PRODUCER_INFO, {}, b""),
+    (RequestCode.QUERY_ASSIGNMENT, {}, ASSIGNMENT),
+]
+
+
 def test_answers_made_of_many_look_ups_or_of_what_many_clients_told_are_made_on_a_thread(
-    code: int, fields: dict[str, str], body: bytes, g1_store: Path, monkeypatch: pytest.MonkeyPatch
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asker = Asker(g1_store)
     for name, connection in MEMBERS.items():
@@ -70,14 +69,16 @@ def test_answers_made_of_many_look_ups_or_of_what_many_clients_told_are_made_on_
         assert asker.ask(RequestCode.HEART_BEAT, body=told, connection=connection).code == 0
         asked = {"consumerGroup": f"H{name}", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
         assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked, oneway=True).code == 0
-    asker.value(code, fields, body)
     monkeypatch.setattr(time, "time_ns", lambda: 1_900_000_000_000_000_000)  # delays are counted up to it
-    monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
-    step = asker.step(code, fields, body)
-    assert isinstance(step, Unfinished)
-    assert "look-ups" in str(step.wait)
-    assert step.finish() == asker.ask(code, fields, body)
-    asker.value(code, fields, body)
+    for code, fields, body in LONG:
+        told = asker.value(code, fields, body)
+        with monkeypatch.context() as patch:
+            patch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
+            step = asker.step(code, fields, body)
+            assert isinstance(step, Unfinished), RequestCode(code)
+            assert "look-ups" in str(step.wait)
+            assert step.finish() == asker.ask(code, fields, body)
+            assert asker.value(code, fields, body) == told
 
 
 MEMBERS = {f"c{number}": FakeConnection() for number in range(4)}
