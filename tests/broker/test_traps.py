@@ -11,6 +11,7 @@ from broker.service._refusals import WRITING_CODES
 from broker.service.dispatcher import Dispatcher
 from broker.service.request_families import build_processors
 from broker_harness import connected, service_of, serving
+from draining import pull_of
 from heartbeats import consumer, heartbeat
 from protocol.codes import RequestCode, ResponseCode
 from storage.store.message_store import MessageStore
@@ -116,10 +117,7 @@ def test_trap_9_every_header_value_is_a_text(g1: Asker) -> None:
         assert all(isinstance(text, str) for text in answer.ext_fields.values())
 
 
-PULL = {
-    "consumerGroup": "G", "topic": "TopicTest", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "4",
-    "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0",
-}  # fmt: skip
+PULL = pull_of("TopicTest", maxMsgNums=1)
 
 
 @pytest.mark.asyncio

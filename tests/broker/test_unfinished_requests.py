@@ -9,6 +9,7 @@ from broker.limits import Limits
 from broker.net.budget import ConnectionBudget
 from broker.net.transport import SessionTransport
 from broker_harness import connected, service_of, serving, until
+from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import FOREVER, LaneConnections, Wire
 from protocol.codes import RequestCode
@@ -27,18 +28,6 @@ GROUP, TOPIC = "Group", "TopicTest"
 QUEUE = {"topic": TOPIC, "queueId": "0"}
 TIMES = {"beginTimestamp": "0", "endTimestamp": str(FOREVER)}
 UNIQUE_KEY = "7F0000011234000000000000000000000001"
-PULL = {
-    **QUEUE,
-    "consumerGroup": GROUP,
-    "queueOffset": "0",
-    "maxMsgNums": "32",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "expressionType": "TAG",
-    "subVersion": "1",
-}
 FAMILIES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "view": (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0", "topic": TOPIC}, b""),
     "key": (RequestCode.QUERY_MESSAGE, {"topic": TOPIC, "key": "k0", "maxNum": "32", **TIMES}, b""),
@@ -47,7 +36,7 @@ FAMILIES: dict[str, tuple[int, dict[str, str], bytes]] = {
         {"topic": TOPIC, "key": UNIQUE_KEY, "maxNum": "32", "_UNIQUE_KEY_QUERY": "true", **TIMES},
         b"",
     ),
-    "pull": (RequestCode.PULL_MESSAGE, PULL, b""),
+    "pull": (RequestCode.PULL_MESSAGE, pull_of(TOPIC, consumerGroup=GROUP, subVersion=1), b""),
     "heartbeat": (RequestCode.HEART_BEAT, {}, heartbeat("client", consumer(GROUP, subscription(TOPIC)))),
     "query offset": (
         RequestCode.QUERY_CONSUMER_OFFSET,

@@ -16,6 +16,7 @@ import rocketlens as face
 from acl_file import signed_fields, write_accounts
 from broker_harness import connected, service_of, serving
 from command_line import rocketlens
+from draining import pull_of
 from examples import examples
 from protocol.codes import RequestCode
 from secret_stores import GROUP, HIDDEN_BY, OPEN, SECRETS, TOPIC, SecretStore, Way, is_whole, leaked, secret_store
@@ -264,9 +265,7 @@ async def shown_by_the_port(store: SecretStore, accounts: Path, who: tuple[str, 
         for copies in ("", "true"):
             named = {"topic": topic, "key": "order-1", "maxNum": "64", "rocketlensCopies": copies}
             requests.append((RequestCode.QUERY_MESSAGE, named | times))
-        pull = {"topic": topic, "consumerGroup": GROUP, "queueId": "0", "queueOffset": "0", "maxMsgNums": "32"}
-        pull |= {"sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0"}
-        requests.append((RequestCode.PULL_MESSAGE, pull | {"suspendTimeoutMillis": "0"}))
+        requests.append((RequestCode.PULL_MESSAGE, pull_of(topic, consumerGroup=GROUP)))
         requests.append((RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP, "topic": topic}))
     of_group = {"consumerGroup": GROUP, "group": GROUP}
     requests += [(RequestCode.GET_CONSUME_STATS, of_group), (RequestCode.QUERY_TOPICS_BY_CONSUMER, of_group)]

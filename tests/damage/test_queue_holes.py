@@ -235,7 +235,7 @@ def test_a_pull_of_nothing_but_lost_messages_moves_on_and_says_so(made: Made, tm
     for written in made.plain[1000:2000]:
         path = root / "commitlog" / f"{written.physical_offset >> 20 << 20:020d}"
         put(path, written.physical_offset % (1 << 20), bytes(written.size))
-    answer = Asker(root).ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, 1500, "A", "TAG"))
+    answer = Asker(root).ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, 1500, subscription="A"))
     assert answer.code == FOUND
     assert next(records_of(bytes(answer.body))).queue_offset == 2001
     assert answer.remark is not None

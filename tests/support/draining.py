@@ -36,13 +36,14 @@ class Drained:
         return [record.physical_offset for record in self.records]
 
 
-def pull_of(topic: str, queue_id: int, offset: int, subscription: str, kind: str, maximum: int = 32) -> dict[str, str]:
-    """The header of a pull that does not wait."""
-    return {
-        "consumerGroup": "G", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
-        "maxMsgNums": str(maximum), "sysFlag": str(SUBSCRIPTION), "commitOffset": "0", "suspendTimeoutMillis": "1000",
-        "subVersion": "0", "subscription": subscription, "expressionType": kind,
+def pull_of(topic: str, queue_id: int = 0, offset: int = 0, **fields: str | int | None) -> dict[str, str]:
+    """The header of a pull of all that does not wait, unless `fields` say otherwise; a field of None is left out."""
+    header = {
+        "consumerGroup": "G", "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": 32,
+        "sysFlag": SUBSCRIPTION, "commitOffset": 0, "suspendTimeoutMillis": 1000, "subVersion": 0, "subscription": "*",
+        "expressionType": "TAG", **fields,
     }  # fmt: skip
+    return {name: str(value) for name, value in header.items() if value is not None}
 
 
 def drain(
@@ -58,7 +59,10 @@ def drain(
     """Everything that a consumer gets until the server answers that there is nothing new."""
     drained = Drained(offset=begin)
     for _ in range(MOST_PULLS):
-        answer = ask(RequestCode.PULL_MESSAGE, pull_of(topic, queue_id, drained.offset, subscription, kind))
+        answer = ask(
+            RequestCode.PULL_MESSAGE,
+            pull_of(topic, queue_id, drained.offset, subscription=subscription, expressionType=kind),
+        )
         if answer.code == BUSY:
             drained.busy += 1
             on_busy()

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from blocking_client import eventually
 from broker.security.accounts import watched_accounts
 from broker.security.audit_log import AuditLog
 from broker.web.api.access import Access
@@ -75,6 +76,15 @@ class ApiOf:
         answer = self.ask(path, **parameters)
         assert answer.status == 200, answer.content
         return answer.json
+
+    def done(self, path: str, **parameters: Any) -> Any:
+        """The answer to a question about the whole store, once the work for it is done."""
+
+        def look() -> Any:
+            answer = self.get(path, **parameters)
+            return None if answer["state"] == "running" else answer
+
+        return eventually(look)
 
     def pages(self, path: str, **parameters: Any) -> list[Any]:
         """All answers to a question, cursor by cursor."""

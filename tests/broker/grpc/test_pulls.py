@@ -16,6 +16,7 @@ from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker.grpc.messages.definition_pb2 import Code, Encoding
 from broker.grpc.messages.service_pb2 import TelemetryCommand
 from broker.metrics.metrics_rows import HELD_PULLS
+from draining import pull_of
 from golden.record.records import Record, walk
 from growing_store import GrowingStore
 from grpc_cases import GROUP, ME, OTHER, TOPIC, TelemetryStream, subscribing
@@ -27,16 +28,6 @@ from protocol.fastjson import parse_fastjson
 from protocol.message import decode_messages
 
 IS_COMPRESSED = 1
-PULLED_FIELDS = {
-    "consumerGroup": GROUP["name"],
-    "maxMsgNums": "32",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "subVersion": "0",
-}
-"""Fields of a pull by the broker's port."""
 SECONDS = 60
 
 
@@ -131,7 +122,7 @@ def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(nam
             assert (offset_of(client, queue, "BEGINNING"), offset_of(client, queue, "END")) == (begin, end), queue
             time, offset, is_over = 0, begin, begin == end
             while not is_over:
-                answer = ask(broker, RequestCode.PULL_MESSAGE, fields | PULLED_FIELDS | {"queueOffset": str(offset)})
+                answer = ask(broker, RequestCode.PULL_MESSAGE, pull_of(topic, queue_id, offset))
                 stored = [each for record in decode_messages(answer.body) for each in record.inner_messages()]
                 code, found, following = pulled(client, offset, queue)
                 assert following == int(answer.header["extFields"]["nextBeginOffset"])

@@ -21,6 +21,7 @@ from broker.service.dispatcher import handles
 from broker.web.metrics_collector import Exposition, ServerCollector
 from broker.web.metrics_store import StoreFigures
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
+from draining import pull_of
 from lane_requests import pull, query, view
 from metric_figures import Figures, figure, figures_of
 from name_server import NameServer
@@ -158,10 +159,9 @@ async def test_connections_are_counted_in_and_out(g1_store: Path) -> None:
 
 
 async def test_held_pulls_are_told_while_they_wait_and_counted_when_answered(watched: Watched) -> None:
-    queue = {"consumerGroup": "CG_TAG", "topic": "TopicTest", "queueId": "0", "maxMsgNums": "32", "subVersion": "1"}
-    fields = queue | {"queueOffset": "12", "sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": "300"}
+    fields = pull_of("TopicTest", 0, 12, consumerGroup="CG_TAG", sysFlag=6, suspendTimeoutMillis=300, subVersion=1)
     async with connected(watched.server.addresses[0]) as client:
-        client.send(RequestCode.PULL_MESSAGE, fields | {"subscription": "*", "expressionType": "TAG"})
+        client.send(RequestCode.PULL_MESSAGE, fields)
         await until(lambda: figure(watched.figures(), "long_polls") == 1)
         assert (await client.answer()).code == ResponseCode.PULL_NOT_FOUND
         figures = watched.figures()

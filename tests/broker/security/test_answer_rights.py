@@ -16,6 +16,7 @@ from broker.security.accounts import watched_accounts
 from broker.security.answer_rights import AnswerRights
 from broker.security.guard import Guard
 from broker_harness import RawClient, connected, service_of, serving, until
+from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
@@ -88,12 +89,6 @@ async def ask(client: RawClient, code: int, fields: dict[str, str], who: tuple[s
     return await client.ask(code, signed_fields(fields, *who, body), body=body)
 
 
-def pull_of(topic: str, queue_id: int, **more: str) -> dict[str, str]:
-    fields = {"topic": topic, "consumerGroup": "G", "queueId": str(queue_id), "queueOffset": "0", "maxMsgNums": "32"}
-    fields |= {"sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0"}
-    return fields | {"suspendTimeoutMillis": "0"} | more
-
-
 def requests_for(topic: str, queue_id: int, offset: int, origin: str) -> Iterator[tuple[int, dict[str, str]]]:
     yield RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}
     yield (
@@ -127,7 +122,7 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
     acl = write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)
     store = await asyncio.to_thread(MessageStore.open, writer.root)
     async with serving(service_of(store, acl=acl)) as server, connected(server.addresses[0]) as client:
-        waiting = pull_of("%RETRY%G", 0, queueOffset="1", sysFlag="6", suspendTimeoutMillis="15000")
+        waiting = pull_of("%RETRY%G", 0, 1, sysFlag="6", suspendTimeoutMillis="15000")
         opaques = [client.send(RequestCode.PULL_MESSAGE, signed_fields(waiting, *who)) for who in (READER, OWNER)]
         await until(lambda: len(server._service.polls) == 2)
         writer.append("%RETRY%G", b"a body of Secret", properties={"RETRY_TOPIC": "Secret"})

@@ -13,15 +13,13 @@ import pytest
 from acl_file import READER, READER_SECRET, signed_fields, write_accounts
 from broker.security.audit_log import AuditError, AuditLog, Look, now
 from broker_harness import connected, service_of, serving
+from draining import pull_of
 from protocol.codes import RequestCode, ResponseCode
 from storage.store.message_store import MessageStore
 from web_questions import ApiOf, keys
 
 QUERY = {"topic": "TopicTest", "key": "hotkey", "maxNum": "3", "beginTimestamp": "0", "endTimestamp": "9" * 18}
-PULL = {
-    "topic": "TopicTest", "consumerGroup": "CG_TAG", "queueId": "1", "queueOffset": "0", "maxMsgNums": "2",
-    "sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0", "suspendTimeoutMillis": "0",
-}  # fmt: skip
+PULL = pull_of("TopicTest", 1, consumerGroup="CG_TAG", maxMsgNums=2)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from broker.security.accounts import Account, Permission, watched_accounts
 from broker.security.guard import Guard
 from broker.security.topic_rights import may_read, permits_topic
 from broker_harness import RawClient, connected, service_of, serving
+from draining import pull_of
 from golden_store import CASES, unpack
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command
@@ -90,9 +91,7 @@ async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks
             fields = {"topic": topic, "key": key, "maxNum": "32", "rocketlensCopies": copies} | ANY_TIME
             await assert_for_the_consumer_alone(client, RequestCode.QUERY_MESSAGE, fields, wanted)
         for topic, wanted in ((RETRY, [3518, 3890, 9266]), (DEAD, [10088])):
-            fields = {"topic": topic, "consumerGroup": "g1", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32"}
-            fields |= {"sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0"}
-            fields |= {"suspendTimeoutMillis": "0"}
+            fields = pull_of(topic, consumerGroup="g1")
             await assert_for_the_consumer_alone(client, RequestCode.PULL_MESSAGE, fields, wanted)
 
 

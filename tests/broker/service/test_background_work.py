@@ -92,7 +92,9 @@ async def drained(client: RawClient, gate: Gate | None = None, subscription: str
     """Drain the queue as a Java client does, which waits a moment when the server answers that it is busy."""
     found = Drained()
     for _ in range(MESSAGES * 20):
-        answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, subscription, kind))
+        answer = await client.ask(
+            RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, subscription=subscription, expressionType=kind)
+        )
         if answer.code == BUSY:
             found.busy += 1
             assert found.offset == FIRST
@@ -109,7 +111,7 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         found = Drained()
         while found.offset < FIRST:
-            answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, "*", "TAG"))
+            answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset))
             assert answer.code == FOUND
             take(found, answer)
         assert found.offset == FIRST
@@ -120,10 +122,10 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
             (RequestCode.PULL_MESSAGE, "none", "TAG"),
         ):
             for offset in (FIRST, FIRST + 1, FIRST + 100, FIRST + COUNT - 1):
-                answer = await client.ask(code, pull_of("T", 0, offset, subscription, kind))
+                answer = await client.ask(code, pull_of("T", 0, offset, subscription=subscription, expressionType=kind))
                 assert (answer.code, answer.body) == (BUSY, b"")
                 assert "queue offsets 150 to 354 of T, queue 0" in (answer.remark or "")
-        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST + COUNT, "*", "TAG"))).code == FOUND
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST + COUNT))).code == FOUND
         assert served.service.store.queue_holes.searching == 1
         server.publish()
         assert served.service.meter is not None
@@ -189,7 +191,7 @@ async def test_a_search_that_fails_once_is_made_again(
 @pytest.mark.asyncio
 async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
-        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST))).code == BUSY
         await until(gate.met.is_set)
         await server.stop()
         gate.opened.set()
@@ -201,8 +203,8 @@ async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Ga
 @pytest.mark.asyncio
 async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
-        pull = pull_of("T", 0, MESSAGES, "*", "TAG") | {"sysFlag": str(SUBSCRIPTION | SUSPEND)}
-        client.send(RequestCode.PULL_MESSAGE, pull | {"suspendTimeoutMillis": "15000"})
+        pull = pull_of("T", 0, MESSAGES, sysFlag=SUBSCRIPTION | SUSPEND, suspendTimeoutMillis=15000)
+        client.send(RequestCode.PULL_MESSAGE, pull)
         await until(lambda: len(served.service.polls) == 1)
         more = [served.writer.append("T", b"more", tags="A", queue=False) for _ in range(4)]
         units = [unit_bytes(written.physical_offset, written.size, java_hash("A")) for written in more]
@@ -214,7 +216,7 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
         # A look at the queue while units were being written may end between them; the next one adds the rest.
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(found.places) < len(more):
-                take(found, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, "*", "TAG")))
+                take(found, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset)))
         assert found.places == [written.physical_offset for written in more]
 
 
@@ -229,6 +231,6 @@ async def test_a_search_that_fails_again_and_again_keeps_no_key_from_being_scann
     store = MessageStore.open(served.writer.root, StoreOptions(scan_budget=0))
     assert store.snapshot.tail.remaining
     async with serving(service_of(store, meter=Meter())) as server, connected(server.addresses[0]) as client:
-        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST))).code == BUSY
         await until(lambda: not store.snapshot.tail.remaining)
         assert store.queue_holes.searching == 1

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from broker.service.following_threads import FollowingThreads
+from draining import pull_of
 from interop.stages import wait_until
 from interop.wire import Frame, ask
 from process import rocketlens_serving
@@ -50,11 +51,7 @@ def query(address: Address, key: str) -> Frame:
 
 
 def pull(address: Address, queue_offset: int, *, hold_ms: int = 0, timeout_seconds: float = 60.0) -> Frame:
-    fields = {
-        "consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "queueOffset": str(queue_offset), "maxMsgNums": "32",
-        "sysFlag": "6" if hold_ms else "4", "commitOffset": "0", "suspendTimeoutMillis": str(hold_ms),
-        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+    fields = pull_of(TOPIC, 0, queue_offset, sysFlag=6 if hold_ms else 4, suspendTimeoutMillis=hold_ms)
     return ask(address, PULL_MESSAGE, fields, timeout_seconds=timeout_seconds)
 
 

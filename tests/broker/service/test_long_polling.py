@@ -12,6 +12,7 @@ from broker import server as broker_server
 from broker.server import Server
 from broker.service import long_polling
 from broker_harness import RawClient, connected, service_of, serving, until
+from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from protocol.command import Command, ext_fields_of
@@ -28,20 +29,8 @@ PATIENT = 15_000
 
 
 def pull_fields(queue_offset: int = 3, queue_id: int = 0, topic: str = "T", **fields: str | int) -> Mapping[str, str]:
-    header = {
-        "consumerGroup": "G",
-        "topic": topic,
-        "queueId": queue_id,
-        "queueOffset": queue_offset,
-        "maxMsgNums": 32,
-        "sysFlag": SUSPEND | SUBSCRIPTION,
-        "commitOffset": 0,
-        "suspendTimeoutMillis": PATIENT,
-        "subscription": "*",
-        "subVersion": 0,
-        **fields,
-    }
-    return {name: str(value) for name, value in header.items()}
+    waiting = {"sysFlag": SUSPEND | SUBSCRIPTION, "suspendTimeoutMillis": PATIENT}
+    return pull_of(topic, queue_id, queue_offset, **{**waiting, **fields})
 
 
 class Growing:

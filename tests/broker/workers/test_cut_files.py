@@ -1,26 +1,18 @@
 """Files that are cut or die under a server that reads them: it serves on, and says what is wrong."""
 
+import contextlib
 import os
-import random
 import shutil
-import signal
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
-
+from blocking_client import BlockingClient, eventually
 from process import Serving, serving_process
 from protocol.codes import RequestCode
-from protocol.command import Command, decode_command, encode_request
-from protocol.frame import FrameDecoder
+from protocol.command import Command
 
 SEGMENT = f"{0:020}"
-START, SIZE = 6581, 289
-"""Where hot0 of produced.tsv lies."""
-DEADLINE_SECONDS = 60.0
 
 
 @contextmanager
@@ -34,19 +26,14 @@ def served_copy(store: Path, tmp_path: Path, *options: str) -> Iterator[tuple[Se
 
 def view(server: Serving, offset: int) -> tuple[int, bytes]:
     """Code and body for an offset; asked again on a new connection when the server dies over it."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while True:
-        try:
-            with socket.create_connection(server.endpoints[0], DEADLINE_SECONDS) as connection:
-                connection.sendall(encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}, opaque=1))
-                decoder = FrameDecoder()
-                while data := connection.recv(65536):
-                    for frame in decoder.feed(data):
-                        command = decode_command(frame)
-                        return command.code, bytes(command.body)
-        except ConnectionError:
-            pass
-        assert time.monotonic() < deadline
+
+    def ask() -> Command | None:
+        with contextlib.suppress(ConnectionError), BlockingClient(server.endpoints[0]) as client:
+            return client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)})
+        return None
+
+    answer = eventually(ask)
+    return answer.code, bytes(answer.body)
 
 
 def worker_of(server: Serving) -> int:
@@ -69,42 +56,27 @@ def test_a_segment_cut_under_load_is_served_as_far_as_it_goes(g1_store: Path, tm
             else:
                 assert answers[offset][0] != 0 or answers[offset] == whole[offset]
         said = f"no segment holds physical offsets {cut} to"
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while said not in (tmp_path / "stderr").read_text():
-            assert time.monotonic() < deadline, (tmp_path / "stderr").read_text()
-            time.sleep(0.05)
+        eventually(lambda: said in server.errors.read_text())
         assert worker_of(server) == before, "nobody died of it"
         assert server.stop() == 0
-
-
-def call(connection: socket.socket, code: RequestCode, **fields: str) -> Command:
-    """One answer on a connection that stays open."""
-    connection.sendall(encode_request(code, fields, opaque=1))
-    decoder = FrameDecoder()
-    while True:
-        data = connection.recv(65536)
-        assert data, "the connection was closed"
-        for frame in decoder.feed(data):
-            return decode_command(frame)
 
 
 def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store: Path, tmp_path: Path) -> None:
     by_key = {"topic": "TopicTest", "key": "hotkey", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
     with served_copy(g1_store, tmp_path) as (server, copy), ExitStack() as stack:
         before = worker_of(server)
-        clients = [stack.enter_context(socket.create_connection(server.endpoints[0], DEADLINE_SECONDS)) for _ in "ab"]
-        whole = call(clients[0], RequestCode.QUERY_MESSAGE, **by_key)
+        first, second = (stack.enter_context(BlockingClient(server.endpoints[0])) for _ in range(2))
+        whole = first.ask(RequestCode.QUERY_MESSAGE, by_key)
         assert (whole.code, bool(whole.body)) == (0, True)
-        assert call(clients[1], RequestCode.VIEW_MESSAGE_BY_ID, offset=str(START)).code == 0
+        assert second.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).code == 0
         for index in (copy / "index").iterdir():
             os.truncate(index, 0)
-        met = call(clients[0], RequestCode.QUERY_MESSAGE, **by_key)
+        met = first.ask(RequestCode.QUERY_MESSAGE, by_key)
         assert (met.code, "a file was cut or could not be read" in str(met.remark)) == (1, True)
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while (found := call(clients[0], RequestCode.QUERY_MESSAGE, **by_key)).code:
-            assert time.monotonic() < deadline
+        eventually(lambda: first.ask(RequestCode.QUERY_MESSAGE, by_key).code == 0)
+        found = first.ask(RequestCode.QUERY_MESSAGE, by_key)
         assert found.body == whole.body, "the log is scanned for what the index had"
-        assert call(clients[1], RequestCode.VIEW_MESSAGE_BY_ID, offset=str(START)).code == 0
+        assert second.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).code == 0
         assert worker_of(server) == before
         assert server.stop() == 0
 
@@ -122,29 +94,3 @@ def record_offsets(store: Path) -> list[int]:
             position += size
     assert len(offsets) > 100
     return offsets
-
-
-@pytest.mark.soak
-def test_files_cut_again_and_again_under_load_end_no_service(g1_store: Path, tmp_path: Path) -> None:
-    chooser = random.Random(17)
-    with served_copy(g1_store, tmp_path) as (server, copy):
-        original = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.stat().st_size}
-        offsets = record_offsets(copy)
-        whole = {offset: view(server, offset) for offset in offsets}
-        assert all(code == 0 for code, _ in whole.values())
-        for _ in range(50):
-            path = chooser.choice(sorted(original))
-            cut = chooser.randrange(len(original[path]))
-            os.truncate(path, cut)
-            left = cut if path.name == SEGMENT and path.parent.name == "commitlog" else 2**62
-            for offset in chooser.sample(offsets, 40):
-                answer = view(server, offset)
-                assert answer == whole[offset] or (offset + len(whole[offset][1]) > left and answer[0] != 0), path
-            # Put back in place, as a restored backup would be.
-            path.with_suffix(".back").write_bytes(original[path])
-            path.with_suffix(".back").replace(path)
-        server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while any(view(server, offset)[0] for offset in offsets):
-            assert time.monotonic() < deadline
-        assert server.stop() == 0

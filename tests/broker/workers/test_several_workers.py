@@ -19,6 +19,7 @@ from broker.config import CannotListen
 from broker.endpoint import Endpoint
 from broker.net.listeners import bind_for_workers
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
+from draining import pull_of
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
 from process import ROOT, Serving, owner_of, serving_process
@@ -32,17 +33,7 @@ CLIENTS = 12
 """Connections to begin with; more are opened until each worker has one."""
 
 GROUP = "SharedGroup"
-PULL = {
-    "consumerGroup": GROUP,
-    "topic": "TopicTest",
-    "queueId": "0",
-    "queueOffset": "0",
-    "maxMsgNums": "4",
-    "sysFlag": "0",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subVersion": "1",
-}
+PULL = pull_of("TopicTest", consumerGroup=GROUP, maxMsgNums=4, sysFlag=0, subVersion=1)
 
 
 QUICKLY_BUSY = """

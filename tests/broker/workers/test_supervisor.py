@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from broker.workers.supervisor import Announce, Supervisor
 from process import ROOT
 
@@ -146,10 +147,7 @@ def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[...,
     assert running.line() == ["announced"]
     running.process.kill()
     running.end()
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while any(_is_alive(pid) for pid in pids.values()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: not any(map(_is_alive, pids.values())))
 
 
 def _is_alive(pid: int) -> bool:

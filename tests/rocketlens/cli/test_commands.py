@@ -5,13 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from interop.stages import wait_until
+from blocking_client import eventually
 from needed_tools import tool
 from planted import imported, plant
 from process import COMMAND, ROOT
@@ -33,14 +31,6 @@ def store(tmp_path: Path) -> Path:
         number += 1
     writer.close()
     return tmp_path / "store"
-
-
-def wait_for(what: Callable[[], object], process: "subprocess.Popen[str] | None" = None) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert time.monotonic() < deadline
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.02)
 
 
 def descendants(pid: int) -> set[int]:
@@ -93,7 +83,7 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        wait_for(lambda: len(list(work.glob("*/done/scan-*.msgpack"))) >= 3, process)
+        eventually(lambda: process.poll() is not None or len(list(work.glob("*/done/scan-*.msgpack"))) >= 3, SECONDS)
         started = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=SECONDS)
@@ -105,7 +95,7 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(
     assert "Traceback" not in errors
     assert "ERROR" not in errors
     assert len(started) >= 2  # the JVM and its workers
-    wait_for(lambda: not any(map(is_running, started)))
+    eventually(lambda: not any(map(is_running, started)))
     assert 3 <= scanned < SEGMENTS
     assert contents(store) == before
 
@@ -136,13 +126,13 @@ def unreachable(master: str, tmp_path: Path, *options: str) -> list[str]:
         assert process.stderr is not None
         first = process.stderr.readline().rstrip()
         below: set[int] = set()
-        wait_until(lambda: bool(below.update(descendants(process.pid)) or below), "the JVM", SECONDS)
+        below |= eventually(lambda: descendants(process.pid), SECONDS)
         # Not by `communicate`, which reads past what `readline` has taken in.
         errors, output = process.stderr.read(), process.stdout.read() if process.stdout else ""
         process.wait(SECONDS)
     assert (process.returncode, output) == (3, ""), errors
     assert below  # the JVM
-    wait_for(lambda: not any(map(is_running, below)))
+    eventually(lambda: not any(map(is_running, below)))
     return [first, *errors.splitlines()]
 
 

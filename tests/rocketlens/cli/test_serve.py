@@ -5,28 +5,21 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from blocking_client import BlockingClient, eventually
+from broker.endpoint import Endpoint
 from process import STOP_SECONDS, serving_process
 from protocol.codes import RequestCode
-from protocol.command import Command, decode_command, encode_request
+from protocol.command import decode_command, encode_request
 from protocol.frame import FrameDecoder
 
-VIEW = 33
 
-
-def ask(connection: socket.socket, code: int, **fields: str) -> Command:
-    """One request and its answer."""
-    connection.sendall(encode_request(code, fields, opaque=1))
-    decoder = FrameDecoder()
-    while True:
-        data = connection.recv(65536)
-        assert data, "the server closed the connection"
-        for frame in decoder.feed(data):
-            return decode_command(frame)
+def is_served(endpoint: Endpoint) -> bool:
+    with BlockingClient(endpoint) as client:
+        return client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).code == 0
 
 
 @pytest.mark.parametrize(("loop", "number"), [("uvloop", signal.SIGTERM), ("asyncio", signal.SIGINT)])
@@ -36,8 +29,8 @@ def test_it_says_where_it_serves_and_a_signal_ends_it_with_code_0(
     with serving_process(g1_store, tmp_path, "--loop", loop) as server:
         (endpoint,) = server.endpoints
         assert server.line == f"rocketlens: serving {g1_store} on {endpoint}\n"
+        assert is_served(endpoint)
         with socket.create_connection(endpoint) as connection:
-            assert ask(connection, VIEW, offset="0").code == 0
             assert server.stop(number) == 0
             assert connection.recv(1) == b""
         assert server.process.stdout is not None
@@ -50,9 +43,7 @@ def test_it_serves_ipv6_several_addresses_and_the_vip_port(g1_store: Path, tmp_p
     with serving_process(g1_store, tmp_path, *arguments) as server:
         v4, v6, v4_vip, v6_vip = server.endpoints
         assert (v4_vip, v6_vip) == (v4._replace(port=v4.port - 2), v6._replace(port=v6.port - 2))
-        for endpoint in server.endpoints:
-            with socket.create_connection(endpoint) as connection:
-                assert ask(connection, VIEW, offset="0").code == 0
+        assert all(map(is_served, server.endpoints))
         # Only the addresses that were given are bound.
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", v4.port))
@@ -62,8 +53,8 @@ def test_it_serves_ipv6_several_addresses_and_the_vip_port(g1_store: Path, tmp_p
 def test_routes_name_the_advertised_address_and_the_given_names(g1_store: Path, tmp_path: Path) -> None:
     arguments = ("--advertise", "archive.example.org:12345", "--broker-name", "old-b", "--cluster", "Old")
     with serving_process(g1_store, tmp_path, *arguments) as server:
-        with socket.create_connection(server.endpoints[0]) as connection:
-            route = ask(connection, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TopicTest").body.decode()
+        with BlockingClient(server.endpoints[0]) as client:
+            route = bytes(client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}).body).decode()
         assert "archive.example.org:12345" in route
         assert '"old-b"' in route
         assert '"Old"' in route
@@ -74,7 +65,6 @@ def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: 
     wanted = 2000
     fields = {"topic": "TopicTest", "key": "hotkey", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
     with serving_process(g1_store, tmp_path) as server, socket.create_connection(server.endpoints[0]) as connection:
-        ask(connection, VIEW, offset="0")
         connection.sendall(
             b"".join(encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=number) for number in range(wanted))
         )
@@ -95,12 +85,8 @@ def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: 
 def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_path: Path) -> None:
     with serving_process(g1_store, tmp_path) as server:
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + STOP_SECONDS
-        while "the store was reopened" not in server.errors.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        with socket.create_connection(server.endpoints[0]) as connection:
-            assert ask(connection, VIEW, offset="0").code == 0
+        eventually(lambda: "the store was reopened" in server.errors.read_text())
+        assert is_served(server.endpoints[0])
         assert server.stop() == 0
 
 

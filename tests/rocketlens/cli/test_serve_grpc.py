@@ -2,12 +2,12 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import grpc
 import pytest
 
+from blocking_client import eventually
 from broker.grpc.messages.definition_pb2 import Code, Resource
 from connected_consumer import ConnectedConsumer
 from grpc_client import GrpcClient
@@ -43,13 +43,9 @@ def test_the_port_is_served_by_a_process_that_is_replaced_and_ends_with_the_serv
         assert b"serve_grpc" in Path(f"/proc/{grpc_process}/cmdline").read_bytes()
         assert "cygrpc" not in Path(f"/proc/{first}/maps").read_text()
         os.kill(grpc_process, signal.SIGKILL)
-        end = time.monotonic() + DEADLINE_SECONDS
-        while not answers(client):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        while figure(figures := read_figures(server.http_port), "worker_up", worker="1") != 1:
-            assert time.monotonic() < end, figures
-            time.sleep(0.05)
+        eventually(lambda: answers(client))
+        eventually(lambda: figure(read_figures(server.http_port), "worker_up", worker="1") == 1)
+        figures = read_figures(server.http_port)
         assert figure(figures, "worker_starts_total", worker="1") == 2
         assert figure(figures, "grpc_calls_total", method="Admin/GetProxyRuntimeStats", result="OK") == 2
         client.channel.close()

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
 from benchmarks.server_process import free_port
+from blocking_client import eventually
 from broker.endpoint import Endpoint
 from certificates import Authority
 from lane_requests import query, view
@@ -44,17 +44,16 @@ def status_of(server: Serving, path: str, **headers: str) -> int:
         return error.code
 
 
-def eventually(server: Serving, check: Callable[[Figures], bool]) -> Figures:
-    """The figures, once they are as they should be; polled."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    while True:
+def figures_that(server: Serving, check: Callable[[Figures], bool]) -> Figures:
+    """The figures, once they are as they should be."""
+
+    def look() -> Figures | None:
         with contextlib.suppress(OSError):
-            figures = read_figures(server.http_port)
-            if check(figures):
+            if check(figures := read_figures(server.http_port)):
                 return figures
-            assert time.monotonic() < end, figures
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        return None
+
+    return eventually(look)
 
 
 def test_one_process_tells_its_figures_and_health(g1_store: Path, tmp_path: Path) -> None:
@@ -78,10 +77,10 @@ def test_figures_are_of_all_workers_and_outlive_each_of_them(g1_store: Path, tmp
 
         for _ in range(30):
             ask(server.endpoints[0], view(0) * 2, 2)
-        eventually(server, lambda figures: views(figures) == 60)
+        figures_that(server, lambda figures: views(figures) == 60)
         for number in (2, 0):
             os.kill(server.workers[number], signal.SIGKILL)
-            figures = eventually(
+            figures = figures_that(
                 server,
                 lambda figures, number=number: (
                     figure(figures, "worker_starts_total", worker=str(number)) == 2
@@ -92,7 +91,7 @@ def test_figures_are_of_all_workers_and_outlive_each_of_them(g1_store: Path, tmp
         assert status_of(server, "/readyz") == 200
         for _ in range(10):
             ask(server.endpoints[0], view(0), 1)
-        eventually(server, lambda figures: views(figures) == 70)
+        figures_that(server, lambda figures: views(figures) == 70)
         assert server.stop() == 0
 
 
@@ -200,7 +199,7 @@ def test_health_answers_while_the_store_is_being_opened(tmp_path: Path, g1_store
     command = [sys.executable, "-c", OPENS_LATE, *map(str, arguments), str(gate)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert answer_of(port, "/healthz")[0] == 200
+            eventually(lambda: answer_of(port, "/healthz")[0] == 200)
             code, text = answer_of(port, "/readyz")
             assert (code, text.startswith("starting: opening the store, ")) == (503, True)
             gate.touch()
@@ -212,15 +211,12 @@ def test_health_answers_while_the_store_is_being_opened(tmp_path: Path, g1_store
 
 
 def answer_of(port: int, path: str) -> tuple[int, str]:
-    """Status and text, once the port answers."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_SECONDS) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+    """Status and text; nothing while nobody answers at the port."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""

@@ -2,29 +2,19 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from blocking_client import eventually
 from name_server import NameServer, name_server_in_a_thread
 from process import serving_process
 from protocol.codes import RequestCode
 from store_writer import StoreWriter
-
-DEADLINE_SECONDS = 60.0
 
 
 def entries(name_server: NameServer, code: int) -> list[tuple[str, str, str]]:
     """Broker name, id and address of each request of a code, in order."""
     names = ("brokerName", "brokerId", "brokerAddr")
     return [(*(fields[name] for name in names),) for fields, _ in name_server.received(code)]  # type: ignore[misc]
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off_at_the_end(

@@ -3,21 +3,17 @@
 import contextlib
 import os
 import signal
-import socket
-import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from broker.endpoint import Endpoint
+from blocking_client import BlockingClient, eventually
 from broker.service.state_directory import StateDirectory
 from golden_frames import parse_java_json
 from heartbeats import consumer, heartbeat, subscription
 from process import serving_process
 from protocol.codes import RequestCode
-from protocol.command import Command, decode_command, encode_request, ext_fields_of
+from protocol.command import ext_fields_of
 from protocol.errors import RocketLensError
 from read_only import as_nobody, reachable_directory
 from small_disk import small_disk
@@ -32,89 +28,52 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-class Client:
-    """One blocking connection."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._socket = socket.create_connection(endpoint, 20)
-
-    def ask(self, code: int, body: bytes = b"", **fields: str) -> Command:
-        self._socket.sendall(encode_request(code, FIELDS | fields, opaque=1, body=body))
-        while not (answer := self._receive()).is_response:
-            pass
-        return answer
-
+class Client(BlockingClient):
     def commit(self, offset: int) -> None:
-        assert self.ask(RequestCode.HEART_BEAT, heartbeat("c", consumer("G", subscription("TopicTest")))).code == 0
-        assert self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=str(offset)).code == 0
+        body = heartbeat("c", consumer("G", subscription("TopicTest")))
+        assert self.ask(RequestCode.HEART_BEAT, body=body).code == 0
+        assert self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, FIELDS | {"commitOffset": str(offset)}).code == 0
 
     def committed(self) -> int | None:
-        answer = self.ask(RequestCode.QUERY_CONSUMER_OFFSET, setZeroIfNotFound="false")
+        answer = self.ask(RequestCode.QUERY_CONSUMER_OFFSET, FIELDS | {"setZeroIfNotFound": "false"})
         return int(ext_fields_of(answer)["offset"]) if answer.code == 0 else None
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _receive(self) -> Command:
-        (length,) = struct.unpack(">i", self._read(4))
-        kind, *_ = frame = self._read(length)
-        header_length = int.from_bytes(frame[1:4])
-        return decode_command((kind, frame[4 : 4 + header_length], frame[4 + header_length :]))
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            data += self._socket.recv(size - len(data)) or pytest.fail("the server closed the connection")
-        return data
 
 
 def test_a_restart_loses_no_progress_and_the_store_stays_as_it_was(
     g1_store: Path, tmp_path: Path, own_home: Path
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in g1_store.rglob("*")}
-    with serving_process(g1_store, tmp_path) as server:
-        client = Client(server.endpoints[0])
+    with serving_process(g1_store, tmp_path) as server, Client(server.endpoints[0]) as client:
         assert client.committed() is None
         client.commit(7)
-        client.close()
         assert server.stop() == 0
     (file,) = own_home.rglob("consumerOffset.json")
     assert parse_java_json(file.read_text())["offsetTable"]["TopicTest@G"] == {"1": 7}
-    with serving_process(g1_store, tmp_path) as server:
-        client = Client(server.endpoints[0])
+    with serving_process(g1_store, tmp_path) as server, Client(server.endpoints[0]) as client:
         assert client.committed() == 7
-        client.close()
     assert {path: path.stat().st_mtime_ns for path in g1_store.rglob("*")} == before
 
 
 def test_a_kill_leaves_a_whole_file_and_what_was_written_in_it(g1_store: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
-        client = Client(server.endpoints[0])
+    serving = (g1_store, tmp_path, "--state-dir", str(state))
+    with serving_process(*serving) as server, Client(server.endpoints[0]) as client:
         client.commit(1)
-        deadline = time.monotonic() + 60
-        while not (state / "consumerOffset.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually((state / "consumerOffset.json").exists)
         for offset in range(2, 200):
             client.commit(offset)
         server.process.send_signal(signal.SIGKILL)
         server.process.wait(60)
-        client.close()
     written = parse_java_json((state / "consumerOffset.json").read_text())["offsetTable"]["TopicTest@G"]["1"]
-    with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
-        client = Client(server.endpoints[0])
+    with serving_process(*serving) as server, Client(server.endpoints[0]) as client:
         assert client.committed() == written >= 1
-        client.close()
 
 
 def test_a_home_that_is_a_file_is_no_reason_not_to_serve(g1_store: Path, tmp_path: Path, own_home: Path) -> None:
     own_home.write_text("")
-    with serving_process(g1_store, tmp_path) as server:
-        client = Client(server.endpoints[0])
+    with serving_process(g1_store, tmp_path) as server, Client(server.endpoints[0]) as client:
         client.commit(3)
         assert client.committed() == 3
-        client.close()
         assert "give --state-dir" in server.errors.read_text()
 
 
@@ -125,30 +84,20 @@ def test_a_server_whose_state_has_no_room_serves_on_and_writes_when_there_is(g1_
     with small_disk(tmp_path / "disk") as give:
         state = give("size=16k,nr_inodes=100") / "state"
         (state.parent / "filler").write_bytes(bytes(16_384))
-        with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
-            client = Client(server.endpoints[0])
+        serving = (g1_store, tmp_path, "--state-dir", str(state))
+        with serving_process(*serving) as server, Client(server.endpoints[0]) as client:
             client.commit(5)
-            wait_for(lambda: FULL in server.errors.read_text())
+            eventually(lambda: FULL in server.errors.read_text())
             client.commit(6)
             assert client.committed() == 6
             assert {path.name for path in state.iterdir()} <= {"serving.lock", "consumerOffset.json.new"}
             give("size=1m,nr_inodes=100")
-            wait_for((state / "consumerOffset.json").exists)
+            eventually((state / "consumerOffset.json").exists)
             client.commit(7)
-            client.close()
             assert server.stop() == 0
             assert server.errors.read_text().count("No space left on device") == 1
-        with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
-            client = Client(server.endpoints[0])
+        with serving_process(*serving) as server, Client(server.endpoints[0]) as client:
             assert client.committed() == 7
-            client.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become somebody else")

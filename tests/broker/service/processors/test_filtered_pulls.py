@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from asking import Asker, FakeConnection
+from draining import pull_of
 from golden_frames import Exchange, Session
 from golden_store import GOLDEN, unpack
 from heartbeats import consumer, heartbeat, subscription
@@ -31,9 +32,8 @@ VALUES: list[dict[str, str]] = [{"a": "3"}, {"a": "7"}, {"a": "abc"}, {"a": "9"}
 def ask(
     asker: Asker, topic: str, group: str, queue_id: int, queue_offset: int, version: int, **fields: str
 ) -> Response:
-    header = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": queue_offset}
-    header |= {"maxMsgNums": 32, "sysFlag": 0, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": version}
-    return asker.ask(RequestCode.PULL_MESSAGE, {name: str(value) for name, value in (header | fields).items()})
+    header = pull_of(topic, queue_id, queue_offset, consumerGroup=group, sysFlag=0, subVersion=version)
+    return asker.ask(RequestCode.PULL_MESSAGE, header | fields)
 
 
 class Group:

@@ -8,6 +8,7 @@ import pytest
 
 from asking import Asker
 from broker.service.processors import pull_message
+from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -17,22 +18,7 @@ from store_writer import StoreWriter
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
-
-
-def fields_of(topic: str, queue_id: int, queue_offset: int, **fields: str | int) -> dict[str, str]:
-    header = {
-        "consumerGroup": "G",
-        "topic": topic,
-        "queueId": queue_id,
-        "queueOffset": queue_offset,
-        "maxMsgNums": 32,
-        "sysFlag": SUBSCRIPTION,
-        "commitOffset": 0,
-        "suspendTimeoutMillis": 12500,
-        "subVersion": 0,
-        **fields,
-    }
-    return {name: str(value) for name, value in header.items()}
+NOTHING_CHOSEN: dict[str, str | int | None] = {"subscription": None, "expressionType": None}
 
 
 def pull(
@@ -43,7 +29,8 @@ def pull(
     code: int = RequestCode.PULL_MESSAGE,
     **fields: str | int,
 ) -> Response:
-    return asker.ask(code, fields_of(topic, queue_id, queue_offset, **fields))
+    header = pull_of(topic, queue_id, queue_offset, **{"suspendTimeoutMillis": 12500, **NOTHING_CHOSEN, **fields})
+    return asker.ask(code, header)
 
 
 def bounds(answer: Response) -> tuple[int, int, int, int]:
@@ -207,7 +194,7 @@ def test_a_pull_looks_on_until_a_message_passes_its_filter(sparse: Asker) -> Non
 
 
 def test_looking_on_for_long_is_left_to_a_thread(sparse: Asker) -> None:
-    fields = fields_of("Sparse", 0, 0, subscription="Never")
+    fields = pull_of("Sparse", subscription="Never")
     step = sparse.step(RequestCode.PULL_MESSAGE, fields)
     assert isinstance(step, Unfinished)
     assert str(step.wait) == "no message of many passes the filter"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asking import Asker
+from draining import pull_of
 from examples import examples
 from oracles import java_hash
 from protocol.codes import RequestCode
@@ -79,7 +80,10 @@ def pulled(asker: Asker, pull: Pull, choice: Choice) -> list[int]:
     found: list[int] = []
     offset = pull.begin
     for _ in range(300):
-        answer = asker.ask(RequestCode.PULL_MESSAGE, request_of(pull, choice, offset))
+        chosen = {"subscription": choice.text, "expressionType": choice.kind}
+        flags = pull.flags | SUBSCRIPTION
+        fields = pull_of("T", pull.queue_id, offset, maxMsgNums=pull.maximum, sysFlag=flags, **chosen)
+        answer = asker.ask(RequestCode.PULL_MESSAGE, fields)
         fields = answer.ext_fields or {}
         following = int(fields["nextBeginOffset"])
         if answer.code == NOT_FOUND:
@@ -89,22 +93,6 @@ def pulled(asker: Asker, pull: Pull, choice: Choice) -> list[int]:
         found += [int(bytes(message.body)) for message in decode_messages(answer.body)]
         offset = following
     raise AssertionError("no end")
-
-
-def request_of(pull: Pull, choice: Choice, offset: int) -> dict[str, str]:
-    return {
-        "consumerGroup": "G",
-        "topic": "T",
-        "queueId": str(pull.queue_id),
-        "queueOffset": str(offset),
-        "maxMsgNums": str(pull.maximum),
-        "sysFlag": str(pull.flags | SUBSCRIPTION),
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "1000",
-        "subVersion": "0",
-        "subscription": choice.text,
-        "expressionType": choice.kind,
-    }
 
 
 @settings(max_examples=examples(20))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
+from draining import pull_of
 from protocol.codes import RequestCode, ResponseCode
 from store_writer import StoreWriter
 
@@ -113,9 +114,8 @@ WAYS: dict[str, Hiding] = {
 
 
 def fields(topic: str) -> dict[str, str]:
-    names = {"consumerGroup": "G", "topic": topic, "queueId": "0", "queueOffset": "3", "maxMsgNums": "32"}
-    names |= {"sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0"}
-    return names | {"timestamp": "1", "offset": "0", "index": "0", "count": "1", "group": "G", "boundaryType": "LOWER"}
+    more = {"timestamp": "1", "offset": "0", "index": "0", "count": "1", "group": "G", "boundaryType": "LOWER"}
+    return pull_of(topic, 0, 3) | more
 
 
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)

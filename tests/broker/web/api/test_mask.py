@@ -130,6 +130,5 @@ def test_pages_of_messages_that_hold_a_mask_up_end_in_time_and_come_to_an_end(tm
     ]
     assert all(len(page["messages"]) <= 1 for page in pages)
     for _ in range(2):
-        while (answer := api.get("/pending"))["state"] == "running":
-            pass
+        answer = api.done("/pending")
         assert [line["message"]["preview"] for line in answer["messages"]] == ["***"] * 2

@@ -1,7 +1,6 @@
 """What waits, by the API: read once, listed page by page, and shown to those who may see it."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from acl_file import write_accounts
+from blocking_client import eventually
 from broker.web.api.pending import PendingQuestion, WaitingMessages
 from broker.web.api.request_context import RequestContext
 from broker_harness import service_of
@@ -18,16 +18,6 @@ from store_writer import START_TIMESTAMP, StoreWriter
 from web_questions import ApiOf, keys
 
 DUE = START_TIMESTAMP + 3_600_000
-
-
-def done(api: ApiOf, **parameters: Any) -> dict[str, Any]:
-    """The answer when all is read, within a minute."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer: dict[str, Any] = api.get("/pending", **parameters)
-        if answer["state"] != "running":
-            return answer
-    raise AssertionError("it is still being read")
 
 
 @pytest.fixture
@@ -45,7 +35,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_counts_and_messages_come_when_all_is_read(store: Path) -> None:
-    answer = done(ApiOf(store))
+    answer = ApiOf(store).done("/pending")
     assert answer["state"] == "done"
     topics = {each["topic"]: each for each in answer["topics"]}
     assert (topics["TopicTest"]["waiting"], topics["TopicTest"]["cancelled"]) == (6, 0)
@@ -58,13 +48,13 @@ def test_counts_and_messages_come_when_all_is_read(store: Path) -> None:
 
 def test_pages_hold_every_message_once(store: Path) -> None:
     api = ApiOf(store)
-    whole = [each["message"]["physicalOffset"] for each in done(api)["messages"]]
+    whole = [each["message"]["physicalOffset"] for each in api.done("/pending")["messages"]]
     assert len(whole) == 10
     for limit in (1, 3, 10):
         pages = api.pages("/pending", limit=limit, maximumAge=3600)
         assert [each["message"]["physicalOffset"] for page in pages for each in page["messages"]] == whole
         assert [bool(page["topics"]) for page in pages] == [True, *[False] * (len(pages) - 1)]
-    within = done(api, topic="TopicTest", dueAfter=DUE + 1, dueBefore=DUE + 1, maximumAge=3600)
+    within = api.done("/pending", topic="TopicTest", dueAfter=DUE + 1, dueBefore=DUE + 1, maximumAge=3600)
     assert [each["message"]["uniqueKey"] for each in within["messages"]] == ["K4", "K5"]
 
 
@@ -72,15 +62,15 @@ def test_an_account_sees_what_waits_for_its_topics(store: Path, tmp_path: Path) 
     write_accounts(tmp_path / "plain_acl.yml")
     api = ApiOf(store, tmp_path / "plain_acl.yml")
     reader, admin = keys("reader-key", "reader-secret-1"), keys("admin-key", "admin-secret-1")
-    assert len(done(api, headers=admin)["messages"]) == 10
+    assert len(api.done("/pending", headers=admin)["messages"]) == 10
     assert api.ask("/pending", headers=reader).status == 403
     assert api.ask("/pending", headers=reader, topic="other").status == 403
-    own = done(api, headers=reader, topic="TopicTest")
+    own = api.done("/pending", headers=reader, topic="TopicTest")
     assert [each["topic"] for each in own["topics"]] == ["TopicTest"]
     assert own["topics"][0]["waiting"] == 6
     # As everywhere, a record needs the right to the topic that it is stored under as well.
     assert (own["messages"], own["leftOut"]) == ([], 6)
-    bounded = done(api, headers=keys("bounded-key", "bounded-secret"))
+    bounded = api.done("/pending", headers=keys("bounded-key", "bounded-secret"))
     assert ([each["topic"] for each in bounded["topics"]], bounded["leftOut"]) == (["TopicTest"], 10)
 
 
@@ -89,9 +79,8 @@ def test_who_comes_while_another_page_is_being_read_is_to_ask_again(
 ) -> None:
     context = RequestContext(service_of(MessageStore.open(store, StoreOptions(keeps_state=False))))
     waiting, question = WaitingMessages(), PendingQuestion(maximum_age=3600)
-    deadline = time.monotonic() + 60
-    while (whole := waiting.pending(context, question)).state == "running":
-        assert time.monotonic() < deadline
+    eventually(lambda: waiting.pending(context, question).state != "running")
+    whole = waiting.pending(context, question)
     page, is_reading, goes_on = Pending.page, threading.Event(), threading.Event()
 
     def slow(*arguments: Any) -> Any:

@@ -1,7 +1,6 @@
 """What takes the disk, by the API: every count as the oracle has it, counted once for all, shown to administrators."""
 
 import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from acl_file import write_accounts
+from blocking_client import eventually
 from broker.web.api.request_context import RequestContext
 from broker.web.api.space import SpaceCounts, SpaceQuestion
 from broker_harness import service_of
@@ -23,18 +23,8 @@ from web_questions import ApiOf, keys
 HOUR_MS = 3_600_000
 
 
-def done(api: ApiOf, **parameters: Any) -> dict[str, Any]:
-    """The answer when the log is counted, within a minute."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer: dict[str, Any] = api.get("/space", **parameters)
-        if answer["state"] != "running":
-            return answer
-    raise AssertionError("it is still being counted")
-
-
 def counted(api: ApiOf, **parameters: Any) -> dict[str, Any]:
-    answer = done(api, **parameters)
+    answer = api.done("/space", **parameters)
     assert answer["state"] == "done", answer
     outcome: dict[str, Any] = answer["outcome"]
     return outcome
@@ -155,14 +145,11 @@ def test_of_several_stores_one_is_counted_at_a_time(store: Path, monkeypatch: py
     contexts = [RequestContext(service_of(opened, broker_name=name)) for name in ("broker-a", "broker-b")]
     counts = SpaceCounts()
     asks = [partial(counts.space, context, SpaceQuestion()) for context in contexts]
-    deadline = time.monotonic() + 60
-    while asks[0]().counted_bytes != 7:
-        assert time.monotonic() < deadline
+    eventually(lambda: asks[0]().counted_bytes == 7)
     waiting = asks[1]()
     assert (waiting.state, waiting.counted_bytes) == ("running", 0)
     assert waiting.total_bytes > 0
     goes_on.set()
-    while {ask().state for ask in asks} != {"done"}:
-        assert time.monotonic() < deadline
+    eventually(lambda: {ask().state for ask in asks} == {"done"})
     assert most == [1]
     counts.close()
