@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from broker.service.state_directory import StateDirectory
 from kept_store import Kept, make_small
-from ledger_stores import Ledger
 from loop_engine import run_jobs_here
 from planting import (
     ANOTHER,
@@ -42,9 +41,8 @@ from protocol.errors import PlantedFile, RocketLensError, StoreError
 from publishing import look_for_nobody
 from read_only import as_nobody, reachable_directory
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_compact, run_convert, run_rebuild, run_rescue
+from spark_jobs.commands.run import run_compact, run_rebuild, run_rescue
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
@@ -89,14 +87,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     (writer.root / "lock").touch()
     return writer.root
-
-
-@pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = Ledger(tmp_path_factory.mktemp("planted") / "store")
-    made.fill(12)
-    made.writer.close()
-    return made.root
 
 
 def rebuild_all(store: Path, **options: Any) -> RebuildRequest:
@@ -195,24 +185,6 @@ def check_output(plain: Path, name: str, wanted: list[Plant]) -> None:
         check_planted(field, out, into(plain)[name], wanted, "-" if name == "export file://" else WORK)
 
 
-def check_new_store(ledger: Path, wanted: list[Plant]) -> None:
-    """A store of DLedger's, nobody's, becomes a new one in a directory of nobody's; its work lies beside."""
-    with reachable_directory() as root:
-        field = Field(root, ledger)
-        beside = field.theirs / "beside"
-        beside.mkdir()
-        give(beside)
-
-        def convert(directory: Path) -> None:
-            run_convert(ConvertRequest(store=str(field.store), out=str(directory / "new"), zone="UTC"), Silence())
-
-        for plant in wanted:
-            if plant.place in PLACES:
-                field.plant(field.store, plant)
-        check_planted(field, beside, convert, [p for p in wanted if p.place not in PLACES], f"new{WORK}")
-        assert not (beside / "new").exists() or not field.stolen(beside / "new", set())
-
-
 def check_rescue(plain: Path, wanted: list[Plant]) -> bool:
     """A damaged store, nobody's, is rescued into a directory of nobody's, with a copy of nobody's to fill its holes.
 
@@ -269,17 +241,6 @@ def test_what_is_planted_where_output_goes_leads_nowhere(plain: Path, name: str,
     check_output(plain, name, wanted)
 
 
-NEW_STORE = [*PLACES, "config/delayOffset.json", *(f"new{WORK}{place}" for place in WORK_PLACES)]
-
-
-@settings(max_examples=4)
-@given(plants(NEW_STORE))
-@example([Plant("config", "link", OWNER, 0o777, "precious")])
-@example([Plant("config/topics.json", "link", OWNER, 0o777, "secret")])
-def test_what_is_planted_beside_a_new_store_leads_nowhere(ledger: Path, wanted: list[Plant]) -> None:
-    check_new_store(ledger, wanted)
-
-
 SEGMENTS = [f"{base:020d}" for base in (0, 2048, 4096)]
 IN_LOG = ["commitlog", "config", *(f"commitlog/{name}" for name in SEGMENTS)]
 RESCUED = [
@@ -294,6 +255,8 @@ RESCUED = [
 @example([Plant(f"copy/commitlog/{SEGMENTS[1]}", "second name", OWNER, 0o777, "secret")])
 @example([Plant(f"store/commitlog/{SEGMENTS[1]}", "link", OWNER, 0o777, "secret")])
 @example([Plant(f"copy/commitlog/{SEGMENTS[0]}", "fifo", OWNER, 0o644, "")])
+@example([Plant("store/config", "link", OWNER, 0o777, "precious")])
+@example([Plant("store/config/topics.json", "link", OWNER, 0o777, "secret")])
 def test_what_is_planted_where_a_store_is_rescued_leads_nowhere(plain: Path, wanted: list[Plant]) -> None:
     check_rescue(plain, wanted)
 
@@ -301,16 +264,14 @@ def test_what_is_planted_where_a_store_is_rescued_leads_nowhere(plain: Path, wan
 @pytest.mark.soak
 @settings(max_examples=MANY)
 @given(st.data())
-def test_nothing_of_all_that_can_be_planted_leads_anywhere(plain: Path, ledger: Path, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from([*IN_PLACE, *OUTPUTS, "convert", "rescue"]))
+def test_nothing_of_all_that_can_be_planted_leads_anywhere(plain: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([*IN_PLACE, *OUTPUTS, "rescue"]))
     if name in IN_PLACE:
         check_store(plain, name, data.draw(plants(IN_STORE)))
     elif name in OUTPUTS:
         check_output(plain, name, data.draw(plants(IN_STORE)))
-    elif name == "rescue":
-        check_rescue(plain, data.draw(plants(RESCUED)))
     else:
-        check_new_store(ledger, data.draw(plants(NEW_STORE)))
+        check_rescue(plain, data.draw(plants(RESCUED)))
 
 
 # --- the state directory ----------------------------------------------------------------------------------------------

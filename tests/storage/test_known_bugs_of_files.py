@@ -108,24 +108,6 @@ class TestCrash:
         writer.close()
         check_however_opened(tmp_path, writer.records)
 
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(cut=st.integers(0, 1600), remove=st.booleans())
-    def test_queues_that_miss_messages_hide_no_key(
-        self, cut: int, remove: bool, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:  # rmq#405, #467, #1434, #7355, PR#7599
-        root = tmp_path_factory.mktemp("queues")
-        writer = StoreWriter(root, queue_file_size=800, index_entries=40)
-        fill(writer, 60)
-        writer.close()
-        for path in sorted((root / "consumequeue" / "T" / "0").iterdir()):
-            start = int(path.name)
-            if start >= cut and remove:
-                path.unlink()
-            elif start + 800 > cut:
-                place = max(cut - start, 0)
-                write_file(path, 800, {place: bytes(800 - place)})
-        check_however_opened(root, writer.records)
-
 
 class TestDamagedMessages:
     def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path: Path) -> None:

@@ -27,10 +27,6 @@ class TestWholeLogs:
             writer = plan.write(Path(directory))
             assert read_log_rows(Path(directory) / "commitlog") == expected_rows(writer.records)
 
-    def test_every_message_of_a_recorded_store_is_a_row(self, g1_store: Path) -> None:
-        log = g1_store / "commitlog"
-        assert read_log_rows(log) == expected_rows(oracles.read_log(log))
-
     @settings(max_examples=examples(12))
     @given(batch_plans)
     def test_every_message_of_a_batch_is_a_row(self, plan: BatchPlan) -> None:

@@ -14,7 +14,7 @@ import oracles
 from compact_oracle import put_behind
 from compacting import compact_in_place, compact_store, small_steps
 from examples import examples
-from kept_store import ENTRIES, SLOTS, append_some, assert_all_found, written
+from kept_store import SLOTS, append_some, assert_all_found, written
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
 from storage.index import _index_coverage, index_examination
@@ -26,7 +26,7 @@ from storage.kernels.indexes import GAP_BYTES
 from storage.log.commit_log import CommitLog
 from storage.store.message_store import MessageStore, StoreOptions
 from store_queries import KINDS
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
 pytestmark = pytest.mark.untraced
@@ -55,19 +55,6 @@ def last_file(writer: StoreWriter) -> Path:
 
 
 # --- what is read instead of the log --------------------------------------------------------------------------------
-
-
-def test_the_recorded_store_answers_as_before(g1_store: Path, tmp_path: Path) -> None:
-    plain = MessageStore.open(g1_store)
-    root = tmp_path / "store"
-    shutil.copytree(g1_store, root)
-    outcome = compact_store(root, tmp_path / "work")
-    outcome.replace(root / "index")
-    store = MessageStore.open(root)
-    assert len(store.snapshot.index.files) == len(plain.snapshot.index.files) == 10
-    assert len(scanned(plain)) <= len(scanned(store)) <= 2 * 10
-    records = oracles.read_log(root / "commitlog")
-    assert_all_found(store, records, records[::5])
 
 
 @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -117,21 +104,6 @@ def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path: 
     assert others < set(scanned(store))
     assert len(scanned(store)) < 40
     assert_all_found(store, writer.records)
-
-
-def test_files_that_share_a_stretch_of_the_log_do_without_each_other(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES)
-    for number in range(90):
-        stamp = START_TIMESTAMP + 1000 * (number - 20 * (number // 30))
-        writer.append("T", bytes(20), keys=f"k{number} all", tags="t", store_timestamp=stamp)
-    writer.close()
-    with small_steps(700, 11):
-        compact_in_place(writer, tmp_path / "work")
-    for path in sorted((writer.root / "index").iterdir()):
-        aside = path.rename(tmp_path / path.name)
-        assert_all_found(MessageStore.open(writer.root), writer.records)
-        aside.rename(path)
-    assert_all_found(MessageStore.open(writer.root), writer.records)
 
 
 def test_a_damaged_byte_anywhere_hides_nothing(tmp_path: Path) -> None:

@@ -87,13 +87,6 @@ class TestFollowing:
         assert growing.file.file is mapped
         assert growing.file.shortcuts is not noted
 
-    def test_nothing_new_is_the_same_objects(self, tmp_path: Path) -> None:
-        growing = Growing(tmp_path)
-        growing.add(True, True)
-        before = growing.look()
-        assert growing.look().is_as(before)
-        assert growing.index.files[0] is before.files[0]
-
     @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),

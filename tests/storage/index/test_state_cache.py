@@ -46,16 +46,6 @@ class TestKeeping:
         cache.save()
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_unchanged_cache_is_not_written_again(self, tmp_path: Path) -> None:
-        cache = saved(tmp_path)
-        before = (tmp_path / FILE_NAME).stat()
-        cache.note_shape(PATH, IDENTITY, KnownShape(SHAPE, True, False, SEGMENTS))
-        cache.note_end_of_data(IDENTITY, 1234)
-        cache.save()
-        cache.save()
-        after = (tmp_path / FILE_NAME).stat()
-        assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-
     def test_writing_replaces_the_file_whole_and_leaves_nothing_beside_it(self, tmp_path: Path) -> None:
         saved(tmp_path)
         before = (tmp_path / FILE_NAME).stat().st_ino

@@ -143,15 +143,6 @@ class TestWhatIsLeftOut:
             assert len(chain.shortcuts) == 1
             assert ask(chain.store(count), "a").walked <= BEFORE_SHORTCUTS + LONG_ROW + 2
 
-    def test_a_walk_that_was_stopped_is_gone_on_with(self) -> None:
-        """As on a thread that may walk so many at once: each walk gets as far again."""
-        store = Chain([("a", 1), ("hot", 5000)]).store()
-        tries = 0
-        while (answer := ask(store, "a", steps=1000)).status == kernel.STOPPED_LONG:
-            tries += 1
-        assert tries == 5
-        assert answer.physical_offsets == (OFFSETS["a"][0],)
-
     def test_a_walk_that_stopped_at_a_cold_page_is_gone_on_with(self) -> None:
         chain = Chain([("a", 1), ("hot", 10_000)])
         with tempfile.TemporaryFile() as short:  # every probe comes back short, as over cold pages
@@ -167,12 +158,6 @@ class TestWhatIsLeftOut:
             assert ask(store, "a", tick=TICK).physical_offsets == (OFFSETS["a"][0],)
             heat[1] = 0  # nothing of what is left out is looked at
             assert ask(store, "a", tick=TICK).physical_offsets == (OFFSETS["a"][0],)
-
-    def test_a_row_that_ends_with_a_wrong_pointer_is_left_out_up_to_that(self) -> None:
-        store = Chain([("a", 1), ("hot", 1000)], damage=[(500, 700)]).store()
-        for walked in (501, BEFORE_SHORTCUTS + 3):
-            answer = ask(store, "a")
-            assert (answer.walked, answer.bad_pointers, answer.count) == (walked, 1, 0)
 
     def test_however_many_rows_there_are_a_bounded_number_is_remembered(self) -> None:
         chain = Chain([("a" if number % 2 else "b", LONG_ROW) for number in range(2 * ROOM)])

@@ -19,7 +19,7 @@ from oracles import Record, java_hash
 from protocol.codes import RequestCode
 from protocol.errors import TruncatedFile
 from protocol.properties import property_value
-from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
+from queue_stores import open_queues, unit_bytes
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Unfinished, begin
 from storage.filter.expression import ExpressionFilter
@@ -311,14 +311,6 @@ def test_a_message_of_a_topic_with_a_similar_name_is_left_out(topic: str, other:
     assert bodies(pull(tmp_path, topic=topic)) == [own[1].record]
 
 
-def test_filler_units_are_passed_over(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 4)
-    path = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
-    write_file(path, FILE_SIZE, {20: unit_bytes(*PRE_BLANK_UNIT)})
-    assert bodies(pull(tmp_path, 1)) == [writer.written[number].record for number in (2, 3)]
-    assert pull(tmp_path, 0).next_begin_offset == 1  # its size counts as a message's and fills the pull
-
-
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 
@@ -330,7 +322,6 @@ class PropertyFilter:
     needs_properties = True
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
-        self.seen = tags_code, extension
         return True
 
     def matches_commit_log(self, properties: bytes | memoryview) -> bool:
@@ -346,16 +337,6 @@ def test_the_second_stage_sees_the_properties(tmp_path: Path) -> None:
     assert bodies(result) == [writer.written[0].record, writer.written[3].record]
     nothing = pull(tmp_path, 1, 1, message_filter=PropertyFilter())
     assert (len(nothing.records), nothing.next_begin_offset) == (1, 4)
-
-
-def test_the_first_stage_sees_the_extension(tmp_path: Path) -> None:
-    make_store(tmp_path, 2, ext_bit_map=b"\1" * 14)
-    chosen = PropertyFilter()
-    pull(tmp_path, 1, message_filter=chosen)
-    code, extension = chosen.seen
-    assert code == java_hash("Tag1")
-    assert extension is not None
-    assert extension.bitmap == b"\1" * 14
 
 
 def test_tags_are_compared_through_the_extension_and_a_lost_one_matches(tmp_path: Path) -> None:

@@ -96,13 +96,6 @@ class TestSound:
         later = [writer.append("T", b"no key", store_timestamp=START_TIMESTAMP + 60) for _ in range(3)]
         assert are_sure(tmp_path, [*written, *later])
 
-    def test_an_offset_where_no_record_starts_has_none(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path)
-        writer.close()
-        layout = recognise_store(tmp_path)
-        for offset in (-1, 1, written[7].physical_offset + 4, writer.log.end, SEGMENT, 2**40, 2**63 - 1):
-            assert sure_record_at(layout, offset) is None
-
     def test_records_before_a_segment_that_starts_with_one_need_no_witness(self, tmp_path: Path) -> None:
         writer, written = make(tmp_path, 120)
         writer.close()

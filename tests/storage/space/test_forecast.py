@@ -67,13 +67,6 @@ def test_one_message_of_a_clock_ahead_does_not_change_the_growth(tmp_path: Path)
     assert forecast.growth == 24 * (tally.size // tally.messages) * 24 // 23
 
 
-def test_a_short_log_says_nothing_about_growth(tmp_path: Path) -> None:
-    store = growing_store(tmp_path / "store", 0)
-    forecast = forecast_of(store, measure(store.commit_log))
-    assert (forecast.growth, forecast.full_timestamp, forecast.kept_size, forecast.is_full_first) == (None,) * 4
-    assert forecast.expiry_timestamp is None  # the only segment is being written to
-
-
 def test_a_segment_that_is_deleted_after_it_was_counted_costs_just_the_expiry(tmp_path: Path) -> None:
     store = growing_store(tmp_path / "store", 48)
     tally = measure(store.commit_log)

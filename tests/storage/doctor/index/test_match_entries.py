@@ -181,14 +181,6 @@ class TestMatchedFile:
         known = [rank for rank in expected["ranks"] if rank >= 0]
         assert found.is_ordered == (known == sorted(known))
 
-    def test_entries_of_a_record_with_many_keys(self, path: Path) -> None:
-        count = 20_000
-        record = Keyed(0, T0, tuple(range(count)))
-        backwards = [(count - 1 - number, 0, 0, 0) for number in range(count)]
-        for others, code in (([(-5, 0, 0, 0)] * count, NO_KEY), ([(7, 0, 0, 0)] * count, REPEATED)):
-            ranks = matched(path, backwards + others, [[record]]).ranks[1:].tolist()
-            assert ranks == [*reversed(range(count)), *[code] * count]
-
 
 def is_last_of_record(everything: list[tuple[Keyed, int, int]], rank: int) -> bool:
     return rank + 1 == len(everything) or everything[rank + 1][0] is not everything[rank][0]
