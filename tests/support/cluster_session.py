@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyspark
 
-from held_tasks import VARIABLE, HeldTasks
+from held_tasks import APART, VARIABLE, HeldTasks
 from spark_classes import QUICK
 from spark_events import SparkEvents
 
@@ -39,7 +39,7 @@ class ClusterSession:
 
     def __init__(self, master: str, python: Path, packages: Path, work: Path, settings: dict[str, str]) -> None:
         """Start it: the driver from the packages, the executors with a Python that lacks them."""
-        for name in ("events", "held", "session"):
+        for name in ("events", "held", "session", "driver"):
             (work / name).mkdir(parents=True)
         self.held, self.events = HeldTasks(work / "held"), SparkEvents(work / "events")
         self.work, self._packages, self._log = work, packages, work / "session.log"
@@ -49,11 +49,12 @@ class ClusterSession:
         settings = {
             **settings, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{work / 'events'}",
             "spark.eventLog.compress": "false", f"spark.executorEnv.{VARIABLE}": str(self.held.directory),
+            f"spark.executorEnv.{APART}": str(work / "driver"), "spark.executorEnv.TMPDIR": "/tmp",
         }  # fmt: skip
         options = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
         environment = {
             **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(python),
-            "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
+            "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK), "TMPDIR": str(work / "driver"),
         }  # fmt: skip
         command = [str(home / "bin" / "spark-submit"), "--master", master, *options, str(SCRIPT), str(work / "session")]
         with self._log.open("wb") as log:

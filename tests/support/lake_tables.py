@@ -1,15 +1,15 @@
-"""Tables read back by the libraries of their formats, or as directories of files, and by nothing of ours."""
+"""Tables read back by the libraries of their formats, or as directories of files, and by nothing of ours.
+
+Late imports: these libraries take a second, and every process that collects tests has this module.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import deltalake
 import msgspec
 import pyarrow as pa
-from pyiceberg.catalog import load_catalog
-from pyiceberg.table import Table
 
 from exported_files import Row
 from grown_tables import rows_of_table
@@ -17,6 +17,10 @@ from object_store import ObjectStore
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables._files_table import FilesCommit
 from spark_jobs.tables._table import TableCommit
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyiceberg.table import Table
 
 TIMES = ("store_timestamp", "born_timestamp")
 NAME = "rocketmq.messages"
@@ -53,8 +57,10 @@ class Lake:
         """Options of a run that writes it."""
         return {"format": self.format, "catalog": self.catalog}
 
-    def iceberg(self) -> Table:
+    def iceberg(self) -> "Table":
         """The table by pyiceberg."""
+        from pyiceberg.catalog import load_catalog
+
         directory = self.place.url.removeprefix("file://")
         uri = {"uri": f"sqlite:///{directory}/catalog.db"}
         catalog = load_catalog("default", **(uri | self.catalog | iceberg_options(self.place.storage)))
@@ -63,9 +69,11 @@ class Lake:
         finally:
             catalog.close()
 
-    def delta(self) -> deltalake.DeltaTable:
+    def delta(self) -> "DeltaTable":
         """The table by deltalake."""
-        return deltalake.DeltaTable(self.place.url, storage_options=delta_options(self.place.storage))
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.place.url, storage_options=delta_options(self.place.storage))
 
     def arrow(self) -> pa.Table:
         """All rows."""

@@ -1,10 +1,9 @@
-"""A real cluster, whose machines have no RocketLens: both workers do their share, and the bytes are the same.
+"""Clusters whose machines have no RocketLens: all executors do their share, and the bytes are the same.
 
 Whatever is lost meanwhile, an executor, a machine, the disk of one or the driver, the bytes are those too, and nothing
-is left behind.
+is left behind. In `make test` there is one executor, of Spark's `local-cluster`, in `make soak` a real cluster.
 """
 
-import filecmp
 import json
 import os
 import resource
@@ -15,15 +14,11 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from benchmarks.make_store import make_store
-from benchmarks.store_plan import StoreParameters
 from built_wheel import shared_wheel
 from cluster_session import ClusterSession
 from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
-from foreign import plant_foreign, was_imported
 from held_tasks import is_alive, parent_of, plant_listener
 from interop.stages import wait_until
 from oracles import build_index, read_log, signed
@@ -31,10 +26,6 @@ from planted import imported, plant
 from process import COMMAND
 from spark_classes import QUICK, find_no_archives
 from spark_cluster import LOOPBACK, SparkCluster, python_without_rocketlens, spark_cluster
-from spark_events import SparkEvents
-from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_rebuild
-from spark_jobs.run.progress import Silence
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +39,6 @@ BOTH_WORKERS = {
 ONE_CORE = {"spark.cores.max": "1"}
 """One executor, for what needs no second one: to start one takes more than to run a job."""
 
-NO_PAGE = {"spark.ui.enabled": "false"}
 ON_DEMAND = {"spark.dynamicAllocation.enabled": "true"}
 """No executor is there when the application starts, however fast the cluster is: the first job has one started."""
 
@@ -63,6 +53,7 @@ UNEASY = {
 
 SMALLEST_FILE = 64
 """Bytes that a file may have where the disk is full: less than any block, more than a task's progress."""
+
 
 SESSION = """
 import sys
@@ -127,29 +118,6 @@ def write_store(root: Path, segments: int) -> None:
     writer.close()
 
 
-def submit(
-    cluster: SparkCluster, python: Path, packages: Path, work: Path, store: Path, out: Path, *options: str
-) -> subprocess.CompletedProcess[str]:
-    """`spark-submit` as on a machine that has our wheel unpacked alone."""
-    events = work / "events"
-    events.mkdir()
-    home = Path(pyspark.__file__).parent
-    environment = {
-        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(python),
-        "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK),
-    }  # fmt: skip
-    settings = {
-        **cluster.settings, **BOTH_WORKERS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
-        "spark.eventLog.compress": "false",
-    }  # fmt: skip
-    command = [str(home / "bin" / "spark-submit"), "--master", cluster.url]
-    command += as_options(settings)
-    command += [str(packages / "spark_jobs" / "rebuild_all.py"), str(store), "--out", str(out), *options]
-    return subprocess.run(
-        command, env=environment, cwd=work, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False
-    )
-
-
 def as_options(settings: dict[str, str]) -> list[str]:
     return [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
 
@@ -167,13 +135,6 @@ def command(cluster: SparkCluster, python: Path, *arguments: str, **settings: st
     )
 
 
-def assert_both_workers_ran(events: SparkEvents, store: Path) -> None:
-    """Each segment was scanned by one task, and both workers had some of these and of the building."""
-    assert len(events.executors("scan")) == 2
-    assert sum(events.executors("scan").values()) == len(list((store / "commitlog").iterdir())) >= 20
-    assert len(events.executors("build")) == 2
-
-
 def assert_rebuilt(store: Path, out: Path) -> None:
     """Index and queues are those that an oracle makes of the log, and those that the store has."""
     built = [path.read_bytes() for path in sorted((out / "index").iterdir())]
@@ -186,19 +147,6 @@ def assert_queues(store: Path, out: Path) -> None:
     assert len(files) >= 4
     for path in files:
         assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
-
-
-@pytest.mark.soak  # in each run: test_arrival.py
-def test_a_foreign_package_on_the_workers_is_named(
-    tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
-) -> None:
-    foreign = plant_foreign(tmp_path / "theirs", "spark_jobs", "storage")
-    rebuild = ("rebuild", "index", str(store), "--out", str(tmp_path / "out"))
-    ended = command(cluster, bare, *rebuild, **{"spark.executorEnv.PYTHONPATH": str(foreign)})
-    assert ended.returncode == 3
-    assert f"rocketlens: RocketLens cannot run: {foreign / 'spark_jobs'} is in the way" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert not was_imported(foreign)
 
 
 WHY = {
@@ -234,9 +182,9 @@ def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_
     tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
 ) -> None:
     (tmp_path / "session.py").write_text(SESSION)
-    settings = [f"{name}={value}" for name, value in (cluster.settings | ONE_CORE | NO_PAGE).items()]
+    settings = cluster.settings | ONE_CORE | {"spark.ui.enabled": "false"}
     ended = subprocess.run(
-        [sys.executable, str(tmp_path / "session.py"), str(store), cluster.url, *settings],
+        [sys.executable, str(tmp_path / "session.py"), str(store), cluster.url, *map("=".join, settings.items())],
         env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(bare)},
         cwd=tmp_path,
         capture_output=True,
@@ -249,6 +197,24 @@ def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_
     assert ended.stdout.split() == [str(len(log)), str(sum(record.properties.get("TAGS") == "Tag1" for record in log))]
 
 
+def test_an_executor_without_rocketlens_runs_the_tasks_of_a_submitted_job(
+    tmp_path: Path, packages: Path, bare: Path
+) -> None:
+    """The driver has our wheel unpacked alone, and modules of our names where it is started."""
+    store = tmp_path / "store"
+    write_store(store, segments=5)
+    plant(tmp_path)
+    options = {"spark.executor.extraJavaOptions": " ".join(QUICK), "spark.driver.extraJavaOptions": " ".join(QUICK)}
+    settings = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK, "spark.executor.memory": "512m"}
+    with ClusterSession("local-cluster[1,2,512]", bare, packages, tmp_path, settings | options) as session:
+        ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
+        assert ended.report["messages"] == len(read_log(store / "commitlog"))
+        wait_until(lambda: bool(session.events.executors("build")), "the events of the job")
+        assert session.events.executors("scan").keys() == session.events.executors("build").keys() == {"0"}
+    assert_rebuilt(store, tmp_path / "out")
+    assert imported(tmp_path) == {}
+
+
 @pytest.fixture(scope="class")
 def session(
     tmp_path_factory: pytest.TempPathFactory, cluster: SparkCluster, packages: Path, bare: Path
@@ -258,11 +224,11 @@ def session(
     It is submitted on a machine that has our wheel unpacked alone.
     """
     work = tmp_path_factory.mktemp("session")
-    plant(work)  # where the driver is started
     with ClusterSession(cluster.url, bare, packages, work, cluster.settings | BOTH_WORKERS | UNEASY) as session:
         yield session
 
 
+@pytest.mark.soak  # in each run: the test before, and test_attempt.py and test_shuffle_exchange.py on one machine
 @pytest.mark.usefixtures("session")
 class TestOneApplication:
     """In this order: what is lost in a test stays lost, and the last one kills the driver.
@@ -270,17 +236,13 @@ class TestOneApplication:
     What goes on then is a command that starts Spark's driver itself.
     """
 
-    def test_both_workers_run_tasks_and_the_bytes_are_those_of_one_machine(
-        self, tmp_path: Path, session: ClusterSession, store: Path
-    ) -> None:
-        ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
-        assert ended.report["messages"] == len(read_log(store / "commitlog"))
+    def test_both_workers_run_tasks(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
+        session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
         wait_until(lambda: len(session.events.executors("build")) == 2, "the events of the job")
-        assert_both_workers_ran(session.events, store)
+        assert len(session.events.executors("scan")) == 2
+        assert sum(session.events.executors("scan").values()) == len(list((store / "commitlog").iterdir())) >= 20
         assert_rebuilt(store, tmp_path / "out")
-        assert imported(session.work) == {}
 
-    @pytest.mark.soak  # in each run: test_engines.py, and one that is submitted: test_submitted.py
     def test_each_job_runs_when_submitted(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         out = {name: str(tmp_path / name) for name in ("index", "queues", "compact", "export")}
         for name, shape in (("index", SHAPE[:4]), ("queues", SHAPE[4:])):
@@ -298,11 +260,10 @@ class TestOneApplication:
         lines = [line for part in Path(out["export"]).glob("part-*") for line in part.read_text().splitlines()]
         assert len(lines) == len(read_log(store / "commitlog"))
 
-    @pytest.mark.soak  # in each run: test_shuffle_exchange.py, on one machine; a task that is lost, test_attempt.py
     def test_workers_send_one_another_blocks_by_the_shuffle_and_what_they_build_to_a_url(
         self, tmp_path: Path, session: ClusterSession, store: Path
     ) -> None:
-        """No --work is there for both; where neither could open it, too: `test_lost_exchange.py`.
+        """They can open no directory of one another's, nor of the driver's (:mod:`held_tasks`).
 
         An executor is killed between the two sides: what it has sent is sent again.
         """
@@ -313,6 +274,7 @@ class TestOneApplication:
         session.held.let_go()
         session.end()
         assert session.events.lost_executors() > before
+        assert session.events.repeated_stages(), "nothing was sent a second time"
         parts = json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"]
         made = {part["path"]: (tmp_path / "out" / part["name"]).read_bytes() for part in parts}
         built = [made[path] for path in sorted(made) if path.startswith("index/")]
@@ -323,7 +285,6 @@ class TestOneApplication:
             path: data for path, data in made.items() if path.startswith("consumequeue/")
         }
 
-    @pytest.mark.soak  # in each run: two attempts at a time, test_attempt.py
     def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(
         self, tmp_path: Path, session: ClusterSession, store: Path
     ) -> None:
@@ -332,15 +293,6 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert session.events.speculative() > before
 
-    @pytest.mark.soak  # in each run: of one that sends blocks, above
-    def test_an_executor_is_killed(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
-        before = session.events.lost_executors()
-        held = rebuild_with_one_held(session, store, tmp_path)
-        os.kill(executor_of(held), signal.SIGKILL)
-        assert_whole(session, store, tmp_path, held)
-        assert session.events.lost_executors() > before
-
-    @pytest.mark.soak  # in each run: an executor alone
     def test_a_worker_is_killed(
         self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, store: Path
     ) -> None:
@@ -351,7 +303,6 @@ class TestOneApplication:
         assert session.events.lost_executors() > before
         cluster.add_workers(1)
 
-    @pytest.mark.soak  # in each run: the engine of one machine, test_full_disk.py
     def test_the_disk_of_a_machine_is_full(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         """Its tasks fail, and are run by the other machine, to which this one leaves all that is to come."""
         wait_until(lambda: session.events.executors_there() == 2, "an executor on each of two machines")
@@ -363,7 +314,6 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert any("File too large" in failure for failure in session.events.failures())
 
-    @pytest.mark.soak  # in each run: test_killed_rebuild.py; what it says, test_executors.py
     def test_the_driver_is_killed_and_the_same_command_goes_on(
         self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, bare: Path, store: Path
     ) -> None:
@@ -407,24 +357,3 @@ def assert_whole(session: ClusterSession, store: Path, work: Path, held: int) ->
     wait_until(lambda: not is_alive(held), "the end of the attempt that was held")
     assert_rebuilt(store, work / "out")
     assert sorted(os.listdir(work / "out")) == ["checkpoint", "consumequeue", "index"]
-
-
-@pytest.mark.soak
-def test_more_than_a_gigabyte_comes_out_of_a_cluster_as_out_of_one_machine(
-    tmp_path: Path, packages: Path, bare: Path, cluster: SparkCluster
-) -> None:
-    slots, entries = 500_000, 2_000_000
-    store = make_store(tmp_path, StoreParameters(count=2_200_000, segment_size=1 << 25), None)
-    assert sum(path.stat().st_size for path in (store / "commitlog").iterdir()) >= 1 << 30
-    out, alone = tmp_path / "out", tmp_path / "alone"
-    ended = submit(cluster, bare, packages, tmp_path, store, out, "--slots", str(slots), "--entries", str(entries))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
-    request = RebuildRequest(
-        store=str(store), out=str(alone), index=True, queues=True, slots=slots, entries=entries, master="local[*]"
-    )
-    run_rebuild(request, Silence())
-    files = [path.relative_to(alone) for path in alone.rglob("*") if path.is_file()]
-    assert sorted(files) == sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
-    assert sum(path.parts[0] == "index" for path in files) >= 4
-    assert [str(path) for path in files if not filecmp.cmp(alone / path, out / path, shallow=False)] == []

@@ -18,15 +18,13 @@ from pathlib import Path
 import pytest
 
 from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
-from held_tasks import APART, VARIABLE, HeldTasks, is_alive, parent_of, write_listener
-from interop.stages import wait_until
+from held_tasks import APART, VARIABLE, HeldTasks, parent_of, write_listener
 from oracles import build_index, read_log, signed
 from process import COMMAND
 from spark_classes import QUICK, quick_python
-from spark_events import SparkEvents
 from store_writer import StoreWriter
 
-pytestmark = pytest.mark.soak  # in each run: an executor and the driver of machines that share a disk, test_cluster.py
+pytestmark = pytest.mark.soak  # in each run: a shuffle on one machine, test_shuffle_exchange.py
 
 ROOT = Path(__file__).parents[3]
 MASTER = "local-cluster[2,1,512]"
@@ -34,7 +32,7 @@ SECONDS = 300
 SLOTS, ENTRIES = 97, 150
 SETTINGS = {
     "spark.executor.memory": "512m", "spark.rocketlens.startSeconds": "180", "spark.shuffle.io.retryWait": "100ms",
-    "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.driver.host": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }  # fmt: skip
 SHAPE = ("--slots", str(SLOTS), "--entries", str(ENTRIES))
@@ -80,14 +78,6 @@ class Run:
     work: Path
     held: HeldTasks
 
-    @property
-    def url(self) -> str:
-        return f"file://{self.work}/out"
-
-    @property
-    def events(self) -> SparkEvents:
-        return SparkEvents(self.work / "events")
-
     def end(self) -> None:
         """Wait for the end, which must be a good one."""
         printed, said = self.process.communicate(timeout=SECONDS)
@@ -122,7 +112,7 @@ class Run:
 @pytest.fixture
 def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Run]]:
     """Starts a job of JOBS on a store; what still runs of it at the end is killed."""
-    for name in ("driver", "disks", "events", "held", "listener"):
+    for name in ("driver", "disks", "held", "listener"):
         (tmp_path / name).mkdir()
     write_listener(tmp_path / "listener")
     runs: list[Run] = []
@@ -132,7 +122,6 @@ def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     def begin(job: str, store: Path) -> Run:
         settings = SETTINGS | {
             "spark.local.dir": str(tmp_path / "disks"),
-            "spark.eventLog.dir": f"file://{tmp_path}/events",
             "spark.executorEnv.PYTHONPATH": str(tmp_path / "listener"),
             f"spark.executorEnv.{VARIABLE}": str(tmp_path / "held"),
             f"spark.executorEnv.{APART}": str(tmp_path / "driver"),
@@ -188,46 +177,13 @@ def test_machines_are_kept_apart_in_these_tests(tmp_path: Path) -> None:
     assert [opened(name) for name in ("driver", "blockmgr-own", "blockmgr-other")] == [False, True, False]
 
 
-def test_an_executor_is_killed_between_the_two_sides_of_the_shuffle(store: Path, start: Callable[..., Run]) -> None:
-    """Its blocks and what it has sent are lost: segments are scanned again, and sent to who still needs them."""
-    run = start("rebuild", store)
-    run.held.hold("build-")
-    held = run.held.wait_for_one()
-    os.kill(executor_of(held), signal.SIGKILL)
-    wait_until(lambda: not is_alive(held), "the end of the attempt that was held")
-    run.held.let_go()
-    run.end()
-    assert run.events.lost_executors() == 1
-    assert len(run.events.repeated_stages()) >= 2, "nothing was sent a second time"
-    assert run.made() == expected(store, "rebuild")
-    assert run.left_over() == []
-
-
-def test_the_driver_is_killed_while_tasks_build_and_the_same_command_goes_on(
-    store: Path, start: Callable[..., Run]
-) -> None:
-    """What the killed run leaves at the URL without having finished it is listed, and deleted, by `clean`."""
-    run = start("rebuild", store)
-    run.held.hold("build-queues-")
-    run.held.wait_for_one()
-    run.kill()
-    run.held.let_go()
-    assert not (run.work / "out" / "_manifest.json").exists()
-    again = start("rebuild", store)
-    again.end()
-    assert again.made() == expected(store, "rebuild")
-    subprocess.run([*COMMAND, "rebuild", "clean", run.url, "--delete", "--older-than", "1s"], cwd=ROOT, check=True)
-    objects = [name for name in again.left_over() if name.startswith("_attempts/")]
-    assert objects == []
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("job", JOBS)
 def test_whatever_is_lost_the_output_is_the_same(job: str, seed: int, store: Path, start: Callable[..., Run]) -> None:
     """Executors and drivers are killed at any moment, one after the other."""
     generator = random.Random(f"{job} {seed}")
     wanted, losses = expected(store, job), generator.randint(1, 3)
-    run = start(job, store)
+    run, is_first = start(job, store), True
     for _ in range(losses):
         phase = generator.choice(("build-", "build-index-", "scan-" if job == "rebuild" else "split-", "merge-"))
         if phase == "merge-" and job == "rebuild":
@@ -245,9 +201,10 @@ def test_whatever_is_lost_the_output_is_the_same(job: str, seed: int, store: Pat
         if generator.random() < 0.3:
             run.kill()
             run.held.let_go()
-            run = start(job, store)
+            run, is_first = start(job, store), False
         else:
             os.kill(executor_of(held), signal.SIGKILL)
             run.held.let_go()
     run.end()
     assert run.made() == wanted
+    assert not is_first or run.left_over() == []

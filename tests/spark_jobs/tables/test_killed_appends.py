@@ -53,9 +53,8 @@ def lasts(command: list[str]) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize(
-    ("format_", "kills"), [("delta", 2), *(pytest.param(each, 40, marks=pytest.mark.soak) for each in LAKES)]
-)
+@pytest.mark.soak  # in each run: test_lake_tables.py, of a run that dies at its steps
+@pytest.mark.parametrize(("format_", "kills"), [(each, 40) for each in LAKES])
 def test_appends_that_are_killed_at_any_moment_leave_each_message_once(
     format_: str, kills: int, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from column_rows import expected_rows
-from dying import every_death
+from dying import STRIDES, every_death
 from grown_tables import DAY, append
 from lake_tables import Lake
 from spark_jobs.places.output_place import OutputPlace
@@ -78,9 +78,10 @@ def case(tmp_path: Path, format_: str) -> Case:
     return Case(lake, copies[1], store, tmp_path / "saved")
 
 
+@pytest.mark.parametrize("each", STRIDES)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_once(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Case, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:
     every = [(row["physical_offset"], row["store_timestamp"]) for row in expected_rows(case.store.records)]
     keys = [offset for offset, _ in every]
@@ -92,7 +93,7 @@ def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_on
         case.keep_house(case.old)
 
     deaths = []
-    for death in every_death(work, monkeypatch):
+    for death in every_death(work, monkeypatch, each):
         seen = case.seen()
         assert seen == sorted(set(seen)), death
         if case.lake.format == "jsonl":  # a reader of the directory may miss some for a while
@@ -103,4 +104,4 @@ def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_on
         assert case.seen() == kept, death
         case.check_leftovers(death)
         deaths.append(death)
-    assert len(deaths) >= 2 * 9, deaths
+    assert len(deaths) >= 2 * 9 // each, deaths

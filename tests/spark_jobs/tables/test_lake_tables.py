@@ -1,4 +1,7 @@
-"""Tables of each format: each message once, whatever was killed, and with other writers beside, at every place."""
+"""Tables of each format: each message once, whatever was killed, and with other writers beside, at every place.
+
+Late imports: what reads tables takes a second, and every process that collects tests has this module.
+"""
 
 import itertools
 import subprocess
@@ -6,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
-import deltalake
 import pytest
 from starlette.responses import JSONResponse, Response
 
@@ -21,18 +24,16 @@ from grown_tables import DAY, append
 from lake_tables import Lake, with_moto
 from object_store import ObjectStore, object_store_process
 from protocol.errors import ConfigError, StoreError
-from rest_catalog import RestCatalog, iceberg_rest_catalog, rest_catalog
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.tables._delta_table import DeltaTable
-from spark_jobs.tables._files_table import FilesTable
 from spark_jobs.tables._iceberg_state import GlancedTable
-from spark_jobs.tables._iceberg_table import IcebergTable
 from spark_jobs.tables._lake_runs import LakeRuns
 from spark_jobs.tables._table import FileLayout, TableShape
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rest_catalog import RestCatalog
 
 
 def soak(value: object) -> Any:
@@ -60,7 +61,11 @@ FORMATS = ("parquet", "jsonl", "csv", *LAKES)
 ICEBERG = ("iceberg", soak("delta"))
 """Of what is said in the same words to both."""
 
-TABLES: dict[str, Any] = {"iceberg": IcebergTable, "delta": DeltaTable, "jsonl": FilesTable}
+TABLES = {
+    "iceberg": "spark_jobs.tables._iceberg_table:IcebergTable",
+    "delta": "spark_jobs.tables._delta_table:DeltaTable",
+    "jsonl": "spark_jobs.tables._files_table:FilesTable",
+}
 
 NewLake = Callable[[], Lake]
 
@@ -143,7 +148,7 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
     keys = [row["physical_offset"] for row in expected(store)]
     assert len({each // 4096 for each in keys}) == 2, "two tasks"
     deaths = []
-    for death in every_death(work, monkeypatch):
+    for death in every_death(work, monkeypatch, each=3):
         lake = lakes[-1]
         append(store, lake.place, **lake.options, columns=FEW, partition_by=())
         assert [row["physical_offset"] for row in lake.rows()] == keys, death
@@ -151,16 +156,19 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
         assert lake.unnamed_files() == set(), death
         assert lake.left_of_runs() == set(), death
         deaths.append(death)
-    assert len(deaths) == 2 * 9, deaths
+    assert len(deaths) == 2 * 3, deaths
 
 
 @pytest.mark.parametrize("format_", LAKES)
 def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
     store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name = {"iceberg": (IcebergTable, "_publish"), "delta": (deltalake.DeltaTable, "create_write_transaction")}[
-        lake.format
-    ]
+    publishing = {
+        "iceberg": (TABLES["iceberg"], "_publish"),
+        "delta": ("deltalake:DeltaTable", "create_write_transaction"),
+    }
+    place, name = publishing[lake.format]
+    owner = resolve_name(place)
     publish = getattr(owner, name)
 
     def publish_and_stop(*rest: object, **more: object) -> None:
@@ -184,7 +192,7 @@ def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
 def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
     store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, name = TABLES[lake.format], "commit" if lake.format == "jsonl" else "_change"
+    kind, name = resolve_name(TABLES[lake.format]), "commit" if lake.format == "jsonl" else "_change"
     append(store, lake.place, **lake.options)
     write(store, 9, 36)
     change = getattr(kind, name)
@@ -205,7 +213,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
 
 @pytest.mark.parametrize("format_", LAKES)
 def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = TABLES[lake.format]
+    kind = resolve_name(TABLES[lake.format])
     layout = kind.layout
 
     def layout_second(self: object, shape: object) -> object:
@@ -451,16 +459,18 @@ def test_batches_of_a_stream_grow_an_iceberg_table(session: "SparkSession", stor
 
 class TestRest:
     @pytest.fixture
-    def rest(self, tmp_path: Path) -> Iterator[RestCatalog]:
+    def rest(self, tmp_path: Path) -> "Iterator[RestCatalog]":
+        from rest_catalog import rest_catalog
+
         with rest_catalog(tmp_path / "rest") as rest:
             yield rest
 
     @pytest.fixture
-    def lake(self, rest: RestCatalog, tmp_path: Path) -> Lake:
+    def lake(self, rest: "RestCatalog", tmp_path: Path) -> Lake:
         return Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), {"uri": rest.uri})
 
     def test_a_commit_that_was_made_and_answered_500_is_found(
-        self, store: StoreWriter, lake: Lake, rest: RestCatalog
+        self, store: StoreWriter, lake: Lake, rest: "RestCatalog"
     ) -> None:
         append(store, lake.place, **lake.options)
         write(store, 7, 36)
@@ -475,7 +485,7 @@ class TestRest:
         assert lake.unnamed_files() == set()
 
     def test_a_commit_of_which_nothing_is_known_leaves_its_files_to_a_later_run(
-        self, store: StoreWriter, lake: Lake, rest: RestCatalog
+        self, store: StoreWriter, lake: Lake, rest: "RestCatalog"
     ) -> None:
         append(store, lake.place, **lake.options)
         write(store, 7, 36)
@@ -497,6 +507,8 @@ class TestIcebergsOwnRestCatalog:
 
     @pytest.fixture
     def lake(self, tmp_path: Path) -> Iterator[Lake]:
+        from rest_catalog import iceberg_rest_catalog
+
         with iceberg_rest_catalog(tmp_path / "rest") as uri:
             yield Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), {"uri": uri})
 

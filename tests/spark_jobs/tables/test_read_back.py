@@ -1,4 +1,7 @@
-"""The messages of a recorded store, in a table of each format, as other programs read it: rows, types, times, nulls."""
+"""The messages of a recorded store, in a table of each format, as other programs read it: rows, types, times, nulls.
+
+Late imports: what reads tables takes a second, and every process that collects tests has this module.
+"""
 
 import base64
 import contextlib
@@ -12,13 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import deltalake
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from pyiceberg.catalog import load_catalog
 
 import oracles
 from column_rows import expected_rows
@@ -26,7 +25,6 @@ from exported_files import COLUMNS, Row, with_bytes
 from golden_store import unpack
 from interop.jars import cached, copy_jars
 from other_versions import DUCKDB_EXTENSIONS, duckdb_extension, duckdb_of, pyspark_of
-from rest_catalog import rest_catalog
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
@@ -90,6 +88,8 @@ def by_pyarrow(table: Path) -> pa.Table:
 
 
 def by_polars(table: Path) -> pa.Table:
+    import polars as pl
+
     schema = {"topic": pl.String, "date": pl.Date}
     return pl.scan_parquet(table / "data", hive_partitioning=True, hive_schema=schema).collect().to_arrow()
 
@@ -120,7 +120,9 @@ def by_pyiceberg(table: Path) -> pa.Table:
 
 
 def by_deltalake(table: Path) -> pa.Table:
-    return deltalake.DeltaTable(table).to_pyarrow_table()
+    from deltalake import DeltaTable
+
+    return DeltaTable(table).to_pyarrow_table()
 
 
 READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
@@ -195,6 +197,8 @@ def test_spark_reads_parquet(golden: Golden, session: "SparkSession") -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("format_", SPARK)
 def test_spark_with_its_runtime_reads_the_same(golden: Golden, tmp_path: Path, format_: str) -> None:
+    from rest_catalog import rest_catalog
+
     version, artifact = SPARK[format_]
     group, name, number = artifact
     options = ("-DincludeScope=runtime", f"-DincludeGroupIds={group}", f"-Dlake.group={group}")
@@ -262,12 +266,16 @@ def _sql_type(name: str) -> str:
 
 
 def _duckdb(query: str) -> pa.Table:
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         return connection.sql(query).to_arrow_table()
 
 
 def _iceberg(table: Path) -> Any:
+    from pyiceberg.catalog import load_catalog
+
     catalog = load_catalog("default", uri=f"sqlite:///{table}/catalog.db")
     try:
         return catalog.load_table("rocketmq.messages")
