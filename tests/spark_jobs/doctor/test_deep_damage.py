@@ -186,7 +186,6 @@ def next_of_queue(made: Made, record: Record) -> list[int]:
     ][:1]  # fmt: skip
 
 
-@settings(max_examples=settings.default.max_examples * 3 // 2)
 @example(kind="plain", record=0, byte=20, bit=7)
 @example(kind="plain", record=0, byte=27, bit=0)  # zeros where no units are point to physical offset 0, too
 @example(kind="plain", record=5, byte=36, bit=0)
@@ -254,7 +253,7 @@ QUEUES = {
 }
 
 
-@settings(max_examples=settings.default.max_examples)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(queue=st.sampled_from(sorted(QUEUES)), data=st.data())
 def test_any_bit_of_any_unit(stores: dict[str, Made], queue: tuple[str, str], data: st.DataObject) -> None:
     """Of those that were written, and where there is no extension of two behind them."""
@@ -336,7 +335,6 @@ def check_index_flip(made: Made, path: Path, position: int, bit: int) -> None:
     assert (finding.kind, finding.place, finding.position) == expected
 
 
-@settings(max_examples=settings.default.max_examples * 3 // 2)
 @given(
     number=st.integers(0, 9),
     position=st.integers(0, 39) | st.integers(92, 92 + 20 * 25 - 1) | st.integers(0, 92 + 20 * 25 - 1),
@@ -351,7 +349,7 @@ def test_any_bit_of_any_index_file(stores: dict[str, Made], number: int, positio
 # --- more than a bit --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_any_bytes_anywhere_are_survived(stores: dict[str, Made], data: st.DataObject) -> None:
     made = stores["plain"]

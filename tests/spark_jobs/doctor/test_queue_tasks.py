@@ -59,11 +59,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def both(store: Path, work: Path) -> Report:
-    """Verify in parts, from a disk and from a URL; the same as by one task, but for the order of findings."""
+    """Verify in parts; the same as by one task, but for the order of findings."""
     report = verify_here(store, work)
-    behind_url = verify_in_memory(store, work)
-    assert told(behind_url) == told(report)
-    assert behind_url.details.queues == report.details.queues
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(split_queues, "LEAST_UNITS", 1 << 30)
         whole = verify_here(store, work)
@@ -95,7 +92,7 @@ def test_a_damaged_unit_is_named_wherever_it_is(store: Path, tmp_path: Path, che
         report = both(store, tmp_path)
     [finding] = findings_of(report)
     assert (finding.kind, finding.path, finding.position) == (Kind.UNIT, str(path), unit * 20 % FILE + 12)
-    assert checked.count(False) == 2, "one part of the queue on the disk, and one of that behind the URL"
+    assert checked.count(False) == 1
 
 
 @pytest.mark.parametrize("unit", [None, 150])

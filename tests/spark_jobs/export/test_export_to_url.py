@@ -11,15 +11,18 @@ import pytest
 from column_rows import expected_rows
 from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
+from faulty_proxy import FAULTS, FaultPlan
 from loop_engine import run_jobs_here
 from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
 from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.places import remote_file
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.places.placed_run import Driver, read_manifest
+from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
@@ -98,6 +101,32 @@ def test_from_one_bucket_to_another_place_of_it(store: StoreWriter, objects: Obj
     out = f"s3://stores/{tmp_path.name}/out"
     run_export(ExportRequest(store=url, out=out, format="ndjson", storage=objects.options), Silence())
     assert ids(OutputPlace(out, objects.options)) == expected_ids(store)
+
+
+def test_faults_of_a_store_behind_a_url_change_no_byte_and_an_endless_one_names_the_segment(
+    store: StoreWriter, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
+    url, plan = objects.put(store.root, "exported"), FaultPlan(2, share=0.4)
+
+    def export_into(name: str, source: str, storage: str = "") -> dict[str, Any]:
+        out = tmp_path / name
+        run_export(ExportRequest(store=source, out=str(out), format="ndjson", storage=storage), Silence())
+        manifest: Row = json.loads((out / MANIFEST).read_bytes())
+        # Of a log behind a URL only names and sizes are known beforehand: where it ends is not in the manifest.
+        return {name: manifest[name] for name in ("records", "bytes", "problems")} | {
+            path.name: path.read_bytes() for path in out.glob("part-*")
+        }
+
+    expected = export_into("expected", str(store.root))
+    with objects.behind(plan) as faulty:
+        assert export_into("found", url, faulty.options) == expected
+    assert set(plan.done) <= set(FAULTS)
+    assert plan.done.total()
+    victim = min((store.root / "commitlog").iterdir()).name
+    with objects.behind(FaultPlan(0, share=0, never=victim)) as faulty, pytest.raises(TaskFailed) as caught:
+        export_into("failed", url, faulty.options)
+    assert str(caught.value).startswith(f"{url}/commitlog/{victim}: cannot be read at position 0: ")
 
 
 @AT_EACH_PLACE

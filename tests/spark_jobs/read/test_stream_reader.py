@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pytest
 
+import rocketlens
 from column_rows import expected_rows
 from growing_store import GrowingStore
+from grown_tables import append, with_date
 from protocol.errors import StoreError
+from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.read._stream_reader import OFFSET, MessageStreamReader
 from spark_jobs.read.data_source import check_schema, struct_type
 from spark_jobs.read.source_options import read_options
@@ -201,3 +204,31 @@ def test_a_query_follows_a_store_that_grows(session: "SparkSession", growing: Gr
     run()
     rows = session.read.parquet(str(tmp_path / "out")).orderBy("physical_offset").toArrow().to_pylist()
     assert rows == [{name: row[name] for name in NAMES} for row in expected_rows(growing.writer.records)]
+
+
+def test_a_stream_and_the_command_grow_one_table_in_turns_which_spark_reads(
+    session: "SparkSession", growing: GrowingStore, tmp_path: Path
+) -> None:
+    place, options = OutputPlace(f"file://{tmp_path}/table"), {"format": "parquet", "partition_by": ("topic", "date")}
+    first = append(growing.writer, place, **options)
+    growing.add("Another")
+    growing.flush()
+    grow = rocketlens.append_batches(growing.root, tmp_path / "table", format="parquet", partition_by=("topic", "date"))
+    frame = rocketlens.spark(session).readStream.format("rocketlens").option("columns", "physical_offset,size")
+    writer = frame.load(str(growing.root)).writeStream.foreachBatch(grow)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(180)
+    query.stop()
+    growing.add("Third")
+    growing.flush()
+    assert (first.messages, append(growing.writer, place, **options).messages) == (45, 1)
+    table = session.read.parquet(f"{tmp_path}/table/data")
+    types = dict(table.dtypes)
+    assert [types[each] for each in ("store_timestamp", "date", "topic", "keys", "properties", "body")] == [
+        "timestamp", "date", "string", "array<string>", "map<string,string>", "binary",
+    ]  # fmt: skip
+    rows = table.select("physical_offset", "topic", "date", "body").orderBy("physical_offset").toArrow().to_pylist()
+    assert [row | {"date": row["date"].isoformat()} for row in rows] == [
+        {name: row[name] for name in ("physical_offset", "topic", "date", "body")}
+        for row in map(with_date, expected_rows(growing.writer.records))
+    ]

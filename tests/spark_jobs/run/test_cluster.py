@@ -254,7 +254,8 @@ class TestOneApplication:
         assert session.run("compact_index", str(store), "--out", out["compact"], *SHAPE[:4], "--json").code == 0
         compacted = sorted(Path(out["compact"], "index").iterdir())
         assert [take_mark(path.read_bytes(), 97)[0] for path in compacted] == compacted_index(store)
-        assert session.run("doctor_store", str(store), "--deep", "--json").report["verify"]["details"]["clean"] is True
+        checked = session.run("doctor_store", str(store), "--deep", "--work", str(tmp_path), "--json")
+        assert checked.report["verify"]["details"]["clean"] is True
         exported = session.run("export_store", str(store), "--format", "ndjson", "--out", out["export"], "--json")
         assert exported.report["messages"] == len(read_log(store / "commitlog"))
         lines = [line for part in Path(out["export"]).glob("part-*") for line in part.read_text().splitlines()]

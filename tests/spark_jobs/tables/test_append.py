@@ -4,7 +4,7 @@ import gzip
 import itertools
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsspec
 import pytest
@@ -21,8 +21,6 @@ from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter
 from verifying import upload
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 TOPICS = ("Orders", "%RETRY%payments")
 
 
@@ -347,30 +345,3 @@ def test_a_stream_writes_no_table_into_the_store(store: StoreWriter) -> None:
     for root in (store.root, f"file://{store.root}"):
         with pytest.raises(ConfigError, match="lies inside the store"):
             rocketlens.append_batches(root, store.root / "table", format="jsonl")
-
-
-def test_a_stream_and_the_command_grow_one_table_in_turns(
-    spark: "SparkContext", store: StoreWriter, place: OutputPlace, tmp_path: Path
-) -> None:
-    from pyspark.sql import SparkSession
-
-    session = rocketlens.spark(SparkSession(spark))
-    grow = rocketlens.append_batches(
-        store.root, place.url.removeprefix("file://"), format="jsonl", partition_by=("topic", "date"), engine="local"
-    )
-
-    def follow() -> None:
-        frame = session.readStream.format("rocketlens").option("columns", "physical_offset,size").load(str(store.root))
-        writer = frame.writeStream.foreachBatch(grow).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(180)
-        query.stop()
-
-    follow()
-    assert rows_of_table(place) == expected(store)
-    write(store, 3, 36)
-    append(store, place)
-    write(store, 4, 39)
-    follow()
-    assert rows_of_table(place) == expected(store)
-    assert [each.record.rows for each in commits(place)] == [36, 3, 4]

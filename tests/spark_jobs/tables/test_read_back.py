@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -30,9 +30,6 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableRequest
 from storage.columns.names import JSON_NAMES, KINDS, ColumnKind
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TIMES = tuple(name for name, kind in KINDS.items() if kind is ColumnKind.TIME)
 PARTITIONS = ("topic", "date")
@@ -179,17 +176,6 @@ def test_duckdb_reads_lines(golden: Golden) -> None:
 def test_duckdb_reads_csv(golden: Golden) -> None:
     found = csv_by_duckdb(golden.table("csv")).to_pylist()
     rows = [with_bytes(_of_texts(row)) for row in found]
-    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
-    assert sorted(rows, key=_place) == golden.rows
-
-
-def test_spark_reads_parquet(golden: Golden, session: "SparkSession") -> None:
-    frame = session.read.parquet(f"{golden.table('parquet')}/data")
-    types = dict(frame.dtypes)
-    assert [types[each] for each in (*TIMES, "date", "topic", "keys", "properties", "body")] == [
-        "timestamp", "timestamp", "date", "string", "array<string>", "map<string,string>", "binary",
-    ]  # fmt: skip
-    rows = [_plain(row) for row in frame.toArrow().to_pylist()]
     assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
     assert sorted(rows, key=_place) == golden.rows
 
