@@ -216,7 +216,7 @@ def attackable(
 
 def test_an_attack_of_all_kinds_is_answered_or_cut_off(g1_store: Path, tmp_path: Path) -> None:
     with attackable(g1_store, tmp_path, SMALL_BODIES, workers=2, rules=MASKS["patterns"]) as (server, costly):
-        attack = Attack(server, hostile_urls(g1_store), costly, rounds=24)
+        attack = Attack(server, hostile_urls(g1_store), costly, rounds=12)
         attack.join()
         judge(server, attack, tmp_path)
 

@@ -1,29 +1,16 @@
 """Answers belong to who asked: a client that reads late gets what was written for him, whatever came meanwhile."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from broker.config import TlsOptions
-from broker.endpoint import Endpoint
-from broker_harness import RawClient, connected, service_of, serving, until
+from broker_harness import connected, service_of, serving, until
 from certificates import Authority
 from lane_requests import LaneConnections, pull
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-
-
-@contextlib.asynccontextmanager
-async def secured(endpoint: Endpoint, authority: Authority) -> AsyncIterator[RawClient]:
-    context = authority.client_context()
-    reader, writer = await asyncio.open_connection(*endpoint, ssl=context, server_hostname="localhost")
-    try:
-        yield RawClient(reader, writer)
-    finally:
-        writer.transport.abort()
 
 
 @pytest.mark.parametrize("is_secured", [False, True], ids=["plain", "TLS"])
@@ -34,6 +21,7 @@ async def test_who_reads_late_gets_what_was_written_for_him(
     """Two clients pull different messages, 200 KB each time; one reads only when the other has all of his."""
     authority = Authority.make(tmp_path)
     tls = TlsOptions("permissive", *authority.sign("server"))
+    context = authority.client_context() if is_secured else None
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 22)
     for number in range(40):
         writer.append("T", bytes([number]) * 50_000)
@@ -44,8 +32,8 @@ async def test_who_reads_late_gets_what_was_written_for_him(
     expected = [(await plain.answer([frame]))[0] for frame in frames]
     async with (
         serving(service) as server,
-        secured(server.addresses[0], authority) if is_secured else connected(server.addresses[0]) as late,
-        secured(server.addresses[0], authority) if is_secured else connected(server.addresses[0]) as quick,
+        connected(server.addresses[0], context) as late,
+        connected(server.addresses[0], context) as quick,
     ):
         late.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(20):

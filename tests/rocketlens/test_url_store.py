@@ -121,7 +121,7 @@ def test_what_cannot_be_fetched_is_an_error_and_the_next_question_is_asked_anew(
 ) -> None:
     _, place = stores("g1/store")
     with rocketlens.open(place) as source:
-        for question in ("groups", "life", "pending", "pull"):
+        for question in ("groups", "pull"):
             with monkeypatch.context() as patch:
                 memory = type(fsspec.filesystem("memory"))
                 cat = memory.cat_file

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -168,9 +169,10 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def connected(endpoint: Endpoint) -> AsyncIterator[RawClient]:
+async def connected(endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawClient]:
     """A raw connection, closed when the block ends."""
-    reader, writer = await asyncio.open_connection(*endpoint)
+    named = {} if tls is None else {"ssl": tls, "server_hostname": "localhost"}
+    reader, writer = await asyncio.open_connection(*endpoint, **named)  # type: ignore[arg-type]
     try:
         yield RawClient(reader, writer)
     finally:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.server_process import free_port
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
-from broker.net.listeners import bind_listeners, close_listeners
+from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners, listen
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
@@ -18,6 +18,25 @@ def test_a_port_that_somebody_listens_on_is_refused() -> None:
         with pytest.raises(CannotListen) as caught:
             bind_listeners([endpoint])
     assert str(caught.value) == f"cannot listen on {endpoint}: another process listens there"
+
+
+def test_a_port_on_which_another_server_shares_connections_is_refused_to_workers() -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
+        endpoint = Endpoint.of_socket(other.getsockname())
+        with pytest.raises(CannotListen, match="another process listens"):
+            bind_for_workers([endpoint], vip=False, count=2)
+
+
+def test_the_port_of_a_server_that_closed_connections_is_had_again_at_once() -> None:
+    (listener,) = bind_listeners([LOOPBACK])
+    endpoint = listener.endpoint
+    listen(listener)
+    with socket.create_connection(endpoint) as client:
+        accepted, _ = listener.socket.accept()
+        accepted.close()
+        close_listeners([listener])
+        assert client.recv(1) == b""
+    close_listeners(bind_listeners([endpoint]))
 
 
 def test_port_0_takes_a_free_port_which_accepts_nothing_before_the_server_starts() -> None:

@@ -1,11 +1,9 @@
 """TLS and PROXY headers on the port, beside plain clients: on both loops, over any split of the first bytes."""
 
 import asyncio
-import contextlib
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -48,19 +46,10 @@ def tls(pair: tuple[Path, Path], mode: str = "permissive", **options: object) ->
     return TlsOptions(mode, *pair, **options)  # type: ignore[arg-type]
 
 
-@contextlib.asynccontextmanager
-async def secured(endpoint: Endpoint, context: ssl.SSLContext) -> AsyncIterator[RawClient]:
-    reader, writer = await asyncio.open_connection(*endpoint, ssl=context, server_hostname="localhost")
-    try:
-        yield RawClient(reader, writer)
-    finally:
-        writer.transport.abort()
-
-
 async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authority, pair: tuple[Path, Path]) -> None:
     async with serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server:
         async with (
-            secured(server.addresses[0], authority.client_context()) as secret,
+            connected(server.addresses[0], authority.client_context()) as secret,
             connected(server.addresses[0]) as plain,
         ):
             for size in (1, 3_000_000, 70_000, 5):
@@ -85,7 +74,7 @@ async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(
             plain.send(VIEW, {"offset": "1"})
             assert await plain.is_closed_by_the_server()
         known = authority.client_context(authority.sign(f"client-{mode}"))
-        async with secured(server.addresses[0], known) as client:
+        async with connected(server.addresses[0], known) as client:
             assert (await client.ask(VIEW, {"offset": "1"})).body == b"\0"
         forged = authority.client_context(stranger.sign("client"))
         assert not await _is_served(server, forged)
@@ -95,7 +84,7 @@ async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(
 async def _is_served(server: Server, context: ssl.SSLContext) -> bool:
     """Whether a request is answered; in TLS 1.3 a client hears of its refusal only after its own handshake."""
     try:
-        async with secured(server.addresses[0], context) as client:
+        async with connected(server.addresses[0], context) as client:
             return bool((await client.ask(VIEW, {"offset": "1"})).body)
     except (OSError, EOFError):
         return False
@@ -109,14 +98,14 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
         shutil.copy(authority.folder / source, target)
     async with (
         serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server,
-        secured(server.addresses[0], authority.client_context()) as old,
+        connected(server.addresses[0], authority.client_context()) as old,
     ):
         assert _common_name(old) == "first"
         # The certificate comes before its key: the pair does not fit for a moment.
         shutil.copy(authority.folder / "second.pem", pair[0])
         (context,) = server._watched
         context.refresh()
-        async with secured(server.addresses[0], authority.client_context()) as between:
+        async with connected(server.addresses[0], authority.client_context()) as between:
             assert _common_name(between) == "first"
         shutil.copy(authority.folder / "second.key", pair[1])
         await until_renamed(server, authority)
@@ -127,7 +116,7 @@ async def until_renamed(server: Server, authority: Authority) -> None:
     """Connect until the new certificate is shown: files are looked at every second."""
     async with asyncio.timeout(60):
         while True:
-            async with secured(server.addresses[0], authority.client_context()) as new:
+            async with connected(server.addresses[0], authority.client_context()) as new:
                 if _common_name(new) == "second":
                     return
             await asyncio.sleep(0.1)

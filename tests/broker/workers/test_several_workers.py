@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,14 +14,11 @@ from pathlib import Path
 import pytest
 
 import process
-from broker.config import CannotListen
-from broker.endpoint import Endpoint
-from broker.net.listeners import bind_for_workers
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
 from draining import pull_of
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
-from process import ROOT, Serving, owner_of, serving_process
+from process import Serving, owner_of, serving_process
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import encode_request, ext_fields_of
 
@@ -241,20 +237,6 @@ async def test_another_worker_that_dies_takes_its_clients_alone_with_it(server: 
         await eventually(only_they_are_left)
         async with clients_of(server):
             pass
-
-
-async def test_a_port_on_which_another_server_shares_connections_is_refused() -> None:
-    code = (
-        "import socket, sys\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
-        "s.bind(('127.0.0.1', 0))\ns.listen()\nprint(s.getsockname()[1], flush=True)\nsys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:  # noqa: ASYNC220 - the loop has nothing else to do
-        assert other.stdout is not None
-        endpoint = Endpoint("127.0.0.1", int(other.stdout.readline()))
-        with pytest.raises(CannotListen, match="another process listens"):
-            bind_for_workers([endpoint], vip=False, count=2)
-        other.communicate("")
 
 
 @pytest.mark.soak

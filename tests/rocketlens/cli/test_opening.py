@@ -19,7 +19,7 @@ NOBODY = "127.0.0.1:1"
 READERS = ("find", "groups", "info", "life", "pending", "search", "space", "tail", "topics")
 """The commands that read a store or ask a server."""
 
-IN_EACH_RUN = ("find", "pending", "topics")
+IN_EACH_RUN = ("find", "topics")
 """Commands that `make test` opens in several ways; `make soak` has all."""
 
 each_reader = pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from command_line import rocketlens
 from message_encoding import encode_message
 from protocol.message import HostAddress, Message, decode_message
 from rocketlens.cli.output import growing_writer, json_fields, message_fields, time_text, write_details
@@ -189,13 +190,12 @@ def run_on_a_terminal(arguments: list[str], columns: int = 80, **variables: str)
     return written
 
 
-def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too_narrow(g1_store: Path) -> None:
+def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too_narrow(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = ["search", str(g1_store), "--contains", "hot 3", "--limit", "3"]
-    environment = os.environ | {"COLUMNS": "20"}  # of a pipe nothing says how wide it is
-    piped = subprocess.run(
-        [sys.executable, "-m", "rocketlens", *arguments], capture_output=True, text=True, check=True, env=environment
-    )
-    heading, *rows = piped.stdout.splitlines()
+    monkeypatch.setenv("COLUMNS", "20")  # of a pipe nothing says how wide it is
+    heading, *rows = rocketlens(*arguments).text.splitlines()
     assert [each for each in ("MESSAGE ID", "TOPIC", "BODY") if each not in heading] == []
     names = re.split(r" {2,}", heading.strip())
     assert len(rows) > 2

@@ -70,8 +70,14 @@ def unique_keys(outcome: Outcome) -> list[str]:
 @pytest.mark.parametrize(
     "question",
     [
-        *(("find", UNIQUE_KEY), ("groups",), ("info",), ("tail", "--topic", "TopicTest"), ("topics",), ("space",)),
-        *(("life", UNIQUE_KEY), ("pending",), ("search", "--topic", "TopicTest"), ("doctor",)),
+        *(("find", UNIQUE_KEY), ("doctor",), ("tail", "--topic", "TopicTest")),
+        *(
+            pytest.param(each, marks=pytest.mark.soak)
+            for each in (
+                *(("groups",), ("info",), ("topics",), ("space",)),
+                *(("life", UNIQUE_KEY), ("pending",), ("search", "--topic", "TopicTest")),
+            )
+        ),
     ],
     ids=lambda question: str(question[0]),
 )
