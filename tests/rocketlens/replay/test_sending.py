@@ -28,6 +28,7 @@ from store_writer import StoreWriter
 from taking_broker import Fault, Taken, TakingBroker
 
 COUNT = 40
+ONE = SendSpeed(batch=1, in_flight=1)
 
 
 @pytest.fixture(scope="module")
@@ -56,27 +57,38 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LAST_ANSWERS_SECONDS", 0.1)
 
 
+def send(
+    choice: SourceChoice | LinesChoice,
+    broker: TakingBroker,
+    account: ReplayAccount,
+    watching: ReplayWatcher | None = None,
+    cluster: str = "old",
+    **options: Any,
+) -> ReplayReport:
+    manner = ResendManner(cluster=cluster)
+    request = ReplayRequest(choice, name_servers_of(broker.address), manner, "test", go=True, **options)
+    return replay(request, account, watching or ReplayWatcher())
+
+
 def run(
     root: Path,
     broker: TakingBroker,
     account: ReplayAccount,
     *,
     topics: Sequence[str] = ("Orders", "Payments"),
-    watching: ReplayWatcher | None = None,
-    cluster: str = "old",
-    **options: object,
+    **options: Any,
 ) -> ReplayReport:
     with rocketlens.open(root) as opened:
-        choice = SourceChoice(opened, topics)
-        request = ReplayRequest(
-            choice,
-            name_servers_of(broker.address),
-            ResendManner(cluster=cluster),
-            "test",
-            go=True,
-            **options,  # type: ignore[arg-type]
-        )
-        return replay(request, account, watching or ReplayWatcher())
+        return send(SourceChoice(opened, topics), broker, account, **options)
+
+
+def send_lines(
+    file: Path, broker: TakingBroker, should_stop: Callable[[], bool] = never, **options: Any
+) -> ReplayReport:
+    """Send the lines of a file, whose account lies beside it."""
+    with ReplayAccount(file.with_name("account")) as account:
+        watching = ReplayWatcher(should_stop=should_stop)
+        return send(LinesChoice(file), broker, account, watching, "", speed=ONE, **options)
 
 
 def keys_of(log: Sequence[Taken]) -> Counter[str]:
@@ -159,7 +171,7 @@ def test_what_the_target_refuses_is_not_counted_as_sent(store: Path) -> None:
     broker = TakingBroker({"Orders": 3, "Payments": 3})
     broker.fault = lambda number: Fault.ILLEGAL if number == 1 else Fault.NONE
     with broker.serving(), ReplayAccount(None) as account:
-        report = run(store, broker, account, order="none", speed=SendSpeed(batch=1, in_flight=1))
+        report = run(store, broker, account, order="none", speed=ONE)
         assert report.states[SendState.REFUSED] == 1
         assert report.states[SendState.SENT] == COUNT - 1 == len(broker.log)
         ((reason, count, _),) = account.reasons(SendState.REFUSED)
@@ -173,7 +185,7 @@ def test_a_run_that_is_stopped_goes_on(store: Path, tmp_path: Path, stopped_at: 
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= stopped_at)
         with ReplayAccount(tmp_path / "account") as account:
-            first = run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+            first = run(store, broker, account, watching=watching, speed=ONE)
             assert first.ending is ReplayEnding.STOPPED
         with ReplayAccount(tmp_path / "account") as account:
             assert run(store, broker, account).is_whole
@@ -212,7 +224,7 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(store: Path, tm
 
             watching = ReplayWatcher(should_stop=fill_up)
             try:
-                reason = run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1)).reason
+                reason = run(store, broker, account, watching=watching, speed=ONE).reason
             except AccountError as error:
                 reason = str(error)
             assert "disk is full" in reason
@@ -225,7 +237,7 @@ def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: 
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 3)
         with ReplayAccount(tmp_path / "account") as account:
-            run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+            run(store, broker, account, watching=watching, speed=ONE)
         queues = broker.topics.pop("Orders")
         with ReplayAccount(tmp_path / "account") as account:
             report = run(store, broker, account)
@@ -248,7 +260,7 @@ def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Pat
     with broker.serving():
         watching = ReplayWatcher(should_stop=lambda: broker.requests > 1)
         with ReplayAccount(tmp_path / "account") as account:
-            report = run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+            report = run(store, broker, account, watching=watching, speed=ONE)
             assert (report.ending, report.states[SendState.UNKNOWN]) == (ReplayEnding.STOPPED, 1)
         with ReplayAccount(tmp_path / "account") as account:
             report = run(store, broker, account)
@@ -262,7 +274,7 @@ def test_a_run_goes_on_with_the_name_that_the_cluster_had(store: Path, tmp_path:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 7)
         with ReplayAccount(tmp_path / "account") as account:
-            run(store, broker, account, watching=watching, cluster=planned, speed=SendSpeed(batch=1, in_flight=1))
+            run(store, broker, account, watching=watching, cluster=planned, speed=ONE)
         with ReplayAccount(tmp_path / "account") as account:
             assert run(store, broker, account, cluster="new", verify=True).is_whole
     assert len(broker.log) == COUNT
@@ -277,10 +289,7 @@ def test_what_a_source_brings_twice_is_sent_once(store: Path, tmp_path: Path) ->
         ReplayAccount(None) as account,
         rocketlens.open([store, tmp_path / "slave"]) as opened,
     ):
-        choice = SourceChoice(opened, ["Orders", "Payments"])
-        manner = ResendManner(cluster="old")
-        request = ReplayRequest(choice, name_servers_of(broker.address), manner, "test", go=True)
-        assert replay(request, account, ReplayWatcher()).is_whole
+        assert send(SourceChoice(opened, ["Orders", "Payments"]), broker, account).is_whole
     assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
@@ -307,17 +316,7 @@ def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: i
 
         def sent(should_stop: Callable[[], bool] = never) -> ReplayReport:
             file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-            with ReplayAccount(Path(root, "account")) as account:
-                request = ReplayRequest(
-                    LinesChoice(file),
-                    name_servers_of(broker.address),
-                    ResendManner(),
-                    "test",
-                    go=True,
-                    verify=True,
-                    speed=SendSpeed(batch=1, in_flight=1),
-                )
-                return replay(request, account, ReplayWatcher(should_stop=should_stop))
+            return send_lines(file, broker, should_stop, verify=True)
 
         sent(lambda: len(broker.log) >= 20)
         if shifts:
@@ -352,24 +351,11 @@ def test_lines_in_another_order_than_they_were_planned_in_are_all_sent_once(
     ]
     file = tmp_path / "lines.jsonl"
     with TakingBroker({"Orders": 3}).serving() as broker:
-
-        def sent(should_stop: Callable[[], bool] = never) -> ReplayReport:
-            with ReplayAccount(tmp_path / "account") as account:
-                request = ReplayRequest(
-                    LinesChoice(file),
-                    name_servers_of(broker.address),
-                    ResendManner(),
-                    "test",
-                    go=True,
-                    speed=SendSpeed(batch=1, in_flight=1),
-                )
-                return replay(request, account, ReplayWatcher(should_stop=should_stop))
-
         file.write_text("\n".join(lines))
-        assert sent(lambda: len(broker.log) >= 1).ending is ReplayEnding.STOPPED
+        assert send_lines(file, broker, lambda: len(broker.log) >= 1).ending is ReplayEnding.STOPPED
         half = COUNT // 2
         file.write_text("\n".join(line for pair in zip(lines[:half], lines[half:], strict=True) for line in pair))
-        assert sent().states[SendState.SENT] == COUNT
+        assert send_lines(file, broker).states[SendState.SENT] == COUNT
         assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
@@ -447,7 +433,7 @@ def test_queues_are_read_from_where_they_ended_and_what_is_not_there_is_asked_fo
 
         others(20)
         watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 70)
-        run(store, broker, account, watching=watching, speed=SendSpeed(batch=1, in_flight=1))
+        run(store, broker, account, watching=watching, speed=ONE)
         others(10)
         asked_for(broker, 0)
         assert run(store, broker, account, verify=True).is_whole
@@ -560,12 +546,12 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatc
         rocketlens.open(store) as opened,
     ):
         choice = Shrinking(opened, ["Orders"])
-        request = ReplayRequest(choice, name_servers_of(broker.address), ResendManner(), "test", go=True)
         plans: list[ReplayPlan] = []
-        stopped = replay(request, account, ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans)))
+        watching = ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans))
+        stopped = send(choice, broker, account, watching)
         assert (stopped.ending, len(broker.log)) == (ReplayEnding.STOPPED, 0)
         monkeypatch.setattr(ReplayAccount, "has_sent_nothing", False)  # else all is planned anew
-        report = replay(request, account, ReplayWatcher())
+        report = send(choice, broker, account)
         lost = COUNT * 3 // 4 - len(broker.log)
         assert lost
         assert report.states[SendState.REFUSED] == lost
