@@ -16,12 +16,6 @@ from protocol.headers import QueryMessageRequestHeader
 from storage.store.message_store import MessageStore
 
 
-@pytest.fixture(scope="module", params=["store", "server"])
-def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
-    """The arguments that name the same messages in two ways."""
-    return (g1_store,) if request.param == "store" else (server,)
-
-
 def query(where: tuple[object, ...], kind: str, text: object, *arguments: object, form: str = "json") -> Outcome:
     return rocketlens("find", *where, text, "--as", kind, "--topic", "TopicTest", *arguments, "--format", form)
 

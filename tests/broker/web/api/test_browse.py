@@ -157,22 +157,6 @@ def test_a_batch_passes_as_its_record_does(filter_: dict[str, str], count: int, 
     assert page["passed"] == count
 
 
-@pytest.mark.parametrize(
-    ("number", "counted"),
-    [("3", 3), ("32767", 32767), ("32768", 1), ("9" * 30, 1), ("9" * 4400, 1), ("-2", 1), ("", 1), ("x", 1), ("٣", 3)],
-)
-def test_a_record_counts_as_so_many_messages_as_a_broker_reads_it_to_have(
-    tmp_path: Path, number: str, counted: int
-) -> None:
-    writer = StoreWriter(tmp_path)
-    properties = {"INNER_NUM": number, "INNER_BASE": "0"}
-    writer.append("T", b"a body", sys_flag=0x80, tags="A", properties=properties)
-    writer.append("T", b"another")
-    writer.close()
-    (page,) = ApiOf(tmp_path).pages("/filter", topic="T", tag="A")
-    assert page["passed"] == counted
-
-
 def test_a_property_that_no_message_has_is_named_where_nothing_passes(api: ApiOf) -> None:
     note = api.get("/filter", topic="TopicTest", sql="nowhere = 1 AND TAGS IS NOT NULL")["note"]
     assert re.fullmatch(r"none of the first \d+ messages there has property nowhere", note)

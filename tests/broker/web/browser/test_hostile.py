@@ -48,8 +48,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser(one_browser: Browser, hostile: Path) -> Iterator[Browser]:
     from storage.store.message_store import MessageStore
 
-    with serving_page([service_of(MessageStore.open(hostile))]) as origin:
-        one_browser.server = origin
+    with serving_page([service_of(MessageStore.open(hostile))]) as one_browser.server:
         one_browser.complaints()
         yield one_browser
         one_browser.driver.get("about:blank")
@@ -157,8 +156,7 @@ def test_whatever_a_store_says_no_view_runs_or_fetches_it(one_browser: Browser, 
     store = MessageStore.open(drawn_store(tmp_path, seed))
     topics = [each for each in store.queues.topics() if not each.startswith("rmq_sys")]
     assert topics
-    with serving_page([service_of(store)]) as origin:
-        one_browser.server = origin
+    with serving_page([service_of(store)]) as one_browser.server:
         one_browser.complaints()
         plain = ("", "groups", "dead-letters", "pending", "space", "health")
         views: list[tuple[str, dict[str, str]]] = [(view, {}) for view in plain]

@@ -104,8 +104,7 @@ def test_a_filter_tells_how_many_pass_and_lists_them_or_what_is_wrong_with_it(br
 
 def test_dead_letters_and_light_topics_are_listed_and_lead_to_their_messages(lone: Browser, tmp_path: Path) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-selective")
-    with serving_page([service_of(MessageStore.open(root))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(root))]) as lone.server:
         lone.open("topics", system=1)
         lone.click("main .bar a", "light topics by their parent")
         assert lone.see("main tbody tr", "LightParent").text.split()[:2] == ["LightParent", "3"]
@@ -208,8 +207,7 @@ def test_the_first_view_says_which_account_was_refused_and_the_line_to_add(
 ) -> None:
     service = service_of(MessageStore.open(g1_store))
     service.denials.note(Want("reader-key", "SUB of topic <b>orders", "topicPerms: - <b>orders=SUB"), 3)
-    with serving_page([service]) as origin:
-        one_browser.server = origin
+    with serving_page([service]) as one_browser.server:
         one_browser.open("")
         one_browser.click("details.notice summary", "Clients were refused by --acl")
         said = one_browser.see("details.notice li", "reader-key").text

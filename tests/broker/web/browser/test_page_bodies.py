@@ -20,8 +20,7 @@ def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone:
     writer = StoreWriter(tmp_path / "store")
     writer.append("orders", body.encode())
     writer.close()
-    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
         lone.open("message", offset=0)
         tree = lone.see(".json-tree", '"text": "{"')
         whole = tree.text
@@ -49,8 +48,7 @@ def test_deep_json_is_folded_and_json_of_very_many_lists_stays_a_text(lone: Brow
     writer = StoreWriter(tmp_path / "store")
     places = [writer.append("orders", body.encode()).physical_offset for body in (deep, many)]
     writer.close()
-    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
         lone.open("message", offset=places[0])
         lone.see(".json-tree summary", "[ 1 element ]")
         assert len(lone.all(".json-tree details")) == 12
@@ -69,8 +67,7 @@ def in_gbk(lone: Browser, tmp_path: Path) -> Iterator[Browser]:
     for body in (GBK.encode("gbk"), json.dumps({"状态": "已付款"}, ensure_ascii=False).encode("gbk"), b"a=1\0b=2\0"):
         writer.append("orders", body)
     writer.close()
-    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
         yield lone
         lone.run("localStorage.removeItem('charset')")
 

@@ -45,8 +45,7 @@ def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(
     lone: Browser, small_root: Path
 ) -> None:
     store = MessageStore.open(small_root)
-    with serving_page([service_of(store)]) as origin:
-        lone.server = origin
+    with serving_page([service_of(store)]) as lone.server:
         lone.open("topics")
         lone.see(".topics a.open", "orders")
     said = set()
@@ -56,7 +55,7 @@ def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(
         assert not [each for each in lone.all("main .notice.error") if each.is_displayed()]
     assert len(said) == 1
     lone.keep("absent")
-    port = int(origin.rpartition(":")[2])
+    port = int(lone.server.rpartition(":")[2])
     with serving_page([service_of(store)], port=port):
         lone.see(".topics a.open", "orders")
         lone.until(lambda: not lone.all("#state .notice"))
@@ -82,8 +81,7 @@ def test_a_server_that_says_nothing_counts_as_one_that_does_not_answer(browser: 
 
 @pytest.mark.parametrize("views", [("search",), pytest.param(VIEWS, marks=pytest.mark.soak)], ids=["one", "all"])
 def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, small_root: Path, views: tuple[str, ...]) -> None:
-    with serving_page([service_of(MessageStore.open(small_root))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(small_root))]) as lone.server:
         lone.open("topics")
         lone.see(".topics a.open", "orders")
         assert not lone.all("#state .notice")

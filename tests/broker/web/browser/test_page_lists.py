@@ -75,12 +75,11 @@ def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing
         assert lone.run("return window.savedAs") == f"messages.{form.lower()}"
         return str(lone.run("return window.savedText"))
 
-    with serving_page([service_of(MessageStore.open(hostile_root))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(hostile_root))]) as lone.server:
         lone.open("topic", topic="orders", order="oldest")
         lone.see(".list .end", "3 messages")
         lone.run(CATCH)
-        with urllib.request.urlopen(f"{origin}/api/v1/messages?topic=orders", timeout=60) as answer:
+        with urllib.request.urlopen(f"{lone.server}/api/v1/messages?topic=orders", timeout=60) as answer:
             messages: list[dict[str, Any]] = json.load(answer)["messages"]
         assert len(messages) == 3
         assert json.loads(saved("JSON")) == messages
@@ -114,8 +113,7 @@ def test_a_body_that_is_not_what_it_says_and_words_of_keys_are_explained(lone: B
     plain = writer.append("orders", b'{"order": 4711}', sys_flag=0x301, keys="order 4711")
     packed = writer.append("orders", "订单已付款，请尽快发货".encode("gbk"))
     writer.close()
-    with serving_page([service_of(MessageStore.open(writer.root))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(writer.root))]) as lone.server:
         lone.open("message", offset=plain.physical_offset)
         lone.see(".body-panel .notice", "sysFlag says zlib, and the body is not compressed.")
         lone.open("message", offset=packed.physical_offset)

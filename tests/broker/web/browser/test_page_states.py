@@ -24,8 +24,7 @@ def log_in(browser: Browser, access_key: str, secret: str) -> None:
 def test_the_page_asks_for_the_keys_that_clients_have(lone: Browser, g1_store: Path, tmp_path: Path) -> None:
     accounts = tmp_path / "plain_acl.yml"
     write_accounts(accounts)
-    with serving_page([service_of(MessageStore.open(g1_store))], accounts) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(g1_store))], accounts) as lone.server:
         lone.open("topic", topic="TopicTest")
         lone.see("dialog.login", "This server requires keys")
         lone.keep("login")
@@ -55,8 +54,7 @@ def test_each_of_several_stores_is_a_choice_away_and_stays_in_the_address(lone: 
         writer.append(f"topic-of-{name}", b"hello from " + name.encode(), keys="greeting")
         writer.close()
         services.append(service_of(MessageStore.open(tmp_path / name), broker_name=name))
-    with serving_page(services) as origin:
-        lone.server = origin
+    with serving_page(services) as lone.server:
         lone.open("")
         lone.see(".topics a.open", "topic-of-broker-a")
         lone.click("#broker option[value=broker-b]")
@@ -92,8 +90,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Browser, damaged: Path) -> None:
-    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
         lone.open("health")
         lone.see(".chip.error", "error")
         assert lone.all(".lanes rect.damage")
@@ -124,8 +121,7 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(
 ) -> None:
     from broker.web.api.request_context import RequestContext
 
-    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
         with monkeypatch.context() as slow:  # each answer has the time for one piece of the log, of some hundred
             slow.setattr(RequestContext, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
             slow.setattr("storage.search.plan.CHUNK_BYTES", 1500)
@@ -144,8 +140,7 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(
 def test_a_topic_or_queue_that_is_not_there_is_no_empty_one_and_what_was_meant_is_a_click_away(
     lone: Browser, damaged: Path
 ) -> None:
-    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
         lone.open("topic", topic="orders", queueId=7)
         lone.see(".notice.error", "topic orders has no queue 7")
         lone.see(".chips a", "All queues of this topic")
@@ -163,8 +158,7 @@ def test_a_topic_or_queue_that_is_not_there_is_no_empty_one_and_what_was_meant_i
 
 def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path) -> None:
     store = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")
-    with serving_page([service_of(MessageStore.open(store))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(store))]) as lone.server:
         lone.open("pending")
         lone.see(".list .end", "1 message shown, all there are.")
         assert lone.see(".topics tbody tr").text.split()[:5] == ["TimerTopic", "1", "0", "0", "0"]
@@ -178,8 +172,7 @@ def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path
 
 
 def test_what_takes_the_disk_is_counted_in_tables_with_its_largest_messages(lone: Browser, damaged: Path) -> None:
-    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
-        lone.server = origin
+    with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
         lone.open("topics")
         lone.see(".topics tbody tr", "orders")
         lone.press("u")
@@ -217,8 +210,7 @@ def given_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_who_consumed_it_is_the_verdict_of_its_life_on_each_of_its_records(lone: Browser, given_up: Path) -> None:
     store = MessageStore.open(given_up)
-    with serving_page([service_of(store)]) as origin:
-        lone.server = origin
+    with serving_page([service_of(store)]) as lone.server:
         gave_up = "gave up after 16 retries → DLQ"
         for topic in ("orders", "%RETRY%billing", "%DLQ%billing"):
             lone.open("message", topic=topic, queueId=0, queueOffset=0)

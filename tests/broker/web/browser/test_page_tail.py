@@ -47,8 +47,7 @@ def live(one_browser: Browser, tmp_path: Path) -> Iterator[Live]:
     service = service_of(MessageStore.open(tmp_path / "store"))
     grown.polls = service.polls
     following = FollowingThreads(service.store, service.polls, lambda: None)
-    with serving_page([service]) as origin:
-        one_browser.server = origin
+    with serving_page([service]) as one_browser.server:
         following.start()
         try:
             yield grown
