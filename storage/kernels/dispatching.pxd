@@ -124,7 +124,7 @@ cdef class DispatchMemory:
     cdef bint is_claimed  # By a thread that is just using it.
 
     cdef int claim(self) except -1
-    cdef int move_into(self, Gathered taken) except -1
+    cdef Gathered gathered(self)
     cdef int make_room(self) except -1
     cdef void forget(self) noexcept nogil
     cdef list shown_queues(self)
@@ -139,8 +139,6 @@ cdef class Step:
 
 @cython.final
 cdef class Gathered:
-    cdef int64_t unit_bytes
-    cdef int64_t run_count
     cdef readonly int64_t first_offset  # Where the first run began, 0 without one.
     cdef readonly int64_t end_offset  # Where the last run ended, 0 without one.
     cdef readonly int64_t records  # All valid records, with entries and units or without.
@@ -184,34 +182,27 @@ cdef inline int no_record(const uint8_t *at, int64_t available, int64_t left, in
 
 
 cdef inline int64_t enter_entry(
-    Record *record,
-    const uint8_t *data,
-    int64_t *position,
-    int64_t available,
-    int64_t base,
-    int64_t boundary,
-    int64_t limit,
-    int64_t code,
-    Step step,
+    Record *record, const uint8_t *data, int64_t *position, int64_t available, int64_t base, int64_t boundary,
+    int64_t limit, int64_t size, int *reason, int *code,
 ) noexcept nogil:
-    """Size of the record behind the head of a DLedger entry, where :c:func:`read_shape` found none, for a reason.
+    """Size of the record behind the head of a DLedger entry, where :c:func:`read_shape` found none, as ``size`` says.
 
     ``position`` is then the record's. 0 where it went on without a record: behind an entry that has none, or to one
-    that starts at the limit or beyond. Negative where the run ends at ``position``, for the reason in ``step``.
+    that starts at the limit or beyond. Negative where the run ends at ``position``, for a reason.
     """
     cdef int64_t start = position[0] + entry_at(data + position[0], available - position[0], base + position[0])
-    cdef int reason
     if start >= limit or (start > position[0] and load_i32(data + position[0]) != ENTRY_OF_RECORD):
         position[0] = start
         return 0
     if start > position[0]:
-        code = read_shape(record, data + start, available - start, base + start)
-    if code > 0:
+        size = read_shape(record, data + start, available - start, base + start)
+    if size > 0:
         position[0] = start
-        return code
-    reason = <int>code
-    step.reason = no_record(data + start, available - start, boundary - base - start, &reason)
-    step.code = reason if step.reason == DAMAGE else 0
-    if step.reason == NEED_MORE:  # what is known of an entry whose record is cut off is read only once
+        return size
+    code[0] = <int>size
+    reason[0] = no_record(data + start, available - start, boundary - base - start, code)
+    if reason[0] != DAMAGE:
+        code[0] = 0
+    if reason[0] == NEED_MORE:  # what is known of an entry whose record is cut off is read only once
         position[0] = start
-    return code
+    return size

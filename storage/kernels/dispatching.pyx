@@ -275,25 +275,19 @@ cdef inline void fetch_next(const uint8_t *head, const uint8_t *end) noexcept no
 
 
 cdef int64_t dispatch_records(
-    DispatchMemory memory,
-    const uint8_t *data,
-    int64_t position,
-    int64_t available,
-    int64_t base,
-    int64_t boundary,
-    int64_t limit,
-    Step step,
+    DispatchMemory memory, const uint8_t *data, int64_t position, int64_t available, int64_t base, int64_t boundary,
+    int64_t limit, int *reason, int *code,
 ) noexcept nogil:
     """As :meth:`DispatchMemory.run`; where the run ended."""
     cdef Record record
     cdef int64_t size
     while position < limit:
         if is_full(memory, base + position):
-            step.reason = FULL
+            reason[0] = FULL
             return position
         size = read_shape(&record, data + position, available - position, base + position)
         if size < 0:
-            size = enter_entry(&record, data, &position, available, base, boundary, limit, size, step)
+            size = enter_entry(&record, data, &position, available, base, boundary, limit, size, reason, code)
             if size == 0:
                 continue
             if size < 0:
@@ -304,18 +298,18 @@ cdef int64_t dispatch_records(
         if size > 0:
             size = dispatch_record(memory, &record)
         if size < 0:
-            step.reason, step.code = DAMAGE, <int>size
+            reason[0], code[0] = DAMAGE, <int>size
             return position
         position += size
-    step.reason = LIMIT
+    reason[0] = LIMIT
     return position
 
 
 # --- What is taken ---
 
 
-cdef void share_space(DispatchMemory memory, Gathered taken) noexcept nogil:
-    """Let the units of each queue follow those of the one before; only queues that have units are shown."""
+cdef int64_t share_space(DispatchMemory memory, int64_t *runs) noexcept nogil:
+    """Let the units of each queue follow those of the one before: their bytes; only queues that have any are shown."""
     cdef int64_t number, byte = 0, unit = 0, run = 0, shown = 0
     cdef Queue *queue
     for number in range(memory.queue_count):
@@ -325,7 +319,8 @@ cdef void share_space(DispatchMemory memory, Gathered taken) noexcept nogil:
         unit += queue.count
         run += queue.runs
         shown += queue.count > 0
-    taken.unit_bytes, taken.run_count = byte, run
+    runs[0] = run
+    return byte
 
 
 cdef void sort_units(DispatchMemory memory, Run *runs, uint8_t *target, int64_t *timestamps) noexcept nogil:
@@ -356,7 +351,8 @@ cdef bytearray copied(const void *items, int64_t count, int64_t item_bytes):
 cdef class Step:
     """Where a run ended, and why."""
 
-    pass
+    def __cinit__(self, int64_t position, int reason, int code):
+        self.position, self.reason, self.code = position, reason, code
 
 
 cdef class Gathered:
@@ -365,7 +361,16 @@ cdef class Gathered:
     Numbers of one kind stand one behind the other in the machine's byte order, in memory of their own.
     """
 
-    pass
+    def __cinit__(
+        self, *, int64_t first_offset, int64_t end_offset, int64_t records, int64_t last_record, int64_t last_timestamp,
+        bytearray record_offsets, bytearray record_timestamps, bytearray record_entries, bytearray record_tagged,
+        bytearray hashes, list queues, bytearray runs, bytearray units, bytearray unit_timestamps,
+    ):
+        self.first_offset, self.end_offset, self.records = first_offset, end_offset, records
+        self.last_record, self.last_timestamp, self.hashes, self.queues = last_record, last_timestamp, hashes, queues
+        self.record_offsets, self.record_timestamps = record_offsets, record_timestamps
+        self.record_entries, self.record_tagged = record_entries, record_tagged
+        self.runs, self.units, self.unit_timestamps = runs, units, unit_timestamps
 
 
 cdef class DispatchMemory:
@@ -445,7 +450,7 @@ cdef class DispatchMemory:
         starts at `boundary`, or would start there. Raises ValueError where `available` lies outside the region, and
         where a run begins before the end of one whose outcome has not been taken yet.
         """
-        cdef Step step = Step()
+        cdef int reason = LIMIT, code = 0
         require(region, position, available)
         self.claim()
         try:
@@ -454,11 +459,13 @@ cdef class DispatchMemory:
             if self.first_offset < 0:
                 self.first_offset = base + position
             with nogil:
-                step.position = dispatch_records(self, region.data, position, available, base, boundary, limit, step)
-            self.end_offset = base + step.position
+                position = dispatch_records(
+                    self, region.data, position, available, base, boundary, limit, &reason, &code
+                )
+            self.end_offset = base + position
         finally:
             self.is_claimed = False
-        return step
+        return Step(position, reason, code)
 
     cdef int claim(self) except -1:
         """Have it for one thread, which must give it back; raises RuntimeError where another one has it."""
@@ -469,36 +476,33 @@ cdef class DispatchMemory:
 
     def take(self) -> Gathered:
         """What has been gathered since this was last asked for; the scan goes on with nothing."""
-        cdef Gathered taken = Gathered()
         self.claim()
         try:
-            self.move_into(taken)
+            return self.gathered()
         finally:
             self.is_claimed = False
-        return taken
 
-    cdef int move_into(self, Gathered taken) except -1:
-        cdef Run *runs
-        cdef uint8_t *units
-        cdef int64_t *timestamps
-        taken.first_offset, taken.end_offset = max(self.first_offset, 0), self.end_offset
-        taken.records, taken.last_record, taken.last_timestamp = self.records, self.last_record, self.last_timestamp
-        taken.record_offsets = copied(self.row_offsets, self.rows, sizeof(uint32_t))
-        taken.record_timestamps = copied(self.row_timestamps, self.rows, sizeof(int64_t))
-        taken.record_entries = copied(self.row_entries, self.rows, sizeof(uint16_t))
-        taken.record_tagged = copied(self.row_tagged, self.rows, sizeof(uint8_t))
-        taken.hashes = copied(self.hashes, self.entries, sizeof(int32_t))
-        share_space(self, taken)
-        taken.runs = copied(NULL, taken.run_count, sizeof(Run))
-        taken.units = copied(NULL, taken.unit_bytes, 1)
-        taken.unit_timestamps = copied(NULL, self.unit_count if self.wants_timestamps else 0, sizeof(int64_t))
-        runs, units = <Run *>PyByteArray_AsString(taken.runs), <uint8_t *>PyByteArray_AsString(taken.units)
-        timestamps = <int64_t *>PyByteArray_AsString(taken.unit_timestamps) if self.wants_timestamps else NULL
+    cdef Gathered gathered(self):
+        cdef int64_t run_count = 0, unit_bytes = share_space(self, &run_count)
+        cdef bytearray runs = copied(NULL, run_count, sizeof(Run)), units = copied(NULL, unit_bytes, 1)
+        cdef bytearray times = copied(NULL, self.unit_count if self.wants_timestamps else 0, sizeof(int64_t))
+        cdef Run *first_run = <Run *>PyByteArray_AsString(runs)
+        cdef uint8_t *first_unit = <uint8_t *>PyByteArray_AsString(units)
+        cdef int64_t *first_time = <int64_t *>PyByteArray_AsString(times) if self.wants_timestamps else NULL
         with nogil:
-            sort_units(self, runs, units, timestamps)
-        taken.queues = self.shown_queues()
+            sort_units(self, first_run, first_unit, first_time)
+        taken = Gathered(
+            first_offset=max(self.first_offset, 0), end_offset=self.end_offset, records=self.records,
+            last_record=self.last_record, last_timestamp=self.last_timestamp,
+            record_offsets=copied(self.row_offsets, self.rows, sizeof(uint32_t)),
+            record_timestamps=copied(self.row_timestamps, self.rows, sizeof(int64_t)),
+            record_entries=copied(self.row_entries, self.rows, sizeof(uint16_t)),
+            record_tagged=copied(self.row_tagged, self.rows, sizeof(uint8_t)),
+            hashes=copied(self.hashes, self.entries, sizeof(int32_t)),
+            queues=self.shown_queues(), runs=runs, units=units, unit_timestamps=times,
+        )
         self.forget()
-        return 0
+        return taken
 
     cdef list shown_queues(self):
         """Topic and id of each queue that has units."""

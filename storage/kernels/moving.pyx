@@ -97,25 +97,19 @@ cdef void move_record(RecordMover mover, const Record *record, int64_t position)
 
 
 cdef int64_t move_records(
-    RecordMover mover,
-    const uint8_t *data,
-    int64_t position,
-    int64_t available,
-    int64_t start,
-    int64_t boundary,
-    int64_t limit,
-    Step step,
+    RecordMover mover, const uint8_t *data, int64_t position, int64_t available, int64_t start, int64_t boundary,
+    int64_t limit, int *reason, int *code,
 ) noexcept nogil:
     """As :meth:`RecordMover.run`; where the run ended."""
     cdef Record record
     cdef int64_t size
     while position < limit:
         if mover.link_count >= MOST_LINKS or mover.used - mover.taken >= mover.most:
-            step.reason = FULL
+            reason[0] = FULL
             return position
         size = read_shape(&record, data + position, available - position, start + position)
         if size < 0:
-            size = enter_entry(&record, data, &position, available, start, boundary, limit, size, step)
+            size = enter_entry(&record, data, &position, available, start, boundary, limit, size, reason, code)
             if size == 0:
                 continue
             if size < 0:
@@ -124,11 +118,11 @@ cdef int64_t move_records(
         if size > mover.room - mover.used or mover.records >= mover.most_records:
             size = BAD_SIZE
         if size < 0:
-            step.reason, step.code = DAMAGE, <int>size
+            reason[0], code[0] = DAMAGE, <int>size
             return position
         move_record(mover, &record, start - mover.base + position)
         position += size
-    step.reason = LIMIT
+    reason[0] = LIMIT
     return position
 
 
@@ -179,13 +173,13 @@ cdef class RecordMover:
         `available` bytes of the region may be read; `start` is the physical offset of its first byte; the next segment
         starts at `boundary`, or would start there. Raises ValueError where `available` lies outside the region.
         """
-        cdef Step step = Step()
+        cdef int reason = LIMIT, code = 0
         require(region, position, available)
         if start < self.base:
             raise ValueError(f"bytes from {start} on are not of a segment that starts at {self.base}")
         with nogil:
-            step.position = move_records(self, region.data, position, available, start, boundary, limit, step)
-        return step
+            position = move_records(self, region.data, position, available, start, boundary, limit, &reason, &code)
+        return Step(position, reason, code)
 
     def take_links(self) -> bytearray:
         """What points elsewhere, since this was last asked for: pairs of int64 in the machine's byte order.

@@ -237,6 +237,9 @@ cdef class Walk:
     cdef readonly int reason  # AT_LIMIT, AT_BLANK or AT_DAMAGE.
     cdef readonly int code  # The `BAD_` code that says why no record is there, if the walk ended at damage; else 0.
 
+    def __cinit__(self, int64_t position, int64_t records, int64_t last, int reason, int code):
+        self.position, self.records, self.last, self.reason, self.code = position, records, last, reason, code
+
 
 def walk_records(
     Region region not None, int64_t position, int64_t stop, int64_t base, int64_t boundary, bint checksums,
@@ -246,7 +249,6 @@ def walk_records(
 
     Entries of DLedger's that have no record are stepped over as well.
     """
-    cdef Walk walk = Walk()
     cdef Record record
     cdef int64_t size, intact, records = 0, last = -1
     cdef int reason = AT_LIMIT, code = 0
@@ -269,8 +271,7 @@ def walk_records(
             records += 1
             last = record.start - region.data
             position += size
-    walk.position, walk.records, walk.last, walk.reason, walk.code = position, records, last, reason, code
-    return walk
+    return Walk(position, records, last, reason, code)
 
 
 @cython.final
@@ -285,6 +286,13 @@ cdef class Scan:
     cdef readonly int64_t first_batch  # Position of the first batch, −1 without one.
     cdef readonly int64_t last_batch  # Position of the last batch, −1 without one.
     cdef readonly int reason  # AT_LIMIT, AT_BLANK, AT_DAMAGE, OUTPUT_FULL or AT_PACKED.
+
+    def __cinit__(
+        self, int64_t position, int64_t entries, int64_t records, int64_t inner, int64_t first_batch,
+        int64_t last_batch, int reason,
+    ):
+        self.position, self.entries, self.records, self.reason = position, entries, records, reason
+        self.inner, self.first_batch, self.last_batch = inner, first_batch, last_batch
 
 
 cdef int64_t emit_inner(const Record *record, int64_t number, int64_t room, Entries *entries) noexcept nogil:
@@ -315,7 +323,6 @@ def scan_keys(
     """
     cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
     cdef int64_t room = min(hash_room.count, offset_room.count) - MAXIMUM_PIECES
-    cdef Scan scan = Scan()
     cdef Record record
     cdef Entries entries
     cdef int64_t size, records = 0, first_batch = -1, last_batch = -1
@@ -356,9 +363,7 @@ def scan_keys(
             inner = 0
             records += 1
             position += size
-    scan.position, scan.entries, scan.records, scan.reason = position, entries.count, records, reason
-    scan.inner, scan.first_batch, scan.last_batch = inner, first_batch, last_batch
-    return scan
+    return Scan(position, entries.count, records, inner, first_batch, last_batch, reason)
 
 
 # --- Scanned entries in order ---
@@ -406,6 +411,9 @@ cdef class OffsetSpan:
     cdef readonly int64_t first  # The lowest.
     cdef readonly int64_t last  # The highest.
 
+    def __cinit__(self, int64_t first, int64_t last):
+        self.first, self.last = first, last
+
 
 def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpan:
     """Sort entries by hash, then by physical offset, where they lie: `hashes` (int32) and `offsets` (int64), none < 0.
@@ -414,9 +422,7 @@ def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpa
     other integers, of different lengths, or without items.
     """
     cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
-    cdef int64_t i, count = hash_room.count
-    cdef OffsetSpan span = OffsetSpan()
-    cdef int64_t first, last
+    cdef int64_t i, count = hash_room.count, first, last
     cdef Entries given, other
     cdef Entries *source = &given
     cdef Entries *target = &other
@@ -439,8 +445,7 @@ def sort_entries(hashes: WriteableBuffer, offsets: WriteableBuffer) -> OffsetSpa
         if source == &other:
             memcpy(given.hashes, other.hashes, count * sizeof(int32_t))
             memcpy(given.offsets, other.offsets, count * sizeof(int64_t))
-    span.first, span.last = first, last
-    return span
+    return OffsetSpan(first, last)
 
 
 # --- Heads of DLedger entries ---
@@ -598,6 +603,9 @@ cdef class Comparison:
     cdef readonly int64_t number  # Number of an entry; all entries before it have offsets before that position.
     cdef readonly int reason  # AT_LIMIT, AT_BLANK, AT_DAMAGE, or AT_RECORD if a record was found.
 
+    def __cinit__(self, int64_t position, int64_t number, int reason):
+        self.position, self.number, self.reason = position, number, reason
+
 
 cdef int order_of_hashes(const void *left, const void *right) noexcept nogil:
     cdef int32_t one = (<const int32_t *>left)[0], other = (<const int32_t *>right)[0]
@@ -679,7 +687,6 @@ def find_record_by_entries(
     cdef Region entry_region = region_of(entries)
     cdef const uint8_t *first = entry_region.data
     cdef int64_t count = entry_region.size // ENTRY_BYTES
-    cdef Comparison comparison = Comparison()
     cdef Record record
     cdef Entries wanted
     cdef list blocks
@@ -712,8 +719,7 @@ def find_record_by_entries(
                 break
             number = after
             position = following
-    comparison.position, comparison.number, comparison.reason = position, number, reason
-    return comparison
+    return Comparison(position, number, reason)
 
 
 # --- Records that a running broker appends ---
@@ -751,6 +757,14 @@ cdef class Appended:
     cdef readonly list[int] queues  # Position of the first record of each queue, in ascending order.
     # How often the table of queues held another queue at the place where one was looked up.
     cdef readonly int64_t collisions
+
+    def __cinit__(
+        self, int64_t position, int64_t records, int64_t last, int64_t last_step, int64_t before_last, int reason,
+        int code, list queues, int64_t collisions,
+    ):
+        self.position, self.records, self.last, self.last_step = position, records, last, last_step
+        self.before_last, self.reason, self.code = before_last, reason, code
+        self.queues, self.collisions = queues, collisions
 
 
 cdef bint is_same_queue(const Record *left, const uint8_t *start, int64_t available) noexcept nogil:
@@ -810,63 +824,50 @@ cdef bint is_begun(const uint8_t *at, int64_t available, int64_t left) noexcept 
     )
 
 
-cdef int64_t walk_to_end(
-    const uint8_t *data,
-    int64_t position,
-    int64_t limit,
-    int64_t readable,
-    int64_t base,
-    int64_t boundary,
-    SeenQueues *seen,
-    Appended walk,
-) noexcept nogil:
-    cdef Record record
-    cdef int64_t size, start, intact
-    walk.reason, walk.code, walk.records = AT_LIMIT, 0, 0
-    walk.last = walk.last_step = walk.before_last = -1
-    while position < limit and position + HEAD <= readable:
-        if load_i64(data + position) == 0:
-            walk.reason = AT_NOTHING
-            break
-        size = read_step(&record, data + position, readable - position, base + position, boundary)
-        if size == 0:
-            walk.reason = AT_BLANK
-            break
-        if size > 0 and record.start == NULL:
-            position += size
-            continue
-        if seen.count == MAXIMUM_QUEUES:
-            walk.reason = QUEUES_FULL
-            break
-        intact = size
-        if size > 0:
-            start = record.start - data
-            if start >= limit:
-                break
-            intact = check_checksums(&record)
-        if intact < 0:
-            walk.code = <int>intact
-            if is_begun(data + position, readable - position, boundary - base - position):
-                walk.reason = AT_NOTHING
-            else:
-                walk.reason = AT_DAMAGE
-            break
-        note_queue(seen, &record, data, start, readable)
-        walk.records += 1
-        walk.before_last, walk.last, walk.last_step = walk.last, start, position
-        position += size
-    return position
-
-
 def walk_appended(
     Region region not None, int64_t position, int64_t limit, int64_t readable, int64_t base, int64_t boundary,
 ) -> Appended:
     """Step over the intact records that start in [position, limit) of a segment that may just be written to."""
-    cdef Appended walk = Appended()
+    cdef const uint8_t *data = region.data
     cdef list blocks = []
     cdef SeenQueues *seen = <SeenQueues *>take_zeroes(blocks, 1, sizeof(SeenQueues))
+    cdef Record record
+    cdef int64_t size, start = -1, intact, records = 0, last = -1, last_step = -1, before_last = -1
+    cdef int reason = AT_LIMIT, code = 0
     require(region, position, readable)
     with nogil:
-        walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)
-    walk.queues, walk.collisions = [seen.first[i] for i in range(seen.count)], seen.collisions
-    return walk
+        while position < limit and position + HEAD <= readable:
+            if load_i64(data + position) == 0:
+                reason = AT_NOTHING
+                break
+            size = read_step(&record, data + position, readable - position, base + position, boundary)
+            if size == 0:
+                reason = AT_BLANK
+                break
+            if size > 0 and record.start == NULL:
+                position += size
+                continue
+            if seen.count == MAXIMUM_QUEUES:
+                reason = QUEUES_FULL
+                break
+            intact = size
+            if size > 0:
+                start = record.start - data
+                if start >= limit:
+                    break
+                intact = check_checksums(&record)
+            if intact < 0:
+                code = <int>intact
+                if is_begun(data + position, readable - position, boundary - base - position):
+                    reason = AT_NOTHING
+                else:
+                    reason = AT_DAMAGE
+                break
+            note_queue(seen, &record, data, start, readable)
+            records += 1
+            before_last, last, last_step = last, start, position
+            position += size
+    return Appended(
+        position, records, last, last_step, before_last, reason, code, [seen.first[i] for i in range(seen.count)],
+        seen.collisions,
+    )
