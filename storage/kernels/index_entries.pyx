@@ -143,31 +143,32 @@ cdef class Dealt:
     # Their physical offsets, counted from the start of the cell, in the same order.
     cdef readonly object positions  # `npt.NDArray[np.uint32]`:
 
+    def __cinit__(self, int64_t below, int64_t beyond, int64_t nowhere, counts, hashes, positions):
+        self.below, self.beyond, self.nowhere = below, beyond, nowhere
+        self.counts, self.hashes, self.positions = counts, hashes, positions
+
 
 def deal_entries(entries: ReadableBuffer | Region, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Dealt:
     """Group entries by the cells [start, end) of the log, which ascend; those of no cell are only counted."""
     cdef Region region = region_of(entries)
     cdef Column start_column = Column(starts, sizeof(int64_t)), end_column = Column(ends, sizeof(int64_t))
     cdef int64_t count = region.size // ENTRY_BYTES
-    cdef Dealt dealt = Dealt()
-    cdef Room counts, hashes, positions, places, next_free
+    cdef Room count_room, hash_room, position_room, places, next_free
     cdef Cells cells
     cells.starts, cells.ends = <const int64_t *>start_column.items, <const int64_t *>end_column.items
     cells.count, cells.below, cells.beyond, cells.nowhere = start_column.count, 0, 0, 0
     if not 0 < cells.count == end_column.count or cells.count > INT32_MAX:
         raise ValueError(f"{cells.count} starts and {end_column.count} ends of cells")
-    dealt.counts = np.zeros(cells.count, np.int64)
-    dealt.hashes, dealt.positions = np.empty(count, np.int32), np.empty(count, np.uint32)
-    counts, hashes = Room(dealt.counts, sizeof(int64_t)), Room(dealt.hashes, sizeof(int32_t))
-    positions = Room(dealt.positions, sizeof(uint32_t))
+    counts, hashes, positions = np.zeros(cells.count, np.int64), np.empty(count, np.int32), np.empty(count, np.uint32)
+    count_room, hash_room = Room(counts, sizeof(int64_t)), Room(hashes, sizeof(int32_t))
+    position_room = Room(positions, sizeof(uint32_t))
     places, next_free = Room(np.empty(count, np.int32), sizeof(int32_t)), Room(np.empty_like(starts), sizeof(int64_t))
     with nogil:
         deal(
-            region.data, count, &cells, <int32_t *>places.items, <int64_t *>counts.items, <int64_t *>next_free.items,
-            <int32_t *>hashes.items, <uint32_t *>positions.items,
+            region.data, count, &cells, <int32_t *>places.items, <int64_t *>count_room.items,
+            <int64_t *>next_free.items, <int32_t *>hash_room.items, <uint32_t *>position_room.items,
         )
-    dealt.below, dealt.beyond, dealt.nowhere = cells.below, cells.beyond, cells.nowhere
-    return dealt
+    return Dealt(cells.below, cells.beyond, cells.nowhere, counts, hashes, positions)
 
 
 # --- The records that entries point to ---

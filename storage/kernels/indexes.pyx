@@ -162,6 +162,10 @@ cdef class EntrySpan:
     cdef readonly list[tuple[int, int]] gaps
     cdef readonly int64_t gap_count  # How many of those there are.
 
+    def __cinit__(self, int64_t minimum, int64_t maximum, bint ascending, list gaps, int64_t gap_count):
+        self.minimum, self.maximum, self.ascending = minimum, maximum, ascending
+        self.gaps, self.gap_count = gaps, gap_count
+
 
 @cython.final
 cdef class CompactedSpan:
@@ -172,6 +176,9 @@ cdef class CompactedSpan:
     cdef readonly int64_t minimum  # The smallest physical offset.
     cdef readonly int64_t maximum  # The largest.
     cdef readonly bint ascending  # Whether they never fall along a chain.
+
+    def __cinit__(self, int64_t bad, int64_t minimum, int64_t maximum, bint ascending):
+        self.bad, self.minimum, self.maximum, self.ascending = bad, minimum, maximum, ascending
 
 
 cdef int64_t find_gaps(const IndexView *view, int64_t before, Span *span, Gap *gaps, int64_t room) noexcept nogil:
@@ -200,11 +207,11 @@ def measure_entries(
     Region region not None, int64_t slots, int64_t before, int64_t entries, int64_t most_gaps,
 ) -> EntrySpan:
     """What the entries from ``before`` + 1 to ``entries`` cover; up to ``most_gaps`` gaps are listed."""
-    cdef EntrySpan found = EntrySpan()
     cdef IndexView view
     cdef Span span
     cdef list blocks = []
     cdef Gap *gaps
+    cdef int64_t count = 0
     view_index(&view, region, slots, entries)
     if not 0 <= before <= entries or most_gaps < 0:
         raise ValueError(f"{most_gaps} gaps among entries {before} to {entries}")
@@ -213,10 +220,9 @@ def measure_entries(
     span.minimum, span.maximum, span.ascending = 0, 0, True
     if entries > before:
         with nogil:
-            found.gap_count = find_gaps(&view, before, &span, gaps, most_gaps)
-    found.gaps = [(gaps[i].start, gaps[i].stop) for i in range(min(found.gap_count, most_gaps))]
-    found.minimum, found.maximum, found.ascending = span.minimum, span.maximum, span.ascending
-    return found
+            count = find_gaps(&view, before, &span, gaps, most_gaps)
+    listed = [(gaps[i].start, gaps[i].stop) for i in range(min(count, most_gaps))]
+    return EntrySpan(span.minimum, span.maximum, span.ascending, listed, count)
 
 
 cdef int64_t measure_slot_by_slot(
@@ -258,8 +264,7 @@ def measure_compacted(
     cdef Room lowest_room = Room(lowest, sizeof(int64_t)), highest_room = Room(highest, sizeof(int64_t))
     cdef int64_t *low = <int64_t *>lowest_room.items
     cdef int64_t *high = <int64_t *>highest_room.items
-    cdef int64_t row, rows = lowest_room.count
-    cdef CompactedSpan found = CompactedSpan()
+    cdef int64_t row, rows = lowest_room.count, bad
     cdef IndexView view
     cdef Span span
     view_index(&view, region, slots, entries)
@@ -269,9 +274,8 @@ def measure_compacted(
     with nogil:
         for row in range(rows):
             low[row] = high[row] = NO_ENTRY
-        found.bad = measure_slot_by_slot(&view, start, &span, low, high, rows)
-    found.minimum, found.maximum, found.ascending = span.minimum, span.maximum, span.ascending
-    return found
+        bad = measure_slot_by_slot(&view, start, &span, low, high, rows)
+    return CompactedSpan(bad, span.minimum, span.maximum, span.ascending)
 
 
 # --- Files of which some bytes are wrong: counts by majority, what exactly is wrong ---
@@ -374,6 +378,9 @@ cdef class WrongPointer:
     cdef readonly int64_t expected  # The entry it should point to.
     cdef readonly int64_t found  # The entry it points to.
 
+    def __cinit__(self, int kind, int64_t number, int64_t expected, int64_t found):
+        self.kind, self.number, self.expected, self.found = kind, number, expected, found
+
 
 @cython.final
 cdef class PointerCheck:
@@ -382,6 +389,9 @@ cdef class PointerCheck:
     cdef readonly int64_t wrong  # How many are wrong.
     cdef readonly int64_t used  # How many slots are in use.
     cdef readonly list[WrongPointer] noted  # The first of the wrong ones, as many as were asked for.
+
+    def __cinit__(self, int64_t wrong, int64_t used, list noted):
+        self.wrong, self.used, self.noted = wrong, used, noted
 
 
 cdef void note_wrong(Wrongs *wrongs, int kind, int64_t number, int64_t expected, int64_t found) noexcept nogil:
@@ -438,12 +448,6 @@ cdef int64_t recompute(
     return used
 
 
-cdef WrongPointer wrong_pointer(const Wrong *wrong):
-    cdef WrongPointer noted = WrongPointer()
-    noted.kind, noted.number, noted.expected, noted.found = wrong.kind, wrong.number, wrong.expected, wrong.found
-    return noted
-
-
 def check_pointers(
     Region region not None, int64_t slots, int64_t entries, int64_t written, numbers: npt.NDArray[np.int64],
     true_hashes: npt.NDArray[np.int32], int64_t most,
@@ -454,11 +458,11 @@ def check_pointers(
     ``entries``, or above it for a file that grows: slots may then point to newer entries up to there.
     """
     cdef Column number_column = Column(numbers, sizeof(int64_t)), hash_column = Column(true_hashes, sizeof(int32_t))
-    cdef PointerCheck check = PointerCheck()
     cdef IndexView view
     cdef Wrongs wrongs
     cdef list blocks = []
     cdef Room heads
+    cdef int64_t used
     require_growth(0, entries, written)
     view_index(&view, region, slots, written)
     if number_column.count != hash_column.count or most < 0:
@@ -468,13 +472,13 @@ def check_pointers(
     wrongs.room, wrongs.count = most, 0
     wrongs.noted = <Wrong *>take(blocks, most, sizeof(Wrong))
     with nogil:
-        check.used = recompute(
+        used = recompute(
             &view, entries, <const int64_t *>number_column.items, <const int32_t *>hash_column.items,
             number_column.count, <int32_t *>heads.items, &wrongs,
         )
-    check.noted = [wrong_pointer(wrongs.noted + i) for i in range(min(wrongs.count, most))]
-    check.wrong = wrongs.count
-    return check
+    most = min(most, wrongs.count)
+    noted = [WrongPointer(each.kind, each.number, each.expected, each.found) for each in wrongs.noted[:most]]
+    return PointerCheck(wrongs.count, used, noted)
 
 
 # --- Building: entry by entry as a broker puts them, or slot by slot ---

@@ -232,6 +232,10 @@ cdef class Choice:
     cdef readonly int reason
     cdef readonly int code  # The `BAD_` code of damage, else 0.
 
+    def __cinit__(self, int64_t position, int64_t rows, int64_t records, int64_t last, int reason, int code):
+        self.position, self.rows, self.records, self.last = position, rows, records, last
+        self.reason, self.code = reason, code
+
 
 def choose_records(
     Region region not None, int64_t position, int64_t limit, int64_t stop, int64_t base, int64_t boundary,
@@ -246,7 +250,6 @@ def choose_records(
     cdef Row *rows = <Row *>room.items
     cdef int64_t row_room = room.count // <int64_t>(sizeof(Row) // sizeof(int64_t))
     cdef const Query *query = &wanted.query
-    cdef Choice choice = Choice()
     cdef Record record
     cdef Indexed indexed
     cdef int64_t size, head, start, inner, count = 0, records = 0, last = -1
@@ -305,9 +308,7 @@ def choose_records(
             records += 1
             last = record.start - region.data
             position += head + size
-    choice.position, choice.rows, choice.records, choice.last = position, count, records, last
-    choice.reason, choice.code = reason, code
-    return choice
+    return Choice(position, count, records, last, reason, code)
 
 
 def load_numbers(

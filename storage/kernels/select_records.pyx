@@ -333,6 +333,9 @@ cdef class Selection:
     cdef readonly int reason  # Why it ended: AT_LIMIT, AT_BLANK, AT_DAMAGE or OUTPUT_FULL.
     cdef readonly int code  # The `BAD_` code of damage, else 0.
 
+    def __cinit__(self, int64_t position, int64_t found, int64_t records, int reason, int code):
+        self.position, self.found, self.records, self.reason, self.code = position, found, records, reason, code
+
 
 def select_records(
     Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t boundary,
@@ -347,7 +350,6 @@ def select_records(
     cdef int64_t *places = <int64_t *>room.items
     cdef const Query *query = &wanted.query
     cdef const uint8_t *data = region.data
-    cdef Selection selection = Selection()
     cdef Finder finders[MOST_NEEDLES]
     cdef Evaluation evaluation
     cdef Evaluation *decides = NULL
@@ -383,9 +385,7 @@ def select_records(
                 fetch(record.start, record.size)
             records += 1
             position += size
-    selection.position, selection.found, selection.records = position, count, records
-    selection.reason, selection.code = reason, code
-    return selection
+    return Selection(position, count, records, reason, code)
 
 
 def find_needle(

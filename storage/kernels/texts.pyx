@@ -283,6 +283,9 @@ cdef class SplitProperties:
     cdef readonly int64_t pairs  # The number of all names and values; TOO_MANY where there were too many names.
     cdef readonly int64_t words  # The number of different names.
 
+    def __cinit__(self, int64_t pairs, int64_t words):
+        self.pairs, self.words = pairs, words
+
 
 cdef struct Pairs:  # Names, by their codes, and values: room for them, and how many there are.
     int32_t *codes
@@ -340,7 +343,6 @@ def split_properties(
     cdef int64_t *sizes = <int64_t *>word_room.items
     cdef int64_t room = min(place_room.count, word_room.count), row = 0, first, outcome = 0
     cdef int64_t *newest
-    cdef SplitProperties split = SplitProperties()
     cdef Source source
     cdef Words words
     cdef list blocks
@@ -368,7 +370,6 @@ def split_properties(
                 break
             (<int64_t *>count_room.items)[row] = pairs.count - first
             row += 1
-    split.pairs, split.words = pairs.count if outcome == 0 else outcome, words.count
     if outcome == 0:
         if row < source.count:
             raise ValueError(
@@ -376,7 +377,7 @@ def split_properties(
                 f"region of {source.size} bytes with {SEPARATORS_WIDE} of them before its end"
             )
         expect_room("properties", pairs.room, pairs.count)
-    return split
+    return SplitProperties(pairs.count if outcome == 0 else outcome, words.count)
 
 
 def places_of_name(
