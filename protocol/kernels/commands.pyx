@@ -83,6 +83,11 @@ cdef class _FieldOfHeader:
     cdef bint is_required
     cdef object default
 
+    def __cinit__(self, str name, str kind, bint is_required, default):
+        self.name, self.is_required, self.default = name.encode(), is_required, default
+        self.text.start, self.text.length = <const uint8_t *><char *>self.name, len(self.name)
+        self.known, self.what = heads.NUMBER_OF_FIELD.get(name, UNKNOWN), heads.WHAT_OF_KIND.get(kind, OTHER)
+
 
 @cython.final
 cdef class HeaderPlan:
@@ -96,15 +101,7 @@ cdef class HeaderPlan:
 
         Kinds are ``i32``, ``i64`` and ``boolean``, nothing for a text, and any other for what is converted elsewhere.
         """
-        cdef _FieldOfHeader field
-        found = []
-        for name, kind, is_required, default in fields:
-            field = _FieldOfHeader()
-            field.name, field.is_required, field.default = name.encode(), is_required, default
-            field.text.start, field.text.length = <const uint8_t *><char *>field.name, len(field.name)
-            field.known, field.what = heads.NUMBER_OF_FIELD.get(name, UNKNOWN), heads.WHAT_OF_KIND.get(kind, OTHER)
-            found.append(field)
-        self._header_type, self._fields = header_type, tuple(found)
+        self._header_type, self._fields = header_type, tuple([_FieldOfHeader(*field) for field in fields])
 
 
 @cython.final

@@ -431,43 +431,28 @@ cdef class Found:
     cdef readonly int64_t cold_length  # How many bytes are not in memory.
     cdef bytes _hits  # Of each its Hit.
 
-    def __cinit__(self):
-        self.records = b""
-        self.damaged = ()
+    def __cinit__(
+        self, int status=FOUND, bytes records=b"", bint truncated=False, int64_t files=0, int64_t walked=0,
+        int64_t refused=0, int64_t bad_pointers=0, int64_t strays=0, FileView stray_file=None, int64_t stray_offset=0,
+        tuple damaged=(), FileView cold_file=None, int64_t cold_position=0, int64_t cold_length=0, bytes hits=b"",
+    ):
+        self.status, self.records, self.truncated, self._hits = status, records, truncated, hits
+        self.count = len(hits) // <int64_t>sizeof(Hit)
+        self.files, self.walked, self.refused, self.bad_pointers = files, walked, refused, bad_pointers
+        self.strays, self.stray_file, self.stray_offset, self.damaged = strays, stray_file, stray_offset, damaged
+        self.cold_file, self.cold_position, self.cold_length = cold_file, cold_position, cold_length
 
     @property
     def physical_offsets(self) -> tuple[int, ...]:
         """The physical offsets at which they start."""
-        cdef const Hit *hits = <const Hit *>PyBytes_AsString(self._hits) if self.count else NULL
+        cdef const Hit *hits = <const Hit *>PyBytes_AsString(self._hits)
         return tuple([hits[number].physical_offset for number in range(self.count - 1, -1, -1)])
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each."""
-        cdef const Hit *hits = <const Hit *>PyBytes_AsString(self._hits) if self.count else NULL
+        cdef const Hit *hits = <const Hit *>PyBytes_AsString(self._hits)
         return tuple([hits[number].size for number in range(self.count - 1, -1, -1)])
-
-
-cdef Found found_of(int status, const Lookup *lookup):
-    """What a search found, copied out, and what it looked at."""
-    cdef Found found = Found()
-    found.status, found.files, found.walked, found.refused = status, lookup.files, lookup.walked, lookup.refused
-    found.bad_pointers, found.strays, found.stray_offset = lookup.bad_pointers, lookup.strays, lookup.stray_offset
-    if lookup.damaged_count:
-        found.damaged = tuple(sorted([lookup.damaged[number] for number in range(lookup.damaged_count)]))
-    if lookup.stray_file != NULL:
-        found.stray_file = <FileView>lookup.stray_file.view
-    if status == STOPPED_COLD:
-        found.cold_file = <FileView>lookup.cold.file.view
-        found.cold_position, found.cold_length = lookup.cold.position, lookup.cold.length
-    if status != FOUND:
-        return found
-    found.truncated = lookup.more or lookup.cut
-    found._hits = PyBytes_FromStringAndSize(<const char *>lookup.hits, lookup.count * <int64_t>sizeof(Hit))
-    found.count = lookup.count
-    found.records = PyBytes_FromStringAndSize(NULL, lookup.total_bytes)
-    copy_hits(lookup, <uint8_t *>PyBytes_AsString(found.records))
-    return found
 
 
 @cython.final
@@ -507,6 +492,7 @@ def look_up(StoreView view not None, KeyQuery query not None, int64_t tick, int6
     cdef Hit hits[MAXIMUM_HITS + 1]
     cdef Lookup lookup
     cdef int status
+    cdef bint is_cold
     lookup.hits, lookup.steps = hits, steps
     if tick == 0:
         with nogil:
@@ -515,4 +501,16 @@ def look_up(StoreView view not None, KeyQuery query not None, int64_t tick, int6
         status = find_hits(&view.store, &query.query, tick, &lookup)
     if status == FOUND:
         limit_hits(&query.query, &lookup)
-    return found_of(status, &lookup)
+    else:
+        lookup.count = 0
+    is_cold = status == STOPPED_COLD
+    records = PyBytes_FromStringAndSize(NULL, lookup.total_bytes)
+    copy_hits(&lookup, <uint8_t *>PyBytes_AsString(records))
+    return Found(
+        status, records, lookup.more or lookup.cut, lookup.files, lookup.walked, lookup.refused, lookup.bad_pointers,
+        lookup.strays, None if lookup.stray_file == NULL else <FileView>lookup.stray_file.view, lookup.stray_offset,
+        tuple(sorted([lookup.damaged[i] for i in range(lookup.damaged_count)])) if lookup.damaged_count else (),
+        <FileView>lookup.cold.file.view if is_cold else None, lookup.cold.position if is_cold else 0,
+        lookup.cold.length if is_cold else 0,
+        PyBytes_FromStringAndSize(<const char *>lookup.hits, lookup.count * <int64_t>sizeof(Hit)),
+    )

@@ -409,6 +409,13 @@ cdef class Pulled:
     cdef readonly int64_t cold_position  # Position of the bytes that are not in memory.
     cdef readonly int64_t cold_length  # How many bytes are not in memory.
 
+    def __cinit__(
+        self, int64_t passed, list records, int64_t decided, FileView cold_file, int64_t cold_position,
+        int64_t cold_length,
+    ):
+        self.passed, self.records, self.decided = passed, records, decided
+        self.cold_file, self.cold_position, self.cold_length = cold_file, cold_position, cold_length
+
 
 def pull(
     LogView log not None, FileView file not None, int64_t position, int64_t first, int64_t stop, int32_t queue_id,
@@ -420,23 +427,23 @@ def pull(
     Up to `scan` units are scanned. Units `first` to `stop` are in the file from a position on; raises ValueError where
     the file is too short for them. Units around the scanned ones only show whether these are in order.
     """
-    cdef Pulled pulled = Pulled()
     cdef QueueView queue
     cdef Pull asked
-    cdef const Hit *hit
+    cdef int64_t passed
+    cdef bint is_cold
     view_units(&queue, file, position, first, stop, queue_id, topic)
     asked.queue_offset, asked.scan, asked.messages, asked.record_bytes = queue_offset, scan, messages, record_bytes
     if tick == 0:
         with nogil:
-            pulled.passed = pull_units(&log.log, &queue, choice, tick, &asked)
+            passed = pull_units(&log.log, &queue, choice, tick, &asked)
     else:  # a pull that is bounded: to wait for the GIL afterwards could take longer
-        pulled.passed = pull_units(&log.log, &queue, choice, tick, &asked)
-    pulled.decided = asked.decided
-    pulled.records = [slice_of(log, &asked.found[number]) for number in range(asked.count)]
-    if pulled.passed == UNITS_COLD or pulled.passed == RECORD_COLD:
-        pulled.cold_file = <FileView>asked.cold.file.view
-        pulled.cold_position, pulled.cold_length = asked.cold.position, asked.cold.length
-    return pulled
+        passed = pull_units(&log.log, &queue, choice, tick, &asked)
+    is_cold = passed == UNITS_COLD or passed == RECORD_COLD
+    return Pulled(
+        passed, [slice_of(log, &asked.found[number]) for number in range(asked.count)], asked.decided,
+        <FileView>asked.cold.file.view if is_cold else None, asked.cold.position if is_cold else 0,
+        asked.cold.length if is_cold else 0,
+    )
 
 
 cdef object slice_of(LogView log, const Hit *hit):
