@@ -30,7 +30,7 @@ class TestAnySequence:
     """After any sequence of steps the answers are those of a store that is opened then."""
 
     @settings(
-        max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+        max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     )
     @given(
         steps,

@@ -19,8 +19,6 @@ from protocol.question import (
     places_of,
 )
 
-HOST = HostAddress("127.0.0.1", 10911)
-
 
 def message(topic: str = "T", **properties: str) -> Message:
     return decode_message(encode_message(topic=topic, physical_offset=7, store_timestamp=50, properties=properties))

@@ -16,7 +16,6 @@ from rights import as_user
 from storage import child_process
 from storage.child_process import ChildIds, child_environment, child_ids, python_command, settle_ids
 
-ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("rocketlens"))
 
 

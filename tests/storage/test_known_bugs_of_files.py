@@ -55,7 +55,7 @@ def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
 
 @pytest.mark.untraced
 class TestCrash:
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

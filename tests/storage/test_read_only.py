@@ -115,18 +115,6 @@ class TestTheTest:
         exec(WRITES[name], names | {"file": store / "commitlog" / f"{0:020d}"})
         assert difference(before, state_of(store)) != {}
 
-    def test_a_write_whose_traces_are_covered_is_noticed(self, store: Path) -> None:
-        before = state_of(store)
-        path = store / "commitlog" / f"{0:020d}"
-        status = path.stat()
-        with path.open("r+b") as file:
-            file.write(file.read(1))
-            file.seek(0)
-            file.write(b"\7")
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-        assert path.stat().st_mtime_ns == status.st_mtime_ns
-        assert "commitlog/" + path.name in difference(before, state_of(store))
-
     def test_a_guarded_program_has_no_right_to_write(self, g1_store: Path) -> None:
         """The system refuses too, be it root that runs the tests: the program runs as nobody."""
         with sealed_copy(g1_store) as store:

@@ -194,10 +194,6 @@ class StoreWriter:
         hosts = {"born_host": _host(record.born_host), "store_host": _host(record.store_host)}
         return self._append(fields | hosts | {"crc": record.body_crc}, None, index=index, queue=queue)
 
-    def append_bytes(self, data: bytes) -> int:
-        """Put any bytes into the log, but not into queue and index; returns their physical offset."""
-        return self.log.write(data)
-
     def overwrite(self, physical_offset: int, data: bytes) -> None:
         """Damage the log: other bytes at a place already written."""
         self.log.overwrite(physical_offset, data)

@@ -34,7 +34,7 @@ def maps_of(blocks: list[bytes]) -> list[dict[str, str]]:
 
 
 @given(st.lists(blocks, max_size=8))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(40))
 def test_property_blocks_become_maps_by_the_brokers_rules(blocks: list[bytes]) -> None:
     maps = maps_of(blocks)
     expected = [oracles.parse_properties(oracles.decode_java(block)) for block in blocks]
@@ -43,7 +43,7 @@ def test_property_blocks_become_maps_by_the_brokers_rules(blocks: list[bytes]) -
 
 
 @given(st.lists(blocks, max_size=8))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_the_values_of_one_name_are_found(blocks: list[bytes]) -> None:
     properties = properties_of(blocks)
     for name in ("a", "bb", "aa", "c"):

@@ -123,7 +123,7 @@ def checked(diagnosis: Diagnosis) -> Diagnosis:
     return diagnosis
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(faults=st.dictionaries(st.sampled_from(PARTS), st.sampled_from(FAULTS), min_size=1, max_size=3))
 @example(faults={"commitlog/00000000000000016384": without_rights})
 @example(faults={"commitlog/00000000000000016384": linked_to_nothing})

@@ -16,7 +16,6 @@ from storage.files.own_directories import (
     open_regular,
     open_to_append,
     read_own,
-    temporary_directory,
 )
 
 VOLUMES = [0o755, 0o1777, 0o2770, 0o2777]
@@ -186,13 +185,6 @@ def test_what_is_no_file_is_not_opened(place: Path, kind: str) -> None:
     for read in (lambda: open_regular(place / "x", os.O_RDWR), lambda: read_own(place / "x")):
         with pytest.raises(PlantedFile, match=rf"is not a regular file but a {kind} of user".replace("fifo", "FIFO")):
             read()
-
-
-def test_a_temporary_directory_is_gone_afterwards(place: Path) -> None:
-    with temporary_directory("x-", place / "a") as directory:
-        (directory / "y").mkdir()
-        assert [path.name.startswith("x-") for path in (place / "a").iterdir()] == [True]
-    assert list((place / "a").iterdir()) == []
 
 
 @BY_ROOT

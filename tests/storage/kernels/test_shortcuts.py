@@ -136,13 +136,6 @@ class TestWhatIsLeftOut:
         assert [ask(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
         assert told(ask(store, "a"))[1] == (OFFSETS["a"][0],)
 
-    def test_one_of_a_growing_row_takes_the_place_of_the_one_before(self) -> None:
-        chain = Chain([("a", 1), ("hot", 20_000)])
-        for count in range(1000, 20_001, LONG_ROW - 1):
-            ask(chain.store(count), "a")
-            assert len(chain.shortcuts) == 1
-            assert ask(chain.store(count), "a").walked <= BEFORE_SHORTCUTS + LONG_ROW + 2
-
     def test_a_walk_that_stopped_at_a_cold_page_is_gone_on_with(self) -> None:
         chain = Chain([("a", 1), ("hot", 10_000)])
         with tempfile.TemporaryFile() as short:  # every probe comes back short, as over cold pages

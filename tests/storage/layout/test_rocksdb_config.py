@@ -125,7 +125,7 @@ def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(
     assert len(config.consumer_offsets) >= 5
 
 
-@pytest.mark.parametrize("each", [17, pytest.param(5, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("each", [29, pytest.param(5, marks=pytest.mark.soak)])
 def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(
     stores: dict[str, Path], tmp_path: Path, each: int
 ) -> None:

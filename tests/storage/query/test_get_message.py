@@ -169,7 +169,7 @@ class Model:
         return status, following, found
 
 
-@settings(max_examples=max(60, settings.default.max_examples))
+@settings(max_examples=max(30, settings.default.max_examples))
 @given(
     sizes=st.lists(st.integers(0, 400), max_size=70),
     damaged=st.sets(st.integers(0, 69), max_size=4),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from doctoring import make_store, put
-from lookups import wait_of
 from protocol.errors import BeingSearched, QueueBeingSearched
 from queue_stores import directory_of
 from storage.layout.store_config import UsedQueues
@@ -190,28 +189,6 @@ def test_a_message_that_lies_about_its_offset_ends_the_search(tmp_path: Path, mo
     for number in range(200):
         writer.append("T", b"far", queue_id=0, queue_offset=10**9 + number, queue=False)
     check(Opened(tmp_path).queue(), honest)
-
-
-def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
-    monkeypatch.setattr(shared_pass, "PIECE", 1500)
-    writer, _ = make_store(tmp_path, 390)
-    writer.flush()
-    put(directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}", 0, bytes(UNITS_A_FILE * 20))
-    opened = Opened(tmp_path)
-    handed: list[int] = []
-    opened.holes.connect(hand_on=lambda: handed.append(1), report=opened.told.append)
-    assert "are to be found in the log" in str(wait_of(opened.queue().measured()))
-    for _ in range(2):
-        with pytest.raises(QueueBeingSearched, match=r"the last file of T, queue 0, is full or lost, or .* ask again"):
-            _ = opened.queue().max_offset
-    assert handed == [1]
-    while opened.holes.searching:
-        opened.holes.step()
-    check(opened.queue(), written_in(writer))
-    (hole,) = opened.told
-    assert "queue offsets 150 to 194 of T, queue 0" in hole.sentence()
-    assert "45 of these messages were found and 0 are lost" in hole.sentence()
 
 
 def test_a_search_that_fails_is_left_to_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

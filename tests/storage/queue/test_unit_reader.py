@@ -136,7 +136,7 @@ def test_entries_are_those_of_all_messages_that_the_log_has_and_pulls_bring_them
         assert found == [each.physical_offset for number, each in enumerate(made.plain) if number not in gone]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(16), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     damaged=st.dictionaries(
         st.integers(0, BATCHES - BATCHES_A_FILE - 1), st.sampled_from([bytes(46), b"\x7f" * 46]), max_size=6

@@ -55,19 +55,14 @@ def by_loop(root: Path, criteria: Criteria) -> list[Hit]:
 
 
 GOLDEN_CRITERIA = [
-    Criteria(),
-    Criteria(topic="TopicTest"),
-    Criteria(contains=b"a"),
     Criteria(contains="消息".encode()),
     Criteria(contains=b"1", place=SearchPlace.ANY),
     Criteria(contains=b"Tag", place=SearchPlace.PROPERTIES),
     Criteria(regex=r"\d{3}"),
     Criteria(regex=r"(?i)HELLO|body", place=SearchPlace.ANY),
     Criteria(tag="TagA"),
-    Criteria(key_prefix="k"),
     Criteria(key_prefix="7F", topic="TopicTest"),
     Criteria(born_host="127.0.0.1"),
-    Criteria(born_host="::/0"),
     Criteria(minimum_size=10, maximum_size=200),
     Criteria(where="TAGS = 'TagA' OR TAGS IS NULL"),
 ]
@@ -79,7 +74,7 @@ class TestGoldenStores:
     def test_a_recorded_store_is_searched_like_by_a_loop(self, g1_store: Path) -> None:
         records = read_log(g1_store / "commitlog")
         expected = [search_oracle.hits(records, criteria) for criteria in GOLDEN_CRITERIA]
-        assert sum(map(bool, expected)) >= 11
+        assert sum(map(bool, expected)) >= 7
         for criteria, right in zip(GOLDEN_CRITERIA, expected, strict=True):
             assert found(g1_store, criteria, exhaustive=True) == right, criteria
 

@@ -31,7 +31,7 @@ from strategies import KEYS, TAGS, TOPICS, BatchPlan, StorePlan, batch_plans, st
 class TestExactAnswers:
     """ "A record is returned only if it is a valid record at that offset …, its topic matches and its key …" """
 
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(all_indexed=True), data=st.data())
     def test_random_stores_answer_like_the_oracle_that_scans_everything(
         self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -67,7 +67,7 @@ class TestExactAnswers:
 
 
 class TestBatches:
-    @settings(max_examples=examples(12))
+    @settings(max_examples=examples(8))
     @given(plan=batch_plans, lost=st.booleans())
     def test_a_batch_is_found_by_what_its_messages_carry(self, plan: BatchPlan, lost: bool) -> None:
         """Whether index files cover it or not: brokers index the record alone."""

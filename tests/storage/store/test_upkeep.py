@@ -295,7 +295,7 @@ class TestKeptEntries:
         assert_all_found(store, kept.writer.records)
 
     def test_holes_of_an_index_are_kept_range_by_range(self, tmp_path: Path, small: None) -> None:
-        writer = written(tmp_path, 400)
+        writer = written(tmp_path, 260)
         for number, path in enumerate(writer.index_paths()):
             if 3 < number % 12 < 11:
                 path.unlink()
