@@ -419,6 +419,14 @@ class IndexImage:
         return (self.header() + self.slot_bytes() + bytes(20) + self.entry_bytes()).ljust(self.size, b"\0")
 
 
+def index_image(keys: Sequence[str], slots: int = 7, entries: int = 30) -> IndexImage:
+    """An index file of a topic T, whose entries are 100 bytes of log and a second apart."""
+    image = IndexImage(slots, entries)
+    for number, key in enumerate(keys):
+        image.put(f"T#{key}", 100 * (number + 1), 1_700_000_000_000 + 1000 * number)
+    return image
+
+
 class IndexBuilder:
     """The chain of index files that a broker makes of the records it dispatches, one after the other."""
 

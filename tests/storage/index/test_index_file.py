@@ -1,6 +1,5 @@
 """Slot and entry counts, which stand nowhere in the file, found out from its bytes; header, slots, chains."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +29,6 @@ from strategies import KEYS
 
 T0 = 1_700_000_000_000
 G2_INDEX = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400)}
-
-
-def image_of(keys: Sequence[str], slots: int, entries: int, step: int = 100) -> IndexImage:
-    image = IndexImage(slots, entries)
-    for number, key in enumerate(keys):
-        image.put(f"T#{key}", step * (number + 1), T0 + 1000 * number)
-    return image
 
 
 def file_of(
@@ -71,7 +63,7 @@ class TestCounts:
     def test_counts_of_any_size_are_found_whatever_the_neighbours_have(
         self, tmp_path: Path, slots: int, keys: list[str], spare: int, hints: list[int]
     ) -> None:
-        image = image_of(keys, slots, len(keys) + spare)
+        image = oracles.index_image(keys, slots, len(keys) + spare)
         shape = determine_shape(file_of(tmp_path / "file", image), hints)
         assert shape is not None
         assert (shape.slots, shape.entries) == (slots, len(keys))
@@ -79,7 +71,7 @@ class TestCounts:
         assert shape.gaps == ()
 
     def test_a_file_of_default_size_is_read_without_reading_its_holes(self, tmp_path: Path) -> None:
-        image = image_of(numbered(1000), DEFAULT_SLOTS, DEFAULT_ENTRIES)
+        image = oracles.index_image(numbered(1000), DEFAULT_SLOTS, DEFAULT_ENTRIES)
         path = tmp_path / "file"
         pieces = {40 + 4 * slot: oracles.packed(number, 4) for slot, number in image.slots.items()}
         first = 40 + 4 * DEFAULT_SLOTS + 20
@@ -93,7 +85,7 @@ class TestCounts:
     def test_a_header_count_that_lies_is_no_match_for_a_neighbours_slots(
         self, tmp_path: Path, index_count: int
     ) -> None:
-        image = image_of(numbered(40), 97, 150)
+        image = oracles.index_image(numbered(40), 97, 150)
         file = file_of(tmp_path / "file", image, changes={36: oracles.packed(index_count, 4)})
         shape = determine_shape(file, [13, 97])
         assert shape is not None
@@ -134,7 +126,7 @@ class TestEmpty:
     @pytest.mark.parametrize("index_count", [0, 1])
     def test_a_seeded_file_without_entries_is_empty(self, tmp_path: Path, index_count: int) -> None:
         """Made by the first message behind a full file, which had no keys."""
-        full = image_of(numbered(4), 7, 5)
+        full = oracles.index_image(numbered(4), 7, 5)
         image = full.successor()
         file = file_of(tmp_path / "file", image, changes={36: oracles.packed(index_count, 4)})
         assert determine_shape(file, [7]) == IndexShape(7, 0, 0, 0, True, ())
@@ -151,7 +143,7 @@ class TestReading:
     def test_header_entries_and_chains_are_those_that_were_put(
         self, tmp_path: Path, keys: list[str], slots: int
     ) -> None:
-        image = image_of(keys, slots, 40)
+        image = oracles.index_image(keys, slots, 40)
         file = file_of(tmp_path / "file", image)
         shape = determine_shape(file, [slots])
         assert shape is not None

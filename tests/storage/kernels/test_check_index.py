@@ -1,6 +1,6 @@
 """What is wrong with an index file, against loops: counts by majority, slots and pointers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,6 @@ from storage.kernels import indexes
 from strategies import KEYS
 
 SLOTS = 7
-T0 = 1_700_000_000_000
-
-
-def image_of(keys: Sequence[str], slots: int = SLOTS) -> oracles.IndexImage:
-    image = oracles.IndexImage(slots, len(keys) + 4)
-    for number, key in enumerate(keys):
-        image.put(f"T#{key}", 100 * number, T0 + 1000 * number)
-    return image
 
 
 key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
@@ -69,7 +61,7 @@ class TestCheckPointers:
     def test_what_is_wrong_is_what_a_loop_finds(
         self, keys: list[str], slots: int, room: int, data: st.DataObject
     ) -> None:
-        content = bytearray(image_of(keys, slots).to_bytes())
+        content = bytearray(oracles.index_image(keys, slots).to_bytes())
         for _ in range(data.draw(st.integers(0, 4))):
             content[data.draw(st.integers(40, 40 + 4 * slots + 20 * len(keys) + 19))] = data.draw(st.integers(0, 255))
         fixed = data.draw(st.dictionaries(st.integers(1, len(keys)), st.integers(0, 2**31 - 1), max_size=3))
@@ -86,12 +78,12 @@ class TestCheckPointers:
     @given(key_lists, st.integers(1, 24))
     def test_slots_of_a_file_that_grows_may_be_ahead(self, keys: list[str], known: int) -> None:
         known = min(known, len(keys))
-        data = image_of(keys).to_bytes()
+        data = oracles.index_image(keys).to_bytes()
         assert check_pointers(data, SLOTS, known, written=len(keys))[0] == 0
 
     @pytest.mark.parametrize("pointer", [3, 4, 9])
     def test_a_way_down_that_leads_up_is_wrong(self, pointer: int) -> None:
-        data = bytearray(image_of(["a", "a", "a", "a"], 1).to_bytes())
+        data = bytearray(oracles.index_image(["a", "a", "a", "a"], 1).to_bytes())
         data[44 + 20 * 4 + 16 : 44 + 20 * 5] = oracles.packed(pointer, 4)
         wrong = list(rows_of(check_pointers(bytes(data), 1, 2, written=4)))
         assert wrong == ([] if pointer == 3 else [[indexes.BAD_SLOT, 0, 2, 4]])

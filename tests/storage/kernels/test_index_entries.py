@@ -15,13 +15,6 @@ from strategies import KEYS
 SLOTS = 7
 
 
-def image_of(keys: Sequence[str], slots: int = SLOTS) -> oracles.IndexImage:
-    image = oracles.IndexImage(slots, 30)
-    for number, key in enumerate(keys):
-        image.put(f"T#{key}", 100 * number, 1_700_000_000_000)
-    return image
-
-
 def entry_bytes(entries: Sequence[tuple[int, int, int, int]]) -> bytes:
     return b"".join(
         oracles.packed(value, size) for entry in entries for value, size in zip(entry, (4, 8, 4, 4), strict=True)
@@ -34,7 +27,7 @@ key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=20)
 class TestCheckEntries:
     @given(key_lists, st.sampled_from([1, 2, 7, 97]), st.integers(1, 21))
     def test_a_sound_file_is_so_in_portions_of_any_size(self, keys: list[str], slots: int, at_once: int) -> None:
-        image = image_of(keys, slots)
+        image = oracles.index_image(keys, slots)
         held, heads = entry_bytes(image.entries), np.zeros(slots, np.int32)
         for number in range(0, len(keys), at_once):
             count = min(at_once, len(keys) - number)
@@ -44,7 +37,7 @@ class TestCheckEntries:
 
     @given(key_lists, st.data())
     def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
-        image = bytearray(image_of(keys).to_bytes())
+        image = bytearray(oracles.index_image(keys).to_bytes())
         for _ in range(data.draw(st.integers(1, 3))):
             place = data.draw(st.integers(0, 20 * len(keys) - 1).filter(lambda place: not 4 <= place % 20 < 16))
             image[40 + 4 * SLOTS + 20 + place] = data.draw(st.integers(0, 255))

@@ -25,14 +25,6 @@ from strategies import KEYS
 SLOTS = 7
 
 
-def image_of(keys: list[str], slots: int = SLOTS, entries: int = 30) -> oracles.IndexImage:
-    """An index file whose entries are 100 bytes of log apart."""
-    image = oracles.IndexImage(slots, entries)
-    for number, key in enumerate(keys):
-        image.put(f"T#{key}", 100 * number, 1_700_000_000_000 + number)
-    return image
-
-
 def check(data: bytes, slots: int, entries: int) -> int:
     return check_structure(Bytes(data).region, slots, entries)
 
@@ -43,7 +35,7 @@ key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=20)
 class TestCheckStructure:
     @given(key_lists, st.data())
     def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
-        image = bytearray(image_of(keys).to_bytes())
+        image = bytearray(oracles.index_image(keys).to_bytes())
         for _ in range(data.draw(st.integers(1, 3))):
             image[data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))] = data.draw(
                 st.integers(0, 255)
@@ -101,7 +93,7 @@ class TestMeasureCompacted:
 
     @given(key_lists, st.sampled_from([1, 2, SLOTS]))
     def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(self, keys: list[str], slots: int) -> None:
-        image = image_of(keys, slots)
+        image = oracles.index_image(keys, slots)
         held = Bytes(image.to_bytes())
         bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
         none = np.zeros(0, dtype=np.int64)
@@ -118,7 +110,7 @@ class TestGrowingStructure:
 
     @given(st.lists(st.sampled_from(KEYS), min_size=2, max_size=9), st.sampled_from([1, 2, 7]))
     def test_every_state_that_a_put_goes_through_holds_the_entries_before_it(self, keys: list[str], slots: int) -> None:
-        image = image_of(keys[:-1], slots)
+        image = oracles.index_image(keys[:-1], slots)
         for content in growing_index.put_in_steps(image, f"T#{keys[-1]}", 100 * len(keys), 1_700_000_000_999):
             counted = oracles.signed(content, 36, 4) - 1
             assert counted >= len(keys) - 1
@@ -126,7 +118,7 @@ class TestGrowingStructure:
 
     @given(key_lists, st.data())
     def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
-        image = bytearray(image_of(keys).to_bytes())
+        image = bytearray(oracles.index_image(keys).to_bytes())
         entries = data.draw(st.integers(1, len(keys)))
         for _ in range(data.draw(st.integers(1, 3))):
             place = data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))
@@ -146,7 +138,7 @@ class TestGrowth:
     @settings(max_examples=examples(60))
     @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
     def test_no_entry_is_passed_that_no_chain_reaches(self, keys: list[str], slots: int, data: st.DataObject) -> None:
-        content = bytearray(image_of(keys, slots).to_bytes())
+        content = bytearray(oracles.index_image(keys, slots).to_bytes())
         known = data.draw(st.integers(0, len(keys)))
         first = 40 + 4 * slots
         for _ in range(data.draw(st.integers(1, 3))):
@@ -168,7 +160,7 @@ class TestGrowth:
         ids=["hash", "offset that falls", "itself", "upwards", "negative"],
     )
     def test_a_bad_field_is_found(self, place: int, value: int) -> None:
-        content = bytearray(image_of(["a"] * 5, 1).to_bytes())
+        content = bytearray(oracles.index_image(["a"] * 5, 1).to_bytes())
         size = 8 if place == 4 else 4
         content[44 + 60 + place : 44 + 60 + place + size] = oracles.packed(value, size)
         assert check_more(bytes(content), 1, 2, 5) in (3, 4)
