@@ -22,7 +22,6 @@ SPARK: Final = "Spark"
 
 TOGETHER = {
     "tests/spark_jobs/run/test_cluster.py": "cluster",
-    "tests/spark_jobs/build/test_killed_rebuild.py": "kills",
     "tests/rocketlens/cli/test_commands.py": "commands",
     "tests/interop/": "JVMs",
     "tests/broker/web/browser/": "browser",
@@ -34,7 +33,7 @@ The first three start JVMs of their own. Of all other files those that ask for t
 
 FIRST = (
     *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
-    *("kills", "commands", "browser"),
+    *("commands", "browser"),
     *("tests/spark_jobs/publish/test_fetch.py", "tests/rocketlens/cli/test_export.py"),
     *("tests/spark_jobs/places/test_placed_run.py", "tests/damage/test_damaged_stores.py"),
 )
