@@ -192,13 +192,6 @@ async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
             assert not server._reception.arrivals  # type: ignore[union-attr]
 
 
-async def test_a_proxy_that_sends_no_header_is_given_up() -> None:
-    service = service_of(FakeStore(), limits=Limits(handshake_seconds=1), **LOOPBACK_PROXY)
-    async with serving(service, [Who()]) as server, connected(server.addresses[0]) as client:
-        client.writer.write(LINE[:20])
-        assert await client.is_closed_by_the_server()
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

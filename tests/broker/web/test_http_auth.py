@@ -27,7 +27,7 @@ from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security._failed_attempts import OF_NAME
 from broker.security.audit_log import AuditLog
-from broker.web._page_files import ICON, VIEWS, read_page
+from broker.web._page_files import VIEWS, read_page
 from broker.web.site import Site
 from broker_harness import until
 from protocol.errors import ConfigError
@@ -123,15 +123,6 @@ def test_keys_are_taken_from_this_machine_by_tls_and_through_the_proxy_alone(g1_
             assert guarded.status(path, forwarded | READER_KEYS, peer=peer) == 200
         assert guarded.status(path, READER_KEYS, peer=FAR, scheme="https") == 200
     assert guarded.status("/metrics", peer=FAR) == guarded.status("/healthz", peer=FAR) == 200
-
-
-def test_with_tls_nothing_but_health_is_answered_without(g1_store: Path, tmp_path: Path) -> None:
-    for auth in (HttpAuth("basic", needs_tls=True), HttpAuth("page", needs_tls=True)):
-        guarded = guarded_by(auth, g1_store, tmp_path)
-        for path in ("/", "/api/v1/store", "/page/main.js", "/api/v1/openapi.json", "/metrics", ICON):
-            assert guarded.status(path, READER_KEYS) == 403
-            assert guarded.status(path, READER_KEYS, scheme="https", peer=FAR) == 200
-        assert guarded.status("/healthz") == 200
 
 
 @pytest.mark.parametrize(("auth", "site"), [(HttpAuth(), "same-site"), (HttpAuth("basic"), "cross-site")])
