@@ -24,37 +24,26 @@ def code_of(client: GrpcClient, method: str = STATS) -> str:
     return Code.Name(client.admin(method).status.code)
 
 
-def test_what_writes_is_refused_with_a_sentence(g1_store: Path, tmp_path: Path) -> None:
-    with serving_grpc(g1_store, folder=tmp_path) as served, grpc_client(served) as client:
+def test_what_writes_what_is_no_request_and_what_is_too_long_is_refused(
+    g1_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = Limits(body_bytes=4096)
+    with serving_grpc(g1_store, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:
         for method in WRITES[1:]:
             status = client.admin(method).status
             assert (status.code, method in status.message) == (Code.FORBIDDEN, True)
-        with pytest.raises(grpc.RpcError) as caught:
-            client.admin(WRITES[0])
-        assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
-
-
-def test_bytes_that_are_no_request_and_unknown_methods_are_refused(
-    g1_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with serving_grpc(g1_store, folder=tmp_path) as served, grpc_client(served) as client:
-        with pytest.raises(grpc.RpcError) as caught:
-            client.admin("ResetGroupOffset", b"\x0a\xff\xff")
-        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        with pytest.raises(grpc.RpcError) as caught:
-            client.channel.unary_unary("/apache.rocketmq.v2.Admin/Nothing")(b"", timeout=60)
-        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        unknown = client.channel.unary_unary("/apache.rocketmq.v2.Admin/Nothing")
+        for call, code in (
+            (lambda: client.admin(WRITES[0]), grpc.StatusCode.PERMISSION_DENIED),
+            (lambda: client.admin("ResetGroupOffset", b"\x0a\xff\xff"), grpc.StatusCode.INVALID_ARGUMENT),
+            (lambda: unknown(b"", timeout=60), grpc.StatusCode.UNIMPLEMENTED),
+            (lambda: client.admin("AdminSendMessage", body=bytes(5000)), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                call()
+            assert caught.value.code() == code
         assert code_of(client) == "OK"
     assert "Traceback" not in caplog.text
-
-
-def test_a_request_beyond_the_limit_is_not_read(g1_store: Path, tmp_path: Path) -> None:
-    limits = Limits(body_bytes=4096)
-    with serving_grpc(g1_store, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:
-        with pytest.raises(grpc.RpcError) as caught:
-            client.admin("AdminSendMessage", body=bytes(5000))
-        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert code_of(client) == "OK"
 
 
 def test_with_accounts_a_call_has_to_be_signed(g1_store: Path, tmp_path: Path) -> None:
