@@ -83,8 +83,9 @@ def test_no_command_tells_two_stores_apart_that_differ_in_what_is_hidden(
 
 
 def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
-    differ = [run(stores[0], each).output != run(stores[1], each).output for each in COMMANDS]
-    assert sum(differ) > len(COMMANDS) // 2
+    some = COMMANDS[::3]
+    differ = [run(stores[0], each).output != run(stores[1], each).output for each in some]
+    assert sum(differ) > len(some) // 2
 
 
 @pytest.mark.parametrize(
