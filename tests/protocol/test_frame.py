@@ -96,6 +96,15 @@ def test_a_bad_prefix_is_refused_as_soon_as_it_is_there(size: int) -> None:
         assert caught.value.frames == []
 
 
+def test_a_bad_stream_stays_bad_and_repeats_no_frame() -> None:
+    decoder = FrameDecoder()
+    with pytest.raises(BadFrame):
+        decoder.feed(JAVA_JSON + b"\0" * 8)
+    with pytest.raises(BadFrame) as again:
+        decoder.feed(JAVA_JSON)
+    assert again.value.frames == []
+
+
 @pytest.mark.parametrize("limit", [8, 64, FRAME_LIMIT])
 def test_the_limit_counts_the_whole_frame_with_its_length_field(limit: int) -> None:
     longest = encode_frame_prefix(0, 0, limit - 8) + bytes(limit - 8)

@@ -80,6 +80,13 @@ def test_queues_of_batches_are_cut_by_their_own_units(tmp_path: Path) -> None:
     assert list(files_under(tmp_path / "staged").values())[1] == batch_unit(400, 20, 5).ljust(184, b"\0")
 
 
+def test_its_extension_comes_with_a_queue(tmp_path: Path) -> None:
+    write_queue(tmp_path / "store", unit(100))
+    write_file(tmp_path / "store" / "consumequeue_ext" / "T" / "3" / f"{0:020d}", 100, {0: b"unit"})
+    carry(tmp_path)
+    assert is_linked(tmp_path, f"consumequeue_ext/T/3/{0:020d}")
+
+
 def test_where_links_are_not_possible_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_queue(tmp_path / "store", unit(100))
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from column_rows import read_log_rows
+from protocol.errors import ConfigError
 from storage.columns import message_columns
+from storage.columns.names import check_names
 from store_writer import StoreWriter
 
 COMPRESSED = 1
@@ -41,3 +43,11 @@ def test_bodies_that_decompress_to_very_much_end_a_block(tmp_path: Path, monkeyp
     assert [len(row["body"]) for row in rows[:-1]] == sizes
     assert [row["queue_offset"] for row in rows] == list(range(8))
     assert [row["body_error"] is None for row in rows] == [True] * 7 + [False]
+
+
+def test_only_columns_can_be_named_and_once() -> None:
+    assert check_names(["body", "topic"]) == ("body", "topic")
+    with pytest.raises(ConfigError, match="no column 'boby': expected some of topic, queue_id"):
+        check_names(["topic", "boby"])
+    with pytest.raises(ConfigError, match="named twice"):
+        check_names(["topic", "topic"])

@@ -12,7 +12,7 @@ from storage.doctor.examine import examine
 from storage.doctor.finding import CLEARED_BY_A_START, Severity
 
 
-@pytest.mark.parametrize(("position", "value"), [(0, 2**60), (32, -1), (40, 2**60)])
+@pytest.mark.parametrize(("position", "value"), [(0, 2**60), (8, -1), (32, -1), (40, 2**60)])
 def test_a_number_that_cannot_be_is_named(root: Path, position: int, value: int) -> None:
     put(root / "checkpoint", position, packed(value, 8))
     finding = only(root, "checkpoint")

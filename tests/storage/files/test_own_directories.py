@@ -13,6 +13,7 @@ from read_only import reachable_directory
 from storage.files.own_directories import (
     HeldDirectory,
     hold_kept,
+    is_writable,
     open_regular,
     open_to_append,
     read_own,
@@ -51,6 +52,12 @@ def test_what_is_kept_goes_into_the_directory_that_is_held_whatever_gets_its_nam
         ):
             hold_kept(state / "entries", writes=writes)
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_directory_is_made_where_it_can_be(tmp_path: Path) -> None:
+    assert is_writable(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    assert not is_writable(Path("/proc/none/x"))
 
 
 # --- what is held -----------------------------------------------------------------------------------------------------

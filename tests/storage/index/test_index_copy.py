@@ -13,7 +13,7 @@ import oracles
 from examples import examples
 from protocol.errors import StoreError
 from storage.index import index_copy as module
-from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots
+from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
 from storage.index.index_mark import IndexMark, write_mark
 from store_files import write_file
 from strategies import KEYS
@@ -96,6 +96,18 @@ class TestBytes:
         monkeypatch.setattr(module, "data_extents", cut)
         with pytest.raises(StoreError, match=r"10000.*5000"):
             IndexCopy(path)
+
+    def test_a_file_system_that_knows_no_holes_has_one_extent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_bytes(b"x" * 100)
+
+        def refuse(*_: object) -> int:
+            raise OSError(22, "not here")
+
+        with (tmp_path / "file").open("rb") as file:
+            monkeypatch.setattr(os, "lseek", refuse)
+            assert list(data_extents(file.fileno(), 100)) == [(0, 100)]
 
 
 # --- the slot count -------------------------------------------------------------------------------------------------

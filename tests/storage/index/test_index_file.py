@@ -12,7 +12,7 @@ from examples import examples
 from golden_store import GOLDEN, unpack
 from oracles import IndexImage
 from storage.files.mapped_file import MappedFile
-from storage.index._index_shape import IndexShape
+from storage.index._index_shape import MAXIMUM_GAPS, IndexShape
 from storage.index.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
@@ -24,6 +24,7 @@ from storage.index.index_file import (
     last_data_position,
     read_header,
 )
+from storage.kernels.indexes import GAP_BYTES
 from store_files import write_file, write_index_file
 from strategies import KEYS
 
@@ -135,6 +136,15 @@ class TestEmpty:
     def test_a_header_that_counts_entries_where_there_are_none_is_undecided(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", 5000, {36: oracles.packed(5, 4)})
         assert determine_shape(MappedFile.open(tmp_path / "file"), [97]) is None
+
+    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:
+        image = IndexImage(7, 200)
+        for number in range(100):
+            image.put(f"T#{number}", 2 * GAP_BYTES * number, T0)
+        shape = determine_shape(file_of(tmp_path / "file", image))
+        assert shape is not None
+        assert len(shape.gaps) == MAXIMUM_GAPS + 1
+        assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
 
 
 class TestReading:

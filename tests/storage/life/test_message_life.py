@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from golden_store import G1, GOLDEN, unpack
+from protocol.message import decode_message
 from protocol.system_topics import Stage
 from protocol.trace import TraceKind
 from storage.life.message_life import Event, MessageLife, find_life
 from storage.life.verdicts import Ending
+from storage.queue.consume_queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -159,3 +161,19 @@ def test_an_end_without_a_time_takes_it_from_its_beginning(tmp_path: Path) -> No
     writer.close()
     _, end = find_life(MessageStore.open(tmp_path / "store"), TRACED).events
     assert (end.timestamp, end.note) == (1795243506437 + 25, "by group group-1")
+
+
+def test_half_messages_in_topics_of_their_own_end_like_others(tmp_path: Path) -> None:
+    store = MessageStore.open(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-killed"))
+    halves = [decode_message(store.record_at(entry.physical_offset) or b"") for entry in entries_of(store)]
+    committed, rolled_back = (find_life(store, half.properties["UNIQ_KEY"], "LedgerTransactions") for half in halves)
+    assert stages(committed.events) == [Stage.HALF, Stage.DELIVERED]
+    assert committed.events[0].note == "committed"
+    (half,) = rolled_back.events
+    assert (half.message.topic, half.note) == ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rolled back")
+
+
+def entries_of(store: MessageStore) -> list[ConsumeQueueEntry]:
+    queue = store.queues.queue("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 0)
+    assert queue is not None
+    return queue.entries(0, 2)

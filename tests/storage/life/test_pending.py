@@ -305,3 +305,16 @@ def test_a_message_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
         assert {each.message.unique_key for each in pending.messages()} == {"K0", "K1", "K3", "K4"}
         assert pending.incomplete is not None
         assert "the records of 1 message of rmq_sys_wheel_timer, queue 0, are damaged or missing" in pending.incomplete
+
+
+@pytest.mark.parametrize("gone", [TIMER, SCHEDULE])
+def test_one_topic_that_is_gone_is_missed_by_the_brokers_checkpoints(tmp_path: Path, gone: str) -> None:
+    writer = many_timers(tmp_path / "store", 5)
+    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
+    writer.close()
+    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
+    writer.write_config("delayOffset.json", {"offsetTable": {5: 1}})
+    shutil.rmtree(tmp_path / "store" / "consumequeue" / gone)
+    with Pending(opened(tmp_path / "store")) as pending:
+        assert pending.incomplete is not None
+        assert "the store has no queue of" in pending.incomplete

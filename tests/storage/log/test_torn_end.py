@@ -39,6 +39,18 @@ def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWrite
     assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
 
 
+def test_a_damaged_record_behind_the_end_can_be_shown(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"whole")
+    torn = writer.append("T", b"torn", body_crc=1)
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    assert store.commit_log.end == torn.physical_offset
+    shown = store.damaged_record_at(torn.physical_offset)
+    assert shown is not None
+    assert bytes(shown) == torn.record
+
+
 class TestMissingQueues:
     """A tag query over an index without tag entries needs the queues; where they are missing, its answer says so."""
 

@@ -33,6 +33,14 @@ def files_of(directory: Path, sizes: dict[int, int], unit_size: int = 20) -> Que
     return QueueFiles(directory, unit_size, OpenFiles())
 
 
+def test_bytes_are_read_within_one_file(tmp_path: Path) -> None:
+    files = files_of(tmp_path, {0: 100, 100: 100})
+    assert bytes(files.read(60, 20) or b"") == bytes(range(60, 80))
+    assert bytes(files.read(100, 5) or b"") == bytes(range(5))
+    assert files.read(90, 20) is None
+    assert files.read(200, 1) is None
+
+
 def test_what_has_come_behind_the_last_file_is_taken_in(tmp_path: Path) -> None:
     files = files_of(tmp_path, {0: 100, 100: 100})
     assert files.with_successor() is files

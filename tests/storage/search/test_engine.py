@@ -100,6 +100,13 @@ class TestBodies:
         assert found(tmp_path, Criteria(minimum_size=len(body) + 1)) == [(hit.physical_offset, 1)]
         assert len(found(tmp_path, Criteria(maximum_size=len(body)))) == 1
 
+    def test_a_body_that_cannot_be_decompressed_is_told_of(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("T", b"no stre\xff\x01", sys_flag=1)
+        writer.close()
+        (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
+        assert f"1 record {UNREADABLE}, is left out: 0" in last.notes
+
     @pytest.mark.parametrize("pack", [zstandard.ZstdCompressor().compress, zlib.compress], ids=["zstd", "zlib"])
     def test_what_an_application_packed_is_found_unpacked_and_as_it_is(
         self, tmp_path: Path, pack: Callable[[bytes], bytes]

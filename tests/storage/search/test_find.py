@@ -85,6 +85,13 @@ def test_a_search_whose_time_is_up_looks_into_one_topic_all_the_same(store: Mess
     assert len(found) == 2
 
 
+def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
+    for text in ("hotkey", str(HOT)):
+        finder = find(store, text, refusal=lambda message: f"not {message.topic}")
+        assert finder.found == []
+    assert noted(finder, "physical offset") == "not TopicTest"
+
+
 def test_each_thing_that_was_tried_says_what_it_came_to(store: MessageStore) -> None:
     finder = find(store, str(HOT + 1))
     assert noted(finder, "physical offset").startswith("no message there: physical offset 6582 lies inside")

@@ -46,6 +46,17 @@ def test_of_a_recorded_running_broker_what_it_cut_off_is_neither_found_nor_count
     assert (found.severity, found.physical_offset, found.found) == (Severity.INFO, 1352, LEFT_OVER)
 
 
+def test_once_it_has_stopped_they_are_messages_as_for_a_broker_that_starts_and_doctor_says_what_they_may_be(
+    case: Path,
+) -> None:
+    assert [rocketlens("find", case, key).code for key in ("a8", "a9", "b7")] == [0, 0, 0]
+    found = only(case, "queue-reach")
+    assert "from message 1352 on, which were stored 99000 ms before the one in front of them" in found.found
+    assert "left over from another history" in found.meaning
+    assert found.remedy.startswith("no command decides this")
+    assert "nothing to do" not in found.remedy
+
+
 class CutStore:
     """A store of a running broker that had `old` messages, cut all but `kept`, and has written others since."""
 

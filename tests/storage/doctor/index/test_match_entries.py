@@ -1,5 +1,6 @@
 """The entries of an index file beside those that its log leads to, against loops, and beside the image of a rebuild."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
+from storage.doctor.index import _match_entries
 from storage.doctor.index._index_image import IndexStretch, rebuilt_stretch
-from storage.doctor.index._match_entries import NO_KEY, NO_TIME, REPEATED, MatchedFile, first_true_time
+from storage.doctor.index._left_over_entries import LeftOver
+from storage.doctor.index._match_entries import NO_KEY, NO_RECORD, NO_TIME, REPEATED, MatchedFile, first_true_time
 from storage.doctor.log.scanned_log import ScannedLog
 from storage.index.index_copy import IndexCopy, IndexCounts
 
@@ -180,6 +183,21 @@ class TestMatchedFile:
         assert (found.matches, found.rank_span()) == (expected["matches"], expected["span"])
         known = [rank for rank in expected["ranks"] if rank >= 0]
         assert found.is_ordered == (known == sorted(known))
+
+    def test_the_example_of_the_module_is_true(self, path: Path) -> None:
+        rows = [line.split() for line in str(_match_entries.__doc__).splitlines() if re.match(r" {12} +\d", line)]
+        keys = [list(map(int, row[:3])) for row in rows[:-1]]
+        entries = [(row if row is rows[-1] else row[3:])[1:4] for row in rows]
+        offsets = sorted({offset for _, offset, _ in keys})
+        blocks = [[Keyed(offset, T0, tuple(key for _, of, key in keys if of == offset))] for offset in offsets]
+        found = matched(path, [(int(key_hash), int(offset), 0, 0) for offset, key_hash, _ in entries], blocks)
+        codes = {"REPEATED": REPEATED, "NO_KEY": NO_KEY, "NO_RECORD": NO_RECORD}
+        ranks = [said.rstrip(":") for _, _, said in entries]
+        assert found.ranks[1:].tolist() == [codes[said] if said in codes else int(said) for said in ranks]
+        assert found.unseen["rank"].tolist() == [0, 3]
+        left = LeftOver(found, log_of(blocks), grows=False)
+        assert (left.paired, left.numbers["repeats"], left.strays.tolist()) == ({4: 1}, 1, [5])
+        assert left.missing.size == 0
 
 
 def is_last_of_record(everything: list[tuple[Keyed, int, int]], rank: int) -> bool:
