@@ -87,25 +87,28 @@ Typing = Callable[[str], int]
 
 
 @pytest.fixture(scope="module")
-def in_a_shell(tmp_path_factory: pytest.TempPathFactory) -> Typing:
-    """Each line as it is printed in a shell that finds the command."""
+def typing(tmp_path_factory: pytest.TempPathFactory) -> Typing:
+    """A line that goes on by how its commands ended is for a shell that finds the command; others run here, at once."""
     command = tmp_path_factory.mktemp("bin") / "rocketlens"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketlens "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return lambda line: subprocess.run(["bash", "-c", line], env=environment, check=False).returncode
 
+    def in_a_shell(line: str) -> int:
+        return subprocess.run(["bash", "-c", line], env=environment, check=False).returncode
 
-def here(line: str) -> int:
-    """A line whose calls of the command run in this process, which takes a second less each."""
-    for part in line.split(" && "):
-        words = shlex.split(part)
-        is_ours = words[0] == "rocketlens"
-        code = rocketlens(*words[1:]).code if is_ours else subprocess.run(["bash", "-c", part], check=False).returncode
-        if code not in (0, DAMAGED):
-            return code
-    return 0
+    def type_line(line: str) -> int:
+        if "; " in line:
+            return in_a_shell(line)
+        for part in line.split(" && "):
+            words = shlex.split(part)
+            code = rocketlens(*words[1:]).code if words[0] == "rocketlens" else in_a_shell(part)
+            if code not in (0, DAMAGED):
+                return code
+        return 0
+
+    return type_line
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +186,7 @@ BESIDE_EACH_OTHER = (
     ids=lambda faults: " and ".join(sorted(each.__name__ for each in faults)),
 )
 def test_no_line_takes_away_what_the_line_before_it_has_made(
-    tmp_path: Path, faults: set[Callable[[Path], None]]
+    tmp_path: Path, typing: Typing, faults: set[Callable[[Path], None]]
 ) -> None:
     root = tmp_path / "store"
     make_store(root)[0].close()
@@ -191,7 +194,7 @@ def test_no_line_takes_away_what_the_line_before_it_has_made(
     for fault in BESIDE_EACH_OTHER:
         if fault in faults:
             fault(root)
-    assert follow(root, here)
+    assert follow(root, typing)
     assert left_over(root) == []
     assert {path: path.read_bytes() for path in queues} == queues
 
@@ -243,18 +246,17 @@ def damaged_ledger(root: Path) -> None:
     ],
 )
 def test_one_line_mends_what_has_one_cause(
-    tmp_path: Path, in_a_shell: Typing, make: Callable[[Path], None], begins: str
+    tmp_path: Path, typing: Typing, make: Callable[[Path], None], begins: str
 ) -> None:
     root = tmp_path / "store"
     make(root)
-    # The line of a rescue goes on in the shell, according to how it ended.
-    (line,) = follow(root, in_a_shell if "rescue" in begins else here)
+    (line,) = follow(root, typing)
     assert line.startswith(begins.replace("ROOT", str(root)))
     assert left_over(root) == []
 
 
 def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done(
-    tmp_path: Path, in_a_shell: Typing
+    tmp_path: Path, typing: Typing
 ) -> None:
     root = tmp_path / "store"
     writer, _ = make_store(root)
@@ -262,12 +264,12 @@ def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done
     writer.close()
     for path in (root / "commitlog").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
-    assert follow(root, in_a_shell)
+    assert follow(root, typing)
     assert {(each.check, each.remedy) for each in left_over(root)} == {("config", SET_BACK)}
 
 
 @pytest.mark.soak  # in each run: by the store classes, typed as printed, below
-def test_the_line_that_is_printed_ends_with_a_broker_that_has_every_message(tmp_path: Path, in_a_shell: Typing) -> None:
+def test_the_line_that_is_printed_ends_with_a_broker_that_has_every_message(tmp_path: Path, typing: Typing) -> None:
     root = tmp_path / "store"
     readable = zeroed_store(root)
     harm_the_rest(root)
@@ -275,7 +277,7 @@ def test_the_line_that_is_printed_ends_with_a_broker_that_has_every_message(tmp_
     first = diagnosis.findings[0]
     assert first.found.startswith("do not start a broker on this store: its recovery will cut ")
     assert commands(diagnosis.findings) == [first.remedy]
-    follow(root, in_a_shell)
+    follow(root, typing)
     assert examine(root).findings == ()
     with official_broker(root, tmp_path, properties=PROPERTIES) as broker:
         for queue_id in range(QUEUES):
@@ -351,7 +353,7 @@ EXPIRED_FILE = 4
 )
 def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
     tmp_path: Path,
-    in_a_shell: Typing,
+    typing: Typing,
     oracle: RecoveryOracle,
     goods: dict[str, GoodStore],
     version: str,
@@ -361,7 +363,7 @@ def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
     tried = trials(version)
     for number, (kinds, seed) in enumerate(tried):
         for name in SHAPES_BY[version]:
-            outcome = restore(oracle, goods[name], tmp_path / f"trial-{number}", kinds, seed, in_a_shell)
+            outcome = restore(oracle, goods[name], tmp_path / f"trial-{number}", kinds, seed, typing)
             for path in tmp_path.glob(f"trial-{number}*"):
                 shutil.rmtree(path)
             if outcome != "unfit":
