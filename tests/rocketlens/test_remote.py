@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -299,6 +300,32 @@ def test_closing_ends_what_waits() -> None:
         thread.join(30)
     assert len(caught) == 1
     assert isinstance(caught[0], rocketlens.ClientError)
+
+
+def test_ctrl_c_ends_what_is_followed_though_nobody_waits_for_it_yet(
+    server: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = asyncio.run_coroutine_threadsafe
+
+    def interrupted(*arguments: Any) -> None:
+        monkeypatch.setattr("asyncio.run_coroutine_threadsafe", ask)
+        ask(*arguments)
+        raise KeyboardInterrupt
+
+    def follow() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            next(coming)
+
+    with rocketlens.connect(str(server)) as remote:
+        ends = {queue.queue_id: queue.max_offset for queue in remote.queues("TopicTest")}
+        coming = remote.follow("TopicTest", ends)
+        monkeypatch.setattr("asyncio.run_coroutine_threadsafe", interrupted)
+        following = threading.Thread(target=follow)
+        following.start()
+        following.join(30)
+        is_ended = not following.is_alive()
+    following.join()
+    assert is_ended
 
 
 def test_closing_ends_what_connects() -> None:
