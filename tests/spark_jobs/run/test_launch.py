@@ -166,4 +166,6 @@ def test_no_child_of_a_job_that_runs_with_less_has_more(monkeypatch: pytest.Monk
                     assert status_of(pid, "Groups") == []
                     seen[pid] = found
         started.kill()
+        with contextlib.suppress(Exception):  # until then the variables of this process are those of the JVM
+            starting.result(WAIT_SECONDS)
     assert {"bash", "java"} & {name for names, _, _ in seen.values() for name in names}
