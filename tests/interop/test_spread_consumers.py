@@ -92,7 +92,7 @@ class Spread:
         """How many members each worker process has."""
         asking = Asking(self.port)
         with asking.socket:
-            return Counter(map(owner_of, asking.members()))
+            return Counter(owner_of(self.port, port) for port in asking.members())
 
     def is_shared(self) -> bool:
         """Whether the members hold all queues, each queue one of them, and each member as many as the others."""
@@ -116,7 +116,7 @@ class Spread:
                 asking = Asking(self.port)
                 stack.enter_context(asking.socket)
                 offsets = asking.offsets()
-                told[owner_of(asking.socket.getsockname()[1])] = offsets
+                told[owner_of(self.port, asking.socket.getsockname()[1])] = offsets
         return list(told.values())
 
     def received(self) -> Counter[int]:

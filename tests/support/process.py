@@ -134,7 +134,11 @@ def rocketlens_serving(store: Path, work: Path, *options: str, port: int = 0) ->
         assert serving.stop() == 0, serving.errors.read_text()[-4000:]
 
 
-def owner_of(port: int) -> int:
-    """The process that has the other end of a connection of ours from a port; 0 while none has taken it."""
-    shown = subprocess.run(["ss", "-tnpH", f"dport = :{port}"], capture_output=True, text=True, check=True).stdout
+def owner_of(server_port: int, port: int) -> int:
+    """The process that has a server's end of a connection from a port; 0 while none has taken it.
+
+    Connections to other servers may come from the same port.
+    """
+    ends = f"sport = :{server_port} and dport = :{port}"
+    shown = subprocess.run(["ss", "-tnpH", ends], capture_output=True, text=True, check=True).stdout
     return int(shown.partition("pid=")[2].partition(",")[0] or 0)

@@ -67,7 +67,7 @@ def connect(server: Serving) -> Iterator[Callable[[], dict[int, socket.socket]]]
             while len(found) < 2:
                 opened = stack.enter_context(closing(socket.create_connection(server.endpoints[0], SECONDS)))
                 assert ask(opened, [(RequestCode.GET_MAX_OFFSET, FIELDS)], is_last=False)
-                found.setdefault(owner_of(opened.getsockname()[1]), opened)
+                found.setdefault(owner_of(server.endpoints[0].port, opened.getsockname()[1]), opened)
             assert set(found) == set(server.workers)
             return found
 

@@ -42,7 +42,7 @@ async def one_client_a_worker(server: Serving) -> AsyncIterator[list[RawClient]]
             await client.ask(
                 RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}
             )  # answered: a worker has taken it
-            by_worker[owner_of(client.writer.get_extra_info("sockname")[1])] = client
+            by_worker[owner_of(server.endpoints[0].port, client.writer.get_extra_info("sockname")[1])] = client
         yield list(by_worker.values())
 
 

@@ -41,18 +41,19 @@ main(prog_name="rocketlens")
 """A server whose workers count as busy with a share of a core that they get beside any others; an idle one has less."""
 
 
-@pytest.fixture(scope="module")
-def server(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    folder = tmp_path_factory.mktemp("workers")
-    options = ["--workers", str(WORKERS), "--state-dir", str(folder / "state")]
-    with serving_process(g1_store, folder, *options) as running:
+@pytest.fixture
+def server(g1_store: Path, tmp_path: Path) -> Iterator[Serving]:
+    """One for each test: a worker that takes the place of another one is the last of the list, whatever its number."""
+    with serving_process(
+        g1_store, tmp_path, "--workers", str(WORKERS), "--state-dir", str(tmp_path / "state")
+    ) as running:
         yield running
         assert running.stop() == 0
 
 
 def worker_of(server: Serving, client: RawClient) -> int:
     """The process that has the other end of a connection; 0 while none has taken it."""
-    return owner_of(client.writer.get_extra_info("sockname")[1])
+    return owner_of(server.endpoints[0].port, client.writer.get_extra_info("sockname")[1])
 
 
 @asynccontextmanager

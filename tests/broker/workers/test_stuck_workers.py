@@ -27,7 +27,7 @@ async def client_of(server: Serving, worker: int) -> AsyncIterator[RawClient]:
     while True:
         async with connected(server.endpoints[0]) as client:
             await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})
-            if owner_of(client.writer.get_extra_info("sockname")[1]) == worker:
+            if owner_of(server.endpoints[0].port, client.writer.get_extra_info("sockname")[1]) == worker:
                 yield client
                 return
 
