@@ -5,6 +5,7 @@ neither gcc nor clang is found (nor $CC names another one), the package `ziglang
 build, and compiles.
 """
 
+import multiprocessing
 import os
 import sys
 import sysconfig
@@ -129,7 +130,7 @@ class BuildKernels(build_ext):
         super().build_extensions()
 
     def _write_c(self) -> None:
-        """Cython is no compiler for several threads, so it goes first."""
+        """Turn all sources into C, in several processes where these need not run setup.py again."""
         from Cython.Build import cythonize
         from Cython.Compiler.Errors import CompileError
 
@@ -141,6 +142,7 @@ class BuildKernels(build_ext):
                 compiler_directives=DIRECTIVES,
                 emit_linenums=os.environ.get("ROCKETLENS_KERNELS_FOR") == "sanitizers",  # which name lines
                 quiet=True,
+                nthreads=(os.cpu_count() or 0) if multiprocessing.get_start_method() == "fork" else 0,
             )
         except CompileError as error:  # Cython has shown what and where
             raise SystemExit(f"{error} could not be turned into C") from None
