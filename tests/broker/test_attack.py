@@ -44,6 +44,8 @@ STATUSES = frozenset({200, 400, 403, 404, 405, 422, 503})
 GROWTH_BYTES = 192 << 20
 CROWD_GROWTH_BYTES = 24 << 20
 """What private memory may grow by after the first fifth: caches of bounded size fill up."""
+MANY_LOOKS = 8
+"""Looks at costly messages of which more than half are answered; all of a few may meet threads that are busy."""
 MOST_DESCRIPTORS = 100
 
 COSTLY = "costly"
@@ -190,7 +192,8 @@ def judge(server: Serving, attack: Attack, folder: Path) -> None:
     """That nothing was worse than refused, and that the server has closed all, serves on and ends well."""
     assert attack.faults == []
     assert attack.statuses[200] + attack.statuses[400] > sum(attack.statuses.values()) / 2
-    assert attack.looks[200] > sum(attack.looks.values()) / 2
+    looks = sum(attack.looks.values())
+    assert looks < MANY_LOOKS or attack.looks[200] > looks / 2
     assert ask_url(Endpoint("127.0.0.1", server.http_port), "/healthz") == 200
     assert waits(server.endpoints[0], 0.1)
     for worker in server.workers:

@@ -206,6 +206,7 @@ def test_an_executor_without_rocketlens_runs_the_tasks_of_a_submitted_job(
     plant(tmp_path)
     options = {"spark.executor.extraJavaOptions": " ".join(QUICK), "spark.driver.extraJavaOptions": " ".join(QUICK)}
     settings = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK, "spark.executor.memory": "512m"}
+    settings["spark.rocketlens.startSeconds"] = "180"
     with ClusterSession("local-cluster[1,2,512]", bare, packages, tmp_path, settings | options) as session:
         ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
         assert ended.report["messages"] == len(read_log(store / "commitlog"))
