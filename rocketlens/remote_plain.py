@@ -186,17 +186,18 @@ class RemoteStore(Source):
 
     def _pieces(self, given: AsyncGenerator[Result]) -> Iterator[Result]:
         lock = asyncio.Lock()
-        asked: list[asyncio.Task[Any] | None] = [None]
+        asked: asyncio.Task[Any] | None = None
 
         async def piece() -> Result:
+            nonlocal asked
             async with lock:
-                asked[0] = asyncio.current_task()
+                asked = asyncio.current_task()
                 return await anext(given)
 
         async def end() -> None:
             # Ctrl-C may have come when a piece was asked for, and nobody waited for it yet.
-            if asked[0] is not None:
-                asked[0].cancel()
+            if asked is not None:
+                asked.cancel()
             async with lock:  # a piece that is not waited for any more is being given up
                 await given.aclose()
 
