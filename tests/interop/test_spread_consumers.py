@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -11,13 +10,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from blocking_client import BlockingClient
+from broker.endpoint import Endpoint
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
 from interop.stages import wait_until
 from process import Serving, owner_of, serving_process
-from protocol.command import Command, decode_command, encode_request, ext_fields_of
-from protocol.frame import FrameDecoder
+from protocol.command import ext_fields_of
 from store_writer import StoreWriter
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak]
@@ -32,22 +32,12 @@ MOST_MEMBERS = QUEUES
 GET_MEMBERS, QUERY_OFFSET = 203, 14
 
 
-class Asking:
+class Asking(BlockingClient):
     """A connection of our own."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 20)
-        self._decoder = FrameDecoder()
-
-    def ask(self, code: int, **fields: str) -> Command:
-        self.socket.sendall(encode_request(code, fields, opaque=1))
-        while True:
-            for command in map(decode_command, self._decoder.feed(self.socket.recv(1 << 16))):
-                return command
 
     def members(self) -> list[int]:
         """The ports of the members of the group."""
-        answer = self.ask(GET_MEMBERS, consumerGroup=GROUP)
+        answer = self.ask(GET_MEMBERS, {"consumerGroup": GROUP})
         connections = json.loads(bytes(answer.body))["connectionSet"] if answer.code == 0 else []
         return [int(each["clientAddr"].rpartition(":")[2]) for each in connections]
 
@@ -56,7 +46,7 @@ class Asking:
         found = {}
         for queue_id in range(QUEUES):
             fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
-            answer = self.ask(QUERY_OFFSET, **fields)
+            answer = self.ask(QUERY_OFFSET, fields)
             if answer.code == 0:
                 found[queue_id] = int(ext_fields_of(answer)["offset"])
         return found
@@ -90,8 +80,7 @@ class Spread:
 
     def workers_of_members(self) -> Counter[int]:
         """How many members each worker process has."""
-        asking = Asking(self.port)
-        with asking.socket:
+        with Asking(Endpoint("127.0.0.1", self.port)) as asking:
             return Counter(owner_of(self.port, port) for port in asking.members())
 
     def is_shared(self) -> bool:
@@ -113,8 +102,7 @@ class Spread:
         told: dict[int, dict[int, int]] = {}
         with ExitStack() as stack:
             while len(told) < WORKERS:
-                asking = Asking(self.port)
-                stack.enter_context(asking.socket)
+                asking = stack.enter_context(Asking(Endpoint("127.0.0.1", self.port)))
                 offsets = asking.offsets()
                 told[owner_of(self.port, asking.socket.getsockname()[1])] = offsets
         return list(told.values())
