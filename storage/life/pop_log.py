@@ -40,6 +40,7 @@ from storage.amounts import counted
 from storage.arrays import np, npt
 from storage.layout.store_config import StoreConfig
 from storage.layout.unread_parts import has_kv_notes
+from storage.queue.tag_search import offsets_with_tag
 from storage.store.message_store import MessageStore
 
 MOST_NOTES: Final = 100_000
@@ -149,7 +150,7 @@ class PopLog:
                 for queue_id in queues.queue_ids(topic):
                     queue = queues.queue(topic, queue_id)
                     if queue is not None:
-                        found += [queue.offsets_with_tag(each, from_physical, end) for each in _HASHES]
+                        found += [offsets_with_tag(queue, each, from_physical, end) for each in _HASHES]
         return list(dict.fromkeys(merge(*(each.tolist() for each in found))))
 
     def _read(self, physical_offset: int) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.errors import StoreError
-from storage.arrays import np, npt
 from storage.files.waiting import Lookup, plainly
 from storage.kernels.records import PHYSICAL_OFFSET, SYS_FLAG
 from storage.queue.batch_consume_queue import BatchConsumeQueue
@@ -129,14 +128,6 @@ class JoinedQueue(NamedQueue):
         return found
 
     offset_by_timestamp = plainly(offset_by_timestamp_lookup)
-
-    def offsets_with_tag_lookup(
-        self, tag_hash: int, from_physical: int, to_physical: int
-    ) -> Lookup[npt.NDArray[np.int64]]:
-        """Return physical offsets of the store's own log, as its own queue does; the tier's log has others."""
-        return (yield from self._own.offsets_with_tag_lookup(tag_hash, from_physical, to_physical))
-
-    offsets_with_tag = plainly(offsets_with_tag_lookup)
 
 
 def join(

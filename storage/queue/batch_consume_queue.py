@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
-from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
+from storage.files.waiting import Lookup, finish, plainly
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue._doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
@@ -35,14 +35,13 @@ from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._queue_repair import DamagedRun
-from storage.queue._tagged_units import batches_with_tag, places_in_log
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary
 from storage.queue.queue_files import UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import QueueName, batch_in
-from storage.queue.unit_reader import LOST, UnitReader
+from storage.queue.unit_reader import LOST, UnitReader, units_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
 from storage.ranges import Range
@@ -314,28 +313,27 @@ class BatchConsumeQueue(FileQueue):
         """The units of each block as a view of the map, expired ones included."""
         return (finish(self.raw(*block)) for block in self.blocks(0, self._unit_count()))
 
-    def offsets_with_tag_lookup(
-        self, tag_hash: int, from_physical: int, to_physical: int
-    ) -> Lookup[npt.NDArray[np.int64]]:
-        """Return the physical offsets in [from, to) of records whose tag may have a hash, ascending.
-
-        Raises BeingSearched while the log is searched for messages of damaged units.
-        """
-        minimum, end, count = self._bounds or (yield from self._measure())
-        if count * UNIT.size > LONG_SCAN:
-            yield long_scan(f"all units of {self.topic} {self.queue_id}")
-        yield from self._check_first()
-        checked, good = self._checked, list[Units]()
+    def unit_arrays(self) -> Iterator[Lookup[Units]]:
+        """Yield look-ups of the units of all records: those of each file, then those of the log."""
+        minimum, end, count = self._bounds or finish(self._measure())
+        without_unit = [(max(minimum, 0), end)]
         for first, stop in self.blocks(0, count):
-            units = yield from self.raw(first, stop)
-            wrong = [range(max(low, first) - first, min(high, stop) - first) for low, high in checked.doubted]
-            units = np.delete(units, list(itertools.chain(*wrong))) if checked.doubted else units
-            good.append(units[units["physical_offset"] >= self._commit_log.minimum])
-        found, runs = batches_with_tag(good, max(minimum, 0), end, tag_hash)
-        places = np.unique(np.concatenate([*found, *(yield from places_in_log(self, runs))]))
-        return places[(places >= from_physical) & (places < to_physical)]
+            yield self._sound_units(first, stop, without_unit)
+        yield from (units_in_log(self, *run) for run in without_unit)
 
-    offsets_with_tag = plainly(offsets_with_tag_lookup)
+    def _sound_units(self, first: int, stop: int, without_unit: list[Range]) -> Lookup[Units]:
+        """Return the units of a block that lead to batches of the log; leave the queue offsets between them over."""
+        yield from self._check_first()
+        doubted, units = self._checked.doubted, (yield from self.raw(first, stop))
+        wrong = [range(max(low, first) - first, min(high, stop) - first) for low, high in doubted]
+        units = np.delete(units, list(itertools.chain(*wrong))) if doubted else units
+        units = units[units["physical_offset"] >= self._commit_log.minimum]
+        bases, sizes = units["base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
+        begin, end = without_unit.pop()
+        behind = np.maximum(np.append(begin, bases + sizes), begin)
+        gaps = np.flatnonzero(bases > behind[:-1]).tolist()
+        without_unit += [*((int(behind[at]), int(bases[at])) for at in gaps), (int(behind[-1]), end)]
+        return units
 
     def _raw(self, number: int) -> Lookup[UnitFields]:
         """Return one unit by its number, which must be that of a unit in the files."""

@@ -21,27 +21,26 @@ from pathlib import Path
 from typing import TypeAlias
 
 from protocol.errors import QueueBeingSearched, StoreError
-from protocol.system_topics import SCHEDULE_TOPIC
 from storage.arrays import np, npt
 from storage.files.mapped_file import LARGEST_OFFSET, MappedFile
 from storage.files.open_files import OpenFiles
-from storage.files.waiting import LONG_SCAN, Lookup, finish, long_scan, plainly
+from storage.files.waiting import Lookup, finish, long_scan, plainly
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
+from storage.queue._doubted_units import DoubtedUnits
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import doubt_behind, find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
-from storage.queue._tagged_units import DoubtedUnits, places_in_log
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
-from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
+from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import QueueName
-from storage.queue.unit_reader import LOST, entries_before, entries_between
+from storage.queue.unit_reader import LOST, entries_before, entries_between, units_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
@@ -259,33 +258,20 @@ class ConsumeQueue(FileQueue):
         for first, stop in self.blocks(*(self._bounds or finish(self._measure()))):
             yield first, finish(self._array(first, stop - first))
 
-    def offsets_with_tag_lookup(
-        self, tag_hash: int, from_physical: int, to_physical: int
-    ) -> Lookup[npt.NDArray[np.int64]]:
-        """Return the physical offsets in [from, to) of messages whose tag may have a hash, ascending.
-
-        Raises BeingSearched while the log is searched for messages of damaged units.
-        """
-        minimum, end = self._bounds or (yield from self._measure())
-        if (end - minimum) * UNIT.size > LONG_SCAN:
-            yield long_scan(f"all units of {self.topic} {self.queue_id}")
-        found, doubted = [np.empty(0, np.int64)], DoubtedUnits(self._commit_log, minimum)
+    def unit_arrays(self) -> Iterator[Lookup[Units]]:
+        """Yield look-ups of the units of all messages: those of each file, doubted ones again, those of the log."""
+        minimum, end = self._bounds or finish(self._measure())
+        doubted = DoubtedUnits(self._commit_log, minimum)
         for first, stop in self.blocks(minimum, end):
-            units = yield from self._array(first, stop - first)
-            offsets, codes = units["physical_offset"].astype(np.int64), units["tags_code"]
-            low = codes.astype(np.int64) & 0xFFFFFFFF
-            wanted = (low == tag_hash & 0xFFFFFFFF) & (codes > LARGEST_ADDRESS)
-            wanted |= self.topic == SCHEDULE_TOPIC  # its units have no tag
-            for number in np.flatnonzero(codes <= LARGEST_ADDRESS):
-                extension = yield from self.extension_at(int(codes[number]))
-                wanted[number] = extension is None or (extension.tags_code ^ tag_hash) & 0xFFFFFFFF == 0
-            found.append(offsets[wanted & (units["size"] > 0)])
-            doubted.put(first, offsets, (units["size"] > 0) & (units["size"] != FILLER_SIZE))
-        more = [*doubted.places, *(yield from places_in_log(self, doubted.runs(end)))]
-        places = np.unique(np.concatenate([*found, *more])) if more else np.concatenate(found)
-        return places[(places >= from_physical) & (places < to_physical)]
+            yield self._valid_units(first, stop - first, doubted)
+        yield doubted.plausible()
+        yield from (units_in_log(self, *run) for run in doubted.runs(end))
 
-    offsets_with_tag = plainly(offsets_with_tag_lookup)
+    def _valid_units(self, queue_offset: int, count: int, doubted: DoubtedUnits) -> Lookup[Units]:
+        units = yield from self._array(queue_offset, count)
+        valid = units["size"] > 0
+        doubted.put(queue_offset, units["physical_offset"].astype(np.int64), valid & (units["size"] != FILLER_SIZE))
+        return units if valid.all() else units[valid]
 
     def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
         """Return one unit as it is in a file, whether it is valid or not; None where no file has it."""

@@ -29,6 +29,9 @@ from storage.queue.queue_files import QueueFiles
 HEAD: Final = Struct(">hqqh")
 HEAD_DTYPE: Final = [("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")]
 LARGEST_ADDRESS: Final = -(1 << 31) - 1
+ANY_TAG: Final = LARGEST_ADDRESS
+"""The tags code of a unit whose tag is not known, though its message is: an address that is too large for a file."""
+
 ADDRESS_BASE: Final = -(1 << 63)
 """The number that is added to a byte offset to get an address."""
 

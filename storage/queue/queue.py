@@ -8,7 +8,7 @@ between two of them. Queues are snapshots: their beginning and end are found onc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -150,20 +150,6 @@ class Queue(Protocol):
         """`offset_by_timestamp` as a look-up."""
         ...
 
-    def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
-        """Return the physical offsets in [from, to) of messages whose tag may have a hash (32 bits), ascending.
-
-        A message whose extension unit is lost may have any tag, and so may one whose unit is damaged or lost; the log
-        is searched for the latter. Raises BeingSearched meanwhile.
-        """
-        ...
-
-    def offsets_with_tag_lookup(
-        self, tag_hash: int, from_physical: int, to_physical: int
-    ) -> Lookup[npt.NDArray[np.int64]]:
-        """`offsets_with_tag` as a look-up."""
-        ...
-
 
 class SourceQueue(Queue, JudgedUnits, Protocol):
     """A queue whose units all lead into one log: a whole queue, or what reads a part of one."""
@@ -175,6 +161,14 @@ class SourceQueue(Queue, JudgedUnits, Protocol):
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Return up to `maximum` units of one file, from `queue_offset` on; None where that one has no unit."""
+        ...
+
+    def unit_arrays(self) -> Iterator[Lookup[npt.NDArray[np.void]]]:
+        """Yield look-ups of the units of all messages, array by array, of files or made of the log; some come twice.
+
+        The units have physical offset and tags code, which is ANY_TAG where it cannot be trusted. The look-ups are to
+        be made in their order. They raise BeingSearched while the log is searched.
+        """
         ...
 
     def hole_at(self, queue_offset: int) -> QueueHole:

@@ -116,11 +116,10 @@ class QueueHole:
             number -= 1
         return number
 
-    def places(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Return the physical offsets of the records that were found for queue offsets in [start, stop)."""
-        found = self.wanted.places[start - self.first : stop - self.first]
-        begun = self.place(start)  # the record of a batch that begins before `start`
-        return np.unique(np.append(found[found >= 0], [] if begun is None else [begun]).astype(np.int64))
+    def units_between(self, start: int, stop: int) -> npt.NDArray[np.void]:
+        """Return the units of the records that were found for queue offsets in [start, stop)."""
+        units = self.wanted.units[self._record_number(start) : stop - self.first]
+        return units[units["physical_offset"] >= 0]
 
     def after(self, queue_offset: int) -> int:
         """Return the queue offset after the record with `queue_offset`, or after the run of lost ones from there on."""

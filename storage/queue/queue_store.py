@@ -37,6 +37,7 @@ from storage.queue.derived_queues import SCANNED_AT_ONCE, DerivedQueues
 from storage.queue.queue import Queue
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
+from storage.queue.tag_search import offsets_with_tag_lookup
 from storage.queue.tier import TIER_QUEUES, Tier
 from storage.ranges import Range, Ranges, coarse, merge
 
@@ -384,7 +385,7 @@ class QueueStore:
         The hash has 32 bits. If a topic has both kinds of queues, the messages of both are returned.
         """
         found = yield from all_of(
-            queue.offsets_with_tag_lookup(tag_hash, from_physical, to_physical)
+            offsets_with_tag_lookup(queue, tag_hash, from_physical, to_physical)
             for queue_id in self.queue_ids(topic)
             for queue in self._both(topic, queue_id)
         )

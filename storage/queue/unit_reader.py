@@ -6,10 +6,14 @@ for the one in its place (:meth:`UnitReader.instead_of`). What was found in the 
 queue (:mod:`storage.queue.queue_holes`), and so does what is known from before.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Final
 
+from storage.arrays import np, npt
 from storage.files.waiting import Lookup, finish
+from storage.queue._queue_repair import UNIT_DTYPE
 from storage.queue.consume_queue_ext import is_extension_address
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
 from storage.queue.unit_struct import Unit
@@ -81,6 +85,22 @@ class UnitReader:
         if hole is not None:
             return hole.units_from(queue_offset)
         return iter((yield from self.queue.walk(queue_offset, stop - queue_offset)) or ())
+
+
+def units_in_log(queue: SourceQueue, start: int, stop: int) -> Lookup[npt.NDArray[np.void]]:
+    """Return the units that the log has for those of queue offsets in [start, stop) that lead to no message.
+
+    They are units of a plain queue, also of one of batches. Raises BeingSearched while the log is searched.
+    """
+    found = [np.empty(0, UNIT_DTYPE)]
+    while start < stop:
+        behind = start + 1
+        if (yield from queue.is_doubtful_lookup(start)):
+            hole = yield from queue.hole_at_lookup(start)
+            behind = min(stop, hole.stop)
+            found.append(hole.units_between(start, behind))
+        start = behind
+    return np.concatenate(found, dtype=UNIT_DTYPE)
 
 
 def entries_between(queue: SourceQueue, first: int, stop: int) -> Iterator[ConsumeQueueEntry]:

@@ -20,6 +20,7 @@ from storage.filter.sql92.node import PartKind, Type
 from storage.filter.tag import parse_tag_expression
 from storage.patterns.mask import mask_of
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.tag_search import offsets_with_tag
 from storage.queue.unit_struct import FILLER_SIZE
 from storage.search._ascending import ascending
 from storage.search._by_time import record_from
@@ -66,7 +67,7 @@ def offsets_in_queue(
             found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
     if queue.max_offset == 0 or seen != queue.max_offset - queue.min_offset:  # a file is lost
         return None
-    found += (queue.offsets_with_tag(java_hash(tag), start, stop) for tag in tags or ())
+    found += (offsets_with_tag(queue, java_hash(tag), start, stop) for tag in tags or ())
     return np.concatenate(found)
 
 

@@ -9,6 +9,7 @@ from lookups import at_once, wait_of
 from oracles import Record, java_hash, queue_unit, read_log
 from queue_stores import PRE_BLANK_UNIT, directory_of, open_queues, plain_queue, write_units
 from storage.queue.queue import Queue
+from storage.queue.tag_search import offsets_with_tag
 from store_files import write_file
 from store_writer import StoreWriter
 
@@ -161,14 +162,14 @@ def test_a_hash_of_either_sign_is_found(tmp_path: Path) -> None:
     place = writer.append("T", b"", tags=tag).physical_offset
     writer.flush()
     for code in (java_hash(tag), java_hash(tag) + (1 << 32)):
-        assert plain_queue(tmp_path).offsets_with_tag(code, 0, 1 << 62).tolist() == [place]
+        assert offsets_with_tag(plain_queue(tmp_path), code, 0, 1 << 62).tolist() == [place]
 
 
 def test_tags_are_found_through_the_extension(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 30, ext_bit_map=bytes(14), ext_file_size=300)
     expected = [w.physical_offset for n, w in enumerate(writer.written) if n % 3 == 1 and n % 2 == 0]
     queue = plain_queue(tmp_path)
-    assert queue.offsets_with_tag(java_hash("Tag1"), 0, 1 << 62).tolist() == expected
+    assert offsets_with_tag(queue, java_hash("Tag1"), 0, 1 << 62).tolist() == expected
     entry = queue.entry_at(2)
     assert entry is not None
     assert entry.extension is not None
@@ -181,7 +182,7 @@ def test_a_message_whose_extension_is_lost_may_have_any_tag(tmp_path: Path) -> N
     writer = make_store(tmp_path, 12, ext_bit_map=bytes(14), ext_file_size=100)
     (tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}").unlink()
     queue = plain_queue(tmp_path)
-    found = queue.offsets_with_tag(java_hash("nosuch"), 0, 1 << 62).tolist()
+    found = offsets_with_tag(queue, java_hash("nosuch"), 0, 1 << 62).tolist()
     assert found == written_offsets(writer)[:2]
     entry = queue.entry_at(0)
     assert entry is not None

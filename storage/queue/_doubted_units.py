@@ -1,20 +1,20 @@
-"""Finds the units of a queue whose tags cannot be trusted when messages with a tag are searched, and their messages.
+"""Tells which units of a plain queue's files cannot be trusted by those around them, without their records.
 
 A unit has the hash of its message's tag, without a checksum. These units are doubted: those that point to no place in
 the log, those right beside them (damage may begin within a tag), both of two neighbours that do not ascend, and queue
-offsets without a unit. The messages that they lead to are candidates whatever tag the unit has; if they lead to no
-message, the messages that the log has for them are (:mod:`storage.queue.queue_holes`).
+offsets without a unit. A message that one of them leads to may have any tag; if it leads to none, the log is searched
+for its message (:mod:`storage.queue.queue_holes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeAlias
 
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
-from storage.queue.queue import SourceQueue
+from storage.queue._queue_repair import UNIT_DTYPE
+from storage.queue.consume_queue_ext import ANY_TAG
 
 Offsets: TypeAlias = "npt.NDArray[np.int64]"
 Units: TypeAlias = "npt.NDArray[np.void]"
@@ -24,11 +24,11 @@ Run = tuple[int, int]
 
 
 class DoubtedUnits:
-    """Collects the doubted units of a plain queue, block by block; `places` are the physical offsets in them."""
+    """Collects the doubted units of a plain queue, block by block."""
 
     def __init__(self, log: CommitLog, first: int) -> None:
         """Begin without units; `first` is the first queue offset of the queue."""
-        self.places: list[Offsets] = []
+        self._places: list[Offsets] = []
         self._log = log
         self._runs: list[Run] = []
         self._next = first
@@ -60,9 +60,9 @@ class DoubtedUnits:
             if not ascends:
                 odd[known[0]] = True
                 self._runs.append((self._last[0], self._last[0] + 1))
-                self.places.append(np.array([self._last[1]], np.int64))
+                self._places.append(np.array([self._last[1]], np.int64))
             self._last = first + int(known[-1]), int(places[known[-1]])
-        self.places.append(places[odd & plausible])
+        self._places.append(places[odd & plausible])
         numbers = np.flatnonzero(odd) + first
         for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1):
             if run.size:
@@ -72,38 +72,10 @@ class DoubtedUnits:
         """Return the ranges of doubted queue offsets, for a queue that ends at `end`."""
         return [*self._runs, (self._next, end)] if self._next < end else self._runs
 
-
-def places_in_log(queue: SourceQueue, runs: Iterable[Run]) -> Lookup[list[Offsets]]:
-    """Return the physical offsets of messages that the log has for units in ranges of queue offsets that lead to none.
-
-    Raises BeingSearched while the log is being searched.
-    """
-    found: list[Offsets] = []
-    for start, stop in runs:
-        while start < stop:
-            behind = start + 1
-            if (yield from queue.is_doubtful_lookup(start)):
-                hole = yield from queue.hole_at_lookup(start)
-                behind = min(stop, hole.stop)
-                found.append(hole.places(start, behind))
-            start = behind
-    return found
-
-
-def batches_with_tag(
-    blocks: Iterable[Units], queue_offset: int, end: int, tag_hash: int
-) -> tuple[list[Offsets], list[Run]]:
-    """Return the candidates in a queue of batches, and the ranges of queue offsets whose batches no unit leads to.
-
-    The ranges begin at `queue_offset` and end at `end`.
-    """
-    found, runs = [np.empty(0, np.int64)], list[Run]()
-    for units in blocks:
-        places, bases, sizes, codes = (
-            units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size", "tags_code")
-        )
-        found.append(places[codes & 0xFFFFFFFF == tag_hash & 0xFFFFFFFF])
-        behind = np.maximum(np.concatenate([[queue_offset], bases + sizes]), queue_offset)
-        runs.extend((int(behind[at]), int(bases[at])) for at in np.flatnonzero(bases > behind[:-1]))
-        queue_offset = int(behind[-1])
-    return found, [*runs, (queue_offset, end)] if queue_offset < end else runs
+    def plausible(self) -> Lookup[Units]:
+        """Return the doubted units that point into the log, each with ANY_TAG and without its size."""
+        yield from ()
+        places = np.concatenate([np.empty(0, np.int64), *self._places])
+        units = np.zeros(places.size, UNIT_DTYPE)
+        units["physical_offset"], units["tags_code"] = places, ANY_TAG
+        return units
