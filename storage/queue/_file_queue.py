@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
@@ -26,9 +27,11 @@ class FileQueue(NamedQueue):
     """
 
     __slots__ = (
-        "_beside", "_bounds", "_commit_log", "_files", "_generation", "_keep", "_known", "holes", "name",
+        "_beside", "_bounds", "_commit_log", "_files", "_generation", "_keep", "_known", "holes", "name", "sound_part",
     )  # fmt: skip
     unit_size: int
+    sound_part: Self | None
+    """The queue up to its last sound unit, while the log is searched for what comes behind that."""
     _bounds: tuple[int, ...] | None
 
     def __init__(
@@ -50,6 +53,7 @@ class FileQueue(NamedQueue):
         else:
             self._files = self._known.files if self._known else QueueFiles(directory, self.unit_size, open_files)
         self._bounds = None
+        self.sound_part = None
         self.holes = QueueHoles() if holes is None else holes
 
     @abstractmethod
@@ -59,6 +63,12 @@ class FileQueue(NamedQueue):
     @abstractmethod
     def _measure(self) -> Lookup[tuple[int, ...]]:
         """Find min and max, and keep them; two threads that do so at once get the same result."""
+
+    def _keep_part(self, *bounds: int) -> None:
+        """Keep what is known by the units alone, for reads that need no end."""
+        part = cast("Self", copy(self))
+        part._bounds = bounds
+        self.sound_part, part.sound_part = part, None
 
     @property
     def is_measured(self) -> bool:

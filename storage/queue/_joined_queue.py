@@ -10,6 +10,7 @@ is that of another store: it is left out, and said so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from protocol.errors import StoreError
 from storage.files.waiting import Lookup, plainly
@@ -32,6 +33,7 @@ class JoinedQueue(NamedQueue):
 
     __slots__ = ("_own", "name", "parts")
     has_batches = False
+    sound_part: Final = None
 
     def __init__(self, parts: Sequence[QueuePart], own: SourceQueue) -> None:
         self.parts, self._own = tuple(parts), own

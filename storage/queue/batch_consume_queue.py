@@ -24,6 +24,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, TypeAlias
 
+from protocol.errors import QueueBeingSearched
 from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import Lookup, finish, plainly
@@ -413,7 +414,7 @@ class BatchConsumeQueue(FileQueue):
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
             is_lost = files.is_emptied or self._beside is not None
-            return ((yield from self._bounds_of(0, 0)) if is_lost else (NO_OFFSET, 0, 0)), 0
+            return ((yield from self._bounds_of(0, 0, ())) if is_lost else (NO_OFFSET, 0, 0)), 0
         if known is not None and not isinstance(known.note, CheckedUnits):
             known = None
         if known is not None and known.last != (yield from self._last_of(known.end)):
@@ -438,8 +439,7 @@ class BatchConsumeQueue(FileQueue):
             count = yield from self._without_copies(count, doubtful)
             is_followed = count < written
         self._checked = replace(self._checked, is_followed=is_followed)
-        bounds = yield from self._bounds_of(count, written)
-        self._checked = yield from without_wrong(self, self._checked, doubtful, count)
+        bounds = yield from self._bounds_of(count, written, doubtful)
         if self._keep is not None and (known is None or known.log_end <= log.end):
             last, looked = (yield from self._last_of(count)), log.end if known is None or is_whole else known.looked
             fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
@@ -478,7 +478,7 @@ class BatchConsumeQueue(FileQueue):
         """Return the last of `count` units as it is in its file; None where there is none."""
         return (yield from self._raw(count - 1)) if 0 < count <= self._first_numbers[-1] else None
 
-    def _bounds_of(self, count: int, written: int) -> Lookup[tuple[int, int, int]]:
+    def _bounds_of(self, count: int, written: int, doubtful: Iterable[int]) -> Lookup[tuple[int, int, int]]:
         if not count:
             first, end = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum, self._beside)
             return first if end else NO_OFFSET, end, 0
@@ -491,12 +491,17 @@ class BatchConsumeQueue(FileQueue):
         if is_odd and first == count:  # no unit leads to a batch that the log has
             low, high = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum)
             minimum, end = (low, high) if high else (minimum, end)
-        elif is_odd:
-            last_place = yield from self.physical_offset(count - 1)
-            end = (yield from self.holes.tail(self, end, last_place))[1]
         minimum = min(max(minimum, 0), end)
-        is_followed = self._checked.is_followed and end > last[4] + last[5]
-        self._checked = replace(self._checked, live=first, minimum=minimum, is_followed=is_followed)
+        checked = replace(self._checked, live=first, minimum=minimum)
+        self._checked = yield from without_wrong(self, checked, doubtful, count)
+        if is_odd and first < count:
+            last_place = yield from self.physical_offset(count - 1)
+            try:
+                end = (yield from self.holes.tail(self, end, last_place))[1]
+            except QueueBeingSearched:
+                self._keep_part(minimum, end, count)
+                raise
+        self._checked = replace(self._checked, is_followed=self._checked.is_followed and end > last[4] + last[5])
         return minimum, end, count
 
     def _written_count(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from typing import TypeAlias
 
@@ -53,7 +52,7 @@ Units: TypeAlias = "npt.NDArray[np.void]"
 class ConsumeQueue(FileQueue):
     """One plain queue; what it is numbered by are queue offsets."""
 
-    __slots__ = ("_extension", "_extension_directory", "_open_files", "sound_part")
+    __slots__ = ("_extension", "_extension_directory", "_open_files")
     _bounds: tuple[int, int] | None
     unit_size = UNIT.size
     has_batches = False
@@ -76,8 +75,6 @@ class ConsumeQueue(FileQueue):
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds = bounds
-        self.sound_part: ConsumeQueue | None = None
-        """The queue up to its last sound unit, while the log is searched for what comes behind that."""
 
     def _renewed(self, known: KnownEnd) -> KnownEnd | None:
         return known.renewed(self._generation, self._commit_log, _capacity(known.files))
@@ -370,9 +367,7 @@ class ConsumeQueue(FileQueue):
             try:
                 end = max(end, broken, (yield from self._end_in_log(behind)))
             except QueueBeingSearched:
-                part = copy(self)
-                part._bounds = (yield from self._first_live(first, end)) if first < end else end, end
-                self.sound_part, part.sound_part = part, None
+                self._keep_part((yield from self._first_live(first, end)) if first < end else end, end)
                 raise
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum

@@ -124,6 +124,7 @@ class QueueStore:
         self._limit = QUEUE_LIMIT if self.tier is None else TIER_QUEUES
         self._ids: dict[str, tuple[int, ...]] = {}
         self._queues: RecentlyUsed[AnyQueue] = RecentlyUsed(self._limit)
+        self._joined_parts: dict[tuple[str, int], AnyQueue] = {}
 
     def refresh(
         self,
@@ -146,7 +147,7 @@ class QueueStore:
         """Return these queues with a log that has grown, and with their new messages; new queues are not listed."""
         grown = copy(self)
         grown._commit_log = commit_log
-        grown._queues = RecentlyUsed(self._limit)
+        grown._queues, grown._joined_parts = RecentlyUsed(self._limit), {}
         return grown
 
     def has_lost_file(self) -> bool:
@@ -364,10 +365,13 @@ class QueueStore:
                     raise
         return part, False
 
-    def _sound_part(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | None:
+    def _sound_part(self, topic: str, queue_id: int, queue_offset: int) -> AnyQueue | None:
         """The part of a queue before an end that is being searched, if it has a queue offset."""
         queue = self._queues.find((topic, queue_id))
-        part = queue.sound_part if isinstance(queue, ConsumeQueue) and not queue.is_measured else None
+        if queue is None:
+            part = self._joined_parts.get((topic, queue_id))
+        else:
+            part = None if queue.is_measured else queue.sound_part
         return part if part is not None and part.min_offset <= queue_offset < part.max_offset else None
 
     def queues_of(self, topic: str) -> Iterator[Queue]:
@@ -505,6 +509,10 @@ class QueueStore:
         except OtherTier as error:
             self._refused_tiers[own.topic, own.queue_id] = f"{error}; the queue is served without it"
             return own
+        except QueueBeingSearched:
+            if own.sound_part is not None:
+                self._joined_parts[own.topic, own.queue_id] = yield from self._joined(tier, own.sound_part)
+            raise
 
     def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
         """Return the plain queue of an id, the queue of batches, or both."""
