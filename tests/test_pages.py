@@ -11,9 +11,9 @@ import click
 
 from broker.web._metrics_families import FAMILIES, PREFIX
 from cli_reference import commands
+from golden_deviations import DAMAGED_STORES, REQUESTS
 from rocketlens.cli.main import main
 from spark_jobs.tables.every import TableMetrics
-from unrecorded_deviations import DAMAGED_STORES, REQUESTS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

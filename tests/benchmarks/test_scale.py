@@ -24,7 +24,7 @@ from benchmarks.scale_plan import (
     foretell,
     tasks_of,
 )
-from interop.stages import wait_until
+from blocking_client import eventually
 from oracles import read_log
 from spark_events import SparkEvents
 from spark_jobs.build import split_queues
@@ -112,7 +112,7 @@ def test_a_job_runs_as_many_tasks_as_are_computed(spark: "SparkContext", store: 
         return dict(Counter(events.job_tasks()) - before)
 
     last = next(reversed(expected))
-    wait_until(lambda: ended().get(last, 0) >= expected[last], "the events of the job")
+    eventually(lambda: ended().get(last, 0) >= expected[last], "the events of the job")
     assert ended() == expected
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from broker.endpoint import Endpoint
 from broker_harness import connected
 from golden_frames import sessions
 from golden_replay import replay
 from growing_store import GrowingStore
-from interop.stages import wait_until
 from interop.wire import ask
 from protocol.codes import RequestCode, ResponseCode
 from read_only import (
@@ -125,7 +125,7 @@ def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path:
             growing.flush()
             before = state_of(growing.root)
             pull(endpoint, last.queue_offset)
-            wait_until(lambda: maps_nothing_deleted(process.pid, growing.root), "what is gone to be let go")
+            eventually(lambda: maps_nothing_deleted(process.pid, growing.root), "what is gone to be let go")
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_SECONDS) == 0, report.with_name("log").read_text()[-4000:]
         assert attempts(report) == []
@@ -135,7 +135,7 @@ def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path:
 def pull(endpoint: Endpoint, queue_offset: int) -> None:
     """Wait until a message can be pulled, in pulls that are held where it is the next one."""
     fields = {**FIELDS, "topic": "T", "queueOffset": str(queue_offset), "sysFlag": "6", "suspendTimeoutMillis": "15000"}
-    wait_until(lambda: ask(endpoint, RequestCode.PULL_MESSAGE, fields, timeout_seconds=20).code == 0, "the message")
+    eventually(lambda: ask(endpoint, RequestCode.PULL_MESSAGE, fields, timeout_seconds=20).code == 0, "the message")
 
 
 def maps_nothing_deleted(pid: int, root: Path) -> bool:

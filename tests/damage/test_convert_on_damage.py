@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from giant_files import make_giant
-from ledger_stores import Ledger
 from loop_engine import run_jobs_here
 from protocol.errors import RocketLensError, StoreError
 from read_only import state_of
@@ -20,6 +19,7 @@ from spark_jobs.commands.run import run_convert, run_rebuild
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
 from storage.doctor.finding import Kind
+from store_kinds import Ledger
 from store_writer import StoreWriter
 from verifying import told, verify_here
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-import damage_of_logs
+import damaged_stores
 from broker.service.processors import pull_message
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
@@ -32,8 +32,7 @@ from spark_jobs.run.progress import Silence
 from storage.files.waiting import Lookup
 from storage.query.get_message import GetMessageResult
 from storage.store.message_store import MessageStore
-from trial_client import MAXIMUM, MINIMUM, PULL, QUERY, SUCCESS, TIME_SEARCH, VIEW, Answer, TrialClient
-from trial_oracle import Judge, Verdict
+from trial_oracle import MAXIMUM, MINIMUM, PULL, QUERY, SUCCESS, TIME_SEARCH, VIEW, Answer, Judge, TrialClient, Verdict
 from trial_stores import SHAPES, Allowance, GoodStore
 from verifying import verify_here
 
@@ -259,7 +258,7 @@ def rebuilt(damaged: Damaged, root: Path) -> Damaged:
 @pytest.mark.soak
 def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials: Trials, tmp_path: Path) -> None:
     count, verdict = 0, Verdict()
-    names = {name for name, kind in KINDS.items() if kind.__module__ == damage_of_logs.__name__}
+    names = {name for name, kind in KINDS.items() if kind.__module__ == damaged_stores.__name__}
     chosen = (trial for trial in random_trials(SEED + 2, 800) if names >= set(trial.kinds))
     for trial, damaged in islice(trials.all_damaged(chosen), REBUILDS):
         found = judge(rebuilt(damaged, tmp_path / str(count)))

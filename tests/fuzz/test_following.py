@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from followed_store import Followed, hurry
+from growing_store import Followed, hurry
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from java_vectors import vectors
+from golden_store import vectors
 from protocol.checksum import verify_property_crc
 from protocol.errors import CorruptRecord, TruncatedFile
 from protocol.host_address import HostAddress

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from hypothesis import settings
 
-from changed_headers import HEADERS, changed
+from frame_garbage import HEADERS, changed
+from golden_frames import recorded_frames
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
 from protocol.command import (
@@ -26,7 +27,6 @@ from protocol.errors import BadCommand, BadHeader, ProtocolError
 from protocol.fastjson import parse_fastjson
 from protocol.frame import Frame, FrameDecoder
 from protocol.headers import RequestHeader
-from recorded_headers import recorded_frames
 
 EXAMPLES = min(100_000, 300 * settings.default.max_examples)
 """By a generator; all of them with `make fuzz`."""

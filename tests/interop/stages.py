@@ -2,8 +2,7 @@
 
 import contextlib
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,22 +106,6 @@ def address_text(proxy: RecordingProxy) -> str:
     """The proxy's address as clients and options take it."""
     host, port = proxy.address
     return f"{host}:{port}"
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
-    """Looks again and again until the condition holds; TimeoutError saying ``what`` was waited for.
-
-    Between two looks it waits three times as long as one took, up to a second: some have a JVM work for it.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        start = time.monotonic()
-        if condition():
-            return
-        end = time.monotonic()
-        if end > deadline:
-            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(min(1.0, max(0.05, 3 * (end - start))))
 
 
 def _group_of(frame: Frame) -> str | None:

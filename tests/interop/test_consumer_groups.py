@@ -7,19 +7,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.server_process import free_port
+from blocking_client import eventually
 from interop.conftest import Java
 from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
 from interop.other_clients import other_consumers
-from interop.stages import (
-    GET_CONSUMER_LIST_BY_GROUP,
-    Stage,
-    committed,
-    official_stage,
-    our_stage,
-    wait_until,
-)
+from interop.stages import GET_CONSUMER_LIST_BY_GROUP, Stage, committed, official_stage, our_stage
 from interop.stored import Stored, stored
 from process import rocketlens_serving
 from store_writer import StoreWriter
@@ -79,7 +73,7 @@ def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
     queues, group = {queue_id for queue_id, _ in places}, "CG_shared" if client_rebalance else "CG_assigned"
     first = Subscription("push", group, TOPIC, limit=0, holds=True, client_rebalance=client_rebalance)
     leaves.consume(stage.name_server, {"leaves": first})
-    wait_until(lambda: queues_of(leaves, "leaves") == queues, "one member holding all queues")
+    eventually(lambda: queues_of(leaves, "leaves") == queues, "one member holding all queues")
     second = Subscription("push", group, TOPIC, client_rebalance=client_rebalance)
     stays.consume(stage.name_server, {"stays": second})
 
@@ -87,15 +81,15 @@ def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
         first, second = queues_of(stays, "stays"), queues_of(leaves, "leaves")
         return len(first) == len(second) == len(queues) // 2 and first | second == queues
 
-    wait_until(is_shared, "each member holding half of the queues")
+    eventually(is_shared, "each member holding half of the queues")
     held = queues_of(stays, "stays")
     share = [place for place in places if place[0] in held]
-    wait_until(partial(has_taken, stays, "stays", len(share)), "one member at the end of its queues")
+    eventually(partial(has_taken, stays, "stays", len(share)), "one member at the end of its queues")
     assert sorted(stays.look("stays").places) == share
 
     assert leaves.end("leaves")["leaves"].messages == []
-    wait_until(lambda: queues_of(stays, "stays") == queues, "all queues handed over")
-    wait_until(partial(has_taken, stays, "stays", len(places)), "the rest taken over")
+    eventually(lambda: queues_of(stays, "stays") == queues, "all queues handed over")
+    eventually(partial(has_taken, stays, "stays", len(places)), "the rest taken over")
     assert sorted(stays.end("stays")["stays"].places) == places
     assert bool(stage.requests(group, GET_CONSUMER_LIST_BY_GROUP)) is client_rebalance
 
@@ -105,15 +99,15 @@ def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(
 ) -> None:
     client, group, queues = java(SERVER_VERSION, "JSON"), "CG_mourned", {queue_id for queue_id, _ in places}
     client.consume(stage.name_server, {"mourns": Subscription("push", group, TOPIC, limit=0, holds=True)})
-    wait_until(lambda: queues_of(client, "mourns") == queues, "one member holding all queues")
+    eventually(lambda: queues_of(client, "mourns") == queues, "one member holding all queues")
     with other_consumers("go", stage.name_server, TOPIC, {group: ("TAG", "*")}, tmp_path) as dies:
-        wait_until(lambda: bool(dies.messages(group)), "a message taken by the Go client")
-        wait_until(lambda: len(queues_of(client, "mourns")) == len(queues) // 2, "half of the queues left to it")
+        eventually(lambda: bool(dies.messages(group)), "a message taken by the Go client")
+        eventually(lambda: len(queues_of(client, "mourns")) == len(queues) // 2, "half of the queues left to it")
         dies.kill()
         taken = {(message["queueId"], message["queueOffset"]) for message in dies.messages(group)}
-    wait_until(lambda: queues_of(client, "mourns") == queues, "the queues of the dead member taken over")
+    eventually(lambda: queues_of(client, "mourns") == queues, "the queues of the dead member taken over")
     client.limit("mourns", 2**62)
-    wait_until(lambda: {*client.look("mourns").places} | taken == {*places}, "all messages taken by one or the other")
+    eventually(lambda: {*client.look("mourns").places} | taken == {*places}, "all messages taken by one or the other")
     client.end("mourns")
 
 
@@ -125,12 +119,12 @@ def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
     with rocketlens_serving(store.root, tmp_path, port=port):
         subscription = Subscription("orderly", group, TOPIC, limit=SOME, cached=CACHED)
         client.consume(f"127.0.0.1:{port}", {"running": subscription})
-        wait_until(partial(has_taken, client, "running", SOME), "some messages taken")
+        eventually(partial(has_taken, client, "running", SOME), "some messages taken")
     ended = ends(store, TOPIC)
     assert SOME + 2 * CACHED * len(ended) < len(places)
     with rocketlens_serving(store.root, tmp_path, port=port) as server:
         client.limit("running", 2**62)
-        wait_until(partial(has_taken, client, "running", len(places)), "all messages taken", RESTART_SECONDS)
+        eventually(partial(has_taken, client, "running", len(places)), "all messages taken", RESTART_SECONDS)
         assert sorted(client.end("running")["running"].places) == places
         assert {queue_id: committed(server, group, TOPIC, queue_id) for queue_id in ended} == ended
 
@@ -154,11 +148,11 @@ def test_consumers_that_wait_for_messages_get_them_from_the_next_server(
     with rocketlens_serving(writer.root, tmp_path, port=port):
         client.consume(f"127.0.0.1:{port}", consumers)
         for kind in consumers:
-            wait_until(partial(has_taken, client, kind, QUEUES), f"{kind}: what there is")
+            eventually(partial(has_taken, client, kind, QUEUES), f"{kind}: what there is")
     add(b"after")
     with rocketlens_serving(writer.root, tmp_path, port=port):
         for kind in consumers:
-            wait_until(partial(has_taken, client, kind, 2 * QUEUES), f"{kind}: what is new", RESTART_SECONDS)
+            eventually(partial(has_taken, client, kind, 2 * QUEUES), f"{kind}: what is new", RESTART_SECONDS)
         places = [(queue_id, queue_offset) for queue_id in range(QUEUES) for queue_offset in range(2)]
         assert {kind: sorted(one.places) for kind, one in client.end(*consumers).items()} == dict.fromkeys(
             consumers, places

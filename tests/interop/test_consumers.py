@@ -9,11 +9,12 @@ from functools import partial
 
 import pytest
 
+from blocking_client import eventually
 from interop.conftest import Java
 from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, Flow, as_stored, ends, expected, place, shown
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Consumed, JavaClient, JavaError
-from interop.stages import Stage, official_stage, our_stage, wait_until
+from interop.stages import Stage, official_stage, our_stage
 from interop.stored import Stored, stored
 
 pytestmark = pytest.mark.interop
@@ -88,7 +89,7 @@ def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java)
         stage.name_server, {name: flow.subscription(group_of(client, stage, name)) for name, flow in flows.items()}
     )
     for name in FLOWS:
-        wait_until(partial(has_drained, store, stage, client, name), f"consumer {name} at the end of its queues")
+        eventually(partial(has_drained, store, stage, client, name), f"consumer {name} at the end of its queues")
     failing = let_failing_consumer_succeed(store, client) if "failing" in flows else None
     lite_offset = client.offset_for_timestamp("lite", 3, 1)
     consumed = client.end(*flows)
@@ -112,10 +113,10 @@ def let_failing_consumer_succeed(store: Stored, client: JavaClient) -> Consumed:
         refused = client.look("failing").refused
         return refused.keys() == wanted and min(refused.values()) > 1
 
-    wait_until(has_refused_all_twice, "all messages refused twice")
+    eventually(has_refused_all_twice, "all messages refused twice")
     failed = client.look("failing")
     client.limit("failing", 2**62)
-    wait_until(lambda: len(client.look("failing").messages) >= len(wanted), "all refused messages taken")
+    eventually(lambda: len(client.look("failing").messages) >= len(wanted), "all refused messages taken")
     return failed
 
 

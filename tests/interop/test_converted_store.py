@@ -12,9 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.server_process import free_port
+from blocking_client import eventually
 from golden_store import GOLDEN, log_folders, unpack
 from interop.official_broker import STOCK_INTERVALS, OfficialProcess, official_broker
-from interop.stages import committed, wait_until
+from interop.stages import committed
 from interop.wire import ask
 from loop_engine import run_jobs_here
 from oracles import Record, read_log, read_record, signed
@@ -142,7 +143,7 @@ def send(broker: OfficialProcess, topic: str, key: str, **properties: str) -> No
         "sysFlag": "0", "bornTimestamp": str(int(time.time() * 1000)), "flag": "0", "properties": text,
         "reconsumeTimes": "0", "unitMode": "false", "batch": "false",
     }  # fmt: skip
-    wait_until(lambda: ask(broker.address, SEND_MESSAGE, fields, body=key.encode()).code == 0, f"{key} to be sent", 60)
+    eventually(lambda: ask(broker.address, SEND_MESSAGE, fields, body=key.encode()).code == 0, f"{key} to be sent", 60)
 
 
 def delivered(broker: OfficialProcess, topic: str) -> list[str]:
@@ -180,7 +181,7 @@ def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_ag
         send(broker, DELAYED, "level", DELAY="2")
         for number in range(200):
             send(broker, DELAYED, f"filler-{number}", FILL="x" * 200)
-        wait_until(lambda: delivered(broker, TOPIC) == ["at-once", "early"], "the first timer", 80)
+        eventually(lambda: delivered(broker, TOPIC) == ["at-once", "early"], "the first timer", 80)
         broker.stop()
     report = run_convert(
         ConvertRequest(store=str(old), out=str(new), delay_levels=SMALL_FILES["messageDelayLevel"]), Silence()
@@ -194,13 +195,13 @@ def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_ag
     (forgetful / TIMER_WHEEL).unlink()
     shutil.rmtree(forgetful / TIMER_LOG)
     with official_broker(new, tmp_path, properties=SMALL_FILES) as broker:
-        wait_until(lambda: "late" in delivered(broker, TOPIC), "the second timer", 150)
-        wait_until(lambda: "level" in delivered(broker, DELAYED), "the delay level", 100)
+        eventually(lambda: "late" in delivered(broker, TOPIC), "the second timer", 150)
+        eventually(lambda: "level" in delivered(broker, DELAYED), "the delay level", 100)
         # Timers are delivered in order: what came twice would have come before this one.
         send(broker, TOPIC, "last", TIMER_DELIVER_MS=in_ms(4))
-        wait_until(lambda: "last" in delivered(broker, TOPIC), "a new timer", 80)
+        eventually(lambda: "last" in delivered(broker, TOPIC), "a new timer", 80)
         assert delivered(broker, TOPIC) == ["at-once", "early", "late", "last"]
         assert delivered(broker, DELAYED).count("level") == 1
         assert len(set(delivered(broker, DELAYED))) == 201
     with official_broker(forgetful, tmp_path, properties=SMALL_FILES) as broker:
-        wait_until(lambda: delivered(broker, TOPIC).count("early") == 2, "the first timer once more", 150)
+        eventually(lambda: delivered(broker, TOPIC).count("early") == 2, "the first timer once more", 150)

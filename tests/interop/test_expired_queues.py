@@ -9,10 +9,11 @@ from functools import partial
 
 import pytest
 
+from blocking_client import eventually
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
-from interop.stages import Stage, our_stage, wait_until
+from interop.stages import Stage, our_stage
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -48,7 +49,7 @@ def test_consumers_get_what_is_left(version: str, stage: Stage, java: Java) -> N
     client.consume(stage.name_server, consumers)
     ends = {0: NEXT, 1: 50, 2: 1}
     for one in consumers.values():
-        wait_until(partial(stage.has_asked_for_more, one.group, TOPIC, ends), f"{one.group} at the end of its queues")
+        eventually(partial(stage.has_asked_for_more, one.group, TOPIC, ends), f"{one.group} at the end of its queues")
     ended = client.end(*consumers)
     for kind, one in consumers.items():
         assert sorted(ended[kind].places) == PLACES

@@ -27,12 +27,11 @@ from interop.official_broker import official_broker
 from interop.pulling import delivered
 from interop.recovery_oracle import RecoveryOracle
 from interop.rescued import compare, sizes_of_mended
-from ledger_stores import Ledger
 from loop_engine import run_jobs_here
-from rocksdb_stores import with_rocksdb_queues
 from storage.doctor._config_files import SET_BACK
 from storage.doctor.examine import examine
 from storage.doctor.finding import Finding, Severity
+from store_kinds import Ledger, with_rocksdb_queues
 from store_writer import StoreWriter, Written
 from trial_stores import GoodStore
 

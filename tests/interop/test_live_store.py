@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from interop.footprint import Footprint
 from interop.live_readers import PULL_MESSAGE, TOPIC_NOT_EXIST, Comparer, Consumer, pull, ways_to
 from interop.official_broker import OfficialPair, official_pair
 from interop.producing import Producer, producing
-from interop.stages import wait_until
 from interop.wire import Frame, ask
 from oracles import signed
 from process import Serving, serving_process
@@ -104,11 +104,11 @@ class Live:
         told = f'{{"groupName":"{group}","consumeEnable":true,"retryQueueNums":1}}'.encode()
         assert ask(broker, UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, body=told).code == 0
         queues = f'"writeQueueNums":{MORE_QUEUES}'.encode()
-        wait_until(lambda: queues in self._route(FIRST).body, "the new queues")
-        wait_until(lambda: self._route(SHORT_LIVED).code == 0, "the new topic")
-        wait_until(lambda: group.encode() in ask(self.server, GET_ALL_SUBSCRIPTION_GROUP_CONFIG).body, "the new group")
+        eventually(lambda: queues in self._route(FIRST).body, "the new queues")
+        eventually(lambda: self._route(SHORT_LIVED).code == 0, "the new topic")
+        eventually(lambda: group.encode() in ask(self.server, GET_ALL_SUBSCRIPTION_GROUP_CONFIG).body, "the new group")
         assert ask(broker, DELETE_TOPIC_IN_BROKER, {"topic": SHORT_LIVED}).code == 0
-        wait_until(lambda: self._route(SHORT_LIVED).code == TOPIC_NOT_EXIST, "the end of the topic")
+        eventually(lambda: self._route(SHORT_LIVED).code == TOPIC_NOT_EXIST, "the end of the topic")
 
     def _set_queues(self, topic: str, count: int) -> None:
         numbers = {"readQueueNums": str(count), "writeQueueNums": str(count), "perm": "6"}
@@ -142,7 +142,7 @@ def live(tmp_path: Path, seconds: int) -> Iterator[Live]:
         producing(pair.name_server.text_address, tmp_path, MESSAGES_A_SECOND) as producer,
     ):
         producer.send_to(FIRST)
-        wait_until(lambda: len(producer.sent) > QUEUES * 2, "the first messages")
+        eventually(lambda: len(producer.sent) > QUEUES * 2, "the first messages")
         with serving_process(store, tmp_path, "--slow-query", "0") as serving:
             yield Live(store, pair, producer, serving)
             assert serving.stop() == 0
@@ -216,7 +216,7 @@ def check_what_is_left(live: Live) -> None:
     assert gone, "nothing has expired"
     first = gone[0]
     for name, (code, fields) in ways_to(first).items():
-        wait_until(lambda code=code, fields=fields: ask(live.server, code, fields).code != 0, f"the end of {name}")
+        eventually(lambda code=code, fields=fields: ask(live.server, code, fields).code != 0, f"the end of {name}")
     moved = ask(live.server, *pull(first.topic, first.queue_id, first.queue_offset))
     assert moved.code in (PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED), moved.header
     start = int(moved.header["extFields"]["nextBeginOffset"])
@@ -234,7 +234,7 @@ def check_footprint(live: Live, *, is_long: bool) -> None:
     """Nothing is held of files that are gone, and no more than there are files."""
     footprint = live.footprint
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not footprint.holds_what_is_gone(), "what is gone to be let go", 60)
+        eventually(lambda: not footprint.holds_what_is_gone(), "what is gone to be let go", 60)
     assert footprint.holds_what_is_gone() == []
     files = sum(path.is_file() for path in live.store.rglob("*"))
     footprint.look()

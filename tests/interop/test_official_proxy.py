@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from grpc_cases import asked_of, recorded
 from interop.conftest import Java
 from interop.flows import FLOWS, as_stored, ends, expected, shown
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaError, Subscription
 from interop.official_proxy import OfficialProxy, official_proxy, receive_by_grpc
-from interop.stages import Stage, our_stage, wait_until
+from interop.stages import Stage, our_stage
 from interop.stored import Stored, stored
 from interop.wire import ask
 from protocol.codes import RequestCode
@@ -46,13 +47,13 @@ def test_a_new_group_gets_every_message_through_the_proxy_and_goes_on_behind_the
     client, group, last = java(SERVER_VERSION, "JSON"), "NobodyKnowsMe", ends(store, TOPIC)
     client.consume(proxy.remoting, {"first": Subscription("push", group, TOPIC)})
     wanted = as_stored(expected(store, FLOWS["orderly"]), is_old_client=False)
-    wait_until(lambda: len(client.look("first").messages) >= len(wanted), "the messages of the store")
+    eventually(lambda: len(client.look("first").messages) >= len(wanted), "the messages of the store")
     # What a client says as it ends a proxy may drop with its connection: so it lives until its offsets are known.
-    wait_until(lambda: {each: stage.committed(group, TOPIC, each) for each in last} == last, "the offsets")
+    eventually(lambda: {each: stage.committed(group, TOPIC, each) for each in last} == last, "the offsets")
     assert shown(client.end("first")["first"]) == wanted
     stage.proxy.forget()
     client.consume(proxy.remoting, {"second": Subscription("push", group, TOPIC)})
-    wait_until(lambda: stage.has_asked_for_more(group, TOPIC, last), "pulls of the second consumer")
+    eventually(lambda: stage.has_asked_for_more(group, TOPIC, last), "pulls of the second consumer")
     assert client.end("second")["second"].messages == []
     table = ask(stage.proxy.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).body
     assert group not in json.loads(table)["subscriptionGroupTable"], "its offsets are kept, and nothing else"

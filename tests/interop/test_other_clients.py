@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from blocking_client import eventually
 from golden.record.records import Record
 from interop.flows import FLOWS, ends, expected
 from interop.other_clients import OtherConsumers, other_consumers
-from interop.stages import Stage, official_stage, our_stage, wait_until
+from interop.stages import Stage, official_stage, our_stage
 from interop.stored import Stored, stored, unpacked_body
 
 pytestmark = pytest.mark.interop
@@ -52,7 +53,7 @@ def consumed(store: Stored, stage: Stage, tmp_path_factory: pytest.TempPathFacto
             )
         for language, name in CASES:
             drained = partial(has_drained, store, stage, started[language], name, f"CG_{language}_{name}")
-            wait_until(drained, f"{name} on {language} at the end of its queues")
+            eventually(drained, f"{name} on {language} at the end of its queues")
         for language, running in started.items():
             running.stop()
             found |= {(language, name): running.messages(f"CG_{language}_{name}") for name in NAMES[language]}

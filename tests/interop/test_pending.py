@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from interop.official_broker import G1_PROPERTIES, OfficialProcess, official_broker
-from interop.stages import wait_until
 from interop.wire import ask
 from storage.life.pending import Pending, PendingMessage, PendingState
 from storage.store.message_store import MessageStore, StoreOptions
@@ -36,7 +36,7 @@ def send(broker: OfficialProcess, key: str, due: int, cancels: str | None = None
         assert answer.code in (0, BUSY), answer.header
         return answer.code == 0
 
-    wait_until(is_sent, f"{key} to be sent", 20)
+    eventually(is_sent, f"{key} to be sent", 20)
 
 
 def opened(store: Path) -> MessageStore:
@@ -69,7 +69,7 @@ def test_rolled_and_cancelled_messages_end_as_they_were_said_to(tmp_path: Path) 
         send(broker, "K2", due)
         send(broker, "K3", due + 1000)
         send(broker, "C", due, cancels="K2")
-        wait_until(lambda: waiting(store)["K1"].rolls >= 1, "the messages to be rolled", 60)
+        eventually(lambda: waiting(store)["K1"].rolls >= 1, "the messages to be rolled", 60)
         now = waiting(store)
         assert {key: each.state for key, each in now.items()} == {
             "K1": PendingState.WAITING,
@@ -80,6 +80,6 @@ def test_rolled_and_cancelled_messages_end_as_they_were_said_to(tmp_path: Path) 
             (topic,) = pending.topics()
         assert (topic.waiting, topic.cancelled, topic.cancel_requests) == (2, 1, 1)
         assert topic.rolled >= 1
-        wait_until(lambda: delivered(store) >= {"K1", "K3"}, "all to be delivered", 150)
-        wait_until(lambda: not waiting(store), "nothing to wait", 60)
+        eventually(lambda: delivered(store) >= {"K1", "K3"}, "all to be delivered", 150)
+        eventually(lambda: not waiting(store), "nothing to wait", 60)
         assert delivered(store) == {"K1", "K3"}

@@ -13,9 +13,9 @@ import pytest
 from interop.official_broker import OfficialProcess, official_broker
 from interop.pulling import FOUND, delivered, offset, pull
 from interop.wire import ask
+from job_runs import Rebuilt
 from oracles import read_record
 from protocol.codes import RequestCode
-from queue_rebuild import Rebuilt
 from queue_runs import unit
 from spark_jobs.run.report import Damage
 from store_files import PRE_BLANK, write_file

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from golden_store import G1, unpack
 from interop.conftest import Java
 from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION
 from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
-from interop.stages import wait_until
 from interop.wire import ask
 from oracles import read_log
 from protocol.errors import StoreError
@@ -157,7 +157,7 @@ def test_new_messages_come_behind_ours(served: Served) -> None:
     for key in keys:
         send(served, key)
     for key in keys:
-        wait_until(lambda key=key: key.encode() in query(served, TOPIC, key), f"{key} in the index")
+        eventually(lambda key=key: key.encode() in query(served, TOPIC, key), f"{key} in the index")
     after = files_under(served.store / "index")
     assert {name for name in before if name != end and after[name] != before[name]} == set()
     assert set(before) < set(after)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from blocking_client import eventually
 from broker.cluster.registration import Registration
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
@@ -30,7 +31,7 @@ from interop.official_broker import (
     official_name_server,
     official_pair,
 )
-from interop.stages import WAIT_SECONDS, wait_until
+from interop.stages import WAIT_SECONDS
 from interop.stored import Stored, stored
 from interop.wire import ask, encode_request
 from process import rocketlens_serving
@@ -127,7 +128,7 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
     name_server, master = pair.name_server, pair.broker
     registered = ("--register", name_server.text_address)
     with rocketlens_serving(g1.root, tmp_path, *registered) as ours:
-        wait_until(lambda: brokers(name_server.address).get(REPLICA) == text(ours), "our registration")
+        eventually(lambda: brokers(name_server.address).get(REPLICA) == text(ours), "our registration")
         assert brokers(name_server.address) == {"0": master.text_address, REPLICA: text(ours)}
         route = asked(name_server.address, GET_ROUTE, {"topic": TOPIC})
         (broker,) = route["brokerDatas"]
@@ -148,18 +149,18 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
         assert any(end > 2 * PREFETCHED for end in ends(g1, TOPIC).values())
         push = Subscription("push", group, TOPIC, limit=5, holds=True, cached=1, route_millis=500)
         client.consume(name_server.text_address, {"it": push})
-        wait_until(lambda: len(client.look("it").messages) >= 5, "the first messages, from the master")
+        eventually(lambda: len(client.look("it").messages) >= 5, "the first messages, from the master")
         # Consumers send their heartbeats to each replica.
         connections = ("consumerConnection", "-g", group, "-b", text(ours), "-n", name_server.text_address)
-        wait_until(lambda: "CONSUME_PASSIVELY" in client.mqadmin(*connections), "its heartbeat at ours")
+        eventually(lambda: "CONSUME_PASSIVELY" in client.mqadmin(*connections), "its heartbeat at ours")
         master.kill()
-        wait_until(lambda: brokers(name_server.address) == {REPLICA: text(ours)}, "the master's end")
+        eventually(lambda: brokers(name_server.address) == {REPLICA: text(ours)}, "the master's end")
         client.limit("it", 10**6)
         others = {kind: Subscription(kind, f"CG_{kind}", TOPIC, route_millis=500) for kind in OTHER_KINDS}
         client.consume(name_server.text_address, others)
-        wait_until(partial(has_all, client, wanted), "all messages, the rest of them from us", seconds=90)
+        eventually(partial(has_all, client, wanted), "all messages, the rest of them from us", seconds=90)
         for kind in ("broadcasting", "lite"):
-            wait_until(partial(has_all, client, wanted, kind), f"all messages for a {kind} consumer", seconds=90)
+            eventually(partial(has_all, client, wanted, kind), f"all messages for a {kind} consumer", seconds=90)
         check_commands(client, name_server, tmp_path)
         # Its locks are the master's to give.
         assert client.look("orderly").messages == []
@@ -171,15 +172,15 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
             name_server=name_server,
             port=master.address[1],
         ) as again:
-            wait_until(
+            eventually(
                 lambda: brokers(name_server.address) == {"0": again.text_address, REPLICA: text(ours)}, "its return"
             )
             assert client.send(name_server.text_address, TOPIC) == "SEND_OK"
-            wait_until(lambda: bool(new_places(client, wanted)), "a message sent after the return", seconds=90)
-            wait_until(partial(has_all, client, wanted, "orderly"), "all messages in order, with a master", seconds=90)
+            eventually(lambda: bool(new_places(client, wanted)), "a message sent after the return", seconds=90)
+            eventually(partial(has_all, client, wanted, "orderly"), "all messages in order, with a master", seconds=90)
             consumed = client.end("it", *OTHER_KINDS)["it"]
         assert wanted <= set(consumed.places)
-    wait_until(lambda: REPLICA not in brokers(name_server.address), "the farewell")
+    eventually(lambda: REPLICA not in brokers(name_server.address), "the farewell")
 
 
 def check_commands(client: JavaClient, name_server: OfficialProcess, tmp_path: Path) -> None:
@@ -219,26 +220,26 @@ def test_a_replica_repeats_what_its_master_set_and_stands_in_where_a_cluster_wan
         for acting in (True, False):
             with connected(name_server.address) as master:
                 master.sendall(as_master(acting))
-                wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1"}, "the master")
+                eventually(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1"}, "the master")
                 with registering(g1, name_server) as rounds:
-                    wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1", REPLICA: OURS}, "both")
+                    eventually(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1", REPLICA: OURS}, "both")
                     repeated(rounds)
                     shared = asked(name_server.address, GET_CLUSTER)["brokerAddrTable"]["broker-a"]
                     assert (shared["enableActingMaster"], shared["zoneName"]) == (acting, "zone-1")
                     assert route_of(name_server.address, "T") == ({"0": "127.0.0.1:1", REPLICA: OURS}, 6)
                     master.close()
-                    wait_until(lambda: brokers(name_server.address) == {REPLICA: OURS}, "the master's end")
+                    eventually(lambda: brokers(name_server.address) == {REPLICA: OURS}, "the master's end")
                     repeated(rounds)
                     # Nothing that we tell costs the broker its topics.
                     assert route_of(name_server.address, "T") == (({"0": OURS}, 4) if acting else ({REPLICA: OURS}, 6))
             # A name server answers a farewell before it has taken the broker off its list.
-            wait_until(lambda: brokers(name_server.address) == {}, "the farewell")
+            eventually(lambda: brokers(name_server.address) == {}, "the farewell")
 
 
 def repeated(rounds: list[int]) -> None:
     """Wait until a replica has told of itself some times more."""
     before = len(rounds)
-    wait_until(lambda: len(rounds) > before + 3, "more registrations")
+    eventually(lambda: len(rounds) > before + 3, "more registrations")
 
 
 def route_of(name_server: tuple[str, int], topic: str) -> tuple[dict[str, str], int]:
@@ -280,13 +281,13 @@ def test_a_broker_of_its_own_is_consumed_by_the_real_route(g1: Stored, tmp_path:
         official_name_server(tmp_path / "official") as name_server,
         rocketlens_serving(g1.root, tmp_path, "--register", name_server.text_address, *options) as ours,
     ):
-        wait_until(lambda: brokers(name_server.address, "archive") == {"0": text(ours)}, "our registration")
+        eventually(lambda: brokers(name_server.address, "archive") == {"0": text(ours)}, "our registration")
         route = asked(name_server.address, GET_ROUTE, {"topic": TOPIC})
         assert [(queue["brokerName"], queue["perm"]) for queue in route["queueDatas"]] == [("archive", 4)]
         # No producer may make topics here.
         assert ask(name_server.address, GET_ROUTE, {"topic": "TBW102"}).code == TOPIC_NOT_EXIST
         client.consume(name_server.text_address, {"own": Subscription("push", "CG_own", TOPIC)})
-        wait_until(partial(has_all, client, wanted, "own"), "all messages", seconds=90)
+        eventually(partial(has_all, client, wanted, "own"), "all messages", seconds=90)
         assert sorted(client.end("own")["own"].places) == sorted(wanted)
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, signed_fields
+from blocking_client import eventually
 from golden.record.records import walk
 from interop.conftest import Java
 from interop.jars import LIBRARY_VERSIONS, NEWEST_BROKER_VERSION, OLD_BROKER_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
 from interop.official_broker import OfficialProcess, official_broker, official_name_server
-from interop.stages import wait_until
 from interop.stored import comparable
 from interop.wire import ask
 from process import rocketlens
@@ -105,7 +105,7 @@ def test_consumers_get_every_kind_of_message_as_it_was(
     )
     account = tmp_path / "account"
     arguments = (root, "--since", "0", "--copies", "--to-origin", *target.arguments, "--account", account)
-    wait_until(lambda: all(client.look(topic).queues for topic in topics), "all consumers have queues")
+    eventually(lambda: all(client.look(topic).queues for topic in topics), "all consumers have queues")
     outcome = rocketlens("replay", *arguments, "--go", "--verify", "--json")
     # Topics of the broker's own are refused.
     assert outcome.returncode == 1, outcome.stderr
@@ -118,7 +118,7 @@ def test_consumers_get_every_kind_of_message_as_it_was(
     def missing() -> Counter[str]:
         return wanted - Counter(each["messageId"] for messages in consumed().values() for each in messages)
 
-    wait_until(lambda: not missing(), "all messages are consumed")
+    eventually(lambda: not missing(), "all messages are consumed")
     found = consumed()
     assert Counter(each["messageId"] for messages in found.values() for each in messages) == wanted
     by_key = {each["messageId"]: each for messages in found.values() for each in messages}
@@ -163,10 +163,10 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Targ
         name_server,
         {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")},
     )
-    wait_until(lambda: "%RETRY%fails" in topics_of(target), "the group has a retry topic")
+    eventually(lambda: "%RETRY%fails" in topics_of(target), "the group has a retry topic")
     outcome = rocketlens(*arguments, "--go")
     assert outcome.returncode == 0, outcome.stderr
-    wait_until(lambda: len(client.look("fails").messages) == 3, "the dead letters are consumed")
+    eventually(lambda: len(client.look("fails").messages) == 3, "the dead letters are consumed")
     consumed = client.end("fails", "other")
     assert sorted(each["messageId"] for each in consumed["fails"].messages) == [f"DEAD{n:028X}" for n in range(3)]
     assert {each["topic"] for each in consumed["fails"].messages} == {"Failing"}
@@ -247,7 +247,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
                 port = broker.address[1]
                 target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)
                 target.make_topic("Killed")
-                wait_until(lambda: "Killed" in topics_of(target), "the name server has the topic")  # noqa: B023
+                eventually(lambda: "Killed" in topics_of(target), "the name server has the topic")  # noqa: B023
                 if process is None or process.poll() is not None:
                     command = [sys.executable, "-m", "rocketlens", *map(str, arguments), "--go", "--rate", "1500"]
                     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -301,7 +301,7 @@ def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(versi
             user = json.dumps({"username": READER, "password": READER_SECRET, "userType": "Normal"}).encode()
             asked = signed_fields({"username": READER}, ADMIN, ADMIN_SECRET, user)
             assert ask(broker.address, AUTH_CREATE_USER, asked, body=user).code == 0
-        wait_until(lambda: "Guarded" in topics_of(target), "the name server has the topic")
+        eventually(lambda: "Guarded" in topics_of(target), "the name server has the topic")
 
         deadline = time.monotonic() + 120
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.java_client import Consumed, JavaClient, Subscription
-from interop.stages import wait_until
 from interop.stored import Stored, stored
 from process import serving_process
 from protocol.message_id import HostAddress, encode_message_id
@@ -112,7 +112,7 @@ def test_a_consumer_reads_a_topic_that_lies_in_two_stores_completely(cluster: Cl
     def has_taken(count: int) -> bool:
         return len(client.look("both").messages) >= count
 
-    wait_until(partial(has_taken, len(wanted)), "all messages of both stores")
+    eventually(partial(has_taken, len(wanted)), "all messages of both stores")
     consumed = client.end("both")["both"]
     assert identities(consumed) == wanted
 
@@ -126,6 +126,6 @@ def test_members_that_ask_the_server_share_the_queues_of_both_stores(cluster: Cl
     def taken() -> set[tuple[int, int]]:
         return {each for name in names for each in identities(client.look(name))}
 
-    wait_until(lambda: len(taken()) == len(wanted), "all messages by one or the other")
+    eventually(lambda: len(taken()) == len(wanted), "all messages by one or the other")
     assert sorted(taken()) == wanted
     client.end(*names)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from blocking_client import BlockingClient
+from blocking_client import BlockingClient, eventually
 from broker.endpoint import Endpoint
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
-from interop.stages import wait_until
 from process import Serving, owner_of, serving_process
 from protocol.command import ext_fields_of
 from store_writer import StoreWriter
@@ -122,9 +121,9 @@ class Spread:
             self.writer.append(TOPIC, b"%d" % number, queue_id=number % QUEUES)
         self.writer.flush()
         total = len(self.writer.written)
-        wait_until(lambda: len(self.received()) == total, "all messages received")
+        eventually(lambda: len(self.received()) == total, "all messages received")
         ends = {queue_id: len(range(queue_id, total, QUEUES)) for queue_id in range(QUEUES)}
-        wait_until(lambda: self.offsets_by_worker() == [ends] * WORKERS, "all offsets committed to all workers")
+        eventually(lambda: self.offsets_by_worker() == [ends] * WORKERS, "all offsets committed to all workers")
         received = self.received()
         assert {number: times for number, times in received.items() if times > 1 and number >= QUEUES} == {}
 
@@ -153,7 +152,7 @@ def spread(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spr
 
 def settle(spread: Spread) -> None:
     """Wait until all members share the queues, as they see it themselves and as worker 0 does."""
-    wait_until(lambda: spread.are_back() and spread.is_shared(), "all queues shared among all members")
+    eventually(lambda: spread.are_back() and spread.is_shared(), "all queues shared among all members")
 
 
 def test_each_message_goes_to_one_member_whichever_workers_they_are_at(spread: Spread) -> None:

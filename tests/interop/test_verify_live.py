@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from interop.official_broker import G1_PROPERTIES, official_pair
 from interop.producing import producing
-from interop.stages import wait_until
 from verifying import assert_clean, verify_here
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak]
@@ -22,7 +22,7 @@ def test_what_a_broker_writes_while_it_runs_is_no_finding(tmp_path: Path) -> Non
         producer.send_to("Verified")
         for number in range(4):
             seen = len(producer.sent) + 100
-            wait_until(lambda seen=seen: len(producer.sent) > seen, "messages")
+            eventually(lambda seen=seen: len(producer.sent) > seen, "messages")
             report = verify_here(store, tmp_path / str(number))
             assert report.details.log.live
             assert_clean(report)

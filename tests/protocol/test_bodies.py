@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from body_samples import QUEUE, QUEUE_TEXT, SAMPLES
-from golden_frames import parse_java_json
+from golden_frames import parse_java_json, recorded_frames
 from protocol import bodies
 from protocol.bodies import (
     BrokerStatsData,
@@ -41,7 +41,6 @@ from protocol.bodies import (
 )
 from protocol.codes import RequestCode
 from protocol.errors import BadCommand
-from recorded_headers import recorded_frames
 
 READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, TopicOffsets, TopicQueues}
 """What our client reads of answers that `storage.layout.store_config` writes."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import protocol.checksum
-from java_vectors import vectors
+from golden_store import vectors
 from protocol.checksum import body_crc, property_crc, renew_property_crc, verify_property_crc
 from protocol.errors import CorruptRecord
 from store_files import pack_record

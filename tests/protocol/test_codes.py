@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from golden_frames import recorded_frames
 from protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
-from recorded_headers import recorded_frames
 
 RESPONSE_FLAG = 1
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from golden_frames import recorded_frames
 from protocol.codes import LanguageCode
 from protocol.command import (
     Command,
@@ -17,7 +18,6 @@ from protocol.command import (
 )
 from protocol.errors import BadCommand, FrameTooLarge
 from protocol.frame import Frame, FrameDecoder
-from recorded_headers import recorded_frames
 
 BODY = b"hello"
 

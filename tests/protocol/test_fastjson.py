@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden_frames import parse_java_json
+from golden_frames import parse_java_json, recorded_frames
 from protocol.errors import ProtocolError
 from protocol.fastjson import parse_fastjson
-from recorded_headers import recorded_frames
 
 QUEUE_KEY = '{"brokerName":"b","queueId":0,"topic":"T"}'
 

@@ -6,12 +6,12 @@ import msgspec
 
 from broker.service.dispatcher import handled_methods
 from broker.service.request_families import PROCESSORS
+from golden_frames import recorded_frames
 from protocol import headers
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, decode_header, ext_fields_of
 from protocol.header_fields import field_plans
 from protocol.headers import RequestHeader
-from recorded_headers import recorded_frames
 
 # Fields as the Java classes of 5.5.0 declare them; * for @CFNotNull, except where a client may send no field at all
 # (GetAllTopicConfig, GetAllSubscriptionGroup) and where Java cannot do without (topic of QueryConsumeQueue).

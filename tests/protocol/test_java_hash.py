@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from golden_store import GOLDEN
-from java_vectors import text, vectors
+from golden_store import GOLDEN, text, vectors
 from protocol.java_hash import decode_java, index_hash, java_hash
 from strategies import texts, utf8_like
 

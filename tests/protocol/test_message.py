@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import oracles
 from examples import examples
-from java_vectors import pairs, text, vectors
+from golden_store import pairs, text, vectors
 from protocol.errors import CorruptRecord, TruncatedFile
 from protocol.message import decode_message
 from store_files import pack_batch, pack_record, with_host_bits

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from java_vectors import vectors
+from golden_store import vectors
 from message_encoding import encode_message
 from protocol.checksum import verify_property_crc
 from protocol.errors import CorruptRecord, TruncatedFile

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from java_vectors import vectors
+from golden_store import vectors
 from protocol.errors import BadMessageId
 from protocol.host_address import HostAddress
 from protocol.message_id import (

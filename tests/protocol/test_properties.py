@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from java_vectors import pairs, vectors
+from golden_store import pairs, vectors
 from protocol.properties import encode_properties, parse_properties, remove_property
 from strategies import property_blocks, property_names
 

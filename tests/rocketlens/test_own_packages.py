@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foreign import plant_foreign, was_imported
+from planted import plant_foreign, was_imported
 from rocketlens.own_packages import PACKAGES
 
 ROOT = Path(__file__).parents[2]

@@ -15,12 +15,12 @@ import pytest
 
 import rocketlens
 from acl_file import READER, READER_SECRET, write_accounts
+from blocking_client import eventually
 from broker.config import TlsOptions
 from broker.endpoint import Endpoint
 from broker_harness import FakeStore, in_a_thread, service_of, serving_in_a_thread
 from certificates import Authority
 from frame_garbage import encode_frame_prefix
-from interop.stages import wait_until
 from message_encoding import encode_message
 from name_server import NamedBrokers
 from protocol.codes import RequestCode, ResponseCode
@@ -295,7 +295,7 @@ def test_closing_ends_what_waits() -> None:
         thread = threading.Thread(target=ask)
         thread.start()
         channels = remote._remote._client._channels
-        wait_until(lambda: any(each._waiting for each in list(channels.values())), "a question that waits")
+        eventually(lambda: any(each._waiting for each in list(channels.values())), "a question that waits")
         remote.close()
         thread.join(30)
     assert len(caught) == 1

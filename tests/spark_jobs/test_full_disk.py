@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from base_directory import small_disk
 from command_line import rocketlens
-from ledger_stores import Ledger
 from read_only import state_of
-from small_disk import small_disk
+from store_kinds import Ledger
 from store_writer import StoreWriter
 
 FULL = 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import rocketlens
-from ledger_stores import Ledger
+from store_kinds import Ledger
 
 UNREADABLE = 3
 

@@ -11,8 +11,8 @@ import pytest
 
 from planted import NAMES, imported, plant
 from process import START_SECONDS
+from read_only import as_user
 from read_only_guard import NOBODY
-from rights import as_user
 from storage import child_process
 from storage.child_process import ChildIds, child_environment, child_ids, python_command, settle_ids
 

@@ -2,13 +2,15 @@
 
 They wait for a disk many times longer. This is a plugin of pytest, of which tests/conftest.py is made. `--basetemp` and
 the environment variable PYTEST_DEBUG_TEMPROOT, both pytest's own, choose another place. Tests about pages and holes of
-a disk ask for the fixture `disk_path`.
+a disk ask for the fixture `disk_path`, those about a full one for `small_disk`.
 """
 
+import contextlib
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -72,3 +74,25 @@ def _remove_left_ones() -> None:
         number = directory.name.removeprefix(_PREFIX)
         if number.isdigit() and not Path(f"/proc/{number}").exists():
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def small_disk(place: Path) -> Iterator[Callable[[str], Path]]:
+    """A disk that is there once its room is said, as an option of mount; asked for again it has other room."""
+    if os.geteuid():
+        pytest.skip("only root mounts a disk")
+    place.mkdir()
+    mounted = False
+
+    def give(options: str) -> Path:
+        nonlocal mounted
+        how = f"remount,{options}" if mounted else options
+        subprocess.run(["mount", "-t", "tmpfs", "-o", how, "none", str(place)], check=True)
+        mounted = True
+        return place
+
+    try:
+        yield give
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)

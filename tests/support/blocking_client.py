@@ -12,7 +12,7 @@ from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
 
 Found = TypeVar("Found")
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 class BlockingClient(contextlib.AbstractContextManager["BlockingClient"]):
@@ -37,10 +37,17 @@ class BlockingClient(contextlib.AbstractContextManager["BlockingClient"]):
                     return command
 
 
-def eventually(look: Callable[[], Found], seconds: float = SECONDS) -> Found:
-    """What a look finds once it is something; polled."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
+def eventually(look: Callable[[], Found], what: str = "", seconds: float = SECONDS) -> Found:
+    """What a look finds once it is something; TimeoutError saying `what` was waited for.
+
+    Between two looks it waits three times as long as one took, up to a second: some have a JVM work for it.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        start = time.monotonic()
+        if found := look():
+            return found
+        end = time.monotonic()
+        if end > deadline:
+            raise TimeoutError(f"not within {seconds:.0f} s: {what or look}")
+        time.sleep(min(1.0, max(0.02, 3 * (end - start))))

@@ -20,16 +20,13 @@ import pytest
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[2])]
 
-import damage_of_indexes  # noqa: F401 - registers kinds
-import damage_of_logs  # noqa: F401
-import damage_of_queues  # noqa: F401
+import damaged_stores  # noqa: F401 - registers kinds
 from broker_harness import service_of, serving_in_a_thread
 from damage_oracle import Disk
 from damaged_stores import KINDS, SHAPES_OF, Damaged, Unfit, damage
 from storage.doctor.examine import examine
 from storage.store.message_store import MessageStore
-from trial_client import TrialClient
-from trial_oracle import Judge, Verdict
+from trial_oracle import Judge, TrialClient, Verdict
 from trial_stores import SHAPES, GoodStore
 
 EVERY = {"paged": 64, "files": 64}

@@ -1,16 +1,18 @@
 """A generator of damaged stores: kinds of damage by name, each done to a copy of a good store, all decided by a seed.
 
 `damage(good, root, "unit_zeroed", seed=7)` makes the copy. A kind that finds nothing to damage raises `Unfit`. What is
-lost by it shows on the disk (`trial_oracle.Disk`); a kind only says what else follows. The kinds are in
-`damage_of_logs`, `damage_of_queues` and `damage_of_indexes`. Nothing here imports the project.
+lost by it shows on the disk (`trial_oracle.Disk`); a kind only says what else follows. Nothing
+here imports the project.
 """
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trial_stores import Allowance, GoodStore, Message, Queue, copy_store, put
+from oracles import BLANK_MAGIC, packed
+from trial_stores import LIGHT, Allowance, GoodStore, Message, Queue, copy_store, put, write_sparse
 
 
 class Unfit(Exception):
@@ -150,3 +152,859 @@ def damage(good: GoodStore, root: Path, *kinds: str, seed: int) -> Damaged:
     for name in kinds:
         KINDS[name](damaged)
     return damaged
+
+
+HEADER = {
+    "body_crc": (8, 4), "queue_id": (12, 4), "flag": (16, 4), "queue_offset": (20, 8), "physical_offset": (28, 8),
+    "sys_flag": (36, 4), "born_timestamp": (40, 8),
+}  # fmt: skip
+"""Fields at fixed places of a record: position and size."""
+
+
+def body_place(record: bytes) -> int:
+    """Where the length of a record's body stands."""
+    flags = record[39]
+    return 76 + (16 if flags & 0x10 else 4) + (16 if flags & 0x20 else 4)
+
+
+def flip(damaged: Damaged, message: Message, position: int, size: int, what: str) -> None:
+    """Turn one bit of some bytes of a record."""
+    bit = damaged.rng.randrange(8 * size)
+    position += bit // 8
+    damaged.overwrite(message.physical_offset + position, bytes([message.record[position] ^ 1 << bit % 8]))
+    damaged.note(f"bit {bit % 8} of byte {position} ({what}) of the record at {message.physical_offset} is flipped")
+
+
+@kind()
+def log_page_zeroed(damaged: Damaged) -> None:
+    """A page of zeros between records."""
+    size = min(4096, damaged.good.segment_size // 8)
+    start = damaged.message().physical_offset // size * size
+    damaged.overwrite(start, bytes(size))
+    damaged.note(f"{size} bytes from physical offset {start} on are zeros")
+
+
+@kind()
+def log_bytes_zeroed(damaged: Damaged) -> None:
+    """Zeros from the beginning of a record, or from within its magic, to the middle of one."""
+    start = damaged.message().physical_offset + damaged.rng.randrange(8)
+    base = start // damaged.good.segment_size * damaged.good.segment_size
+    size = min(damaged.rng.choice((8, 40, 300, 1500)), base + damaged.good.segment_size - start)
+    damaged.overwrite(start, bytes(size))
+    damaged.note(f"{size} bytes from physical offset {start} on are zeros")
+
+
+@kind()
+def log_hole(damaged: Damaged) -> None:
+    """A lost extent: a real hole in a segment."""
+    message = damaged.message()
+    base = message.physical_offset // damaged.good.segment_size * damaged.good.segment_size
+    path = damaged.root / "commitlog" / f"{base:020d}"
+    content, size = path.read_bytes(), 4096
+    start = (message.physical_offset - base) // size * size
+    write_sparse(path, content[:start] + bytes(size) + content[start + size :])
+    damaged.note(f"a hole of {size} bytes at physical offset {base + start}")
+
+
+@kind()
+def bit_flipped_in_body(damaged: Damaged) -> None:
+    """One bit of a body."""
+    message = next((each for each in (damaged.message() for _ in range(9)) if each.body), None)
+    if message is None:
+        raise Unfit
+    flip(damaged, message, body_place(message.record) + 4, len(message.body), "body")
+
+
+@kind()
+def bit_flipped_in_properties(damaged: Damaged) -> None:
+    """One bit of topic, properties or their lengths."""
+    message = damaged.message()
+    start = body_place(message.record) + 4 + len(message.body)
+    flip(damaged, message, start, len(message.record) - start, "topic, properties")
+
+
+@kind()
+def bit_flipped_in_header(damaged: Damaged) -> None:
+    """One bit of a field before the body."""
+    name = damaged.rng.choice(list(HEADER))
+    flip(damaged, damaged.message(), *HEADER[name], name)
+
+
+@kind("small", "expired")
+def bit_flipped_in_store_time(damaged: Damaged) -> None:
+    """One bit of a store time: no check finds it, but reading from a time on may start at another place."""
+    damaged.allowed.has_true_times = False
+    message = damaged.message()
+    start = 52 + (16 if message.record[39] & 0x10 else 4)
+    flip(damaged, message, start, 8, "store time")
+
+
+@kind()
+def bit_flipped_in_magic(damaged: Damaged) -> None:
+    """One bit of the magic."""
+    flip(damaged, damaged.message(), 4, 4, "magic")
+
+
+@kind()
+def bit_flipped_in_size(damaged: Damaged) -> None:
+    """One bit of the size, which leads to the next record."""
+    flip(damaged, damaged.message(), 0, 4, "size")
+
+
+@kind()
+def absurd_size(damaged: Damaged) -> None:
+    """A size that cannot be."""
+    message, size = damaged.message(), damaged.rng.choice((0, 1, 90, -1, 2**31 - 1, damaged.good.segment_size))
+    damaged.overwrite(message.physical_offset, packed(size, 4))
+    damaged.note(f"the record at {message.physical_offset} says that it has {size} bytes")
+
+
+@kind()
+def false_blank(damaged: Damaged) -> None:
+    """The magic that closes a segment in the place of a record's, with any size but the one that reaches its end."""
+    message, segment = damaged.message(), damaged.good.segment_size
+    rest = segment - message.physical_offset % segment
+    size = damaged.rng.choice((0, 8, len(message.record), rest - 1, rest + 1, segment, 2**31 - 1, -1))
+    data = BLANK_MAGIC.to_bytes(4, "big")
+    keeps = damaged.rng.random() < 0.4
+    damaged.overwrite(message.physical_offset + 4 * keeps, data if keeps else packed(size, 4) + data)
+    damaged.note(f"a BLANK of {len(message.record) if keeps else size} bytes at {message.physical_offset}")
+
+
+@kind()
+def record_of_another_place(damaged: Damaged) -> None:
+    """A record's bytes in the place of another one."""
+    other = damaged.message()
+    shorter = [each for each in damaged.good.messages if each is not other and len(each.record) <= len(other.record)]
+    if not shorter:
+        raise Unfit
+    one = damaged.rng.choice(shorter)
+    damaged.overwrite(other.physical_offset, one.record)
+    damaged.note(f"at {other.physical_offset} stands the record of {one.physical_offset}")
+
+
+@kind()
+def segment_lost_in_the_middle(damaged: Damaged) -> None:
+    """A segment that is gone."""
+    if not damaged.middle_segments:
+        raise Unfit
+    path = damaged.rng.choice(damaged.middle_segments)
+    path.unlink()
+    damaged.note(f"segment {path.name} is gone")
+
+
+@kind()
+def segments_lost_in_front(damaged: Damaged) -> None:
+    """The first segments are gone, as when they expire; queues and index are as before."""
+    if len(damaged.segments) < 3:
+        raise Unfit
+    count = damaged.rng.choice((1, len(damaged.segments) // 2))
+    for path in damaged.segments[:count]:
+        path.unlink()
+    damaged.note(f"the first {count} segments are gone")
+
+
+@kind()
+def segment_cut_in_the_middle(damaged: Damaged) -> None:
+    """A segment of which the rest is gone."""
+    if not damaged.middle_segments:
+        raise Unfit
+    path = damaged.rng.choice(damaged.middle_segments)
+    size = damaged.rng.choice((0, damaged.rng.randrange(damaged.good.segment_size)))
+    with path.open("r+b") as file:
+        file.truncate(size)
+    damaged.note(f"segment {path.name} has {size} bytes")
+
+
+@kind()
+def segment_zeroed_to_its_end(damaged: Damaged) -> None:
+    """A segment of which the rest was never written."""
+    if not damaged.middle_segments:
+        raise Unfit
+    path = damaged.rng.choice(damaged.middle_segments)
+    start = damaged.rng.randrange(damaged.good.segment_size)
+    put(path, start, bytes(damaged.good.segment_size - start))
+    damaged.note(f"segment {path.name} holds zeros from byte {start} on")
+
+
+@kind()
+def segment_of_garbage(damaged: Damaged) -> None:
+    """A segment of any bytes."""
+    if not damaged.middle_segments:
+        raise Unfit
+    path = damaged.rng.choice(damaged.middle_segments)
+    path.write_bytes(damaged.rng.randbytes(damaged.good.segment_size))
+    damaged.note(f"segment {path.name} holds any bytes")
+
+
+@kind()
+def closing_blank_zeroed(damaged: Damaged) -> None:
+    """Zeros where a segment is closed."""
+    for path in damaged.segments[:-1]:
+        messages = damaged.messages_in(path)
+        if messages and messages[-1].end % damaged.good.segment_size:
+            damaged.overwrite(messages[-1].end, bytes(8))
+            damaged.note(f"no BLANK at {messages[-1].end}")
+            return
+    raise Unfit
+
+
+@kind()
+def last_segment_cut(damaged: Damaged) -> None:
+    """The last segment ends in the middle of its records."""
+    room = damaged.room_behind_the_end()
+    path = damaged.segments[-1]
+    size = damaged.rng.randrange(100, damaged.good.segment_size - room)
+    with path.open("r+b") as file:
+        file.truncate(size)
+    damaged.note(f"the last segment, {path.name}, has {size} bytes")
+
+
+@kind()
+def torn_tail(damaged: Damaged) -> None:
+    """The last record of which the second half was not written."""
+    damaged.room_behind_the_end()
+    last = damaged.messages_in(damaged.segments[-1])[-1]
+    kept = damaged.rng.choice((4, 8, 30, len(last.record) // 2, len(last.record) - 1))
+    damaged.overwrite(last.physical_offset + kept, bytes(len(last.record) - kept))
+    damaged.note(f"of the last record {kept} bytes are there")
+
+
+@kind()
+def half_written_record(damaged: Damaged) -> None:
+    """The first bytes of one record more than there are."""
+    room, last = damaged.room_behind_the_end(), damaged.messages_in(damaged.segments[-1])[-1]
+    data = bytearray(last.record)
+    data[28:36] = packed(damaged.good.end, 8)
+    kept = damaged.rng.choice((4, 8, 30, len(data) // 2))
+    if kept > room:
+        raise Unfit
+    damaged.overwrite(damaged.good.end, bytes(data[:kept]))
+    damaged.note(f"{kept} bytes of a record at the end, {damaged.good.end}")
+
+
+@kind()
+def half_written_blank(damaged: Damaged) -> None:
+    """Eight bytes at the end that say BLANK, of a size that reaches nothing."""
+    if damaged.room_behind_the_end() < 300:
+        raise Unfit
+    damaged.overwrite(damaged.good.end, packed(damaged.rng.choice((0, 8, 200)), 4) + BLANK_MAGIC.to_bytes(4, "big"))
+    damaged.note(f"a BLANK of a wrong size at the end, {damaged.good.end}")
+
+
+@kind()
+def garbage_behind_the_end(damaged: Damaged) -> None:
+    """Any bytes behind the last record."""
+    size = min(damaged.room_behind_the_end(), 1000)
+    damaged.overwrite(damaged.good.end, damaged.rng.randbytes(size))
+    damaged.note(f"{size} bytes of garbage at the end, {damaged.good.end}")
+
+
+@kind()
+def segment_made_in_advance(damaged: Damaged) -> None:
+    """The empty segment of a broker that died."""
+    base = damaged.good.end // damaged.good.segment_size * damaged.good.segment_size + damaged.good.segment_size
+    write_sparse(damaged.root / "commitlog" / f"{base:020d}", bytes(damaged.good.segment_size))
+    (damaged.root / "abort").write_text("1")
+    damaged.note(f"an empty segment {base} and abort")
+
+
+EARLY = 1000
+"""Damage is done among the first so many units, so that a long queue goes on far behind it."""
+
+
+def inner_number(damaged: Damaged, queue: Queue, count: int = 1) -> int:
+    """A unit with others before it and, `count` units on, behind it."""
+    numbers = damaged.numbers(queue)[1:EARLY]
+    if len(numbers) <= count + 1:
+        raise Unfit
+    return numbers[damaged.rng.randrange(len(numbers) - count - 1)]
+
+
+def zero_units(damaged: Damaged, queue: Queue, number: int, count: int) -> None:
+    """Put zeros in the place of units."""
+    damaged.put_units(queue, number, bytes(20 * count))
+    damaged.note(f"units {number} to {number + count - 1} of {queue} are zeros")
+
+
+@kind()
+def unit_zeroed(damaged: Damaged) -> None:
+    """One unit of zeros."""
+    queue = damaged.queue()
+    zero_units(damaged, queue, inner_number(damaged, queue), 1)
+
+
+@kind()
+def sign_bit_of_unit_size(damaged: Damaged) -> None:
+    """A unit whose size is negative."""
+    queue = damaged.queue()
+    number = inner_number(damaged, queue)
+    path, position = damaged.unit(queue, number)
+    put(path, position + 8, bytes([path.read_bytes()[position + 8] ^ 0x80]))
+    damaged.note(f"the size of unit {number} of {queue} is negative")
+
+
+@kind("small", "paged", "files")
+def hundred_units_zeroed(damaged: Damaged) -> None:
+    """A hundred units of zeros."""
+    queue = damaged.queue(120)
+    zero_units(damaged, queue, inner_number(damaged, queue, 100), 100)
+
+
+@kind("paged", "files")
+def page_of_units_zeroed(damaged: Damaged) -> None:
+    """A page of a queue's file holds zeros: 204 units, and parts of two."""
+    queue = damaged.queue(400)
+    path = damaged.queue_files(queue)[0]
+    put(path, 4096 * damaged.rng.choice((1, 2)), bytes(4096))
+    damaged.note(f"a page of {queue} is zeros")
+
+
+@kind()
+def first_unit_zeroed(damaged: Damaged) -> None:
+    """The first unit, or some."""
+    queue = damaged.queue()
+    zero_units(damaged, queue, damaged.numbers(queue)[0], damaged.rng.choice((1, 3)))
+
+
+@kind()
+def last_unit_zeroed(damaged: Damaged) -> None:
+    """The last unit, or some: the log knows of more than the queue."""
+    queue, count = damaged.queue(), damaged.rng.choice((1, 3))
+    damaged.allowed.unqueued |= {(queue, message.physical_offset) for message in damaged.good.of_queue(queue)[-count:]}
+    zero_units(damaged, queue, damaged.numbers(queue)[-count], count)
+
+
+@kind("small", "paged", "files", "classic")
+def front_lost_and_unit_zeroed(damaged: Damaged) -> None:
+    """The first segment is gone, and a unit behind those of its messages is zeros."""
+    if len(damaged.segments) < 3:
+        raise Unfit
+    path = damaged.segments[0]
+    limit = int(path.name) + damaged.good.segment_size
+    path.unlink()
+    damaged.note(f"segment {path.name} is gone")
+    queue = damaged.queue(40)
+    live = [message for message in damaged.good.of_queue(queue) if message.physical_offset >= limit]
+    zero_units(damaged, queue, live[damaged.rng.choice((0, 1, 11))].places[queue][0], 1)
+
+
+@kind()
+def units_of_garbage(damaged: Damaged) -> None:
+    """Any bytes in the place of some units."""
+    queue = damaged.queue(16)
+    count = damaged.rng.choice((1, 5))
+    number = inner_number(damaged, queue, count)
+    damaged.put_units(queue, number, damaged.rng.randbytes(20 * count))
+    damaged.note(f"units {number} to {number + count - 1} of {queue} are any bytes")
+
+
+@kind()
+def units_swapped(damaged: Damaged) -> None:
+    """Two units, each in the other one's place."""
+    queue = damaged.queue(16)
+    one = other = inner_number(damaged, queue)
+    while other == one:
+        other = inner_number(damaged, queue)
+    units = [path.read_bytes()[at : at + 20] for path, at in (damaged.unit(queue, one), damaged.unit(queue, other))]
+    damaged.put_units(queue, one, units[1])
+    damaged.put_units(queue, other, units[0])
+    damaged.note(f"units {one} and {other} of {queue} are swapped")
+
+
+@kind()
+def unit_twice(damaged: Damaged) -> None:
+    """A unit that is that of the message before."""
+    queue = damaged.queue(16)
+    number = inner_number(damaged, queue)
+    path, position = damaged.unit(queue, number - 1)
+    damaged.put_units(queue, number, path.read_bytes()[position : position + 20])
+    damaged.note(f"unit {number} of {queue} is that of {number - 1}")
+
+
+@kind()
+def unit_of_another_queue(damaged: Damaged) -> None:
+    """A unit that leads to a message of another queue."""
+    queue = damaged.queue()
+    number = inner_number(damaged, queue)
+    other = damaged.rng.choice([each for each in damaged.good.messages if queue not in each.places])
+    damaged.put_units(queue, number, packed(other.physical_offset, 8) + packed(len(other.record), 4) + bytes(8))
+    damaged.note(f"unit {number} of {queue} leads to {other.physical_offset}")
+
+
+@kind()
+def unit_beyond_the_log(damaged: Damaged) -> None:
+    """A unit that leads nowhere."""
+    queue = damaged.queue()
+    number = inner_number(damaged, queue)
+    damaged.put_units(queue, number, packed(10**12, 8) + packed(200, 4) + bytes(8))
+    damaged.note(f"unit {number} of {queue} leads far beyond the log")
+
+
+@kind("small", "files", "expired", "ext", "classic")
+def queue_file_lost_in_the_middle(damaged: Damaged) -> None:
+    """A queue's file that is gone, between others."""
+    queue = damaged.queue(40)
+    files = damaged.queue_files(queue)[1:-1]
+    if not files:
+        raise Unfit
+    path = damaged.rng.choice(files)
+    path.unlink()
+    damaged.note(f"file {path.name} of {queue} is gone")
+
+
+@kind("small", "files", "ext", "classic")
+def first_queue_file_lost(damaged: Damaged) -> None:
+    """A queue's first file is gone, though the log has its messages."""
+    lose_file(damaged, 0)
+
+
+@kind("small", "files", "expired", "ext", "classic", "recut")
+def last_queue_file_lost(damaged: Damaged) -> None:
+    """A queue's last file is gone."""
+    lose_file(damaged, -1)
+
+
+@kind("small", "files", "expired", "ext", "classic", "recut")
+def all_queue_files_lost(damaged: Damaged) -> None:
+    """All files of a queue are gone, empty, or zeros as a crash may leave them; its directory is there."""
+    queue = damaged.queue(40)
+    way = damaged.rng.choice(("gone", "empty", "zeros"))
+    for path in damaged.directory(queue).iterdir():
+        size = path.stat().st_size
+        path.unlink()
+        if way != "gone":
+            path.write_bytes(bytes(size if way == "zeros" else 0))
+    damaged.note(f"all files of {queue} are {way}")
+
+
+def lose_file(damaged: Damaged, number: int) -> None:
+    """Delete a file at an end of a queue: there is no gap then that shows it."""
+    queue = damaged.queue(40)
+    files = damaged.queue_files(queue)
+    if len(files) < 2:
+        raise Unfit
+    files[number].unlink()
+    damaged.note(f"file {files[number].name} of {queue}, at its end, is gone")
+
+
+@kind("small", "files", "expired", "ext", "classic")
+def queue_file_cut(damaged: Damaged) -> None:
+    """A file between others that has lost its end."""
+    queue = damaged.queue(40)
+    files = damaged.queue_files(queue)[1:-1]
+    if not files:
+        raise Unfit
+    path = damaged.rng.choice(files)
+    size = damaged.rng.randrange(damaged.good.queue_file_size)
+    with path.open("r+b") as file:
+        file.truncate(size)
+    damaged.note(f"file {path.name} of {queue} has {size} bytes")
+
+
+@kind()
+def queue_file_emptied(damaged: Damaged) -> None:
+    """Any file of a queue has no bytes, as a broker leaves one that was killed while it made it."""
+    queue = damaged.queue()
+    empty(damaged, damaged.queue_files(queue))
+
+
+@kind()
+def queue_file_zeroed(damaged: Damaged) -> None:
+    """Any file of a queue holds zeros."""
+    path = damaged.rng.choice(damaged.queue_files(damaged.queue()))
+    path.write_bytes(bytes(path.stat().st_size))
+    damaged.note(f"{path.parent.name}/{path.name} is zeros")
+
+
+def empty(damaged: Damaged, files: list[Path]) -> None:
+    """Take the bytes of one of some files; mostly of the last one."""
+    path = files[-1] if damaged.rng.random() < 0.5 else damaged.rng.choice(files)
+    path.write_bytes(b"")
+    damaged.note(f"{path.parent.parent.name}/{path.parent.name}/{path.name} is empty")
+
+
+@kind()
+def empty_queue_file_made(damaged: Damaged) -> None:
+    """A file without bytes behind the last one of a queue: its broker was killed while it made that."""
+    directory = damaged.directory(damaged.queue())
+    last = max(int(path.name) for path in directory.glob("[0-9]" * 20))
+    (directory / f"{last + damaged.good.queue_file_size:020d}").write_bytes(b"")
+    damaged.note(f"an empty file was made in {directory.parent.name}/{directory.name}")
+
+
+@kind()
+def left_over_units(damaged: Damaged) -> None:
+    """Units behind the end of a queue: of messages from before, of others, of some beyond the log."""
+    queue = damaged.queue()
+    numbers, own = damaged.numbers(queue), damaged.good.of_queue(queue)
+    others = [each for each in damaged.good.messages if queue not in each.places]
+    chosen = damaged.rng.choice((own[-6:-3], others[-3:], [own[2], others[1], own[3]]))
+    places = [each.physical_offset for each in chosen] if damaged.rng.random() < 0.7 else [10**12, 17]
+    for number, place in enumerate(places, numbers[-1] + 1):
+        path, position = damaged.unit(queue, number)
+        put(path, position, packed(place, 8) + packed(200, 4) + bytes(8))
+    damaged.note(f"left over units at the end of {queue}, to {places}")
+
+
+@kind()
+def queue_directory_lost(damaged: Damaged) -> None:
+    """A queue that is gone."""
+    queue = damaged.queue()
+    shutil.rmtree(damaged.directory(queue))
+    damaged.allowed.unqueued |= {(queue, message.physical_offset) for message in damaged.good.of_queue(queue)}
+    damaged.note(f"the directory of {queue} is gone")
+
+
+@kind("small", "classic")
+def queues_lost_beside_batches(damaged: Damaged) -> None:
+    """All plain queues are gone, those of batches are there; or a file lies in their place."""
+    if not (damaged.root / "consumequeue").is_dir():
+        raise Unfit
+    shutil.rmtree(damaged.root / "consumequeue")
+    is_file = damaged.rng.random() < 0.5
+    if is_file:
+        (damaged.root / "consumequeue").write_text("x")
+    damaged.note("consumequeue/ is a file" if is_file else "consumequeue/ is gone")
+
+
+@kind()
+def foreign_names_in_queues(damaged: Damaged) -> None:
+    """Files and directories that a broker does not make."""
+    queue = damaged.queue()
+    directory = damaged.directory(queue)
+    (directory / "lost+found").mkdir(exist_ok=True)
+    (directory / ("9" * 20)).write_bytes(b"\xff" * 100)
+    (directory.parent / "x").write_text("x")
+    (directory.parent / "9999").mkdir(exist_ok=True)
+    damaged.note(f"foreign files beside {queue}")
+
+
+# --- light queues -----------------------------------------------------------------------------------------------------
+
+
+@kind("small", "classic")
+def light_unit_zeroed(damaged: Damaged) -> None:
+    """A unit of a light queue."""
+    queue = (damaged.rng.choice(LIGHT), 0)
+    zero_units(damaged, queue, inner_number(damaged, queue), 1)
+
+
+@kind("small", "classic")
+def light_queue_lost(damaged: Damaged) -> None:
+    """A light queue that is gone."""
+    name = damaged.rng.choice(LIGHT)
+    if not (damaged.root / "consumequeue" / name).is_dir():
+        raise Unfit
+    shutil.rmtree(damaged.root / "consumequeue" / name)
+    damaged.allowed.unqueued |= {((name, 0), message.physical_offset) for message in damaged.good.of_queue((name, 0))}
+    damaged.note(f"{name} is gone")
+
+
+# --- queues of batches ------------------------------------------------------------------------------------------------
+
+
+def batch_files(damaged: Damaged) -> list[Path]:
+    """Files of the queue of batches."""
+    files = sorted((damaged.root / "batchconsumequeue" / "Batches" / "0").glob("[0-9]" * 20))
+    if len(files) < 3:
+        raise Unfit
+    return files
+
+
+@kind("small", "classic")
+def batch_unit_zeroed(damaged: Damaged) -> None:
+    """A unit of a queue of batches."""
+    path, number = damaged.rng.choice(batch_files(damaged)[1:-1]), damaged.rng.randrange(4)
+    put(path, 46 * number, bytes(46))
+    damaged.note(f"unit {number} of batch file {path.name} is zeros")
+
+
+@kind("small", "classic")
+def batch_unit_flipped(damaged: Damaged) -> None:
+    """A bit of a unit of a queue of batches, the first one too; not of its store time, which is taken at its word."""
+    path = damaged.rng.choice(batch_files(damaged)[:-1])
+    position = 46 * damaged.rng.choice((0, 0, 2)) + damaged.rng.choice((*range(20), *range(28, 38)))
+    put(path, position, bytes([path.read_bytes()[position] ^ 1 << damaged.rng.randrange(8)]))
+    damaged.note(f"a bit of byte {position} of batch file {path.name} is flipped")
+
+
+@kind("small", "classic")
+def batch_file_lost(damaged: Damaged) -> None:
+    """Any file of a queue of batches is gone."""
+    path = damaged.rng.choice(batch_files(damaged))
+    path.unlink()
+    damaged.note(f"batch file {path.name} is gone")
+
+
+@kind("small", "classic")
+def batch_file_zeroed(damaged: Damaged) -> None:
+    """Any file of a queue of batches holds zeros."""
+    path = damaged.rng.choice(batch_files(damaged))
+    put(path, 0, bytes(path.stat().st_size))
+    damaged.note(f"batch file {path.name} is zeros")
+
+
+@kind("small", "classic")
+def batch_file_emptied(damaged: Damaged) -> None:
+    """Any file of a queue of batches has no bytes."""
+    empty(damaged, batch_files(damaged))
+
+
+# --- extensions: without one, a broker sends what it cannot choose from by tag, and clients choose --------------------
+
+
+@kind("ext")
+def extension_lost(damaged: Damaged) -> None:
+    """A queue's extension, or a file of it, is gone."""
+    directory = damaged.root / "consumequeue_ext" / "Orders" / "0"
+    if not directory.is_dir():
+        raise Unfit
+    if damaged.rng.random() < 0.5:
+        shutil.rmtree(directory)
+    else:
+        sorted(directory.iterdir())[damaged.rng.choice((0, 1, -1))].unlink()
+    damaged.allowed.has_tags = False
+    damaged.note("extension of Orders 0 is gone, or a file of it")
+
+
+@kind("ext")
+def extension_of_garbage(damaged: Damaged) -> None:
+    """Any bytes, or zeros, in an extension."""
+    files = sorted((damaged.root / "consumequeue_ext" / "Orders" / "0").glob("[0-9]" * 20))
+    if not files:
+        raise Unfit
+    path = damaged.rng.choice(files)
+    damaged.allowed.has_tags = False
+    put(path, 22 * 3, damaged.rng.choice((bytes(100), damaged.rng.randbytes(100))))
+    damaged.note(f"100 bytes of extension file {path.name} are others")
+
+
+def index_file(damaged: Damaged) -> Path:
+    """Any index file."""
+    files = damaged.index_files()
+    if not files:
+        raise Unfit
+    return damaged.rng.choice(files)
+
+
+def first_entry(damaged: Damaged) -> int:
+    """The position of entry 1 in an index file."""
+    return 40 + 4 * damaged.good.index_slots + 20
+
+
+def entry_count(path: Path) -> int:
+    """How many entries an index file says that it has; Unfit where it is none of use."""
+    count = int.from_bytes(path.read_bytes()[36:40], "big") - 1
+    if not 3 < count < 100_000:
+        raise Unfit
+    return count
+
+
+@kind()
+def index_header_zeroed(damaged: Damaged) -> None:
+    """Zeros in the place of a header."""
+    path = index_file(damaged)
+    put(path, 0, bytes(40))
+    damaged.note(f"the header of index {path.name} is zeros")
+
+
+@kind()
+def index_header_flipped(damaged: Damaged) -> None:
+    """A bit of a header."""
+    path, bit = index_file(damaged), damaged.rng.randrange(320)
+    put(path, bit // 8, bytes([path.read_bytes()[bit // 8] ^ 1 << bit % 8]))
+    damaged.note(f"bit {bit} of the header of index {path.name} is flipped")
+
+
+@kind()
+def index_count_wrong(damaged: Damaged) -> None:
+    """A header that counts too many or too few entries."""
+    path = index_file(damaged)
+    count = entry_count(path)
+    wrong = damaged.rng.choice((0, 1, 2, count // 2, count + 2, count + 1000, 2**31 - 1))
+    put(path, 36, packed(wrong, 4))
+    damaged.note(f"index {path.name} counts {wrong} instead of {count + 1}")
+
+
+@kind()
+def index_slots_zeroed(damaged: Damaged) -> None:
+    """A slot table, or a part of it, of zeros."""
+    path, count = index_file(damaged), damaged.rng.choice((1, 5, damaged.good.index_slots))
+    first = damaged.rng.randrange(damaged.good.index_slots - count + 1)
+    put(path, 40 + 4 * first, bytes(4 * count))
+    damaged.note(f"{count} slots from {first} on of index {path.name} are zeros")
+
+
+@kind()
+def index_slots_of_garbage(damaged: Damaged) -> None:
+    """Slots of any bytes."""
+    path = index_file(damaged)
+    first = damaged.rng.randrange(damaged.good.index_slots - 5)
+    put(path, 40 + 4 * first, damaged.rng.randbytes(20))
+    damaged.note(f"5 slots from {first} on of index {path.name} are any bytes")
+
+
+@kind()
+def index_chain_in_a_circle(damaged: Damaged) -> None:
+    """An entry that leads to itself, or to a newer one."""
+    path = index_file(damaged)
+    number = damaged.rng.randrange(1, entry_count(path))
+    follows = damaged.rng.choice((number, number + 1, entry_count(path)))
+    put(path, first_entry(damaged) + 20 * (number - 1) + 16, packed(follows, 4))
+    damaged.note(f"entry {number} of index {path.name} leads to {follows}")
+
+
+@kind()
+def index_entries_zeroed(damaged: Damaged) -> None:
+    """Entries of zeros."""
+    path = index_file(damaged)
+    number, count = damaged.rng.randrange(entry_count(path) - 1), damaged.rng.choice((1, 2, 200))
+    start = first_entry(damaged) + 20 * number
+    put(path, start, bytes(min(20 * count, path.stat().st_size - start)))
+    damaged.note(f"{count} entries from {number + 1} on of index {path.name} are zeros")
+
+
+@kind()
+def index_entries_of_garbage(damaged: Damaged) -> None:
+    """Entries of any bytes."""
+    path = index_file(damaged)
+    number = damaged.rng.randrange(entry_count(path) - 2)
+    put(path, first_entry(damaged) + 20 * number, damaged.rng.randbytes(50))
+    damaged.note(f"entries from {number + 1} on of index {path.name} are any bytes")
+
+
+@kind()
+def index_entry_elsewhere(damaged: Damaged) -> None:
+    """An entry that leads to another message, into one, or beyond the log."""
+    path = index_file(damaged)
+    number = damaged.rng.randrange(entry_count(path))
+    place = damaged.rng.choice((damaged.message().physical_offset, 17, 10**12, -5))
+    put(path, first_entry(damaged) + 20 * number + 4, packed(place, 8))
+    damaged.note(f"entry {number + 1} of index {path.name} leads to {place}")
+
+
+@kind()
+def index_hash_flipped(damaged: Damaged) -> None:
+    """An entry under another hash."""
+    path = index_file(damaged)
+    place = first_entry(damaged) + 20 * damaged.rng.randrange(entry_count(path)) + damaged.rng.randrange(4)
+    put(path, place, bytes([path.read_bytes()[place] ^ 1 << damaged.rng.randrange(8)]))
+    damaged.note(f"byte {place}, in a hash, of index {path.name} has a flipped bit")
+
+
+@kind()
+def index_file_cut(damaged: Damaged) -> None:
+    """An index file that has lost its end."""
+    path = index_file(damaged)
+    size = damaged.rng.choice((0, 39, 40, first_entry(damaged) - 1, damaged.rng.randrange(path.stat().st_size)))
+    with path.open("r+b") as file:
+        file.truncate(size)
+    damaged.note(f"index {path.name} has {size} bytes")
+
+
+@kind()
+def index_file_of_garbage(damaged: Damaged) -> None:
+    """An index file of any bytes."""
+    path = index_file(damaged)
+    path.write_bytes(damaged.rng.randbytes(path.stat().st_size))
+    damaged.note(f"index {path.name} holds any bytes")
+
+
+@kind()
+def index_file_lost(damaged: Damaged) -> None:
+    """An index file that is gone."""
+    path = index_file(damaged)
+    path.unlink()
+    damaged.note(f"index {path.name} is gone")
+
+
+@kind()
+def index_lost(damaged: Damaged) -> None:
+    """All index files are gone, or their directory is a file."""
+    if not (damaged.root / "index").is_dir():
+        raise Unfit
+    shutil.rmtree(damaged.root / "index")
+    is_file = damaged.rng.random() < 0.5
+    if is_file:
+        (damaged.root / "index").write_text("x")
+    damaged.note("index/ is a file" if is_file else "index/ is gone")
+
+
+@kind()
+def index_file_twice(damaged: Damaged) -> None:
+    """A copy of an index file under another name."""
+    path = index_file(damaged)
+    shutil.copy(path, path.with_name("20991231235959999"))
+    damaged.note(f"index {path.name} is there twice")
+
+
+@kind()
+def directory_among_index_files(damaged: Damaged) -> None:
+    """A directory whose name is that of an index file."""
+    if not (damaged.root / "index").is_dir():
+        raise Unfit
+    name = damaged.rng.choice(("20260101000000001000", "20991231235959998", "20200101000000000"))
+    (damaged.root / "index" / name).mkdir(exist_ok=True)
+    (damaged.root / "index" / "notes.txt").write_text("x")
+    damaged.note(f"index/{name} is a directory")
+
+
+# --- small files ------------------------------------------------------------------------------------------------------
+
+
+def spoil(damaged: Damaged, name: str, ways: tuple[str, ...] = ("cut", "empty", "zeros", "garbage", "gone")) -> None:
+    """Cut a file, empty it, fill it with zeros or any bytes, or take it away."""
+    path, way = damaged.root / name, damaged.rng.choice(ways)
+    content = path.read_bytes() if path.is_file() else b"{}" * 20
+    changed = {
+        "cut": content[: len(content) * damaged.rng.randrange(1, 9) // 10], "empty": b"", "zeros": bytes(len(content)),
+        "garbage": damaged.rng.randbytes(len(content)),
+    }  # fmt: skip
+    path.parent.mkdir(exist_ok=True)
+    if way == "gone":
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(changed[way])
+    damaged.note(f"{name}: {way}")
+
+
+@kind()
+def consumer_offsets_spoiled(damaged: Damaged) -> None:
+    """consumerOffset.json cannot be read: offsets are unknown, and not 0."""
+    damaged.asks_offsets = True
+    spoil(damaged, "config/consumerOffset.json", ("cut", "empty", "zeros", "garbage"))
+
+
+@kind()
+def topics_spoiled(damaged: Damaged) -> None:
+    """topics.json cannot be read."""
+    spoil(damaged, "config/topics.json")
+
+
+@kind()
+def subscription_groups_spoiled(damaged: Damaged) -> None:
+    """subscriptionGroup.json cannot be read."""
+    spoil(damaged, "config/subscriptionGroup.json", ("empty", "zeros", "garbage"))
+
+
+@kind()
+def other_config_spoiled(damaged: Damaged) -> None:
+    """Other files of config/ cannot be read."""
+    for name in ("delayOffset.json", "consumerFilter.json", "topicQueueMapping.json"):
+        spoil(damaged, f"config/{name}", ("empty", "zeros", "garbage"))
+
+
+@kind()
+def small_files_spoiled(damaged: Damaged) -> None:
+    """Checkpoint and lock hold something else, or are gone."""
+    spoil(damaged, "checkpoint")
+    spoil(damaged, "lock")
+
+
+@kind()
+def crashed(damaged: Damaged) -> None:
+    """abort is there, the checkpoint is not."""
+    (damaged.root / "abort").write_text("1")
+    (damaged.root / "checkpoint").unlink(missing_ok=True)
+    damaged.note("abort is there, the checkpoint is not")

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from interop.stages import wait_until
+from blocking_client import eventually
 from protocol.errors import StoreError
 from spark_jobs.run._local_worker import SHARED
 from spark_jobs.run.engine import Shared
@@ -40,7 +40,7 @@ def first_fails(task: tuple[int, str]) -> str:
     number, directory = task
     place = Path(directory)
     if number == 0:
-        wait_until(lambda: len(list(place.glob("running-*"))) >= 1, "the other task", END_SECONDS)
+        eventually(lambda: len(list(place.glob("running-*"))) >= 1, "the other task", END_SECONDS)
         raise StoreError(place, what="is not what it was")
     running = place / f"running-{number}"
     running.touch()
@@ -87,7 +87,7 @@ def die_or_stay(task: tuple[str, str]) -> None:
     kind, place = task
     if kind == "stay":
         run_for_ever(place)
-    wait_until(lambda: bool(os.listdir(place)), "the other task", END_SECONDS)
+    eventually(lambda: bool(os.listdir(place)), "the other task", END_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
     signal.pause()
 

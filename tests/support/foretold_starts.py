@@ -3,16 +3,14 @@
 import random
 from pathlib import Path
 
-import damage_of_indexes
-import damage_of_logs
-import damage_of_queues
+import damaged_stores
 from damaged_stores import KINDS, SHAPES_OF, Unfit, damage
 from oracles import packed
 from trial_stores import GoodStore, Message
 
-LOG_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_logs.__name__)
-QUEUE_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_queues.__name__)
-INDEX_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damage_of_indexes.__name__)
+LOG_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damaged_stores.__name__)
+QUEUE_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damaged_stores.__name__)
+INDEX_KINDS = sorted(name for name, function in KINDS.items() if function.__module__ == damaged_stores.__name__)
 CHECKPOINT_SIZE = 4096
 
 

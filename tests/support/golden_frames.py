@@ -12,11 +12,12 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from golden.record.records import walk
-from golden_store import GOLDEN, unpack
+from golden_store import G1, GOLDEN, unpack
 from interop.wire import BINARY_HEADER, decode_frame
 
 RESPONSE_FLAG = 1
@@ -260,3 +261,33 @@ def _skip_comma(text: str, position: int, closing: str) -> int:
     if text[position] == closing:
         return position
     return _skip_blanks(text, _expect(text, position, ","))
+
+
+FILES = ("mqadmin-frames.jsonl.xz", "client-flows.jsonl.xz")
+
+
+class Recorded(NamedTuple):
+    """One frame: `header` the members of a JSON header, or `binary` the bytes of one in the ROCKETMQ form."""
+
+    header: dict[str, Any]
+    binary: bytes
+    body: bytes
+    source: int
+    destination: int
+
+
+@cache
+def recorded_frames() -> tuple[Recorded, ...]:
+    found = tuple(_read())
+    assert found
+    return found
+
+
+def _read() -> Iterator[Recorded]:
+    for name in FILES:
+        with lzma.open(G1 / name, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                frame = json.loads(line)
+                binary = bytes.fromhex(frame["header"].get("binary", ""))
+                header = {} if binary else frame["header"]
+                yield Recorded(header, binary, base64.b64decode(frame["body"] or ""), frame["src"], frame["dst"])

@@ -10,7 +10,7 @@ another executor's directories for blocks, cannot be opened, listed or changed.
 import os
 from pathlib import Path
 
-from interop.stages import wait_until
+from blocking_client import eventually
 from spark_classes import site_packages_of
 
 VARIABLE = "HELD_TASKS"
@@ -91,7 +91,7 @@ class HeldTasks:
 
     def wait_for_one(self) -> int:
         """The process id of the worker whose attempt is held."""
-        wait_until(lambda: self._held.is_symlink(), "an attempt that is held", HELD_SECONDS)
+        eventually(lambda: self._held.is_symlink(), "an attempt that is held", HELD_SECONDS)
         return int(os.readlink(self._held))
 
     def let_go(self) -> None:

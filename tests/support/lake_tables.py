@@ -11,8 +11,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from exported_files import Row
-from grown_tables import rows_of_table
+from exported_files import Row, rows_of_table
 from object_store import ObjectStore
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables._files_table import FilesCommit

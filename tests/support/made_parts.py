@@ -25,7 +25,7 @@ from broker.limits import Limits
 from broker.web._metrics_families import FAMILIES
 from broker.web.api.application import Api
 from cli_reference import command_line_reference, commands
-from golden_deviations import DEVIATIONS
+from golden_deviations import DAMAGED_STORES, DEVIATIONS, REQUESTS, Unrecorded
 from interop.mqadmin_commands import NOTES, RUNS
 from mqadmin_requests import MESSAGE_QUERIES, OTHER_COMMANDS
 from protocol.codes import RequestCode, ResponseCode
@@ -36,7 +36,6 @@ from spark_jobs.tables.every import TableMetrics
 from storage.columns.names import JSON_NAMES
 from storage.doctor.finding import Kind
 from unread_answers import UNREAD
-from unrecorded_deviations import DAMAGED_STORES, REQUESTS, Unrecorded
 
 ROOT = Path(__file__).parents[2]
 BAR = re.compile(r"\|(?=(?:[^`]*`[^`]*`)*[^`]*$)")

@@ -1,4 +1,4 @@
-"""Modules that lie in a directory for somebody to import by mistake: each leaves a mark where it is."""
+"""Modules, ours by name or what ours import, that lie where somebody may import them: each leaves a mark there."""
 
 from pathlib import Path
 
@@ -28,3 +28,19 @@ def plant(directory: Path) -> None:
 def imported(directory: Path) -> dict[str, str]:
     """Which of them were imported, and by which processes."""
     return {path.name.removeprefix(MARK): path.read_text() for path in directory.glob(f"{MARK}*")}
+
+
+FOREIGN_MARK = ".was-imported"
+
+
+def plant_foreign(directory: Path, *names: str) -> Path:
+    """Put packages of these names into a directory; one that is imported leaves a mark there."""
+    for name in names:
+        (directory / name).mkdir(parents=True)
+        (directory / name / "__init__.py").write_text(f"open({str(directory / FOREIGN_MARK)!r}, 'w').close()\n")
+    return directory
+
+
+def was_imported(directory: Path) -> bool:
+    """Whether one of them was."""
+    return (directory / FOREIGN_MARK).exists()

@@ -1,4 +1,4 @@
-"""Proof that a store is only read: sealed copies of it, programs under guard, and its state before and after."""
+"""Proof that a store is only read: sealed copies, programs under guard, state before and after; being another user."""
 
 import contextlib
 import hashlib
@@ -151,3 +151,25 @@ def _outcome(function: Callable[[], str]) -> str:
         return function()
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def as_user(uid: int = NOBODY) -> Iterator[None]:
+    """Run a block as another user, in no group but one of its number; only root becomes one.
+
+    It is the whole process that does, with all its threads, and it can go back. What that user is to reach lies in a
+    `read_only.reachable_directory`.
+    """
+    if os.geteuid():
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 from benchmarks.server_process import free_port
-from interop.stages import wait_until
+from blocking_client import eventually
 from needed_tools import tool
 from spark_classes import QUICK
 
@@ -58,7 +58,7 @@ class SparkCluster:
             own = ("--cores", "1", "--memory", "700m", "--work-dir", str(directory))
             self._start("worker.Worker", f"127.0.0.{number + 1}", *own, self.url)
         self._workers += count
-        wait_until(self._have_registered, f"{self._workers} workers at {self.url}", START_SECONDS)
+        eventually(self._have_registered, f"{self._workers} workers at {self.url}", START_SECONDS)
 
     def _have_registered(self) -> bool:
         return self._log.read_text().count("Registering worker") >= self._workers

@@ -1,8 +1,10 @@
-"""Asking a store in one line, for the tests of its answers."""
+"""Asking a store in one line; look-ups taken one step, as the event loop does."""
 
 from pathlib import Path
+from typing import TypeVar
 
 from protocol.question import KeyKind, Question
+from storage.files.waiting import Lookup, Unfinished, Wait, begin
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -17,3 +19,20 @@ def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY
 def open_written(writer: StoreWriter, root: Path) -> MessageStore:
     writer.close()
     return MessageStore.open(root)
+
+
+Result = TypeVar("Result")
+
+
+def wait_of(lookup: Lookup[Result]) -> Wait:
+    """What a look-up waits for; the test fails where it waits for nothing."""
+    step = begin(lookup)
+    assert isinstance(step, Unfinished), f"it did not wait, and found {step}"
+    return step.wait
+
+
+def at_once(lookup: Lookup[Result]) -> Result:
+    """What a look-up finds without waiting; the test fails where it waits."""
+    step = begin(lookup)
+    assert not isinstance(step, Unfinished), f"it waits: {step.wait}"
+    return step

@@ -5,8 +5,11 @@ Where there is a Chromium that has no window at all, it is that one: the other d
 """
 
 import contextlib
+import functools
+import hashlib
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +23,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from axe import axe_source
+from interop.jars import cached
 from needed_tools import tool
 
 SHELL, CHROMIUM = "chromium-headless-shell", "chromium"
@@ -157,7 +160,7 @@ class Browser:
         found = self.driver.execute_async_script(
             "const [rules, done] = arguments;"
             "const some = rules.length ? {runOnly: {type: 'rule', values: rules}} : {};"
-            "axe.run(document, {resultTypes: ['violations'], ...some}).then("
+            "web_browser.run(document, {resultTypes: ['violations'], ...some}).then("
             "(all) => done(all.violations.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 200)}`)), "
             "(error) => done([String(error)]));",
             list(rules),
@@ -170,3 +173,25 @@ class Browser:
         if directory:
             Path(directory).mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(f"{directory}/{name}.png")
+
+
+ROOT = Path(__file__).parents[2]
+LOCKED = ROOT / "tests" / "broker" / "web" / "browser" / "axe"
+FILES = ("package.json", "package-lock.json")
+INSTALL_SECONDS = 300
+
+
+@functools.cache
+def axe_source() -> str:
+    """The script that defines `web_browser` in a page."""
+    checksum = hashlib.sha256(b"".join((LOCKED / name).read_bytes() for name in FILES)).hexdigest()
+    folder = cached(f"axe-{checksum[:16]}", _install)
+    return (folder / "node_modules" / "axe-core" / "web_browser.min.js").read_text("utf-8")
+
+
+def _install(folder: Path) -> None:
+    folder.mkdir()
+    for name in FILES:
+        shutil.copy(LOCKED / name, folder / name)
+    command = [tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=INSTALL_SECONDS)

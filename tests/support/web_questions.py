@@ -1,21 +1,30 @@
-"""Questions to the API without a socket: its application over a store, and what comes back."""
+"""Questions to the API without a socket, its application over a store; and the page, served on a thread."""
 
 import asyncio
 import atexit
 import base64
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
+from starlette.routing import Route
 
 from blocking_client import eventually
+from broker.config import ASK_ON_THE_PAGE, HttpAuth
+from broker.metrics.metrics_rows import MetricsRows
+from broker.net.listeners import bind_listeners, close_listeners
 from broker.security.accounts import watched_accounts
 from broker.security.audit_log import AuditLog
+from broker.service.broker_service import BrokerService
 from broker.web.api.access import Access
 from broker.web.api.application import Api
-from broker_harness import DEADLINE_SECONDS, service_of
+from broker.web.port import WebPort
+from broker.web.site import Site
+from broker_harness import DEADLINE_SECONDS, LOOPBACK, in_a_thread, service_of
 from storage.store.message_store import MessageStore, StoreOptions
 
 PLACE = "http://127.0.0.1"
@@ -107,3 +116,41 @@ class ApiOf:
 def keys(access_key: str, secret: str) -> dict[str, str]:
     """The header with which a client says who it is."""
     return {"Authorization": "Basic " + base64.b64encode(f"{access_key}:{secret}".encode()).decode()}
+
+
+@contextlib.asynccontextmanager
+async def _page(
+    services: Sequence[BrokerService],
+    accounts: Path | None,
+    port: int,
+    auth: HttpAuth,
+    more: Callable[[Api], Sequence[Route]],
+) -> AsyncIterator[str]:
+    (listener,) = bind_listeners([LOOPBACK._replace(port=port)])
+    api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts), auth=auth))
+    site = Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api, more=more(api))
+    web = WebPort(site, [listener])
+    loop = asyncio.get_running_loop()
+    try:
+        for service in services:
+            service.polls.start(lambda work: loop.run_in_executor(None, work))
+        await web.start()
+        yield f"http://127.0.0.1:{listener.endpoint.port}"
+    finally:
+        await web.stop()
+        for service in services:
+            service.polls.stop()
+        close_listeners([listener])
+
+
+@contextlib.contextmanager
+def serving_page(
+    services: Sequence[BrokerService],
+    accounts: Path | None = None,
+    port: int = 0,
+    auth: HttpAuth = ASK_ON_THE_PAGE,
+    more: Callable[[Api], Sequence[Route]] = lambda _api: (),
+) -> Iterator[str]:
+    """The origin of a page over stores, served on a thread; on a free port, or on one that was free before."""
+    with in_a_thread(lambda: _page(services, accounts, port, auth, more)) as origin:
+        yield origin

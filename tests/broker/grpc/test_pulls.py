@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
+from blocking_client import eventually
 from broker.grpc.messages.definition_pb2 import Code, Encoding
 from broker.grpc.messages.service_pb2 import TelemetryCommand
 from broker.metrics.metrics_rows import HELD_PULLS
@@ -21,7 +22,7 @@ from golden.record.records import Record, walk
 from growing_store import GrowingStore
 from grpc_cases import GROUP, ME, OTHER, TOPIC, TelemetryStream, subscribing
 from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, serving_recorded, signed
-from interop.stages import committed, wait_until
+from interop.stages import committed
 from interop.wire import ask
 from protocol.codes import RequestCode, ResponseCode
 from protocol.fastjson import parse_fastjson
@@ -249,7 +250,7 @@ def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_pa
             client = clients.enter_context(grpc_client(served))
             wait = partial(pulled, client, queue=queue_of("T"), long_polling_timeout={"seconds": 20})
             waiting = threads.submit(wait, 1)
-            wait_until(lambda: held_pulls(served) == 1, "the pull", SECONDS)
+            eventually(lambda: held_pulls(served) == 1, "the pull", SECONDS)
             growing.add()
             growing.flush()
             code, (message,), offset = waiting.result(SECONDS)
@@ -263,7 +264,7 @@ def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_pa
                 offset=2,
                 long_polling_timeout={"seconds": 20},
             )
-            wait_until(lambda: held_pulls(served) == 1, "the second pull", SECONDS)
+            eventually(lambda: held_pulls(served) == 1, "the second pull", SECONDS)
         (answer,) = refused.result(SECONDS)
         assert (answer.status.code, "stopping" in answer.status.message) == (Code.TOO_MANY_REQUESTS, True)
         with pytest.raises(StopIteration):

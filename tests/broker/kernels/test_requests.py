@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kernels.requests import code_of, plain_end
-from guarded_memory import Guarded
+from kernel_memory import Guarded
 from lane_requests import LITE_PULL, PULL, QUERY, VIEW, mutated, pull, query, view
 from protocol.codes import RequestCode
 from storage.kernels.region import Region

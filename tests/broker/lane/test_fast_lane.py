@@ -17,7 +17,7 @@ from broker.service.broker_service import BrokerService
 from broker_harness import service_of, serving
 from golden_frames import Session
 from golden_store import GOLDEN, unpack
-from guarded_memory import Guarded
+from kernel_memory import Guarded
 from lane_requests import (
     FOREVER,
     LITE_PULL,

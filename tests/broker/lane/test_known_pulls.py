@@ -20,9 +20,8 @@ from broker.lane.fast_lane import FastLane
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker_harness import connected, service_of, serving
-from guarded_memory import Guarded
 from heartbeats import consumer, heartbeat, subscription
-from kernel_memory import HeldFile
+from kernel_memory import Guarded, HeldFile
 from lane_requests import (
     LITE_PULL,
     PULL,
@@ -41,11 +40,11 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
-from rocksdb_stores import with_rocksdb_queues
 from storage.files.waiting import Lookup, Wait
 from storage.kernels.pulls import EVERYTHING, Choice
 from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import MessageStore
+from store_kinds import with_rocksdb_queues
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.lane

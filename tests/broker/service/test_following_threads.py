@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
+from blocking_client import eventually
 from broker.service.following_threads import FollowingThreads
 from draining import pull_of
-from interop.stages import wait_until
 from interop.wire import Frame, ask
 from process import rocketlens_serving
 from protocol.errors import StoreError
@@ -60,12 +60,12 @@ def test_new_messages_are_answered_by_offset_key_and_pull(writer: StoreWriter, s
         written = writer.append(TOPIC, b"new", keys=f"new-{number}", tags="TagA")
         writer.flush()
         view = {"offset": str(written.physical_offset)}
-        wait_until(
+        eventually(
             lambda view=view, written=written: ask(server, VIEW_MESSAGE_BY_ID, view).body == written.record,
             f"message {number} by offset",
         )
-        wait_until(lambda n=number, w=written: query(server, f"new-{n}").body == w.record, f"message {number} by key")
-        wait_until(lambda w=written: pull(server, w.queue_offset).body == w.record, f"message {number} by pull")
+        eventually(lambda n=number, w=written: query(server, f"new-{n}").body == w.record, f"message {number} by key")
+        eventually(lambda w=written: pull(server, w.queue_offset).body == w.record, f"message {number} by pull")
 
 
 @pytest.mark.parametrize("kept", [0, 20_000])
@@ -79,14 +79,14 @@ def test_an_idle_server_survives_a_log_that_is_cut_under_its_map(tmp_path: Path,
     with rocketlens_serving(writer.root, tmp_path, *IN_ONE_PROCESS) as server:
         process = server_process(server)
         os.truncate(segment, kept)
-        wait_until(lambda: mapped_bytes(process, segment) == -(-kept // 4096) * 4096, "the segment to be mapped anew")
+        eventually(lambda: mapped_bytes(process, segment) == -(-kept // 4096) * 4096, "the segment to be mapped anew")
         for written in (writer.written[0], writer.written[30], writer.written[-1]):
             is_left = written.physical_offset + written.size <= kept
             answer = ask(server, VIEW_MESSAGE_BY_ID, {"offset": str(written.physical_offset)})
             assert (answer.code == 0, bytes(answer.body)) == (is_left, written.record if is_left else b"")
         if kept % 8192:
             said = "the log ends at physical offset"
-            wait_until(lambda: said in (tmp_path / "stderr").read_text(), "the place of the damage to be told")
+            eventually(lambda: said in (tmp_path / "stderr").read_text(), "the place of the damage to be told")
 
 
 class FakeStore:

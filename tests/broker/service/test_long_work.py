@@ -25,11 +25,11 @@ from broker.service.long_work import (
 from broker.service.request_families import build_processors
 from broker_harness import connected, serving
 from heartbeats import consumer, heartbeat
-from lookups import at_once, wait_of
 from protocol.bodies import HeartbeatData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import BadCommand
 from storage.files.waiting import Lookup, Unfinished, Wait, finish
+from store_queries import at_once, wait_of
 
 
 def test_only_long_work_waits_for_a_thread() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from broker.web._page_files import DIRECTORY, ICON, VIEWS, read_page
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
+from web_questions import serving_page
 
 LARGEST_MODULE = 300
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changed_headers import HEADERS, PIECES, changed
-from guarded_memory import Guarded
+from frame_garbage import HEADERS, PIECES, changed
 from header_oracle import read_header as read_by_other
 from header_oracle import written_header
+from kernel_memory import Guarded
 from protocol.command import Command, decode_command, decode_header, ext_field_of, ext_fields_of
 from protocol.errors import BadCommand, BadHeader
 from protocol.header_fields import field_plans, header_from_texts

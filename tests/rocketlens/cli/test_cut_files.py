@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger_stores import Ledger
 from process import ROOT
+from store_kinds import Ledger
 
 KEPT = (0, 4096, 8192)
 """Bytes that are left of a long file; all others are gone by the time that they are looked at."""

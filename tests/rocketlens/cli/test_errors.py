@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from command_line import rocketlens
-from read_only import reachable_directory
-from rights import as_user
+from read_only import as_user, reachable_directory
 from rocketlens.cli.main import main
 from store_writer import StoreWriter
 

@@ -11,7 +11,7 @@ import pytest
 
 from column_rows import expected_rows
 from command_line import rocketlens
-from left_work import left_in
+from job_runs import left_in
 from loop_engine import run_jobs_here
 from process import COMMAND, ROOT
 from rocketlens.cli import command_run

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from base_directory import small_disk
 from broker.endpoint import Endpoint
 from command_line import rocketlens
 from rocketlens.cli.find_many import PlainRows
-from small_disk import small_disk
 from storage.columns.names import JSON_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
 

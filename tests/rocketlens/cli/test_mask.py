@@ -6,7 +6,7 @@ import pytest
 
 import process
 from command_line import Outcome, rocketlens
-from hidden_stores import RULES, SECRETS, hidden_stores
+from store_kinds import RULES, SECRETS, hidden_stores
 from store_writer import StoreWriter
 
 FIRST, SECOND = SECRETS

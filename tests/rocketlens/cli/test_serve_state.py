@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from base_directory import small_disk
 from blocking_client import BlockingClient, eventually
 from broker.service.state_directory import StateDirectory
 from golden_frames import parse_java_json
@@ -16,7 +17,6 @@ from protocol.codes import RequestCode
 from protocol.command import ext_fields_of
 from protocol.errors import RocketLensError
 from read_only import as_nobody, reachable_directory
-from small_disk import small_disk
 
 FIELDS = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1"}
 

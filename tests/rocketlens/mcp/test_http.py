@@ -19,13 +19,12 @@ from broker.web._strict_requests import BODY_BYTES, StrictRequests
 from broker.web.api.pending import WaitingMessages
 from broker.web.site import Site
 from broker_harness import service_of
-from page_server import serving_page
 from protocol.errors import StoreError
 from protocol.question import Question
 from rocketlens.mcp.http import assistants
 from storage.store.message_store import MessageStore, QueryAnswer
 from store_writer import StoreWriter
-from web_questions import ApiOf
+from web_questions import ApiOf, serving_page
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 

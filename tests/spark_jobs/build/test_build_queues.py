@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from queue_rebuild import Rebuilt
+from job_runs import Rebuilt
 from queue_runs import files_under, units_in
 from spark_jobs.build import build_queues as job
 from spark_jobs.build.build_queues import bundle_count

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from job_runs import left_in
 from killing import Renames, every_kill
-from left_work import left_in
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_rebuild import Rebuilt
+from job_runs import Rebuilt
 from queue_runs import files_under
 from spark_jobs.build import build_queues as job
 from spark_jobs.build import split_queues

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compact_oracle import broker_offsets, build_compacted, keep_entries, log_entries, read_entries
-from compacting import RememberedProgress, compact_store, small_steps
+from job_runs import RememberedProgress, compact_store, small_steps
 from oracles import END_OF_TIME, index_hash, index_keys, signed
 from protocol.errors import RocketLensError, StoreError
 from store_writer import START_TIMESTAMP, StoreWriter

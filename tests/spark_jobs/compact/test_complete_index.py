@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compact_oracle import lacks_keys, put_behind
-from compacting import Outcome, compact_in_place, compact_store, small_steps
+from job_runs import Outcome, compact_in_place, compact_store, small_steps
 from oracles import read_log
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans

@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from golden_store import GOLDEN, log_folders, unpack
-from ledger_stores import COMMIT, SEGMENT, TIMER_UNIT, Ledger
 from oracles import packed, signed
 from plain_oracle import PlainLog, moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
@@ -27,6 +26,7 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
 from storage.store.message_store import MessageStore
+from store_kinds import COMMIT, SEGMENT, TIMER_UNIT, Ledger
 from store_queries import found
 from store_writer import StoreWriter
 from verifying import upload, verify_here

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import rocketlens
-from ledger_stores import Ledger
 from oracles import read_record
 from protocol.errors import ConfigError, NotAStore
 from read_only import state_of
@@ -28,6 +27,7 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.doctor.examine import examine
 from store_files import pack_record
+from store_kinds import Ledger
 from store_writer import StoreWriter, Written
 
 SEGMENT = 8192

@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 import pytest
 
+from job_runs import left_in
 from killing import Renames, gets_through
-from ledger_stores import Ledger
-from left_work import left_in
 from protocol.errors import ConfigError
 from spark_jobs.commands.run import run_convert, run_rescue
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import REPORT
+from store_kinds import Ledger
 
 WORK = "plain.rocketlens-work"
 RESCUE = {"mend", "relate", "scan", "build"}

@@ -10,7 +10,6 @@ import pytest
 
 from command_line import rocketlens
 from golden_store import GOLDEN, unpack
-from ledger_stores import Ledger
 from oracles import read_log
 from protocol.errors import ConfigError, StoreError
 from queue_runs import files_under
@@ -27,8 +26,8 @@ from storage.doctor.examine import examine
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.store_layout import recognise_store
 from storage.recovery.start_refusals import foretell_refusals
+from store_kinds import Ledger, write_tier
 from store_writer import StoreWriter, Written
-from tier_files import write_tier
 
 SEGMENT = 8192
 STORE_TIME = 56

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from compact_oracle import build_compacted, keep_entries, put_behind, read_entries
-from compacting import compact_in_place
+from job_runs import compact_in_place
 from oracles import index_hash, index_keys
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Finding, Kind

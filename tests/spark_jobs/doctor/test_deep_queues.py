@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from golden_store import GOLDEN, unpack
+from job_runs import Rebuilt
 from oracles import packed
-from queue_rebuild import Rebuilt
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Finding, Kind
 from store_files import PRE_BLANK

@@ -9,8 +9,7 @@ import fsspec
 import msgspec
 import pytest
 
-from faulty_proxy import FAULTS, FaultPlan
-from object_store import ObjectStore
+from object_store import FAULTS, FaultPlan, ObjectStore
 from protocol.errors import ConfigError, NotAStore
 from spark_jobs.doctor.deep_request import DeepDetails
 from spark_jobs.places import remote_file

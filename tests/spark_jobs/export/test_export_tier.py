@@ -19,9 +19,9 @@ from spark_jobs.read.data_source import check_schema, reader_of, schema_of
 from spark_jobs.read.source_options import read_options
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
+from store_kinds import tier_name, write_tier
 from store_writer import StoreWriter
 from tier_answers import exchanges_of, pulls_of
-from tier_files import tier_name, write_tier
 
 
 def export(tier: Path, out: Path, format_: str = "ndjson", topics: tuple[str, ...] = ()) -> Report:

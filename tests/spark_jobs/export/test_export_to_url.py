@@ -11,9 +11,8 @@ import pytest
 from column_rows import expected_rows
 from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
-from faulty_proxy import FAULTS, FaultPlan
 from loop_engine import run_jobs_here
-from object_store import Fresh, ObjectStore
+from object_store import FAULTS, FaultPlan, Fresh, ObjectStore
 from protocol.errors import ConfigError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dying import AT_EACH_PLACE, STRIDES, every_death
-from faulty_proxy import LOST, FaultPlan
-from object_store import Fresh, ObjectStore
+from object_store import LOST, FaultPlan, Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.placed_run import (

@@ -11,7 +11,6 @@ import pytest
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
 from protocol.errors import ConfigError
-from rocksdb_stores import with_rocksdb_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_convert, run_rebuild
 from spark_jobs.convert.convert_request import ConvertRequest
@@ -19,6 +18,7 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from storage.extras import install_line
 from storage.layout.store_config import StoreConfig
+from store_kinds import with_rocksdb_queues
 
 G2 = GOLDEN / "g2"
 FILES = {"consumerOffset.json", "lmqConsumerOffset.json", "subscriptionGroup.json", "topics.json"}

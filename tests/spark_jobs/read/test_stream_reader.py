@@ -9,8 +9,8 @@ import pytest
 
 import rocketlens
 from column_rows import expected_rows
+from exported_files import append, with_date
 from growing_store import GrowingStore
-from grown_tables import append, with_date
 from protocol.errors import StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.read._stream_reader import OFFSET, MessageStreamReader

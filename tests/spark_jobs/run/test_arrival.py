@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from foreign import plant_foreign, was_imported
+from planted import plant_foreign, was_imported
 from spark_cluster import python_without_rocketlens
 from spark_jobs.run._spark_calls import Guarded
 from spark_jobs.run.arrival import DIRECTORY, this_python

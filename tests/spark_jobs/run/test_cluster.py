@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from built_wheel import shared_wheel
 from cluster_session import ClusterSession
 from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
 from held_tasks import is_alive, parent_of, plant_listener
-from interop.stages import wait_until
 from oracles import build_index, read_log, signed
 from planted import imported, plant
 from process import COMMAND
@@ -210,7 +210,7 @@ def test_an_executor_without_rocketlens_runs_the_tasks_of_a_submitted_job(
     with ClusterSession("local-cluster[1,2,512]", bare, packages, tmp_path, settings | options) as session:
         ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
         assert ended.report["messages"] == len(read_log(store / "commitlog"))
-        wait_until(lambda: bool(session.events.executors("build")), "the events of the job")
+        eventually(lambda: bool(session.events.executors("build")), "the events of the job")
         assert session.events.executors("scan").keys() == session.events.executors("build").keys() == {"0"}
     assert_rebuilt(store, tmp_path / "out")
     assert imported(tmp_path) == {}
@@ -239,7 +239,7 @@ class TestOneApplication:
 
     def test_both_workers_run_tasks(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
-        wait_until(lambda: len(session.events.executors("build")) == 2, "the events of the job")
+        eventually(lambda: len(session.events.executors("build")) == 2, "the events of the job")
         assert len(session.events.executors("scan")) == 2
         assert sum(session.events.executors("scan").values()) == len(list((store / "commitlog").iterdir())) >= 20
         assert_rebuilt(store, tmp_path / "out")
@@ -307,7 +307,7 @@ class TestOneApplication:
 
     def test_the_disk_of_a_machine_is_full(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         """Its tasks fail, and are run by the other machine, to which this one leaves all that is to come."""
-        wait_until(lambda: session.events.executors_there() == 2, "an executor on each of two machines")
+        eventually(lambda: session.events.executors_there() == 2, "an executor on each of two machines")
         held = rebuild_with_one_held(session, store, tmp_path)
         executor = executor_of(held)
         for pid in (executor, parent_of(held), held):
@@ -356,6 +356,6 @@ def assert_whole(session: ClusterSession, store: Path, work: Path, held: int) ->
     """The rebuild ends, with the right bytes; what is left of the attempt that was held changes nothing."""
     assert session.end().report["messages"] == len(read_log(store / "commitlog"))
     session.held.let_go()
-    wait_until(lambda: not is_alive(held), "the end of the attempt that was held")
+    eventually(lambda: not is_alive(held), "the end of the attempt that was held")
     assert_rebuilt(store, work / "out")
     assert sorted(os.listdir(work / "out")) == ["checkpoint", "consumequeue", "index"]

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from blocking_client import eventually
 from column_rows import expected_rows
 from command_line import rocketlens
 from compact_oracle import build_compacted, keep_entries, read_entries
-from compacting import compact_store
-from exported_files import manifest_of, read_back
+from exported_files import manifest_of, read_back, rows_of_table
 from golden_store import GOLDEN, log_folders, unpack
-from grown_tables import rows_of_table
-from interop.stages import wait_until
+from job_runs import compact_store
 from oracles import Record, read_log, signed
 from plain_oracle import moved_units, plain_log
 from queue_runs import files_under
@@ -147,7 +146,7 @@ def test_a_rebuild_gives_what_the_broker_wrote(
 
 def check_jobs(events: SparkEvents, before: dict[str, int], jobs_before: int, segments: list[Path], files: int) -> None:
     """Compare the jobs that Spark says it has run with what a rebuild asks for."""
-    wait_until(lambda: events.job_tasks().get("build", 0) - before.get("build", 0) > files, "the events of the job")
+    eventually(lambda: events.job_tasks().get("build", 0) - before.get("build", 0) > files, "the events of the job")
     assert events.job_tasks()["scan"] - before.get("scan", 0) == len(segments)
     size = bytes_text(sum(path.stat().st_size for path in segments))
     groups, descriptions = zip(*events.jobs()[jobs_before:], strict=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from interop.stages import wait_until
+from blocking_client import eventually
 from spark_jobs.run import _executors
 from spark_jobs.run._executors import PATIENCE_SECONDS, Executors, watched_executors
 from spark_jobs.run._spark_calls import SparkFailed, call_apart
@@ -56,7 +56,7 @@ def test_nothing_is_said_where_an_executor_is_there() -> None:
     lines: list[str] = []
     counted = Counted(1)
     with watched_executors(cast("Executors", counted), lines.append, counted.clock):
-        wait_until(lambda: counted.questions >= 3, "a third look", WAIT_SECONDS)
+        eventually(lambda: counted.questions >= 3, "a third look", WAIT_SECONDS)
     assert lines == []
 
 
@@ -64,9 +64,9 @@ def test_that_executors_start_is_said_once_and_when_the_first_has_come() -> None
     lines: list[str] = []
     counted = Counted(0)
     with watched_executors(cast("Executors", counted), lines.append, counted.clock):
-        wait_until(lambda: len(lines) == 2, "a second line", WAIT_SECONDS)
+        eventually(lambda: len(lines) == 2, "a second line", WAIT_SECONDS)
         counted.there = 2
-        wait_until(lambda: len(lines) == 3, "the line of the first executor", WAIT_SECONDS)
+        eventually(lambda: len(lines) == 3, "the line of the first executor", WAIT_SECONDS)
     assert lines[0] == STARTING
     assert lines[1] == (
         f"no executor for {PATIENCE_SECONDS:.0f} s: see at {MASTER} whether cores and memory are free for one, "
@@ -106,7 +106,7 @@ def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spa
     assert _executors() is None
     with tempfile.TemporaryDirectory() as directory:
         job = call_apart(lambda: spark.parallelize([f"{directory}/end"], 1).foreach(wait))
-        wait_until(lambda: _executors() is True, "a task that runs", WAIT_SECONDS)
+        eventually(lambda: _executors() is True, "a task that runs", WAIT_SECONDS)
         Path(directory, "end").touch()
         job.result(WAIT_SECONDS)
-    wait_until(lambda: _executors() is None, "the end of the stage", WAIT_SECONDS)
+    eventually(lambda: _executors() is None, "the end of the stage", WAIT_SECONDS)

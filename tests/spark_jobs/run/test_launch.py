@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interop.stages import wait_until
+from blocking_client import eventually
 from needed_tools import tool
-from read_only import reachable_directory
+from read_only import as_user, reachable_directory
 from read_only_guard import NOBODY
-from rights import as_user
 from spark_jobs.run import _launch
 from spark_jobs.run._launch import Launch
 from spark_jobs.run._spark_calls import SparkFailed, call_apart, spark_failure
@@ -87,7 +86,7 @@ def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path
     tool("java")
     started = Launch()
     starting = call_apart(lambda: started.gateway(_configuration("", "local[1]", {}), tmp_path / "log"))
-    wait_until(lambda: bool(of_launch(started)), "Spark's script", WAIT_SECONDS)
+    eventually(lambda: bool(of_launch(started)), "Spark's script", WAIT_SECONDS)
     started.end()
     started.end()
     with pytest.raises(Exception, match="JAVA_GATEWAY_EXITED"):
@@ -154,7 +153,7 @@ def test_no_child_of_a_job_that_runs_with_less_has_more(monkeypatch: pytest.Monk
         with as_user():
             started = Launch()
             starting = call_apart(lambda: started.gateway(configuration, directory / "log"))
-            wait_until(lambda: bool(of_launch(started) or starting.done()), "Spark's script", WAIT_SECONDS)
+            eventually(lambda: bool(of_launch(started) or starting.done()), "Spark's script", WAIT_SECONDS)
         deadline = time.monotonic() + WAIT_SECONDS
         while not any(names == ["java"] for names, _, _ in seen.values()):
             assert time.monotonic() < deadline, seen

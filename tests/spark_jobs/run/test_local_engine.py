@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from blocking_client import eventually
 from engine_tasks import (
     die,
     die_or_stay,
@@ -23,7 +24,6 @@ from engine_tasks import (
     length_of,
     number_of_process,
 )
-from interop.stages import wait_until
 from process import ROOT
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.run import local_engine
@@ -136,7 +136,7 @@ def test_where_all_processes_are_killed_the_next_tasks_get_new_ones(engine: Loca
     processes = set(engine.run_tasks("which", range(30), number_of_process))
     os.kill(engine._forker.pid, signal.SIGKILL)
     for process in processes:
-        wait_until(lambda process=process: not is_running(process), "their ends", END_SECONDS)
+        eventually(lambda process=process: not is_running(process), "their ends", END_SECONDS)
     with pytest.raises(WorkerLost, match="a process ended with the process that started it in the middle of double"):
         engine.run_tasks("double", range(9), double)
     assert engine.run_tasks("double", range(9), double) == [2 * number for number in range(9)]
@@ -203,11 +203,11 @@ def test_no_process_outlives_its_driver(tmp_path: Path, how: int) -> None:
     """Ctrl-C comes to the driver alone, and a driver that is killed says nothing to anybody."""
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: len(os.listdir(tmp_path)) == 2, "its tasks", END_SECONDS)
+        eventually(lambda: len(os.listdir(tmp_path)) == 2, "its tasks", END_SECONDS)
         driver.send_signal(how)
         driver.wait(END_SECONDS)
         for name in os.listdir(tmp_path):
-            wait_until(lambda name=name: not is_running(int(name)), "the end of its tasks", END_SECONDS)
+            eventually(lambda name=name: not is_running(int(name)), "the end of its tasks", END_SECONDS)
     finally:
         driver.kill()
         driver.wait()

@@ -12,8 +12,7 @@ import pytest
 import rocketlens
 from column_rows import expected_rows
 from dying import STRIDES, every_death
-from exported_files import Row
-from grown_tables import DAY, append, rows_of_table, with_date
+from exported_files import DAY, Row, append, rows_of_table, with_date
 from lake_tables import Lake
 from object_store import Fresh
 from protocol.errors import ConfigError, StoreError

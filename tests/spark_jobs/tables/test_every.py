@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grown_tables import append
+from exported_files import append
 from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.report import Report

@@ -10,7 +10,7 @@ import pytest
 
 from column_rows import expected_rows
 from dying import STRIDES, every_death
-from grown_tables import DAY, append
+from exported_files import DAY, append
 from lake_tables import Lake
 from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter

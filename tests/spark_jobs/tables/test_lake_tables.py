@@ -19,8 +19,7 @@ from starlette.responses import JSONResponse, Response
 import rocketlens
 from column_rows import expected_rows
 from dying import every_death
-from exported_files import Row
-from grown_tables import DAY, append
+from exported_files import DAY, Row, append
 from lake_tables import Lake, with_moto
 from object_store import ObjectStore, object_store_process
 from protocol.errors import ConfigError, StoreError

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from command_line import rocketlens
 from doctoring import make_store
-from read_only import reachable_directory
+from read_only import as_user, reachable_directory
 from read_only_guard import NOBODY
-from rights import as_user
 from storage.doctor.examine import Diagnosis, examine
 from storage.doctor.finding import Severity
 from storage.layout.closed_parts import FORBIDDEN

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookups import at_once, wait_of
 from protocol.errors import StoreError, TruncatedFile
 from storage.files.mapped_file import (
     FileIdentity,
@@ -20,6 +19,7 @@ from storage.files.mapped_file import (
 )
 from storage.kernels.store_view import PROBE_BYTES
 from store_files import write_file
+from store_queries import at_once, wait_of
 
 
 def file_of(path: Path, content: bytes) -> MappedFile:

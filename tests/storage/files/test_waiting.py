@@ -2,7 +2,6 @@
 
 import pytest
 
-from lookups import wait_of
 from storage.files.waiting import (
     Allowance,
     Lookup,
@@ -15,6 +14,7 @@ from storage.files.waiting import (
     long_scan,
     plainly,
 )
+from store_queries import wait_of
 
 
 class Steps:

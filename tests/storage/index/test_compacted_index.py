@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import oracles
 from compact_oracle import put_behind
-from compacting import compact_in_place, compact_store, small_steps
 from examples import examples
+from job_runs import compact_in_place, compact_store, small_steps
 from kept_store import SLOTS, append_some, assert_all_found, written
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile

@@ -15,8 +15,7 @@ from rocksdict import Options, Rdict
 from giant_files import make_giant
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
-from read_only import reachable_directory
-from rights import as_user
+from read_only import as_user, reachable_directory
 from storage.extras import install_line
 from storage.layout.store_config import GROUPS, OFFSETS, TOPICS, StoreConfig
 

@@ -17,7 +17,7 @@ from spark_jobs.read.absent_topics import unread_of_store
 from storage.layout.store_config import StoreConfig
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from trial_client import TrialClient
+from trial_oracle import TrialClient
 from unread_answers import UNREAD
 from web_questions import ApiOf
 

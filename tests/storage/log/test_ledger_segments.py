@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from lookups import at_once
 from oracles import read_log
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Unfinished, begin
 from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog
 from store_files import LEDGER_HEAD
+from store_queries import at_once
 from store_writer import StoreWriter
 
 

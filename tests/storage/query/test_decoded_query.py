@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from lookups import wait_of
 from protocol.question import KeyKind, Question
 from storage.store import message_store as module
 from storage.store.message_store import MessageStore
+from store_queries import wait_of
 from store_writer import StoreWriter
 
 KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}

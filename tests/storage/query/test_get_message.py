@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from golden_frames import Exchange, pair_up, sessions
 from golden_store import G1
-from lookups import at_once, wait_of
 from oracles import Record, java_hash
 from protocol.codes import RequestCode
 from protocol.errors import TruncatedFile
@@ -31,6 +30,7 @@ from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, 
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from store_files import write_file
+from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
 FILE_SIZE = 400  # twenty units

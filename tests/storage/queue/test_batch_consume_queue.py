@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lookups import at_once
 from queue_stores import batch_queue, open_queues
 from storage.queue.queue import TimeBoundary
+from store_queries import at_once
 from store_writer import StoreWriter
 
 FILE_SIZE = 46 * 4

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from lookups import at_once, wait_of
 from oracles import Record, java_hash, queue_unit, read_log
 from queue_stores import PRE_BLANK_UNIT, directory_of, open_queues, plain_queue, write_units
 from storage.queue.queue import Queue
 from storage.queue.tag_search import offsets_with_tag
 from store_files import write_file
+from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
 FILE_SIZE = 100  # five units a file

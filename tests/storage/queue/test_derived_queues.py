@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from golden_store import GOLDEN, unpack
 from protocol.errors import BeingSearched, QueueBeingSearched
-from rocksdb_stores import with_rocksdb_queues
 from storage.layout.delay_levels import parse_delay_levels
 from storage.log.commit_log import CommitLog
 from storage.query.get_message import get_message
@@ -22,6 +21,7 @@ from storage.queue.derived_queues import DerivedQueues
 from storage.queue.queue_store import QueueStore
 from storage.store import _upkeep
 from storage.store.message_store import MessageStore, StoreOptions
+from store_kinds import with_rocksdb_queues
 from store_writer import StoreWriter
 
 Queues = dict[tuple[str, int], list[tuple[int, ...]]]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from lookups import at_once, wait_of
 from protocol.errors import BeingSearched, QueueBeingSearched, StoreError
 from queue_stores import open_queues
 from storage.files.waiting import WaitKind
@@ -12,6 +11,7 @@ from storage.query.get_message import GetMessageStatus, get_message
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes
 from storage.queue.queue import Queue
+from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
 UNIT = {"T": 20, "B": 46}

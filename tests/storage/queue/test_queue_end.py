@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from damaged_units import BROKEN, DAMAGES, QueueImage, damage, expire, leave_over, make_store, truth
 from doctoring import put
 from judged_units import FakeUnits
-from lookups import at_once, wait_of
 from protocol.errors import QueueBeingSearched
 from queue_stores import plain_queue, unit_bytes
 from storage.files.mapped_file import MappedFile
@@ -23,6 +22,7 @@ from storage.queue._queue_end import find_end
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_standing import JudgedUnits
+from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
 

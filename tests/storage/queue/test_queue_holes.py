@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from doctoring import make_store, put
-from lookups import wait_of
 from protocol.errors import BeingSearched
 from protocol.question import KeyKind, Question
 from storage.log.commit_log import CommitLog
@@ -18,6 +17,7 @@ from storage.queue.queue_hole import QueueHole
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore
+from store_queries import wait_of
 from store_writer import StoreWriter, Written
 
 COUNT = 404

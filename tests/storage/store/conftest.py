@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed, hurry
+from growing_store import Followed, hurry
 from kept_store import Kept, make_small
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed
+from growing_store import Followed
 from protocol.question import KeyKind
 from storage.store import _log_follower
 from storage.store.message_store import MessageStore

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from followed_store import Followed
+from growing_store import Followed
 from protocol.question import KeyKind
 from storage.log.commit_log import CommitLog
 from storage.store import _log_follower

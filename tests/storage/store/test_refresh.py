@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed
-from growing_store import GrowingStore
+from growing_store import Followed, GrowingStore
 from protocol.question import KeyKind, Question
 from storage.store import _log_follower, _refresh
 from storage.store.message_store import MessageStore, StoreOptions

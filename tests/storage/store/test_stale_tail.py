@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from command_line import rocketlens
 from doctoring import only
 from examples import examples
-from followed_store import hurry
 from golden_store import CASES, unpack
+from growing_store import hurry
 from protocol.question import KeyKind, Question
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed, held
+from growing_store import Followed, held
 from kept_store import assert_all_found, incomplete, written
 from protocol.errors import NotAStore
 from storage.store import _store_watch

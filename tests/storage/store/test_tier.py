@@ -24,8 +24,8 @@ from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue import TimeBoundary
 from storage.queue.tier import Tier
 from storage.store.message_store import MessageStore, StoreOptions
+from store_kinds import tier_name, write_tier
 from store_writer import StoreWriter, Written
-from tier_files import tier_name, write_tier
 
 MESSAGES = 120
 IN_TIER = 100

@@ -8,9 +8,9 @@ from broker.service.consumers import kept_filters
 from broker.service.consumers.kept_filters import Failed, KeptFilters
 from broker.service.long_work import UNITS_A_TURN, Parsing, begin_on_loop
 from broker.service.registry_budget import BudgetSpent, RegistryBudget, Room
-from lookups import at_once
 from protocol.errors import BadCommand, FilterSyntaxError
 from storage.files.waiting import Unfinished, finish
+from store_queries import at_once
 
 BOOK = " OR ".join(f"a = {number}" for number in range(600))
 

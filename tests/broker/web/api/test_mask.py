@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hidden_stores import RULES, SECRETS, hidden_stores
+from store_kinds import RULES, SECRETS, hidden_stores
 from store_writer import StoreWriter
 from web_questions import ApiOf
 

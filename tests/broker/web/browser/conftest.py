@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from web_browser import Browser
+from web_questions import serving_page
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import pytest
 
 from broker.web._page_files import VIEWS
 from broker_harness import service_of
-from page_server import serving_page
 from store_writer import StoreWriter
 from web_browser import Browser
+from web_questions import serving_page
 
 FIRED = "window.fired"
 SET = f"{FIRED}=1"

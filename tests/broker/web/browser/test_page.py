@@ -9,9 +9,9 @@ from selenium.webdriver.common.keys import Keys
 from broker.service.denials import Want
 from broker_harness import service_of
 from golden_store import G1, GOLDEN, unpack
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from web_browser import Browser
+from web_questions import serving_page
 
 PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
 PLAIN = PRODUCED[0]

@@ -9,10 +9,10 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
+from web_questions import serving_page
 
 
 def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone: Browser, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
+from web_questions import serving_page
 
 VIEWS = (
     *("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health"),

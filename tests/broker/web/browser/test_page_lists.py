@@ -11,11 +11,11 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from broker_harness import service_of
-from page_server import serving_page
 from spark_jobs.export.export_formats import without_formula
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
+from web_questions import serving_page
 
 CATCH = """
     URL.createObjectURL = (blob) => { blob.arrayBuffer().then((data) => {

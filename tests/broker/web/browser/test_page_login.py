@@ -8,9 +8,9 @@ import pytest
 from acl_file import PLAIN_ACL, READER, READER_SECRET, write_accounts
 from broker.config import HttpAuth
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from web_browser import Browser
+from web_questions import serving_page
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from selenium.webdriver.common.keys import Keys
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker_harness import service_of
 from golden_store import GOLDEN, unpack
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
+from web_questions import serving_page
 
 
 def log_in(browser: Browser, access_key: str, secret: str) -> None:

@@ -9,10 +9,10 @@ from selenium.webdriver.common.keys import Keys
 from broker.service.following_threads import FollowingThreads
 from broker.service.long_polling import LongPolling
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
+from web_questions import serving_page
 
 
 class Live:

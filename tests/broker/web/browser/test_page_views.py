@@ -8,10 +8,10 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from broker_harness import service_of
-from page_server import serving_page
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import COLOUR_RULES, Browser
+from web_questions import serving_page
 
 VIEWS = {
     "topics": ({}, ".topics tbody .count:not(:empty)"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import oracles
-from compacting import compact_in_place, small_steps
 from doctoring import findings_of, make_store, only, put
+from job_runs import compact_in_place, small_steps
 from storage.doctor.examine import examine
 from storage.doctor.finding import Kind, Severity
 
