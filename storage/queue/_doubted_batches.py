@@ -9,10 +9,11 @@ right ones. What a wrong unit should lead to lies between right ones, where no u
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from storage.arrays import np, npt
 from storage.files.waiting import Allowance, Lookup, Wait, finish, long_scan
@@ -33,12 +34,14 @@ LOST: Final = (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
 _LARGEST: Final = (1 << 63) - 1
 
 
-class Batches(JudgedUnits, Protocol):
+class Batches(JudgedUnits):
     """The units of a queue of batches."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def raw(self, start: int, stop: int) -> Lookup[npt.NDArray[np.void]]:
         """Return the units in [start, stop), as they are in the files."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool
         places, bases, sizes = (
             units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size")
         )
-        early = places >= batches.log_end
+        early = places >= batches.log.end
         alone = ~are_valid(units)
         alone |= early & (not is_followed)
         if oldest > 0:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import Lookup, finish
 from storage.log.commit_log import CommitLog
 from storage.queue._queue_growth import KnownEnd, QueueMemory
-from storage.queue.queue import QueuePart
+from storage.queue.queue import QueuePart, SourceQueue
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_holes import LostQueues, QueueHoles
-from storage.queue.queue_record import NamedQueue, QueueName
-
-if TYPE_CHECKING:  # its two kinds import this module
-    from storage.queue.queue import SourceQueue
+from storage.queue.queue_record import QueueName
 
 
-class FileQueue(NamedQueue):
+class FileQueue(SourceQueue):
     """A queue as its files are now; its beginning and end are found when first asked for.
 
     With a `memory` of earlier results only units that came since are checked.
@@ -72,32 +69,24 @@ class FileQueue(NamedQueue):
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known where the queue begins and ends."""
         return self._bounds is not None
 
     def measured(self) -> Lookup[Self]:
-        """Find out where the queue begins and ends; return the queue."""
         if self._bounds is None:
             yield from self._measure()
         return self
 
     @property
     def min_offset(self) -> int:
-        """The first queue offset whose message the log still has, after any filler; `max_offset` if there is none.
-
-        Of a queue of batches without units it is −1, as a broker answers.
-        """
         return (self._bounds or finish(self._measure()))[0]
 
     @property
     def max_offset(self) -> int:
-        """The queue offset after the last message."""
         return (self._bounds or finish(self._measure()))[1]
 
     @property
     def parts(self) -> tuple[QueuePart]:
-        """The queue as its only part."""
-        return (QueuePart(self.min_offset, self.max_offset, cast("SourceQueue", self)),)
+        return (QueuePart(self.min_offset, self.max_offset, self),)
 
     def source_at(self, _: int) -> Self:
         """Return the queue itself: it has no other part."""
@@ -105,15 +94,12 @@ class FileQueue(NamedQueue):
 
     @property
     def files(self) -> QueueFiles:
-        """The files as they were listed."""
         return self._files
 
     @property
     def log(self) -> CommitLog:
-        """The log that the units point into."""
         return self._commit_log
 
     @property
     def log_end(self) -> int:
-        """The physical offset at which the log ends."""
         return self._commit_log.end

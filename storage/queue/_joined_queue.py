@@ -10,78 +10,61 @@ is that of another store: it is left out, and said so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from protocol.errors import StoreError
-from storage.files.waiting import Lookup, plainly
+from storage.files.waiting import Lookup
 from storage.kernels.records import PHYSICAL_OFFSET, SYS_FLAG
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.queue import ConsumeQueueEntry, QueuePart, SourceQueue, TimeBoundary
-from storage.queue.queue_record import NamedQueue, QueueName
+from storage.queue.queue import ConsumeQueueEntry, Queue, QueuePart, SourceQueue, TimeBoundary
+from storage.queue.queue_record import QueueName
 
 
 class OtherTier(StoreError):
     """A queue of a tier holds other messages than the queue of the store."""
 
 
-class JoinedQueue(NamedQueue):
+class JoinedQueue(Queue):
     """A queue of several parts, the last of which is the store's own; made by :func:`join`.
 
     An offset in a gap is answered by the part behind it.
     """
 
-    __slots__ = ("_own", "name", "parts")
+    __slots__ = ("_parts", "name", "own", "unit_size")
     has_batches = False
+    is_measured = True  # else it could not be joined
     sound_part: Final = None
 
     def __init__(self, parts: Sequence[QueuePart], own: SourceQueue) -> None:
-        self.parts, self._own = tuple(parts), own
+        """Join `parts`, of which `own` is the last."""
+        self._parts, self.own = tuple(parts), own
         self.name: QueueName = own.name
+        self.unit_size: int = own.unit_size
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether it is known where the queue begins and ends: always, else it could not be joined."""
-        return True
-
-    def measured(self) -> Lookup[JoinedQueue]:
-        """Return the queue; it is known where it begins and ends."""
+    def measured(self) -> Lookup[Self]:
         yield from ()
         return self
 
     @property
-    def own(self) -> SourceQueue:
-        """The last part, which is the store's own."""
-        return self._own
-
-    @property
-    def unit_size(self) -> int:
-        """Bytes of one unit on disk."""
-        return self._own.unit_size
+    def parts(self) -> tuple[QueuePart, ...]:
+        return self._parts
 
     @property
     def min_offset(self) -> int:
-        """The first queue offset of the first part."""
-        return self.parts[0].first
+        return self._parts[0].first
 
     @property
     def max_offset(self) -> int:
-        """The queue offset after the last message."""
-        return self.parts[-1].stop
+        return self._parts[-1].stop
 
     def source_at(self, queue_offset: int) -> SourceQueue | None:
-        """Return what reads the part with a queue offset; None in a gap."""
-        return next((part.queue for part in self.parts if queue_offset < part.stop), self._own)
+        return next((part.queue for part in self._parts if queue_offset < part.stop), self.own)
 
     def _at(self, queue_offset: int) -> SourceQueue:
-        return self.source_at(queue_offset) or self._own
-
-    def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
-        """The entry of one message, whose physical offset is one of its part's log; None where the queue has none."""
-        return self._at(queue_offset).entry_at(queue_offset)
+        return self.source_at(queue_offset) or self.own
 
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """Return the entries of up to `count` queue offsets from `queue_offset` on; empty if that one has none."""
         found: list[ConsumeQueueEntry] = []
         for part in self.parts:
             at = queue_offset + len(found)
@@ -91,14 +74,10 @@ class JoinedQueue(NamedQueue):
                     break
         return found
 
-    entries = plainly(entries_lookup)
-
-    def message_in_log(self, queue_offset: int) -> int | None:
-        """Return the physical offset of the message with a queue offset, in its part's log; None where it is lost."""
-        return self._at(queue_offset).message_in_log(queue_offset)
+    def message_in_log_lookup(self, queue_offset: int) -> Lookup[int | None]:
+        return self._at(queue_offset).message_in_log_lookup(queue_offset)
 
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`. Waits."""
         for part in self.parts:
             if part.queue is not None and queue_offset < part.stop:
                 found = part.queue.sound_from(max(queue_offset, part.first))
@@ -107,18 +86,15 @@ class JoinedQueue(NamedQueue):
         return self.max_offset
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
-        """Return the store time in ms of the message at a queue offset, −1 where it cannot be read."""
-        return (yield from self._at(queue_offset).store_timestamp_at_lookup(queue_offset))
-
-    store_timestamp_at = plainly(store_timestamp_at_lookup)
+        return self._at(queue_offset).store_timestamp_at_lookup(queue_offset)
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
         """Return the queue offset for a time (ms): in the last part that begins at that time or earlier."""
         (tier, *_), seam = self.parts, self.parts[-1].first
         if seam < self.max_offset:
-            begins = yield from self._own.store_timestamp_at_lookup(self._own.sound_from(seam))
+            begins = yield from self.own.store_timestamp_at_lookup(self.own.sound_from(seam))
             if 0 <= begins <= timestamp:
-                found = yield from self._own.offset_by_timestamp_lookup(timestamp, boundary)
+                found = yield from self.own.offset_by_timestamp_lookup(timestamp, boundary)
                 is_first = boundary is TimeBoundary.LOWER and found <= seam and begins == timestamp
                 if not is_first:
                     return found
@@ -128,8 +104,6 @@ class JoinedQueue(NamedQueue):
         if found >= tier.stop:
             return max(tier.stop - 1, tier.first) if boundary is TimeBoundary.UPPER else seam
         return found
-
-    offset_by_timestamp = plainly(offset_by_timestamp_lookup)
 
 
 def join(

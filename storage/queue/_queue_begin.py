@@ -33,7 +33,7 @@ def first_live(units: SourceQueue, first: int, end: int, *, is_cut: bool) -> Loo
         return sound, None
     if units.name.is_light and not is_cut:
         return (low if odd is None else odd), None
-    stop = (yield from units.physical_offset(sound)) + 1 if sound < end else units.log_end
+    stop = (yield from units.physical_offset(sound)) + 1 if sound < end else units.log.end
     place = yield from units.holes.first_message(units, units.log.minimum, stop)
     record = None if place is None else (yield from units.log.record_at_lookup(place))
     return sound, None if record is None or place is None else units.name.offset_in(record, place)
@@ -75,7 +75,7 @@ def _next_known(units: JudgedUnits, number: int, end: int) -> Lookup[tuple[int, 
             yield long_scan(f"damaged units of {units.name.topic} {units.name.queue_id}")
         for start, behind in units.blocks(number, stop):
             places = yield from units.physical_offsets(start, behind)
-            for at in np.flatnonzero((places >= FILLER) & (places < units.log_end)).tolist():
+            for at in np.flatnonzero((places >= FILLER) & (places < units.log.end)).tolist():
                 if judgements.is_used_up_by(1):
                     yield long_scan(f"units of {units.name.topic} {units.name.queue_id}")
                 standing = yield from units.standing(start + at)

@@ -64,7 +64,7 @@ def last_sound(
 
     At most `most` units are judged.
     """
-    end, judged = units.log_end, 0
+    end, judged = units.log.end, 0
     scanned, judgements = Allowance(), Allowance(PATIENT_JUDGEMENTS)
     for first, behind_last in reversed(units.blocks(start, stop)):
         places = yield from units.physical_offsets(first, behind_last)

@@ -89,7 +89,7 @@ def end_after(units: JudgedUnits, known: KnownEnd, first: int, written: int) -> 
     While left-over units of an older log are overwritten one by one, ``written`` does not change. The units after the
     new ones are then judged only when the log has grown so much that this costs little.
     """
-    if units.log_end < known.log_end:
+    if units.log.end < known.log_end:
         return (yield from find_end(units, first, known.end))
     if written > known.written or is_judged_anew(units, known, written):
         return (yield from find_end(units, known.end, written))
@@ -108,4 +108,4 @@ def end_after(units: JudgedUnits, known: KnownEnd, first: int, written: int) -> 
 
 def is_judged_anew(units: JudgedUnits, known: KnownEnd, written: int) -> bool:
     """Whether the log has grown so much that all units after the known end are judged anew."""
-    return units.log_end - known.looked > max(4 * LONG_SCAN, GROWTH_FOR_UNIT * (written - known.end))
+    return units.log.end - known.looked > max(4 * LONG_SCAN, GROWTH_FOR_UNIT * (written - known.end))

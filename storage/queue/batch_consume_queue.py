@@ -27,10 +27,10 @@ from typing import Final, TypeAlias
 from protocol.errors import QueueBeingSearched
 from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
-from storage.files.waiting import Lookup, finish, plainly
+from storage.files.waiting import Lookup, finish
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
-from storage.queue._doubted_batches import CheckedUnits, UnitFields, doubtful_units, without_wrong
+from storage.queue._doubted_batches import Batches, CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end
@@ -67,7 +67,7 @@ CHECKED_FILES: Final = 3
 Units: TypeAlias = "npt.NDArray[np.void]"
 
 
-class BatchConsumeQueue(FileQueue):
+class BatchConsumeQueue(FileQueue, Batches):
     """One queue of batches; its units are numbered from the first one in the first file."""
 
     __slots__ = ("_checked", "_first_numbers")
@@ -111,15 +111,7 @@ class BatchConsumeQueue(FileQueue):
         _, _, count = self._bounds or (yield from self._measure())
         return (yield from self._raw(count - 1))[0] if count else NO_OFFSET
 
-    def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
-        """The entry of the batch that contains one message, or None where the queue has none."""
-        return next(iter(self.entries(queue_offset, 1)), None)
-
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """Return the entries of the batches that contain any of `count` queue offsets from `queue_offset` on.
-
-        Where no unit leads to one, the log is searched; raises BeingSearched meanwhile.
-        """
         minimum, end, _ = self._bounds or (yield from self._measure())
         found: list[ConsumeQueueEntry] = []
         offset, stop, reader = queue_offset, min(queue_offset + count, end), UnitReader(self)
@@ -131,10 +123,7 @@ class BatchConsumeQueue(FileQueue):
                     found.append(ConsumeQueueEntry(first, physical_offset, size, tags_code, None, offset - first))
         return found
 
-    entries = plainly(entries_lookup)
-
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Return up to `maximum` units of one file, from the batch with `queue_offset` on; None where there is none."""
         number = yield from self._number_at(queue_offset)
         if number is None:
             return None
@@ -152,18 +141,12 @@ class BatchConsumeQueue(FileQueue):
         )
 
     def message_in_log_lookup(self, queue_offset: int) -> Lookup[int | None]:
-        """Return the physical offset of the record with a queue offset; None where it is lost.
-
-        If no unit leads to it the log is searched; raises BeingSearched meanwhile.
-        """
         place = yield from self._place_of(queue_offset)
         if place is None and (yield from self.is_doubtful_lookup(queue_offset)):
             minimum, end, _ = self._bounds or (yield from self._measure())
             if minimum <= queue_offset < end:
                 return (yield from self.hole_at_lookup(queue_offset)).place(queue_offset)
         return place
-
-    message_in_log = plainly(message_in_log_lookup)
 
     def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
         """Return the hole around a unit that leads to no batch, searched in the log. Raises BeingSearched meanwhile.
@@ -175,13 +158,7 @@ class BatchConsumeQueue(FileQueue):
             yield from self._check({number})
         return (yield from self.holes.find(self, queue_offset))
 
-    hole_at = plainly(hole_at_lookup)
-
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether no unit has a queue offset, or the one that has it leads to no batch of the queue.
-
-        A unit whose batch is expired, or damaged itself, is not doubtful.
-        """
         number = yield from self._number_at(queue_offset)
         unit = None if number is None else (yield from self._raw(number))
         if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
@@ -190,10 +167,7 @@ class BatchConsumeQueue(FileQueue):
             return False
         return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
 
-    is_doubtful = plainly(is_doubtful_lookup)
-
     def around(self, queue_offset: int) -> DamagedRun:
-        """The run of queue offsets around one for which no unit leads to a batch; waits for the disk."""
         return finish(self._around(queue_offset))
 
     def _around(self, queue_offset: int) -> Lookup[DamagedRun]:
@@ -230,7 +204,6 @@ class BatchConsumeQueue(FileQueue):
         return unit[0] if (yield from self._leads(number)) else None
 
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from `queue_offset` on whose unit leads to its batch, else `max_offset`. Waits."""
         minimum, end, count = self._bounds or finish(self._measure())
         number = finish(self._number_at(max(queue_offset, minimum)))
         found = count if number is None else finish(next_sound(self, number, count))
@@ -242,12 +215,9 @@ class BatchConsumeQueue(FileQueue):
         return None
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
-        """Return the store time in ms of the batch that contains a message, −1 where its record cannot be read."""
         for entry in (yield from self.entries_lookup(queue_offset, 1)):
             return (yield from self._commit_log.store_timestamp_at_lookup(entry.physical_offset, entry.size))
         return NO_TIMESTAMP
-
-    store_timestamp_at = plainly(store_timestamp_at_lookup)
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
         """Return the base offset of a batch for a time (ms), by the times in the units.
@@ -273,8 +243,6 @@ class BatchConsumeQueue(FileQueue):
         if first is None:
             first = (yield from self._raw(behind))[4] if behind < count else last
         return min(max(first if is_lower else last, minimum, 0), end)
-
-    offset_by_timestamp = plainly(offset_by_timestamp_lookup)
 
     def _in_gap(
         self, before: int, behind: int, is_behind: Callable[[int], bool]
@@ -470,7 +438,7 @@ class BatchConsumeQueue(FileQueue):
         """Return whether units after the last sound one are others than a running broker wrote just now."""
         for first, stop in self.blocks(count, written):
             places = yield from self.physical_offsets(first, stop)
-            if ((places != EMPTY) & (places < self.log_end)).any():
+            if ((places != EMPTY) & (places < self._commit_log.end)).any():
                 return True
         return False
 
@@ -529,21 +497,17 @@ class BatchConsumeQueue(FileQueue):
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
 
     def physical_offset(self, number: int) -> Lookup[int]:
-        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
         return int(places_of((yield from self.raw(number, number + 1)))[0])
 
     def blocks(self, start: int, stop: int) -> UnitBlocks:
-        """The numbers in [start, stop) file by file."""
         ends = enumerate(itertools.pairwise(self._first_numbers))
         found = [(number, first, max(first, start), min(behind, stop)) for number, (first, behind) in ends]
         return UnitBlocks(self._files, UNIT.size, [part for part in found if part[2] < part[3]])
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
-        """Return the physical offsets in the units of one block."""
         return places_of((yield from self.raw(first, stop)))
 
     def standing(self, number: int) -> Lookup[Standing]:
-        """Return whether a unit leads to its batch, is expired, or doubtful."""
         physical_offset, size, _, _, base_offset, batch_size, _, _ = yield from self._raw(number)
         if base_offset < 0 or batch_size <= 0 or self._checked.next(number) != number:
             return Standing.DOUBTFUL
@@ -555,7 +519,6 @@ class BatchConsumeQueue(FileQueue):
         return Standing.SOUND if is_own else Standing.DOUBTFUL
 
     def claim(self, number: int) -> Lookup[int | None]:
-        """Return the queue offset in the record of a unit; None without such a record."""
         physical_offset, size, *_ = yield from self._raw(number)
         record = yield from record_of_unit(self._commit_log, physical_offset, size)
         return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None

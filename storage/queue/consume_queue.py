@@ -23,7 +23,7 @@ from protocol.errors import QueueBeingSearched, StoreError
 from storage.arrays import np, npt
 from storage.files.mapped_file import LARGEST_OFFSET, MappedFile
 from storage.files.open_files import OpenFiles
-from storage.files.waiting import Lookup, finish, long_scan, plainly
+from storage.files.waiting import Lookup, finish, long_scan
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue._doubted_units import DoubtedUnits
@@ -36,7 +36,7 @@ from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
-from storage.queue.queue_hole import UNKNOWN, QueueHole
+from storage.queue.queue_hole import UNKNOWN
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import QueueName
 from storage.queue.unit_reader import LOST, entries_before, entries_between, units_in_log
@@ -88,12 +88,7 @@ class ConsumeQueue(FileQueue):
             return -1 if found is None else found
         return -1 if unit is None else unit[0]
 
-    def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
-        """The entry of one message, or None where the queue has none."""
-        return next(iter(self.entries(queue_offset, 1)), None)
-
     def entries_lookup(self, queue_offset: int, count: int) -> Lookup[list[ConsumeQueueEntry]]:
-        """Return the entries of up to `count` queue offsets from `queue_offset` on; empty if that one has none."""
         found: list[ConsumeQueueEntry] = []
         while len(found) < count:
             units = yield from self.walk(queue_offset + len(found), count - len(found))
@@ -107,10 +102,7 @@ class ConsumeQueue(FileQueue):
                 found.append(ConsumeQueueEntry(offset, physical_offset, size, code, extension))
         return found
 
-    entries = plainly(entries_lookup)
-
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
-        """Return up to `maximum` units of one file, from `queue_offset` on; None where that one has no unit."""
         if self._bounds is None:
             yield from self._measure()
         place = self.place(queue_offset, maximum)
@@ -171,11 +163,6 @@ class ConsumeQueue(FileQueue):
         return None
 
     def message_in_log_lookup(self, queue_offset: int) -> Lookup[int | None]:
-        """Return the physical offset of the message with a queue offset; None where it is lost.
-
-        If its unit is damaged or lost the log is searched; raises BeingSearched meanwhile. None too if the unit is not
-        doubtful, but its message is expired, or damaged itself.
-        """
         minimum, end = self._bounds or (yield from self._measure())
         place = yield from place_of(self, queue_offset)
         if place is not None:
@@ -184,20 +171,10 @@ class ConsumeQueue(FileQueue):
             return None
         return (yield from self.hole_at_lookup(queue_offset)).place(queue_offset)
 
-    message_in_log = plainly(message_in_log_lookup)
-
-    def hole_at_lookup(self, queue_offset: int) -> Lookup[QueueHole]:
-        """Return the hole around a unit that leads to no message, searched in the log. Raises BeingSearched."""
-        return self.holes.find(self, queue_offset)
-
-    hole_at = plainly(hole_at_lookup)
-
     def around(self, queue_offset: int) -> DamagedRun:
-        """The run of units that lead to no message around one of them; waits for the disk."""
         return around(self, queue_offset, *(self._bounds or finish(self._measure())))
 
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
-        """Return the extension unit whose address is in a unit's tags code; None where it is lost."""
         if not is_extension_address(tags_code) or self._extension_directory is None:
             return None
         if self._extension is None:
@@ -205,7 +182,6 @@ class ConsumeQueue(FileQueue):
         return (yield from self._extension.unit_at(tags_code))
 
     def store_timestamp_at_lookup(self, queue_offset: int) -> Lookup[int]:
-        """Return the store time in ms of the message at a queue offset, −1 where it cannot be read."""
         minimum, end = self._bounds or (yield from self._measure())
         if not minimum <= queue_offset < end:
             return NO_TIMESTAMP
@@ -222,15 +198,11 @@ class ConsumeQueue(FileQueue):
             else (yield from self._commit_log.store_timestamp_at_lookup(place, MINIMUM_SIZE))
         )
 
-    store_timestamp_at = plainly(store_timestamp_at_lookup)
-
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`. Waits."""
         minimum, end = self._bounds or finish(self._measure())
         return finish(next_sound(self, max(queue_offset, minimum), end))
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
-        """Return the queue offset for a time (ms), searched as by a broker (store-format §5.5), within min and max."""
         minimum, end = self._bounds or (yield from self._measure())
         files: list[FileOfUnits] = []
         known = minimum
@@ -242,8 +214,6 @@ class ConsumeQueue(FileQueue):
             known = last + 1
         found = yield from offset_by_timestamp(files, minimum, timestamp, boundary, _Times(self, minimum, end).time_of)
         return min(max(found, minimum), end)
-
-    offset_by_timestamp = plainly(offset_by_timestamp_lookup)
 
     def units(self) -> Units:
         """All units from `min_offset` to `max_offset` as one array of `UNIT_DTYPE`; a copy."""
@@ -306,11 +276,8 @@ class ConsumeQueue(FileQueue):
             yield from (entry.queue_offset for entry in entries(self, start, behind) if entry.size != LOST)
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether a unit is lost, or points to a place where its message cannot be."""
         unit = yield from self.unit_lookup(queue_offset)
         return unit is None or (unit != FILLER and (yield from self.standing(queue_offset)) is not Standing.SOUND)
-
-    is_doubtful = plainly(is_doubtful_lookup)
 
     def _array(self, queue_offset: int, count: int) -> Lookup[Units]:
         data = yield from self._files.read_lookup(queue_offset * UNIT.size, count * UNIT.size)
@@ -413,12 +380,10 @@ class ConsumeQueue(FileQueue):
         return max(first if shifted != recorded else 0, min(number, recorded, shifted))
 
     def physical_offset(self, queue_offset: int) -> Lookup[int]:
-        """Return the physical offset in a unit, or one of the negative numbers of `unit_standing`."""
         unit = yield from self._files.read_lookup(queue_offset * UNIT.size, UNIT.size)
         return EMPTY if unit is None else int(places_of(np.frombuffer(unit, UNIT_DTYPE))[0])
 
     def blocks(self, start: int, stop: int) -> UnitBlocks:
-        """The queue offsets in [start, stop) that have units, file by file."""
         parts = [
             (number, first, max(first, start), last + 1)
             for number, (first, last) in enumerate(self._ranges(stop))
@@ -427,7 +392,6 @@ class ConsumeQueue(FileQueue):
         return UnitBlocks(self._files, UNIT.size, parts)
 
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
-        """Return the physical offsets in the units of one block."""
         return places_of((yield from self._array(first, stop - first)))
 
     def points_at(self, queue_offset: int, physical_offset: int) -> bool:
@@ -436,7 +400,6 @@ class ConsumeQueue(FileQueue):
         return unit is not None and unit[0] == physical_offset and unit[1] > 0
 
     def standing(self, queue_offset: int) -> Lookup[Standing]:
-        """Return whether a unit leads to its message, is expired, or doubtful."""
         unit = yield from self.unit_lookup(queue_offset)
         if unit is None:
             return Standing.DOUBTFUL
@@ -453,7 +416,6 @@ class ConsumeQueue(FileQueue):
         return (yield from self._standing_elsewhere(queue_offset, unit[0], claimed))
 
     def claim(self, queue_offset: int) -> Lookup[int | None]:
-        """Return the queue offset in the record of a unit; None without such a record."""
         word = yield from self._word_of(queue_offset)
         return word if isinstance(word, int) else None
 
@@ -504,7 +466,7 @@ class ConsumeQueue(FileQueue):
         with suppress(StoreError):
             before = yield from self.physical_offset(queue_offset - 1)
             behind = yield from self.physical_offset(queue_offset + 1)
-            if FILLER_PLACE < before < behind < self.log_end:
+            if FILLER_PLACE < before < behind < self._commit_log.end:
                 return not before < physical_offset < behind
             if FILLER_PLACE < behind <= physical_offset and (yield from self._is_own(queue_offset + 1)):
                 return True

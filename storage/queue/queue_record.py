@@ -79,23 +79,6 @@ class QueueName:
         return next((offset for name, offset in dispatched_places(record, places) if name == self.topic), None)
 
 
-class NamedQueue:
-    """What all queues say of their names."""
-
-    __slots__ = ()
-    name: QueueName
-
-    @property
-    def topic(self) -> str:
-        """The topic, as its directory is named."""
-        return self.name.topic
-
-    @property
-    def queue_id(self) -> int:
-        """The number of this queue in its topic."""
-        return self.name.queue_id
-
-
 def _places_of(record: memoryview) -> PartPlaces | None:
     """Return the places of the parts of a record of sound shape; None if it has changed since it was checked."""
     with suppress(StoreError):

@@ -114,7 +114,7 @@ def entries_between(queue: SourceQueue, first: int, stop: int) -> Iterator[Consu
         unit = finish(reader.unit_at(first, min(first + AT_ONCE, stop)))
         if unit is None:
             continue
-        if not reader.is_of_log and queue.is_doubtful(unit[0]):
+        if not reader.is_of_log and finish(queue.is_doubtful_lookup(unit[0])):
             unit = finish(reader.instead_of(*unit[:2]))
         offset, first, place, size, tags_code = unit
         if size == LOST:

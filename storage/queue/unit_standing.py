@@ -8,9 +8,10 @@ that the queue ends there or that its message expired. Sound units ascend by phy
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Reversible
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from protocol.message_layout import INT
 from storage.arrays import np, npt
@@ -43,65 +44,53 @@ class Standing(Enum):
     DOUBTFUL = "says nothing: damaged, never written, or left over"
 
 
-class JudgedUnits(Protocol):
+class JudgedUnits:
     """The units of a queue in its files by their numbers, which have no gaps except where a file is lost."""
 
-    @property
-    def name(self) -> QueueName:
-        """Topic and queue id as records spell them."""
-        ...
+    __slots__ = ()
+    name: QueueName
+    """Topic and queue id as records spell them."""
+    unit_size: int
+    """Bytes of a unit."""
+    has_batches: bool
+    """Whether a record of the queue may contain several messages, so that numbers are not queue offsets."""
 
     @property
+    @abstractmethod
     def log(self) -> CommitLog:
         """The log that the units point into."""
-        ...
 
     @property
-    def log_end(self) -> int:
-        """The physical offset at which the log ends."""
-        ...
-
-    @property
-    def unit_size(self) -> int:
-        """Bytes of a unit."""
-        ...
-
-    @property
+    @abstractmethod
     def files(self) -> QueueFiles:
         """The files as they were listed."""
-        ...
 
-    @property
-    def has_batches(self) -> bool:
-        """Whether a record of the queue may contain several messages, so that numbers are not queue offsets."""
-        ...
-
+    @abstractmethod
     def around(self, queue_offset: int) -> DamagedRun:
-        """Return the run of units that lead to no message around one of them; waits for the disk."""
-        ...
+        """Return the run of queue offsets around one whose unit leads to no message; waits for the disk."""
 
+    @abstractmethod
     def standing(self, number: int) -> Lookup[Standing]:
         """Return the standing of a unit."""
-        ...
 
+    @abstractmethod
     def physical_offset(self, number: int) -> Lookup[int]:
         """Return the physical offset in a unit, or one of EMPTY, BROKEN and FILLER."""
-        ...
 
+    @abstractmethod
     def blocks(self, start: int, stop: int) -> Reversible[tuple[int, int]]:
         """Return the units in [start, stop) file by file: the first number of each block, and the one after its last.
 
         Numbers that are in no file, or in a hole of one, are in no block.
         """
-        ...
 
+    @abstractmethod
     def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
         """Return the physical offsets in the units of one block, as `physical_offset` does."""
-        ...
 
+    @abstractmethod
     def claim(self, number: int) -> Lookup[int | None]:
         """Return the queue offset in the record of a unit; None without such a record."""
-        ...
 
 
 def are_valid(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

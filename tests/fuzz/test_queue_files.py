@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from oracles import packed
 from queue_stores import open_queues
+from storage.files.waiting import finish
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.query.get_message import GetMessageResult, GetMessageStatus, get_message
 from storage.queue.queue import Queue, TimeBoundary
@@ -51,7 +52,7 @@ def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
         assert entry is None or minimum <= queue_offset < end
         assert queue.store_timestamp_at(queue_offset) >= -(1 << 63)
         if minimum <= queue_offset < end:
-            hole = queue.hole_at(queue_offset)
+            hole = finish(queue.hole_at_lookup(queue_offset))
             assert hole.is_done
             assert hole.first <= queue_offset < hole.stop
             assert queue_offset < hole.after(queue_offset) <= hole.stop

@@ -15,9 +15,7 @@ class FakeUnits:
         topic, queue_id = "T", 0
 
     class log:  # noqa: N801
-        minimum = LOG_BEGIN
-
-    log_end = LOG_END
+        minimum, end = LOG_BEGIN, LOG_END
 
     def __init__(self, units: list[str]) -> None:
         self.units = units

@@ -8,6 +8,7 @@ import pytest
 from doctoring import make_store, put
 from protocol.errors import BeingSearched
 from protocol.question import KeyKind, Question
+from storage.files.waiting import finish
 from storage.log.commit_log import CommitLog
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_hole
@@ -153,7 +154,7 @@ def test_a_long_search_is_handed_on_and_made_in_pieces(
     assert "are to be found in the log" in str(wait_of(queue_of(queues).hole_at_lookup(60)))
     for queue_id in (0, 1, 0, 1):
         with pytest.raises(BeingSearched, match=f"queue offsets 50 to 149 of T, queue {queue_id} have damaged units"):
-            queue_of(queues, queue_id).hole_at(60)
+            finish(queue_of(queues, queue_id).hole_at_lookup(60))
     assert (len(handed), holes.searching) == (2, 2)
     pieces = searches(monkeypatch)
     while holes.searching:
@@ -177,14 +178,14 @@ def test_a_hole_without_an_end_is_looked_into_again_when_the_log_has_grown(tmp_p
     store.queue_holes.connect(report=told.append)
     queue = store.queues.queue("T", 0)
     assert queue is not None
-    hole = queue.hole_at(44)
+    hole = finish(queue.hole_at_lookup(44))
     assert (hole.is_open, hole.lost, hole.place(44)) == (True, 6, None)
     end = hole.end
     writer.append("T", b"", queue_id=1)
     store.refresh()
     later = store.queues.queue("T", 0)
     assert later is not None
-    assert later.hole_at(44) is hole
+    assert finish(later.hole_at_lookup(44)) is hole
     assert hole.end > end
     assert (hole.lost, hole.place(44), len(told)) == (6, None, 1)
 
