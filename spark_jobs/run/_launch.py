@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,17 +99,20 @@ def _environment(settings: Path) -> Iterator[None]:
     arguments = ["--properties-file", str(settings), "--load-spark-defaults"]
     said = before.get(SUBMIT_ARGUMENTS, "pyspark-shell")
     wanted = {**child_environment(), SUBMIT_ARGUMENTS: f"{shlex.join(arguments)} {said}"}
+    changed = [name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name)]
     try:
-        _become(wanted)
+        _set(changed, wanted)
         yield
-    finally:
-        _become(before)
+    finally:  # what another thread set meanwhile stays
+        _set([name for name in changed if os.environ.get(name) == wanted.get(name)], before)
 
 
-def _become(environment: dict[str, str]) -> None:
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
-    os.environ.update(environment)
+def _set(names: Iterable[str], values: Mapping[str, str]) -> None:
+    for name in names:
+        if name in values:
+            os.environ[name] = values[name]
+        else:
+            os.environ.pop(name, None)
 
 
 def _property_line(setting: tuple[str, str]) -> str:

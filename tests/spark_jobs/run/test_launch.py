@@ -57,6 +57,23 @@ HOSTILE = {
 }
 
 
+def test_what_another_thread_sets_in_the_environment_while_a_jvm_starts_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)  # which a child gets without the current directory
+    for name, value in (("REMOVED", "1"), ("CHANGED", "1"), ("ADDED", "")):
+        monkeypatch.setenv(name, value)
+    del os.environ["ADDED"]
+    before = dict(os.environ)
+    with _launch._environment(tmp_path / "settings"):
+        assert os.environ != before
+        assert str(tmp_path / "settings") in os.environ["PYSPARK_SUBMIT_ARGS"]
+        del os.environ["REMOVED"]
+        os.environ.update(CHANGED="2", ADDED="3")
+    del before["REMOVED"]
+    assert dict(os.environ) == {**before, "CHANGED": "2", "ADDED": "3"}
+
+
 def test_a_setting_is_nothing_but_the_value_of_its_name_and_no_argument_of_a_process(tmp_path: Path) -> None:
     settings = {f"spark.rocketlens.{number}": value for number, value in enumerate(HOSTILE.values())}
     tool("java")
