@@ -13,8 +13,8 @@ from typing import TypeAlias
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
-from storage.queue._queue_repair import UNIT_DTYPE
 from storage.queue.consume_queue_ext import ANY_TAG
+from storage.queue.unit_struct import UNIT_DTYPE
 
 Offsets: TypeAlias = "npt.NDArray[np.int64]"
 Units: TypeAlias = "npt.NDArray[np.void]"

@@ -16,7 +16,7 @@ from storage.arrays import np
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.files.waiting import Allowance, Lookup, Wait, long_scan
 from storage.kernels.messages import ANY_OFFSET
-from storage.queue._queue_repair import search
+from storage.queue._log_search import search
 from storage.queue.unit_standing import BROKEN, FILLER, JudgedUnits, Standing
 
 PATIENT_JUDGEMENTS: Final = 256

@@ -30,12 +30,12 @@ from storage.files.open_files import OpenFiles
 from storage.files.waiting import Lookup, finish
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
+from storage.queue._damaged_run import DamagedRun
 from storage.queue._doubted_batches import Batches, CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
-from storage.queue._queue_repair import DamagedRun
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary
 from storage.queue.queue_files import UnitBlocks

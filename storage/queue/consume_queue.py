@@ -26,12 +26,12 @@ from storage.files.open_files import OpenFiles
 from storage.files.waiting import Lookup, finish, long_scan
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
+from storage.queue._damaged_run import DamagedRun, around, place_of
 from storage.queue._doubted_units import DoubtedUnits
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import doubt_behind, find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
-from storage.queue._queue_repair import UNIT_DTYPE, DamagedRun, around, place_of
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
@@ -42,7 +42,7 @@ from storage.queue.queue_record import QueueName
 from storage.queue.unit_reader import LOST, entries_before, entries_between, units_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
-from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, Unit
+from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, UNIT_DTYPE, Unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
 

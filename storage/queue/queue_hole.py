@@ -23,7 +23,8 @@ from storage.arrays import np, npt
 from storage.kernels.messages import ANY_OFFSET
 from storage.kernels.store_view import PROBE_SHIFT, FileView
 from storage.log.commit_log import CommitLog
-from storage.queue._queue_repair import DamagedRun, SoughtMessages, search_piece
+from storage.queue._damaged_run import DamagedRun
+from storage.queue._log_search import SoughtMessages, search_piece
 from storage.queue.queue_record import batch_in
 from storage.queue.unit_standing import JudgedUnits
 from storage.queue.unit_struct import UNIT, Unit

@@ -13,10 +13,9 @@ from typing import Final
 
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup, finish
-from storage.queue._queue_repair import UNIT_DTYPE
 from storage.queue.consume_queue_ext import is_extension_address
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
-from storage.queue.unit_struct import Unit
+from storage.queue.unit_struct import UNIT_DTYPE, Unit
 
 AT_ONCE: Final = 64
 """Number of units that are read together."""

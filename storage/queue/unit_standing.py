@@ -19,7 +19,7 @@ from storage.files.waiting import Lookup
 from storage.kernels.records import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, SYS_FLAG
 from storage.log.commit_log import CommitLog
 from storage.log.segment_end import is_blank
-from storage.queue._queue_repair import DamagedRun
+from storage.queue._damaged_run import DamagedRun
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_record import QueueName
 from storage.queue.unit_struct import FILLER_SIZE

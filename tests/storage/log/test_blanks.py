@@ -17,7 +17,7 @@ from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.damaged_ranges import find_damaged_ranges
-from storage.queue._queue_repair import search
+from storage.queue._log_search import search
 from storage.queue.queue_record import QueueName
 from storage.search.chunk import Chunk, Searcher
 from storage.search.criteria import Criteria

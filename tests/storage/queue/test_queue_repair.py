@@ -6,7 +6,7 @@ import pytest
 
 from doctoring import make_store, put
 from queue_stores import plain_queue, unit_bytes
-from storage.queue import _queue_repair as module
+from storage.queue import _log_search as module
 from store_writer import StoreWriter, Written
 
 FILE = 1000

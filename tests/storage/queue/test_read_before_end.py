@@ -10,8 +10,8 @@ from queue_stores import open_queues
 from storage.query.get_message import get_message
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore, StoreOptions
+from store_kinds import write_tier
 from store_writer import StoreWriter
-from tier_files import write_tier
 
 MESSAGES, IN_TIER, EXPIRED = 40, 25, 15
 
