@@ -1,13 +1,29 @@
 """Fixtures of the interop tests: JVMs that are started when first asked for, and stores that these are to load."""
 
-from collections.abc import Iterator
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from golden_store import unpack
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient
+from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
 from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, recovery_oracle
+from loop_engine import run_jobs_here
+from queue_runs import files_under
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.run import run_rebuild
+from spark_jobs.run.progress import Silence
 from trial_stores import SHAPES, GoodStore, old
+
+ENTRIES = 149
+"""Of an index file of the recorded stores."""
+
+STOCK_PROPERTIES = G1_PROPERTIES | {"autoCreateTopicEnable": "false", "waitTimeMillsInSendQueue": "60000"}
 
 
 class Java:
@@ -68,3 +84,54 @@ def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
     folder = tmp_path_factory.mktemp("good")
     shapes = SHAPES | {"old": old}
     return {name: shapes[name](folder / name) for names in SHAPES_BY.values() for name in names}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A recorded store with index and queues of ours, and a broker on it; both before it started and right after."""
+
+    archive: str
+    store: Path
+    pair: OfficialPair
+    before: tuple[dict[str, bytes], dict[str, bytes]]
+    after: tuple[dict[str, bytes], dict[str, bytes]]
+
+
+def index_and_queues(store: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    return files_under(store / "index"), files_under(store / "consumequeue")
+
+
+def rebuild_all(store: Path) -> None:
+    """Rebuild from the log alone, with the counts and sizes that the broker is configured with."""
+    shutil.rmtree(store / "index")
+    shutil.rmtree(store / "consumequeue")
+    request = RebuildRequest(
+        store=str(store), index=True, queues=True, slots=97, entries=ENTRIES + 1, queue_file_size=2000
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        report = run_rebuild(request, Silence())
+    assert report.exit_code == 0, report.damages
+
+
+@contextlib.contextmanager
+def served(
+    work: Path, archive: str, prepare: Callable[[Path], None], version: str = SERVER_VERSION
+) -> Iterator[Served]:
+    """Unpack a store, prepare it, and start a name server and a broker of a version on it."""
+    store = unpack(archive, work)
+    prepare(store)
+    assert (store / "abort").exists() == (archive == "store-crashed")
+    before = index_and_queues(store)
+    with (
+        official_name_server(work) as name_server,
+        official_broker(store, work, properties=STOCK_PROPERTIES, name_server=name_server, version=version) as broker,
+    ):
+        yield Served(archive, store, OfficialPair(name_server, broker), before, index_and_queues(store))
+
+
+@pytest.fixture(scope="session")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A broker on a store that crashed and was rebuilt, for all that is asked of a broker that goes on."""
+    with served(tmp_path_factory.mktemp("stock"), "store-crashed", rebuild_all) as running:
+        yield running

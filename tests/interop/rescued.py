@@ -1,11 +1,15 @@
-"""What a consumer must get of a store that was damaged, and made whole."""
+"""Stores with any damage, crashed or stopped, with any checkpoint, by a seed; and what a consumer must get of them."""
 
+import random
 from pathlib import Path
 
+from damaged_stores import LOG_KINDS, QUEUE_KINDS, SHAPES_OF, Unfit, damage
 from interop.recovery_oracle import Consumed, Sizes
+from oracles import packed
 from trial_stores import GoodStore, Message
 
 DEFAULT_FILE = 6_000_000
+CHECKPOINT_SIZE = 4096
 
 
 def sizes_of_mended(good: GoodStore, root: Path) -> Sizes:
@@ -27,3 +31,58 @@ def compare(good: GoodStore, readable: list[Message], consumed: dict[tuple[str, 
         known = {each.physical_offset for each in good.of_queue(queue)}
         assert set(arrived) <= known, (trace, queue, sorted(set(arrived) - known))
         assert sorted(set(arrived)) == list(dict.fromkeys(arrived)), (trace, queue)
+
+
+def draw_store(good: GoodStore, root: Path, seed: int, kind: str = "") -> list[str] | None:
+    """A damaged copy of a good store; what was done to it, None where the kind does not fit it.
+
+    `kind` is the first damage to the log, any where it is not given.
+    """
+    rng = random.Random(f"start {seed} {good.shape} {kind}")
+    names = [kind or rng.choice(LOG_KINDS)]
+    names += [rng.choice(LOG_KINDS)] * (rng.random() < 0.3) + [rng.choice(QUEUE_KINDS)] * (rng.random() < 0.3)
+    if any(good.shape not in SHAPES_OF.get(name, (good.shape,)) for name in names):
+        return None
+    try:
+        damaged = damage(good, root, *names, seed=seed)
+    except Unfit:
+        return None
+    notes = [*damaged.noted, _set_state(good, root, rng)]
+    if rng.random() < 0.3:
+        name = f"{good.end // good.segment_size * good.segment_size + good.segment_size:020d}"
+        (root / "commitlog" / name).write_bytes(bytes(good.segment_size))
+        notes.append(f"segment {name} was made in advance")
+    return notes
+
+
+def _set_state(good: GoodStore, root: Path, rng: random.Random) -> str:
+    """Stopped, or crashed with a checkpoint of any moment."""
+    if rng.random() < 0.35:
+        return "stopped"
+    (root / "abort").write_text("1")
+    message, path = rng.choice(good.messages), root / "checkpoint"
+    stored, place = message.store_timestamp, rng.choice((0, message.physical_offset))
+    checkpoints = {
+        "as it was": None,
+        "missing": b"",
+        "of zeros": bytes(CHECKPOINT_SIZE),
+        f"of {stored}, {place}": b"".join(packed(number, 8) for number in (stored, stored, 0, 0, 0, place)),
+    }
+    name = rng.choice([*checkpoints, f"of {stored}, {place}"])
+    content = checkpoints[name]
+    if content:
+        path.write_bytes(content.ljust(CHECKPOINT_SIZE, b"\0"))
+    elif content is not None:
+        path.unlink(missing_ok=True)
+    return f"crashed, its checkpoint {name}"
+
+
+def whole_messages(good: GoodStore, root: Path) -> list[Message]:
+    """The messages whose bytes are as they were."""
+    contents = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
+    found = []
+    for each in good.messages:
+        base = each.physical_offset // good.segment_size * good.segment_size
+        if contents.get(base, b"")[each.physical_offset - base :].startswith(each.record):
+            found.append(each)
+    return found

@@ -16,7 +16,6 @@ from interop.other_clients import other_consumers
 from interop.stages import GET_CONSUMER_LIST_BY_GROUP, Stage, committed, official_stage, our_stage
 from interop.stored import Stored, stored
 from process import rocketlens_serving
-from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
 
@@ -25,7 +24,6 @@ SOME = 20
 """Messages that a consumer takes before the test goes on."""
 CACHED = 2
 """Messages of a queue that it may have pulled beyond those, once before and once while it looks how many it has."""
-QUEUES = 8
 RESTART_SECONDS = 25
 """Less than the 30 s that a client waits for the answer to a pull."""
 
@@ -127,33 +125,3 @@ def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
         eventually(partial(has_taken, client, "running", len(places)), "all messages taken", RESTART_SECONDS)
         assert sorted(client.end("running")["running"].places) == places
         assert {queue_id: committed(server, group, TOPIC, queue_id) for queue_id in ended} == ended
-
-
-@pytest.mark.soak  # in each run: a consumer that runs on, the test before
-@pytest.mark.parametrize("version", [OLD_CLIENT_VERSION, SERVER_VERSION])
-def test_consumers_that_wait_for_messages_get_them_from_the_next_server(
-    version: str, java: Java, tmp_path: Path
-) -> None:
-    """A client of 4.9 waits 30 s for the answer to a pull that a server did not read any more."""
-    writer = StoreWriter(tmp_path / "store")
-
-    def add(body: bytes) -> None:
-        for queue_id in range(QUEUES):
-            writer.append(TOPIC, body, queue_id=queue_id)
-        writer.close()
-
-    add(b"before")
-    client, group, port = java(version, "JSON"), f"CG_waiting_{version}".replace(".", "-"), free_port()
-    consumers = {kind: Subscription(kind, f"{group}_{kind}", TOPIC) for kind in ("push", "orderly", "lite")}
-    with rocketlens_serving(writer.root, tmp_path, port=port):
-        client.consume(f"127.0.0.1:{port}", consumers)
-        for kind in consumers:
-            eventually(partial(has_taken, client, kind, QUEUES), f"{kind}: what there is")
-    add(b"after")
-    with rocketlens_serving(writer.root, tmp_path, port=port):
-        for kind in consumers:
-            eventually(partial(has_taken, client, kind, 2 * QUEUES), f"{kind}: what is new", RESTART_SECONDS)
-        places = [(queue_id, queue_offset) for queue_id in range(QUEUES) for queue_offset in range(2)]
-        assert {kind: sorted(one.places) for kind, one in client.end(*consumers).items()} == dict.fromkeys(
-            consumers, places
-        )

@@ -1,13 +1,10 @@
-"""A stock broker starts on what was converted from DLedger's: it answers as before, and delivers what waits once."""
+"""A stock broker on what was converted from DLedger's: its queues are as before, and what waits is delivered once."""
 
 import itertools
 import json
-import re
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -15,11 +12,11 @@ from benchmarks.server_process import free_port
 from blocking_client import eventually
 from golden_store import GOLDEN, log_folders, unpack
 from interop.official_broker import STOCK_INTERVALS, OfficialProcess, official_broker
-from interop.stages import committed
+from interop.recovery_oracle import RecoveryOracle, Sizes
 from interop.wire import ask
 from loop_engine import run_jobs_here
-from oracles import Record, read_log, read_record, signed
-from plain_oracle import moved_record, plain_log
+from oracles import read_record, signed
+from plain_oracle import plain_log
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
@@ -39,80 +36,33 @@ SMALL_FILES = STOCK_INTERVALS | {
 }
 
 
-class Converted(NamedTuple):
-    """The old store, the new one, the new place of each record by its old one, and a broker on the new store."""
-
-    old: Path
-    new: Path
-    moves: dict[int, int]
-    broker: OfficialProcess
-
-
-@pytest.fixture(scope="module", params=[pytest.param("g2-dledger", marks=pytest.mark.soak), "g2-dledger-mixed"])
-def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Converted]:
-    work, recorded = tmp_path_factory.mktemp("converted"), GOLDEN / "g2" / request.param
+@pytest.mark.untraced
+def test_every_queue_has_its_messages_under_their_old_numbers(
+    tmp_path: Path, oracle: RecoveryOracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And groups go on from where they were: their offsets are kept as they are."""
+    run_jobs_here(monkeypatch)
+    recorded = GOLDEN / "g2" / "g2-dledger-mixed"
     properties = json.loads((recorded / "store.json").read_text())["properties"]
-    old, new = unpack("store", work, archives=recorded), work / "plain"
-    with pytest.MonkeyPatch.context() as patch:
-        run_jobs_here(patch)
-        levels = properties["messageDelayLevel"]
-        report = run_convert(ConvertRequest(store=str(old), out=str(new), delay_levels=levels), Silence())
-    assert report.exit_code == 0
+    old, new = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
+    request = ConvertRequest(store=str(old), out=str(new), delay_levels=properties["messageDelayLevel"])
+    assert run_convert(request, Silence()).exit_code == 0
     moves = plain_log(log_folders(old), 16384).moves
-    assert len(moves) > 80
-    with official_broker(new, work, properties=properties) as broker:
-        yield Converted(old, new, moves, broker)
-
-
-def old_records(converted: Converted) -> list[Record]:
-    return sorted(read_log(log_folders(converted.old)), key=lambda record: record.physical_offset)
-
-
-def old_bytes(converted: Converted, record: Record) -> bytes:
-    base = record.physical_offset // 16384 * 16384
-    (path,) = (each / f"{base:020d}" for each in log_folders(converted.old) if (each / f"{base:020d}").exists())
-    return path.read_bytes()[record.physical_offset - base :][: record.total_size]
-
-
-def test_every_message_is_shown_by_its_new_offset(converted: Converted) -> None:
-    for record in old_records(converted):
-        place = converted.moves[record.physical_offset]
-        answer = ask(converted.broker.address, VIEW_MESSAGE_BY_ID, {"offset": str(place)})
-        assert (answer.code, answer.body) == (
-            0,
-            moved_record(old_bytes(converted, record), place, converted.moves, 0),
-        ), record.topic
-
-
-def test_every_queue_has_its_messages_under_their_old_numbers(converted: Converted) -> None:
-    pulled = 0
-    for directory in sorted((converted.old / "consumequeue").glob("*/*")):
-        topic, queue_id = directory.parent.name, int(directory.name)
-        units = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
-        first = int(min(path.name for path in directory.iterdir())) // 20
-        offsets = {
-            first + position // 20: signed(units, position, 8)
-            for position in range(0, len(units), 20)
-            if signed(units, position + 8, 4)
+    offsets = "config/consumerOffset.json"
+    assert (new / offsets).read_bytes() == (old / offsets).read_bytes()
+    assert oracle.load(new, Sizes(16384, int(properties["mappedFileSizeConsumeQueue"]))).is_loaded
+    consumed, read = oracle.consume(), 0
+    for directory in sorted((old / "consumequeue").glob("*/*")):
+        paths = sorted(directory.iterdir())
+        units, first = b"".join(path.read_bytes() for path in paths), int(paths[0].name) // 20
+        known = {
+            first + at // 20: moves[signed(units, at, 8)] for at in range(0, len(units), 20) if signed(units, at + 8, 4)
         }
-        place = {"topic": topic, "queueId": str(queue_id)}
-        maximum = ask(converted.broker.address, GET_MAX_OFFSET, place).header["extFields"]["offset"]
-        assert int(maximum) >= max(offsets, default=first - 1) + 1, topic
-        for number, offset in offsets.items():
-            (body,) = pull(converted.broker, topic, queue_id, number, 1)
-            assert signed(body, 28, 8) == converted.moves[offset], (topic, queue_id, number)
-            pulled += 1
-    assert pulled > 80
-
-
-def test_groups_go_on_from_where_they_were(converted: Converted) -> None:
-    text = (converted.old / "config" / "consumerOffset.json").read_text()
-    table = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))["offsetTable"]
-    assert table
-    for name, offsets in table.items():
-        topic, group = name.split("@")
-        for queue_id, offset in offsets.items():
-            assert committed(converted.broker.address, group, topic, int(queue_id)) == offset, name
+        queue = consumed[directory.parent.name, int(directory.name)]
+        assert queue.maximum == max(known, default=first - 1) + 1, directory
+        assert list(queue.places) == [place for number, place in sorted(known.items()) if number >= queue.minimum]
+        read += len(queue.places)
+    assert read > 80
 
 
 def split(body: bytes) -> list[bytes]:

@@ -1,8 +1,7 @@
 """What the doctor says of a broker's start on a damaged store, an official broker does; what it advises helps.
 
-Zeros in a segment, `abort`, and no checkpoint: the broker cuts its log at the zeros. The printed line, typed into a
-shell, makes a whole store, from which the broker delivers every message that can be read. And whatever is damaged:
-the commands that are printed, typed one after the other, end where nothing is to be done any more.
+Whatever is damaged: the commands that are printed, typed one after the other, end where nothing is to be done any more,
+and the store classes of a broker then deliver every message that can be read.
 """
 
 import itertools
@@ -19,20 +18,16 @@ from pathlib import Path
 import pytest
 
 from command_line import rocketlens
-from damaged_stores import SHAPES_OF, Unfit, damage
+from damaged_stores import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, SHAPES_OF, Unfit, damage
 from doctoring import make_store, put
-from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, whole_messages
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.official_broker import official_broker
-from interop.pulling import delivered
 from interop.recovery_oracle import RecoveryOracle
-from interop.rescued import compare, sizes_of_mended
+from interop.rescued import compare, sizes_of_mended, whole_messages
 from loop_engine import run_jobs_here
 from storage.doctor._config_files import SET_BACK
 from storage.doctor.examine import examine
 from storage.doctor.finding import Finding, Severity
 from store_kinds import Ledger, with_rocksdb_queues
-from store_writer import StoreWriter, Written
 from trial_stores import GoodStore
 
 pytestmark = pytest.mark.interop
@@ -42,38 +37,6 @@ COMMANDS = ("rocketlens rescue ", "rocketlens rebuild ", "rocketlens compact ", 
 
 DAMAGED = 4
 MOST_ROUNDS = 4
-SEGMENT = 1 << 16
-QUEUES = 2
-PROPERTIES = {
-    "mappedFileSizeCommitLog": str(SEGMENT),
-    "mappedFileSizeConsumeQueue": "20000",
-    "maxHashSlotNum": "97",
-    "maxIndexNum": "1500",
-}
-
-
-def zeroed_store(root: Path) -> list[Written]:
-    """A store whose broker died, with zeros in the fourth of eight segments; the messages that can be read."""
-    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=20000, index_slots=97, index_entries=1500)
-    number = 0
-    while writer.log.end < 7.5 * SEGMENT:
-        writer.append("T", bytes(200), keys=f"k{number}", unique_key=f"u{number}", queue_id=number % QUEUES)
-        number += 1
-    writer.crash()
-    (root / "checkpoint").write_bytes(bytes(4096))
-    start, stop = 3 * SEGMENT + 20_000, 3 * SEGMENT + 36_384
-    writer.overwrite(start, bytes(stop - start))
-    return [
-        each for each in writer.written if each.physical_offset + each.size <= start or each.physical_offset >= stop
-    ]
-
-
-def harm_the_rest(root: Path) -> None:
-    """As after a night of trying: no index, and a queue that is cut."""
-    shutil.rmtree(root / "index")
-    (file,) = (root / "consumequeue" / "T" / "0").iterdir()
-    content = file.read_bytes()
-    file.write_bytes(content[:4000].ljust(len(content), b"\0"))
 
 
 def commands(findings: Iterable[Finding]) -> list[str]:
@@ -180,7 +143,6 @@ BESIDE_EACH_OTHER = (
     [
         {foreign_names_in_queues, foreign_names_in_the_index, queue_gone, index_file_gone},
         {empty_last_queue_file, file_for_queues_of_batches, index_file_gone},
-        *(pytest.param({*pair}, marks=pytest.mark.soak) for pair in itertools.combinations(BESIDE_EACH_OTHER, 2)),
     ],
     ids=lambda faults: " and ".join(sorted(each.__name__ for each in faults)),
 )
@@ -203,15 +165,11 @@ def left_over(root: Path) -> list[Finding]:
     return [each for each in examine(root).findings if each.severity is not Severity.INFO]
 
 
-def keys_missing(root: Path) -> None:
+def keys_and_a_queue_missing(root: Path) -> None:
     writer, _ = make_store(root, 0)
     for number in range(200):
         writer.append("T", keys=f"k{number}", queue_id=number % 2, index=number != 100)
     writer.close()
-
-
-def keys_and_a_queue_missing(root: Path) -> None:
-    keys_missing(root)
     queue_gone(root)
 
 
@@ -237,10 +195,9 @@ def damaged_ledger(root: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "begins"),
     [
-        (keys_missing, "rocketlens rebuild index "),
         (keys_and_a_queue_missing, "rocketlens rebuild all "),
         (last_segment_gone, "rm ROOT/checkpoint && rocketlens rebuild "),
-        (damaged_before_queues_in_rocksdb, "rocketlens rescue "),
+        pytest.param(damaged_before_queues_in_rocksdb, "rocketlens rescue ", marks=pytest.mark.soak),
         (damaged_ledger, "rocketlens rescue "),
     ],
 )
@@ -265,26 +222,6 @@ def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done
         path.write_bytes(bytes(path.stat().st_size))
     assert follow(root, typing)
     assert {(each.check, each.remedy) for each in left_over(root)} == {("config", SET_BACK)}
-
-
-@pytest.mark.soak  # in each run: by the store classes, typed as printed, below
-def test_the_line_that_is_printed_ends_with_a_broker_that_has_every_message(tmp_path: Path, typing: Typing) -> None:
-    root = tmp_path / "store"
-    readable = zeroed_store(root)
-    harm_the_rest(root)
-    diagnosis = examine(root)
-    first = diagnosis.findings[0]
-    assert first.found.startswith("do not start a broker on this store: its recovery will cut ")
-    assert commands(diagnosis.findings) == [first.remedy]
-    follow(root, typing)
-    assert examine(root).findings == ()
-    with official_broker(root, tmp_path, properties=PROPERTIES) as broker:
-        for queue_id in range(QUEUES):
-            expected = [each.physical_offset for each in readable if each.queue_id == queue_id]
-            assert list(dict.fromkeys(delivered(broker, "T", queue_id=queue_id))) == expected
-        assert (root / "commitlog" / f"{4 * SEGMENT:020d}").exists()
-        broker.stop()
-    assert examine(root).findings == ()
 
 
 def restore(

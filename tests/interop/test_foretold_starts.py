@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from foretold_starts import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, draw_store, whole_messages
+from damaged_stores import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import official_broker
 from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, Sizes
+from interop.rescued import draw_store, whole_messages
 from storage.doctor._next_start import foretell_start
 from storage.doctor._opened_store import OpenedStore
 from storage.layout.timer_log import WHEEL_BYTES

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from blocking_client import eventually
-from interop.footprint import Footprint
 from interop.live_readers import PULL_MESSAGE, TOPIC_NOT_EXIST, Comparer, Consumer, pull, ways_to
 from interop.official_broker import OfficialPair, official_pair
 from interop.producing import Producer, producing
@@ -59,7 +58,6 @@ class Live:
         self.store, self.pair, self.producer, self.serving = store, pair, producer, serving
         (endpoint,), (self.worker,) = serving.endpoints, serving.workers
         self.server = endpoint.host, endpoint.port
-        self.footprint = Footprint(self.worker, store)
         self.sent_before = len(producer.sent)
 
     def has_expired(self, physical_offset: int) -> bool:
@@ -164,7 +162,6 @@ def test_every_message_is_answered_in_every_way_while_files_come_and_go(live: Li
     assert problems == []
     check_what_came(live, comparer, consumers)
     check_what_is_left(live)
-    check_footprint(live, is_long=is_long(seconds))
     check_what_was_said(live)
 
 
@@ -178,7 +175,6 @@ def watch(live: Live, comparer: Comparer, seconds: int) -> None:
             is_later = True
         if not is_long(seconds):
             live.let_go(comparer.compared + comparer.expired)
-        live.footprint.look()
         time.sleep(0.5)
 
 
@@ -228,20 +224,3 @@ def check_what_was_said(live: Live) -> None:
     assert live.serving.workers == [live.worker]
     said = live.serving.errors.read_text().splitlines()
     assert [line for line in said if " INFO " not in line] == []
-
-
-def check_footprint(live: Live, *, is_long: bool) -> None:
-    """Nothing is held of files that are gone, and no more than there are files."""
-    footprint = live.footprint
-    with contextlib.suppress(TimeoutError):
-        eventually(lambda: not footprint.holds_what_is_gone(), "what is gone to be let go", 60)
-    assert footprint.holds_what_is_gone() == []
-    files = sum(path.is_file() for path in live.store.rglob("*"))
-    footprint.look()
-    assert footprint.maps[-1] <= files
-    assert footprint.descriptors[-1] <= 2 * files, "a map of Python's has a descriptor of its own"
-    assert footprint.all_descriptors[-1] <= footprint.descriptors[-1] + 60
-    if is_long:
-        half = len(footprint.maps) // 2
-        for values, few in ((footprint.maps, 20), (footprint.descriptors, 40)):
-            assert max(values[half:]) < 1.5 * max(values[:half]) + few

@@ -9,7 +9,7 @@ import pytest
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.mqadmin_cases import Case, read_cases, read_refused_cases
-from interop.normalise import normalise
+from interop.normalise import Cell, cells, is_left_out, may_differ, normalise
 from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
 
 pytestmark = pytest.mark.interop
@@ -119,3 +119,24 @@ def test_a_command_that_writes_is_refused(java: Java, anywhere: Site, name: str,
     # Nothing that a user would take for a success.
     assert "success" not in printed
     assert "SEND_OK" not in printed
+
+
+def other(text: str) -> str:
+    """Another text of the same kind: its last digit or letter is another."""
+    position = max((found.start() for found in re.finditer(r"[0-9A-Za-z]", text)), default=len(text) - 1)
+    letter = str((int(text[position]) + 1) % 10) if text[position] in "0123456789" else "xy"[text[position] == "x"]
+    return text[:position] + letter + text[position + 1 :]
+
+
+def test_the_comparison_notices_a_change_in_each_column_but_for_what_may_differ_in_its_form() -> None:
+    columns = 0
+    for case in CASES:
+        recorded, every = normalise(case.arguments, case.printed), cells(case.printed)
+        firsts: dict[int, Cell] = {cell.row: cell for cell in reversed(every)}
+        compared = [cell for cell in every if not is_left_out(case.arguments, firsts[cell.row])]
+        for cell in {cell.column: cell for cell in compared}.values():
+            changed = f"{cell.text}?" if may_differ(case.arguments, cell) else other(cell.text)
+            printed = case.printed[: cell.start] + changed + case.printed[cell.end :]
+            assert normalise(case.arguments, printed) != recorded, (case.name, cell)
+            columns += 1
+    assert columns > 300

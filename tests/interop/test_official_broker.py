@@ -1,4 +1,4 @@
-"""The official broker, started on a copy of g1: proves the harness and the comparison, and answers our own client.
+"""The official broker on a copy of g1: proves the harness and the comparison (`make soak`), and answers our own client.
 
 What it prints for mqadmin now must equal what was recorded, by the same measure that our server is held to. Commands
 that look back from the present (unique keys, 36 hours or 3 days) are left out: the recorded messages grow older. So is
@@ -12,7 +12,7 @@ import pytest
 
 import rocketlens
 from command_line import rocketlens as command
-from interop.conftest import Java
+from interop.conftest import Java, Served
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.mqadmin_cases import Case, read_cases
 from interop.normalise import normalise
@@ -24,9 +24,6 @@ pytestmark = pytest.mark.interop
 
 WINDOW_FROM_NOW = {"queryMsgById-unique", "queryMsgByUniqueKey", "queryMsgByUniqueKey-all"}
 LATER = {"brokerStatus", "consumerProgress-g", "consumerProgress-gt"}
-IN_EACH_RUN = ("topicStatus", "queryMsgByKey-hot", "topicList")
-"""That the comparison holds; `make soak` asks all."""
-
 CASES = [case for case in read_cases() if case.name not in WINDOW_FROM_NOW | LATER]
 
 
@@ -45,11 +42,8 @@ def official(store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield pair
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[] if case.name in IN_EACH_RUN else pytest.mark.soak) for case in CASES],
-    ids=lambda case: case.name,
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_broker_still_prints_what_was_recorded(java: Java, official: OfficialPair, case: Case) -> None:
     name_server = official.name_server.text_address
     printed = java(SERVER_VERSION, "JSON").mqadmin(*case.arguments.split(), "-n", name_server)
@@ -75,11 +69,12 @@ def test_java_shows_the_brokers_messages_as_our_server_must_send_them(
     client.disconnect(name_server)
 
 
-def test_our_command_views_an_id_on_the_official_broker(official: OfficialPair, store: Stored) -> None:
-    ids = [offset_id for offset_id, _ in store.with_offset_ids][:3]
+def test_our_command_views_an_id_on_the_official_broker(stock: Served, store: Stored) -> None:
+    official, known = stock.pair, [offset_id for offset_id, _ in store.with_offset_ids][:3]
+    ids = [f"{each[:8]}{official.broker.address[1]:08X}{each[16:]}" for each in known]
     outcome = command("find", "--from-id", *ids, "--as", "offset-id", "--json")
     assert outcome.code == 0, outcome.errors
-    assert [message["offsetMessageId"] for message in outcome.messages] == ids
+    assert [message["offsetMessageId"] for message in outcome.messages] == known
     absent = command("find", official.broker.text_address, f"{ids[0][:16]}00000000000FFFFF", "--as", "offset-id")
     assert (absent.code, absent.output, "1048575" in absent.errors) == (1, b"", True)
 
@@ -92,10 +87,10 @@ def identity(message: rocketlens.Message) -> tuple[str, str, int, int, str | Non
 
 @pytest.mark.parametrize("asked", ["name server", "broker"])
 def test_the_public_face_finds_on_the_official_broker_what_it_finds_in_the_store(
-    official: OfficialPair, store: Stored, asked: str
+    stock: Served, store: Stored, asked: str
 ) -> None:
-    server = official.name_server if asked == "name server" else official.broker
-    with rocketlens.open(store.root) as local, rocketlens.connect(server.text_address) as remote:
+    server = stock.pair.name_server if asked == "name server" else stock.pair.broker
+    with rocketlens.open(stock.store) as local, rocketlens.connect(server.text_address) as remote:
         for offset_id, produced in store.with_offset_ids:
             assert [*map(identity, remote.view(offset_id))] == [*map(identity, local.view(offset_id))] != []
             options = {"unique_key": produced.unique_key}
@@ -128,9 +123,9 @@ def test_the_public_face_finds_on_the_official_broker_what_it_finds_in_the_store
 
 @pytest.mark.parametrize("options", [{}, {"tag": "TagA || Aa"}, {"sql": "a > 10 AND a <= 30 AND region = 'hz'"}])
 def test_the_public_face_pulls_from_the_official_broker_what_it_pulls_from_the_store(
-    official: OfficialPair, store: Stored, options: dict[str, str]
+    stock: Served, options: dict[str, str]
 ) -> None:
-    with rocketlens.open(store.root) as local, rocketlens.connect(official.broker.text_address) as remote:
+    with rocketlens.open(stock.store) as local, rocketlens.connect(stock.pair.broker.text_address) as remote:
         groups = [group.name for group in remote.groups()]
         for queue_id in range(4):
             sources = (local, remote)

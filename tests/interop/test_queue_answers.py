@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from asking import Asker
+from examples import examples
 from golden_frames import value_of
 from interop.official_broker import OfficialProcess, official_broker
 from interop.wire import ask
@@ -157,17 +158,22 @@ GROUP_NAMES = st.one_of(
 )
 
 
+@pytest.fixture(scope="module")
+def asker(store: Path) -> Asker:
+    return Asker(store)
+
+
+@settings(max_examples=examples(8))
 @given(name=GROUP_NAMES)
 @example(name="%RETRY%g")
 @example(name="g.h")
 @example(name="g\n")
 def test_a_group_of_which_nobody_has_heard_is_as_the_broker_makes_it(
-    name: str, store: Path, broker: OfficialProcess
+    name: str, asker: Asker, broker: OfficialProcess
 ) -> None:
     """The broker keeps it from then on; we do not."""
     fields = {"group": name}
     theirs = ask(broker.address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
-    asker = Asker(store)
     ours = asker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
     assert (ours.code, ours.remark) == (theirs.code, theirs.header.get("remark"))
     assert value_of(bytes(ours.body)) == value_of(theirs.body)

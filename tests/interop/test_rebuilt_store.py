@@ -1,22 +1,19 @@
 """A stock broker takes index and queues that we rebuilt for its own: it keeps the files, answers from them, goes on."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from blocking_client import eventually
-from golden_store import G1, unpack
-from interop.conftest import Java
+from golden_store import G1
+from interop.conftest import ENTRIES, Java, Served, rebuild_all, served
 from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION
-from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
 from interop.wire import ask
 from oracles import read_log
 from protocol.errors import StoreError
 from queue_runs import files_under
-from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import run_compact, run_rebuild
+from spark_jobs.commands.run import run_compact
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.publish._open_writers import find_writers
 from spark_jobs.publish.store_lock import StoreLock
@@ -26,69 +23,29 @@ pytestmark = pytest.mark.interop
 
 SEND_MESSAGE, QUERY_MESSAGE = 10, 12
 TOPIC = "TopicTest"
-ENTRIES = 149
-
-Contents = dict[str, bytes]
-Prepare = Callable[[Path], None]
-
-
-def forget_index_and_queues(store: Path) -> None:
-    shutil.rmtree(store / "index")
-    shutil.rmtree(store / "consumequeue")
-
-
-def rebuild_all(store: Path) -> None:
-    """Rebuild from the log alone, with the counts and sizes that the broker is configured with."""
-    forget_index_and_queues(store)
-    request = RebuildRequest(
-        store=str(store), index=True, queues=True, slots=97, entries=ENTRIES + 1, queue_file_size=2000
-    )
-    report = run_rebuild(request, Silence())
-    assert report.exit_code == 0, report.damages
 
 
 def compact(store: Path) -> None:
     assert run_compact(CompactRequest(store=str(store)), Silence()).exit_code == 0
 
 
-NEWEST = "crashed, of 5.5.1"
-"""A newer broker opens what the older one opens; that it does is looked at in the long tests."""
-
-STORES: dict[str, tuple[str, Prepare, str]] = {
+OTHERS: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "stopped cleanly": ("store", rebuild_all, SERVER_VERSION),
-    "crashed": ("store-crashed", rebuild_all, SERVER_VERSION),
-    NEWEST: ("store-crashed", rebuild_all, NEWEST_BROKER_VERSION),
+    "of 5.5.1": ("store-crashed", rebuild_all, NEWEST_BROKER_VERSION),
     "compacted": ("store", compact, SERVER_VERSION),
 }
-"""Archive, what is done to the store, and the version of the broker that opens it."""
-
-IN_EACH_RUN = ["crashed"]
-"""What a broker does with a store that was stopped cleanly it does with one that crashed too, besides recovering it."""
-
-
-class Served:
-    """A rebuilt store, what was in its index before the broker started, and the broker."""
-
-    def __init__(self, archive: str, store: Path, pair: OfficialPair, index: Contents, queues: Contents) -> None:
-        self.archive, self.store, self.pair, self.index, self.queues = archive, store, pair, index, queues
+"""Archive, what is done to it, and the broker's version: each is like the one that crashed, or less."""
 
 
 @pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[] if name in IN_EACH_RUN else pytest.mark.soak) for name in STORES],
+    scope="module", params=["crashed", *(pytest.param(name, marks=pytest.mark.soak) for name in OTHERS)], name="served"
 )
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    archive, prepare, version = STORES[request.param]
-    work = tmp_path_factory.mktemp("rebuilt")
-    store = unpack(archive, work)
-    prepare(store)
-    assert (store / "abort").exists() == (archive == "store-crashed")
-    index, queues = files_under(store / "index"), files_under(store / "consumequeue")
-    with (
-        official_name_server(work) as name_server,
-        official_broker(store, work, properties=G1_PROPERTIES, name_server=name_server, version=version) as broker,
-    ):
-        yield Served(archive, store, OfficialPair(name_server, broker), index, queues)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    if request.param == "crashed":
+        yield request.getfixturevalue("stock")
+        return
+    with served(tmp_path_factory.mktemp("rebuilt"), *OTHERS[request.param]) as other:
+        yield other
 
 
 def produced(store: Path) -> list[tuple[str, str, list[str]]]:
@@ -111,15 +68,14 @@ def produced(store: Path) -> list[tuple[str, str, list[str]]]:
 
 def test_the_broker_keeps_every_file_and_every_queue(served: Served) -> None:
     """After a crash its replay puts the last record's entries once more, into the tail file; it touches no other."""
-    now = files_under(served.store / "index")
-    assert sorted(now) == sorted(served.index)
+    (before, queues_before), (now, queues) = served.before, served.after
+    assert sorted(now) == sorted(before)
     tail = max(now)
-    changed = [name for name in now if now[name] != served.index[name]]
+    changed = [name for name in now if now[name] != before[name]]
     assert changed in ([], [tail])
     if served.archive != "store-crashed":
-        assert changed == [] or now[tail][40:] == served.index[tail][40:]
-    queues = files_under(served.store / "consumequeue")
-    assert [name for name, data in served.queues.items() if queues.get(name) != data] == []
+        assert changed == [] or now[tail][40:] == before[tail][40:]
+    assert [name for name, data in queues_before.items() if queues.get(name) != data] == []
 
 
 def test_a_broker_that_runs_is_refused_by_its_lock_and_by_its_files(served: Served) -> None:
@@ -152,7 +108,7 @@ def test_every_unique_key_is_found(served: Served) -> None:
 
 def test_new_messages_come_behind_ours(served: Served) -> None:
     """Enough of them to fill our last file: the next one's name sorts after ours."""
-    before, end = files_under(served.store / "index"), max(served.index)
+    before, end = files_under(served.store / "index"), max(served.before[0])
     keys = [f"new-{number}" for number in range(ENTRIES + 10)]
     for key in keys:
         send(served, key)

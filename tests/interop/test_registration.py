@@ -121,8 +121,9 @@ def pair(g1: Stored, tmp_path: Path) -> Iterator[OfficialPair]:
         yield running
 
 
+@pytest.mark.parametrize("returns", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_consumers_go_on_without_their_master_and_with_it_again(
-    g1: Stored, pair: OfficialPair, tmp_path: Path, java: Java
+    g1: Stored, pair: OfficialPair, tmp_path: Path, java: Java, returns: bool
 ) -> None:
     client: JavaClient = java(SERVER_VERSION, "JSON")
     name_server, master = pair.name_server, pair.broker
@@ -165,22 +166,29 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
         # Its locks are the master's to give.
         assert client.look("orderly").messages == []
 
-        with official_broker(
-            g1.root,
-            tmp_path / "again",
-            properties=G1_PROPERTIES,
-            name_server=name_server,
-            port=master.address[1],
-        ) as again:
-            eventually(
-                lambda: brokers(name_server.address) == {"0": again.text_address, REPLICA: text(ours)}, "its return"
-            )
-            assert client.send(name_server.text_address, TOPIC) == "SEND_OK"
-            eventually(lambda: bool(new_places(client, wanted)), "a message sent after the return", seconds=90)
-            eventually(partial(has_all, client, wanted, "orderly"), "all messages in order, with a master", seconds=90)
-            consumed = client.end("it", *OTHER_KINDS)["it"]
+        if returns:
+            return_of_the_master(g1, pair, tmp_path, client, wanted, {REPLICA: text(ours)})
+        consumed = client.end("it", *OTHER_KINDS)["it"]
         assert wanted <= set(consumed.places)
     eventually(lambda: REPLICA not in brokers(name_server.address), "the farewell")
+
+
+def return_of_the_master(
+    g1: Stored,
+    pair: OfficialPair,
+    tmp_path: Path,
+    client: JavaClient,
+    wanted: set[tuple[int, int]],
+    ours: dict[str, str],
+) -> None:
+    name_server, port = pair.name_server, pair.broker.address[1]
+    with official_broker(
+        g1.root, tmp_path / "again", properties=G1_PROPERTIES, name_server=name_server, port=port
+    ) as again:
+        eventually(lambda: brokers(name_server.address) == {"0": again.text_address} | ours, "its return")
+        assert client.send(name_server.text_address, TOPIC) == "SEND_OK"
+        eventually(lambda: bool(set(client.look("it").places) - wanted), "a message sent after the return", seconds=90)
+        eventually(partial(has_all, client, wanted, "orderly"), "all messages in order, with a master", seconds=90)
 
 
 def check_commands(client: JavaClient, name_server: OfficialProcess, tmp_path: Path) -> None:
@@ -299,7 +307,3 @@ def has_all(client: JavaClient, wanted: set[tuple[int, int]], name: str = "it") 
 def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
     with socket.create_connection(address, WAIT_SECONDS) as connection:
         yield connection
-
-
-def new_places(client: JavaClient, known: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    return set(client.look("it").places) - known

@@ -8,13 +8,13 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, signed_fields
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, signed_fields
 from blocking_client import eventually
 from golden.record.records import walk
 from interop.conftest import Java
@@ -49,7 +49,6 @@ class Target:
     store: Path
     work: Path
     version: str
-    properties: dict[str, str] = field(default_factory=dict)
 
     def make_topic(self, name: str, queues: int = 4, perm: int = 6, keys: tuple[str, str] | None = None) -> None:
         fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues}
@@ -74,6 +73,10 @@ OTHER_VERSIONS = [pytest.param(each, marks=pytest.mark.soak) for each in (NEWEST
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     work = tmp_path_factory.mktemp("target")
     version = str(request.param)
+    if version == SERVER_VERSION:
+        stock = request.getfixturevalue("stock")
+        yield Target(stock.pair.name_server, stock.pair.broker, stock.store, work, version)
+        return
     with (
         # Of 5.5.1 there is none.
         official_name_server(work, version=LIBRARY_VERSIONS.get(version, version)) as name_server,
@@ -231,16 +234,8 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
     with official_name_server(tmp_path) as name_server:
         store, port = tmp_path / "store", None
         account = tmp_path / "account"
-        arguments = (
-            "replay",
-            tmp_path / "source",
-            "--topic",
-            "Killed",
-            "--to",
-            name_server.text_address,
-            "--account",
-            account,
-        )
+        where = ("--to", name_server.text_address, "--account", account)
+        arguments = ("replay", tmp_path / "source", "--topic", "Killed", *where)
         process = None
         for _ in range(20):
             with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
@@ -279,28 +274,24 @@ AUTH_CREATE_USER = 3001
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("version", [SERVER_VERSION, OLD_BROKER_VERSION])
-def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(version: str, tmp_path: Path) -> None:
+def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "source")
     for number in range(5):
         writer.append("Guarded", b"%d" % number, unique_key=f"GUARD{number:027X}")
     writer.close()
-    is_old = version == OLD_BROKER_VERSION
-    properties = PROPERTIES | ({"aclEnable": "true"} if is_old else AUTHENTICATION)
     signed = signed_fields({}, ADMIN, ADMIN_SECRET)
     with (
-        official_name_server(tmp_path, version=version, tls=True) as name_server,
+        official_name_server(tmp_path, tls=True) as name_server,
         official_broker(
-            tmp_path / "store", tmp_path, properties=properties, name_server=name_server, version=version,
-            files={"plain_acl.yml": PLAIN_ACL} if is_old else {}, asked_with=signed, tls=True,
+            tmp_path / "store", tmp_path, properties=PROPERTIES | AUTHENTICATION, name_server=name_server,
+            asked_with=signed, tls=True,
         ) as broker,
     ):  # fmt: skip
-        target = Target(name_server, broker, tmp_path / "store", tmp_path, version)
+        target = Target(name_server, broker, tmp_path / "store", tmp_path, SERVER_VERSION)
         target.make_topic("Guarded", keys=(ADMIN, ADMIN_SECRET))
-        if not is_old:
-            user = json.dumps({"username": READER, "password": READER_SECRET, "userType": "Normal"}).encode()
-            asked = signed_fields({"username": READER}, ADMIN, ADMIN_SECRET, user)
-            assert ask(broker.address, AUTH_CREATE_USER, asked, body=user).code == 0
+        user = json.dumps({"username": READER, "password": READER_SECRET, "userType": "Normal"}).encode()
+        asked = signed_fields({"username": READER}, ADMIN, ADMIN_SECRET, user)
+        assert ask(broker.address, AUTH_CREATE_USER, asked, body=user).code == 0
         eventually(lambda: "Guarded" in topics_of(target), "the name server has the topic")
 
         deadline = time.monotonic() + 120
@@ -309,8 +300,7 @@ def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(versi
             keys = tmp_path / f"{name}.yml"
             keys.write_text(f"accessKey: {access_key}\nsecretKey: {secret}\n")
             what = ("replay", tmp_path / "source", "--topic", "Guarded", *target.arguments, "--go", "--json")
-            # Of a batch a broker 4.9 asks for no right to the topic.
-            with_keys = ("--batch", "1", "--to-credentials", keys, "--tls-no-verify", "--account", tmp_path / name)
+            with_keys = ("--to-credentials", keys, "--tls-no-verify", "--account", tmp_path / name)
             while True:
                 found = rocketlens(*what, *with_keys)
                 # Java's first handshakes may take longer than a connection is waited for.
@@ -321,7 +311,7 @@ def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(versi
             refused = replay(name, access_key, secret)
             said = json.loads(refused.stdout.splitlines()[-1])
             assert (refused.returncode, said["planned"], said["sent"]) == (3, 5, 0), (refused.stderr, said)
-            assert b"AclException" in refused.stderr if is_old else b"NO_PERMISSION" in refused.stderr
+            assert b"NO_PERMISSION" in refused.stderr
         assert not any(record.topic == "Guarded" for record in target.messages())
         sent = replay("right", ADMIN, ADMIN_SECRET)
         assert sent.returncode == 0, sent.stderr

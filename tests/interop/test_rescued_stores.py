@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from damaged_stores import SHAPES_OF
-from foretold_starts import LOG_KINDS, draw_store, whole_messages
+from damaged_stores import LOG_KINDS, SHAPES_OF
 from interop.recovery_oracle import SHAPES_BY, RecoveryOracle
-from interop.rescued import compare, sizes_of_mended
+from interop.rescued import compare, draw_store, sizes_of_mended, whole_messages
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
 from spark_jobs.convert._fillings import FilledHole

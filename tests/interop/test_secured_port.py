@@ -1,6 +1,5 @@
 """Official Java clients and mqadmin at a port with TLS and accounts: who is served, and why others are refused."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, write_accounts
+from blocking_client import eventually
 from certificates import Authority
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
@@ -46,40 +46,27 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.make(tmp_path_factory.mktemp("ca"))
 
 
-def options(authority: Authority, acl: Path, mode: str) -> list[str]:
-    certificate, key = authority.sign("server")
-    return ["--tls-mode", mode, "--tls-cert", str(certificate), "--tls-key", str(key), "--acl", str(acl)]
+VERSIONS = {"enforcing": OLD_CLIENT_VERSION, "permissive": SERVER_VERSION}
+"""The client's version for each mode of the port."""
 
 
-WAYS = [
-    ("enforcing", OLD_CLIENT_VERSION),
-    pytest.param(("permissive", SERVER_VERSION), marks=pytest.mark.soak),
-]
-"""The port's mode of TLS and the client's version."""
-
-
-@pytest.fixture(scope="module", params=WAYS, ids="-".join)
-def way(request: pytest.FixtureRequest) -> tuple[str, str]:
-    mode, version = request.param
-    return str(mode), str(version)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["enforcing", pytest.param("permissive", marks=pytest.mark.soak)])
 def server(
-    way: tuple[str, str], g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     work = tmp_path_factory.mktemp("secured")
-    acl = work / "plain_acl.yml"
-    write_accounts(acl)
-    with rocketlens_serving(g1_store, work, *options(authority, acl, way[0])) as (host, port):
-        yield Secured(f"{host}:{port}", way[0], acl, work / "stderr")
+    acl = write_accounts(work / "plain_acl.yml")
+    certificate, key = authority.sign("server")
+    options = ("--tls-mode", request.param, "--tls-cert", certificate, "--tls-key", key, "--acl", acl)
+    with rocketlens_serving(g1_store, work, *map(str, options)) as (host, port):
+        yield Secured(f"{host}:{port}", request.param, acl, work / "stderr")
 
 
 @pytest.fixture(scope="module")
-def tls_client(way: tuple[str, str], authority: Authority, java: Java) -> JavaClient:
+def tls_client(server: Secured, authority: Authority, java: Java) -> JavaClient:
     """A client that speaks TLS and trusts our authority alone."""
     trust = ["-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.certificate}"]
-    return java(way[1], "JSON", "-Dtls.enable=true", *trust)
+    return java(VERSIONS[server.mode], "JSON", "-Dtls.enable=true", *trust)
 
 
 def ask(client: JavaClient, server: Secured, access_key: str, secret_key: str, *command: str) -> str:
@@ -136,30 +123,24 @@ def test_a_consumer_with_keys_receives_its_topic_and_no_other(server: Secured, t
         "forged": Subscription("push", group, "TopicTest", credentials=(READER, "wrong-secret")),
     }
     tls_client.consume(server.address, {"mine": subscriptions["mine"]})
-    deadline = time.monotonic() + CONSUME_SECONDS
-    while len(tls_client.look("mine").messages) < 20 and time.monotonic() < deadline:
-        time.sleep(0.2)
+    eventually(lambda: len(tls_client.look("mine").messages) >= 20, "its messages", CONSUME_SECONDS)
     ended = tls_client.end("mine")
     assert {message["topic"] for message in ended["mine"].messages} == {"TopicTest"}
     assert len(ended["mine"].messages) >= 20
-    for name in ("denied", "forged"):
-        tls_client.consume(server.address, {name: subscriptions[name]})
-        assert tls_client.end(name)[name].messages == []
+    others = {name: subscriptions[name] for name in ("denied", "forged")}
+    tls_client.consume(server.address, others)
+    assert [each.messages for each in tls_client.end(*others).values()] == [[], []]
 
 
 def test_a_white_list_that_changes_lets_in_who_has_no_keys(server: Secured, tls_client: JavaClient) -> None:
     assert "CODE: 16" in ask(tls_client, server, "", "", *ROUTE)
     try:
         write_accounts(server.acl, PLAIN_ACL.replace("  - 10.10.103.*", "  - 127.0.0.1"))
-        deadline = time.monotonic() + CONSUME_SECONDS
-        while "CODE: 16" in ask(tls_client, server, "", "", *ROUTE) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        eventually(lambda: "CODE: 16" not in ask(tls_client, server, "", "", *ROUTE), "the new list", CONSUME_SECONDS)
         assert "FD0000000000" in ask(tls_client, server, "", "", *HOT_QUERY)
     finally:
         write_accounts(server.acl, age_seconds=30)
-        deadline = time.monotonic() + CONSUME_SECONDS
-        while "CODE: 16" not in ask(tls_client, server, "", "", *ROUTE) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        eventually(lambda: "CODE: 16" in ask(tls_client, server, "", "", *ROUTE), "the old list", CONSUME_SECONDS)
 
 
 def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secured, java: Java) -> None:

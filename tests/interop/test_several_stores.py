@@ -115,17 +115,3 @@ def test_a_consumer_reads_a_topic_that_lies_in_two_stores_completely(cluster: Cl
     eventually(partial(has_taken, len(wanted)), "all messages of both stores")
     consumed = client.end("both")["both"]
     assert identities(consumed) == wanted
-
-
-@pytest.mark.soak  # in each run: members of one store, test_consumer_groups.py
-def test_members_that_ask_the_server_share_the_queues_of_both_stores(cluster: Cluster, client: JavaClient) -> None:
-    names, wanted = ("one", "other"), cluster.messages()
-    subscription = Subscription("push", "CG_assigned_both", TOPIC, client_rebalance=False)
-    client.consume(cluster.name_servers[0], dict.fromkeys(names, subscription))
-
-    def taken() -> set[tuple[int, int]]:
-        return {each for name in names for each in identities(client.look(name))}
-
-    eventually(lambda: len(taken()) == len(wanted), "all messages by one or the other")
-    assert sorted(taken()) == wanted
-    client.end(*names)

@@ -20,7 +20,6 @@ import pytest
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[2])]
 
-import damaged_stores  # noqa: F401 - registers kinds
 from broker_harness import service_of, serving_in_a_thread
 from damage_oracle import Disk
 from damaged_stores import KINDS, SHAPES_OF, Damaged, Unfit, damage

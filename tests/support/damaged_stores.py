@@ -409,6 +409,11 @@ def segment_made_in_advance(damaged: Damaged) -> None:
     damaged.note(f"an empty segment {base} and abort")
 
 
+LOG_KINDS = sorted(KINDS)
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
 EARLY = 1000
 """Damage is done among the first so many units, so that a long queue goes on far behind it."""
 
@@ -780,6 +785,12 @@ def extension_of_garbage(damaged: Damaged) -> None:
     damaged.note(f"100 bytes of extension file {path.name} are others")
 
 
+QUEUE_KINDS = sorted(KINDS.keys() - {*LOG_KINDS})
+
+
+# --- the index --------------------------------------------------------------------------------------------------------
+
+
 def index_file(damaged: Damaged) -> Path:
     """Any index file."""
     files = damaged.index_files()
@@ -1008,3 +1019,7 @@ def crashed(damaged: Damaged) -> None:
     (damaged.root / "abort").write_text("1")
     (damaged.root / "checkpoint").unlink(missing_ok=True)
     damaged.note("abort is there, the checkpoint is not")
+
+
+INDEX_KINDS = sorted(KINDS.keys() - {*LOG_KINDS, *QUEUE_KINDS})
+"""Of index files, and of the small files of a store."""
