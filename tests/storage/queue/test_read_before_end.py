@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tier_files import write_tier
 
 from damaged_units import QueueImage
 from protocol.errors import QueueBeingSearched
