@@ -16,8 +16,8 @@ from still_clock import StillClock
 HERE = Path(__file__).parent
 WITHOUT_A_LOOP = [
     *(HERE / name for name in ("cluster", "metrics", "security", "service", "web/test_port_tls.py")),
-    *(HERE / name for name in ("test_floods.py", "test_traps.py", "test_unfinished_requests.py", "web/test_port.py")),
-    *(HERE / "workers" / name for name in ("test_kept_entries.py", "test_several_workers.py")),
+    *(HERE / name for name in ("test_attack.py", "web/test_port.py")),
+    HERE / "workers" / "test_several_workers.py",
 ]
 """What reaches a loop through sessions, sockets and links alone, whose own tests have both."""
 

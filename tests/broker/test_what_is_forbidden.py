@@ -65,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SecretStore:
     return secret_store(tmp_path_factory.mktemp("secrets") / "store")
 
 
-# ---------------------------------------------------------------------- surfaces
+# ------------------------ surfaces
 
 
 def api_questions(store: SecretStore) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -183,7 +183,7 @@ def shown_by_programs(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Sh
         yield "repr", repr((opened, opened.topics())).encode()
 
 
-# ---------------------------------------------------------------------- masks
+# ------------------------ masks
 
 
 def assert_hidden(surfaces: Iterator[Shown], secrets: tuple[str, ...]) -> int:
@@ -197,7 +197,7 @@ def assert_hidden(surfaces: Iterator[Shown], secrets: tuple[str, ...]) -> int:
 @pytest.mark.parametrize(
     ("rules", "secrets"),
     [
-        pytest.param(rules, secrets, marks=[pytest.mark.soak] if number % 4 else [], id=" ".join(rules))
+        pytest.param(rules, secrets, marks=[pytest.mark.soak] if number % 6 else [], id=" ".join(rules))
         for number, (rules, secrets) in enumerate(reversed(HIDDEN_BY.items()))
     ],
 )
@@ -209,17 +209,17 @@ def test_what_a_mask_hides_is_nowhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """In no command, export or program; `web/api/test_mask.py` asks the API."""
-    part = slice([*HIDDEN_BY].index(rules) // 2, None, 6)  # all for all masks of `make test` together
+    part = slice([*HIDDEN_BY].index(rules) // 2, None, 8)
     with caplog.at_level(logging.DEBUG):
         tried = assert_hidden(shown_by_commands(made, tmp_path / "keys", rules, part), secrets)
         tried += assert_hidden(shown_by_exports(made, rules), secrets)
         tried += assert_hidden(shown_by_programs(made, rules), secrets)
-    assert tried > 60
+    assert tried > 40
     assert not leaked(caplog.text.encode(), secrets)
 
 
 def test_without_a_mask_each_secret_is_somewhere(made: SecretStore, tmp_path: Path) -> None:
-    everything = b"".join(shown for _, shown in shown_by_the_api(ApiOf(made.root), made, part=slice(None, None, 5)))
+    everything = b"".join(shown for _, shown in shown_by_the_api(ApiOf(made.root), made, part=slice(None, None, 9)))
     assert leaked(everything, SECRETS) == list(SECRETS)
     exported = b"".join(shown for _, shown in shown_by_exports(made, ("charset=gbk",)))
     assert leaked(exported, SECRETS) == list(SECRETS)
@@ -229,8 +229,13 @@ WAYS = st.builds(Way, is_compressed=st.booleans(), is_packed=st.booleans())
 MASKS = st.sets(st.sampled_from(sorted(HIDDEN_BY)), min_size=1, max_size=3)
 
 
-def check_drawn(root: Path, way: Way, masks: set[tuple[str, ...]], part: slice, *, knows_group: bool) -> None:
-    """Try `part` of the questions and commands, and every record in every format."""
+@settings(max_examples=examples(1), deadline=None, suppress_health_check=[*HealthCheck])
+@given(WAYS, MASKS, st.booleans(), st.integers(0, 31))
+def test_what_masks_hide_is_nowhere_however_bodies_are_stored(
+    tmp_path_factory: pytest.TempPathFactory, way: Way, masks: set[tuple[str, ...]], knows_group: bool, start: int
+) -> None:
+    """By some of the questions and commands, and every record in every format."""
+    root, part = tmp_path_factory.mktemp("drawn"), slice(start, None, 32)
     store = secret_store(root / "store", way, knows_group=knows_group)
     rules = tuple(dict.fromkeys(rule for each in sorted(masks) for rule in each))
     secrets = tuple({secret for each in masks for secret in HIDDEN_BY[each]})
@@ -240,16 +245,7 @@ def check_drawn(root: Path, way: Way, masks: set[tuple[str, ...]], part: slice, 
     assert_hidden(shown_by_commands(store, root / "keys", rules, part), secrets)
 
 
-@settings(max_examples=examples(2), deadline=None, suppress_health_check=[*HealthCheck])
-@given(WAYS, MASKS, st.booleans(), st.integers(0, 31))
-def test_what_masks_hide_is_nowhere_however_bodies_are_stored(
-    tmp_path_factory: pytest.TempPathFactory, way: Way, masks: set[tuple[str, ...]], knows_group: bool, part: int
-) -> None:
-    root = tmp_path_factory.mktemp("drawn")
-    check_drawn(root, way, masks, slice(part, None, 32), knows_group=knows_group)
-
-
-# ---------------------------------------------------------------------- accounts
+# ------------------------ accounts
 
 
 async def shown_by_the_port(store: SecretStore, accounts: Path, who: tuple[str, str]) -> list[Shown]:
@@ -290,10 +286,10 @@ def test_what_is_denied_to_an_account_is_nowhere(
     store = secret_store(tmp_path / "store", knows_group=knows_group)
     accounts = write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)
     with caplog.at_level(logging.DEBUG):
-        half = slice(who == MANAGER, None, 2)
+        half = slice(2 * (who == MANAGER), None, 4)
         surfaces = list(shown_by_the_api(ApiOf(store.root, accounts), store, keys(*who), half))
         surfaces += asyncio.run(shown_by_the_port(store, accounts, who))
-    assert assert_hidden(iter(surfaces), SECRETS) > 180
+    assert assert_hidden(iter(surfaces), SECRETS) > 140
     assert any(b"open words" in shown for _, shown in surfaces), "what is not denied is shown"
     assert not leaked(caplog.text.encode(), SECRETS)
     if who == RESTRICTED:  # an administrator may know the names of all topics

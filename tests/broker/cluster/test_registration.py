@@ -78,17 +78,6 @@ async def test_a_replica_registers_again_and_again_without_topics_and_takes_itse
 
 
 @pytest.mark.asyncio
-async def test_what_the_master_set_for_all_is_set_again(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_master(name_server: NameServer) -> None:
-        name_server.cluster = MASTER % b""
-
-    async with registered(g1_store, monkeypatch, with_master) as (name_server, _):
-        await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
-        fields, _ = name_server.received(RequestCode.REGISTER_BROKER)[0]
-        assert (fields["enableActingMaster"], fields["__ZONE_NAME"]) == ("true", "z")
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(
     g1_store: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
@@ -129,16 +118,6 @@ async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(
             registered_as = "as broker broker-a with id 990001 at 127.0.0.1:10911"
             await until(lambda: any(registered_as in record.message for record in caplog.records))
     assert name_server.received(RequestCode.REGISTER_BROKER)
-
-
-@pytest.mark.asyncio
-async def test_one_that_was_never_registered_takes_nothing_off(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusing(name_server: NameServer) -> None:
-        name_server.register_code = ResponseCode.SYSTEM_ERROR
-
-    async with registered(g1_store, monkeypatch, refusing) as (name_server, _):
-        await until(lambda: len(name_server.received(RequestCode.REGISTER_BROKER)) >= 2)
-    assert name_server.received(RequestCode.UNREGISTER_BROKER) == []
 
 
 @pytest.mark.asyncio

@@ -1,15 +1,20 @@
 """Several stores in one server: addresses, folders and names, settled before and after the stores are open."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asking import Asker, FakeConnection
 from broker.cluster.several_stores import describe_names, folder_of, options_of_stores, settle_names
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
+from broker.service.served_brokers import ServedBrokers
+from protocol.codes import RequestCode
 from protocol.errors import ConfigError
 from storage.store.store_state import StoreIdentity
+from store_writer import StoreWriter
 
 A, B, C = Path("/data/a/store"), Path("/data/b/store"), Path("/data/c/store")
 NAME_SERVER = Endpoint("10.0.0.1", 9876)
@@ -24,14 +29,6 @@ def named(*brokers: tuple[str, str], **options: Any) -> list[tuple[str | None, s
     identities = [StoreIdentity(cluster, name) for name, cluster in brokers]
     settled = settle_names(options_of(*(A, B, C)[: len(brokers)], **options), identities)
     return [(each.broker_name, each.cluster) for each in settled]
-
-
-def test_each_store_has_every_port_ten_higher_than_the_one_before_it() -> None:
-    listen = (Endpoint("127.0.0.1", 10911), Endpoint("::1", 20911))
-    made = options_of(A, B, C, listen=listen, advertise=Endpoint("broker.example", 30911))
-    assert [each.store for each in made] == [A, B, C]
-    assert made[2].listen == (("127.0.0.1", 10931), ("::1", 20931))
-    assert [each.advertise and each.advertise.port for each in made] == [30911, 30921, 30931]
 
 
 def test_a_stores_folder_depends_neither_on_the_stores_beside_it_nor_on_their_order() -> None:
@@ -65,14 +62,11 @@ def test_what_cannot_be_meant_is_one_clear_sentence(
         options_of(*stores, **options)
 
 
-def test_of_two_brokers_with_one_name_the_later_gets_a_number_that_nobody_has() -> None:
-    told = named(("broker-a", "C"), ("broker-a", "C"), ("broker-a-2", "C"))
-    assert [name for name, _ in told] == ["broker-a", "broker-a-3", "broker-a-2"]
-
-
-def test_told_names_stand_for_the_stores_in_their_order() -> None:
-    told = named(("broker-a", "C"), ("broker-a", "C"), names=("today", "yesterday"))
-    assert [name for name, _ in told] == ["today", "yesterday"]
+def test_of_two_brokers_with_one_name_the_later_gets_a_number_unless_names_are_told() -> None:
+    found = named(("broker-a", "C"), ("broker-a", "C"), ("broker-a-2", "C"))
+    assert [name for name, _ in found] == ["broker-a", "broker-a-3", "broker-a-2"]
+    found = named(("broker-a", "C"), ("broker-a", "C"), names=("today", "yesterday"))
+    assert [name for name, _ in found] == ["today", "yesterday"]
 
 
 def test_a_line_says_what_each_store_is_called_and_what_its_own_names_are() -> None:
@@ -90,3 +84,31 @@ def test_real_name_servers_are_told_no_name_that_was_made_up() -> None:
     with pytest.raises(ConfigError, match=r"/data/b/store is of cluster West, not of East"):
         named(("broker-a", "East"), ("broker-b", "West"), register=register)
     assert len(named(("broker-a", "C"), ("broker-b", "C"), register=register)) == 2
+
+
+# ------------------------ several ports, one cluster
+
+
+def test_another_store_is_where_its_port_is_as_the_client_reached_this_one(tmp_path: Path) -> None:
+    roots = []
+    for name in ("First", "Second"):
+        writer = StoreWriter(tmp_path / name)
+        writer.append(name)
+        writer.append("Shared")
+        writer.close()
+        roots.append(writer.root)
+    advertised, ports = {"advertise": Endpoint("broker.example", 40911)}, ((10911,), (10921,))
+    cases: list[tuple[dict[str, Any], Sequence[tuple[int, ...]], Endpoint, str]] = [
+        ({}, ports, Endpoint("10.0.0.7", 10921), "10.0.0.7:10911"),
+        ({}, ports, Endpoint("::1", 10921), "[::1]:10911"),
+        ({}, ports, Endpoint("proxy", 30921), "proxy:30911"),  # one that keeps the distances
+        (advertised, ports, Endpoint("10.0.0.7", 10921), "broker.example:40911"),
+        ({}, ((40001, 40002), (50001, 50007)), Endpoint("127.0.0.1", 50007), "127.0.0.1:40002"),  # free ones
+    ]
+    for options, each, reached, told in cases:
+        first, second = Asker(roots[0], broker_name="a", **options), Asker(roots[1], broker_name="b")
+        second.serve_with(ServedBrokers([first.service, second.service], each))
+        second.connection = FakeConnection(reached)
+        for topic, brokers in (("First", {"a": told}), ("Shared", {"a": told, "b": str(reached)})):
+            route = second.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+            assert {one["brokerName"]: one["brokerAddrs"]["0"] for one in route["brokerDatas"]} == brokers

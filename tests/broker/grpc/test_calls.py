@@ -1,19 +1,23 @@
 """What all calls have in common: accounts, TLS, limits, errors, figures and the audit log."""
 
-import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
-from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
+from acl_file import ADMIN, ADMIN_SECRET, write_accounts
 from broker.config import TlsOptions
 from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code
 from broker.grpc.signature import signature_of
 from broker.limits import Limits
 from certificates import Authority
-from grpc_client import GrpcClient, grpc_client, serving_grpc, signed
+from grpc_cases import CASES, asked_of, recorded
+from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
+from process import ROOT
 
 STATS = "GetProxyRuntimeStats"
 WRITES = ("ChangeLogLevel", "DeleteSubscription", "ResetGroupOffset", "VerifyMessage", "AdminSendMessage")
@@ -44,25 +48,6 @@ def test_what_writes_what_is_no_request_and_what_is_too_long_is_refused(
             assert caught.value.code() == code
         assert code_of(client) == "OK"
     assert "Traceback" not in caplog.text
-
-
-def test_with_accounts_a_call_has_to_be_signed(g1_store: Path, tmp_path: Path) -> None:
-    acl, audit = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit"
-    with serving_grpc(g1_store, folder=tmp_path, acl=acl, audit_log=audit) as served, grpc_client(served) as client:
-        assert code_of(client) == "UNAUTHORIZED"
-        client.metadata = signed(ADMIN, ADMIN_SECRET)
-        assert code_of(client) == "OK"
-        client.metadata["authorization"] = client.metadata["authorization"].replace(ADMIN, f"{ADMIN}//Rocketmq")
-        assert code_of(client) == "OK"
-        client.metadata = signed(READER, READER_SECRET)
-        assert code_of(client) == "FORBIDDEN"
-        client.metadata = signed(ADMIN, READER_SECRET)
-        assert code_of(client) == "UNAUTHORIZED"
-        lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [(each["request"], each["result"], each["asked"]) for each in lines] == [
-        (f"gRPC Admin/{STATS}", "UNAUTHORIZED", {"accessKey": ADMIN})
-    ]
-    assert not [secret for secret in SECRETS if secret in audit.read_text()]
 
 
 def test_guessing_is_bounded_also_for_the_right_key(g1_store: Path, tmp_path: Path) -> None:
@@ -117,3 +102,45 @@ def test_tls_is_the_ports_own_and_client_certificates_are_asked_for(g1_store: Pa
             with pytest.raises(grpc.RpcError) as caught:
                 stub(admin_pb2.GetProxyRuntimeStatsRequest().SerializeToString(), timeout=20)
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+# ------------------------ modules made by protoc
+
+FOLDER = Path("broker/grpc/messages")
+NAMES = ("admin", "definition", "service")
+
+
+def test_modules_of_messages_are_what_protoc_makes_of_their_files(tmp_path: Path) -> None:
+    protos = [str(FOLDER / f"{name}.proto") for name in NAMES]
+    options = ["-I.", f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options, *protos], cwd=ROOT, check=True, timeout=120)
+    for name in (f"{name}_pb2.{kind}" for name in NAMES for kind in ("py", "pyi")):
+        assert (ROOT / FOLDER / name).read_text() == (tmp_path / FOLDER / name).read_text(), name
+
+
+# ------------------------ the official proxy
+
+
+@pytest.fixture(scope="module")
+def served(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+    with serving_grpc(g1_store, folder=tmp_path_factory.mktemp("messaging")) as served:
+        yield served
+
+
+DIFFERENT = {
+    "route-no-scheme": "BAD_REQUEST with a sentence; the proxy names a line of its source",
+    "settings-pull": "consumers that pull are served",
+    "heartbeat-pull": "consumers that pull are served",
+    "pull": "served",
+    "get-offset": "served",
+    "query-offset": "served",
+    "update-offset": "served",
+}
+"""Cases that are answered in another way than by the proxy, and why."""
+
+
+def test_answers_are_those_of_the_official_proxy(served: GrpcServing) -> None:
+    theirs = recorded()
+    ours = {answer["name"]: answer for answer in asked_of(str(served.address))}
+    assert (theirs.keys(), len(theirs)) == (ours.keys(), len(CASES))
+    assert {name for name, answer in ours.items() if answer != theirs[name]} == DIFFERENT.keys()

@@ -14,11 +14,10 @@ from google.protobuf.json_format import ParseDict
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from blocking_client import eventually
-from broker.grpc.messages.definition_pb2 import Code, Encoding
+from broker.grpc.messages.definition_pb2 import Code
 from broker.grpc.messages.service_pb2 import TelemetryCommand
 from broker.metrics.metrics_rows import HELD_PULLS
 from draining import pull_of
-from golden.record.records import Record, walk
 from growing_store import GrowingStore
 from grpc_cases import GROUP, ME, OTHER, TOPIC, TelemetryStream, subscribing
 from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, serving_recorded, signed
@@ -28,7 +27,6 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.fastjson import parse_fastjson
 from protocol.message import decode_messages
 
-IS_COMPRESSED = 1
 SECONDS = 60
 
 
@@ -77,35 +75,7 @@ def held_pulls(served: GrpcServing) -> int:
     return int(served.rows.totals()[HELD_PULLS])
 
 
-def shown(record: Record) -> tuple[Any, ...]:
-    """What must be seen of a record."""
-    encoding = Encoding.GZIP if record.sys_flag & IS_COMPRESSED else Encoding.IDENTITY
-    key = record.properties.get("UNIQ_KEY", record.offset_message_id)
-    return record.queue_id, record.queue_offset, key, record.properties.get("TAGS", ""), record.body, encoding
-
-
-def test_every_message_of_a_store_is_pulled_by_queue(g1_store: Path, client: GrpcClient) -> None:
-    queues: dict[tuple[str, int], list[Record]] = {}
-    for record in walk([g1_store / "commitlog"]):
-        queues.setdefault((record.topic, record.queue_id), []).append(record)
-    assert len(queues) > 15
-    for (topic, queue_id), records in queues.items():
-        queue, offset, found = queue_of(topic, queue_id), records[0].queue_offset, []
-        while True:
-            code, messages, offset = pulled(client, offset, queue, size=7)
-            if code != "OK":
-                break
-            assert 0 < len(messages) <= 7
-            found += messages
-        assert (code, offset) == ("MESSAGE_NOT_FOUND", records[-1].queue_offset + 1)
-        seen = [(each.system_properties, each) for each in found]
-        assert [
-            (one.queue_id, one.queue_offset, one.message_id, one.tag, message.body, one.body_encoding)
-            for one, message in seen
-        ] == [shown(record) for record in records]
-
-
-@pytest.mark.parametrize("name", ["light", "tier"])
+@pytest.mark.parametrize("name", ["light", pytest.param("tier", marks=pytest.mark.soak)])
 def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(name: str, tmp_path: Path) -> None:
     pulled_ones = light_ones = groups = 0
     with serving_recorded(name, tmp_path) as served, grpc_client(served) as client:
@@ -212,16 +182,6 @@ def test_a_member_commits_offsets_in_the_store_of_the_port(served: GrpcServing, 
         client.metadata = dict(OTHER)
         assert code_of(client, "UpdateOffset", **asked, offset=9) == "FORBIDDEN"
     assert committed(broker, GROUP["name"], "TopicTest", 2) == 3
-
-
-def test_a_client_that_ends_commits_no_more(client: GrpcClient) -> None:
-    client.metadata = {**ME, "x-mq-client-id": "client@ends"}
-    asked = {"group": {"name": "GroupThatEnds"}, "message_queue": queue_of()}
-    with settings(client, group=asked["group"]):
-        assert code_of(client, "UpdateOffset", **asked, offset=1) == "OK"
-        assert code_of(client, "NotifyClientTermination", group=asked["group"]) == "OK"
-        assert code_of(client, "UpdateOffset", **asked, offset=2) == "FORBIDDEN"
-        assert client.messaging("GetOffset", **asked).offset == 1
 
 
 def test_what_is_not_served_says_why(client: GrpcClient) -> None:

@@ -1,12 +1,19 @@
-"""What the doors of the lane refuse; what it answers is compared with the ordinary way in test_fast_lane.py."""
+"""What the doors of the lane refuse, and what reads requests; answers are compared in `lane`."""
+
+import random
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.kernels.lane import KnownPull, KnownPulls, Lane, PullKind
-from kernel_memory import HeldFile, KernelStore
-from lane_requests import template_with
+from broker.kernels.requests import code_of, plain_end
+from kernel_memory import Guarded, HeldFile, KernelStore
+from lane_requests import mutated, pull, query, template_with, view
 from protocol.codes import RequestCode
 from storage.kernels.pulls import EVERYTHING, Choice
+from storage.kernels.region import Region
 from storage.queue.unit_struct import UNIT
 
 UNITS = 100
@@ -38,21 +45,6 @@ def test_units_outside_the_file_or_the_run_are_refused() -> None:
         known_pull(numbers=3)
 
 
-def test_a_pull_is_known_once_where_it_starts_and_as_long_as_there_is_room() -> None:
-    known = KnownPulls(2, 8)
-    with pytest.raises(ValueError, match="queue offset 50 of 0 to 50"):
-        known.add(known_pull(stop=50), 50)
-    assert known.add(known_pull(), 0)
-    assert not known.add(known_pull(), 1)
-    assert known.add(known_pull(b"U"), 0)
-    assert (len(known), known.is_full) == (2, True)
-    with pytest.raises(ValueError, match="as many pulls as there may be"):
-        known.add(known_pull(b"V"), 0)
-    known.clear()
-    assert (len(known), known.is_full) == (0, False)
-    assert known.add(known_pull(b"V"), 0)
-
-
 def test_a_lane_that_follows_nothing_or_is_given_places_outside_of_what_was_read_refuses() -> None:
     lane = Lane(KnownPulls(1, 4), 1 << 20, 1 << 20, 100, 1 << 20)
     store = KernelStore([])
@@ -72,3 +64,45 @@ def test_a_lane_that_follows_nothing_or_is_given_places_outside_of_what_was_read
 def test_a_header_with_too_many_numbers_is_refused() -> None:
     with pytest.raises(ValueError, match="a header with 5 numbers"):
         template_with(5)
+
+
+# ---------------------------------------------------------------------- requests read where they lie
+
+SPECIAL = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
+
+
+@given(st.binary(max_size=40), st.integers(0, 12), st.integers(0, 12))
+def test_a_run_ends_at_the_first_special_byte(tail: bytes, plain: int, start: int) -> None:
+    data = b"~ !#[]azAZ\x7f0"[:plain] + tail
+    start = min(start, len(data))
+    expected = found.start() if (found := SPECIAL.search(data, start)) else len(data)
+    assert plain_end(Region(data), start) == expected
+
+
+def test_every_byte_counts_alike_at_every_place_before_any_other_byte() -> None:
+    for byte in range(256):
+        for place in range(16):
+            data = b"a" * place + bytes([byte, (byte + 1) % 256, 0x22, 0x00])
+            data += b"a" * (20 - len(data))
+            found = SPECIAL.search(data)
+            assert found
+            assert plain_end(Region(data), 0) == found.start(), data
+
+
+@pytest.mark.parametrize("position", [-1, 4])
+def test_a_run_begins_within_its_bytes(position: int) -> None:
+    with pytest.raises(ValueError, match="do not lie in"):
+        plain_end(Region(b"abc"), position)
+
+
+def test_nothing_is_read_behind_the_end_of_a_header() -> None:
+    generator, guarded = random.Random(3), Guarded(4096)
+    headers = [view(0)[8:], query("Grüße", "\U0001f600")[8:], pull("T", maxMsgBytes=None)[8:], b"{", b"", b'{"code']
+    plain = 0
+    for number in range(10_000):
+        header = (
+            mutated(generator, view(0) if number % 2 else query("T", "k"))[8:] if number % 3 else headers[number % 6]
+        )
+        header = header[: generator.randrange(len(header) + 1)] if number % 4 else header
+        plain += code_of(Region(guarded.put(header))) is not None
+    assert plain > 250

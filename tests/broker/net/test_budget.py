@@ -1,5 +1,6 @@
-"""Who is closed first when all connections together cost too much."""
+"""What connections may cost together: bytes, requests that wait, and turns of the loop."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -7,8 +8,14 @@ from functools import partial
 import pytest
 
 from broker.limits import MIB, Limits
-from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, ConnectionBudget
+from broker.metrics.slow_queries import Visit
+from broker.net._pending_requests import FIELD_COST, PendingRequest, PendingRequests
+from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, PENDING_REQUEST_BYTES, ConnectionBudget
+from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, Scheduler
+from protocol.codes import RequestCode
+from protocol.command import Command, Response
 from still_clock import StillClock
+from storage.files.waiting import Lookup, Unfinished, Wait
 
 LIMITS = Limits(received_bytes=10 * MIB, unsent_bytes=10 * MIB, frame_seconds=60, reader_seconds=60)
 
@@ -115,3 +122,87 @@ def test_complaints_about_clients_do_not_fill_the_log(
         "30 more such warnings were not logged",
         "client again",
     ]
+
+
+# ---------------------------------------------------------------------- requests that wait
+
+
+def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
+    budget = ConnectionBudget(Limits(**limits), lambda: 0.0)
+    return PendingRequests(budget), budget
+
+
+PULL = Command(code=RequestCode.PULL_MESSAGE)
+
+
+def waiting() -> Lookup[Response]:
+    yield Wait("a page")
+    return Response()
+
+
+def look_up(command: Command = PULL) -> PendingRequest:
+    wait = Wait("a page")
+    return PendingRequest(command, Visit(wait), Unfinished(wait, waiting()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [({"topic": "T" * 100}, FIELD_COST + 105), ({"topic": "消" * 100}, FIELD_COST + 405), (b"[" * 500, 500)],
+)
+def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | bytes, size: int) -> None:
+    pending, budget = pending_with()
+    request = look_up(Command(code=RequestCode.PULL_MESSAGE, ext_fields=fields, body=b"body"))
+    pending.add(request)
+    assert (len(pending), pending.cost) == (1, PENDING_REQUEST_BYTES + size + 4)
+    pending.remove(request)
+    assert (len(pending), pending.cost, budget.in_flight) == (0, 0, 0)
+
+
+# ---------------------------------------------------------------------- turns of the loop
+
+
+class Client:
+    """Notes when it had its turn, and has work left for so many."""
+
+    def __init__(self, turns: Scheduler, work: int, had_turn: Callable[["Client"], None]) -> None:
+        self.turns = turns
+        self.work = work
+        self.had_turn = had_turn
+
+    def go_on(self) -> None:
+        self.had_turn(self)
+        self.work -= 1
+        if self.work:
+            self.turns.join(self)
+
+
+@pytest.mark.asyncio
+async def test_one_of_the_line_has_its_turn_in_each_turn_of_the_loop_and_all_in_order() -> None:
+    turns, had = Scheduler(asyncio.get_running_loop().call_soon), list[Client | None]()
+    first, second = Client(turns, 3, had.append), Client(turns, 2, had.append)
+    for client in (first, second, second):
+        turns.join(client)
+    for _ in range(6):
+        await asyncio.sleep(0)
+        had.append(None)
+    assert had == [first, None, second, None, first, None, second, None, first, None, None]
+
+
+@pytest.mark.asyncio
+async def test_who_waits_makes_the_others_answer_in_slices() -> None:
+    turns = Scheduler(asyncio.get_running_loop().call_soon)
+    assert (turns.is_crowded, turns.stop(10 * SMALL_READ)) == (False, 10 * SMALL_READ)
+    turns.join(Client(turns, 1, lambda client: None))
+    assert (turns.is_crowded, turns.stop(10 * SMALL_READ), turns.stop(100)) == (True, SLICE_BYTES, 100)
+
+
+@pytest.mark.asyncio
+async def test_bursts_beyond_the_share_wait_until_the_next_turn_of_the_loop_and_small_reads_never() -> None:
+    turns = Scheduler(asyncio.get_running_loop().call_soon)
+    turns.spend(SMALL_READ)
+    assert not turns.must_wait(1 << 20)
+    turns.spend(SHARE_BYTES + 1)
+    assert turns.must_wait(SMALL_READ + 1)
+    assert not turns.must_wait(SMALL_READ)
+    await asyncio.sleep(0)
+    assert not turns.must_wait(1 << 20)

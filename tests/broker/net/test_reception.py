@@ -1,17 +1,24 @@
-"""TLS and PROXY headers on the port, beside plain clients: on both loops, over any split of the first bytes."""
+"""From a bound port to a session: TLS and PROXY headers beside plain clients, over any split of the first bytes."""
 
-import asyncio
+import ipaddress
 import shutil
 import socket
 import ssl
+import struct
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from broker.config import TlsOptions
+from benchmarks.server_process import free_port
+from broker.config import CannotListen, TlsOptions
 from broker.endpoint import Endpoint
 from broker.limits import Limits
+from broker.net._proxy_protocol import LONGEST_VERSION_2, SIGNATURE, BadProxyHeader, parse_proxy_header
+from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners
+from broker.net.tls import load_context
 from broker.server import Server
 from broker.service.dispatcher import Request, handles
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
@@ -20,8 +27,6 @@ from protocol.codes import RequestCode
 from protocol.command import Response, encode_request
 from protocol.errors import ConfigError
 from protocol.headers import ViewMessageRequestHeader
-
-pytestmark = pytest.mark.asyncio
 
 VIEW = RequestCode.VIEW_MESSAGE_BY_ID
 LOOPBACK_PROXY: dict[str, object] = {"proxies": (ip_network("127.0.0.0/8"),)}
@@ -46,6 +51,7 @@ def tls(pair: tuple[Path, Path], mode: str = "permissive", **options: object) ->
     return TlsOptions(mode, *pair, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.asyncio
 async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authority, pair: tuple[Path, Path]) -> None:
     async with serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server:
         async with (
@@ -64,6 +70,7 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
 
 
 @pytest.mark.parametrize("mode", ["optional", "required"])
+@pytest.mark.asyncio
 async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(
     authority: Authority, pair: tuple[Path, Path], mode: str, tmp_path: Path
 ) -> None:
@@ -90,6 +97,7 @@ async def _is_served(server: Server, context: ssl.SSLContext) -> bool:
         return False
 
 
+@pytest.mark.asyncio
 async def test_a_certificate_that_changes_is_used_for_new_connections(authority: Authority, tmp_path: Path) -> None:
     for name in ("first", "second"):
         authority.sign(name)
@@ -108,18 +116,10 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
         async with connected(server.addresses[0], authority.client_context()) as between:
             assert _common_name(between) == "first"
         shutil.copy(authority.folder / "second.key", pair[1])
-        await until_renamed(server, authority)
+        context.refresh()
+        async with connected(server.addresses[0], authority.client_context()) as new:
+            assert _common_name(new) == "second"
         assert (await old.ask(VIEW, {"offset": "1"})).body == b"\0"
-
-
-async def until_renamed(server: Server, authority: Authority) -> None:
-    """Connect until the new certificate is shown: files are looked at every second."""
-    async with asyncio.timeout(60):
-        while True:
-            async with connected(server.addresses[0], authority.client_context()) as new:
-                if _common_name(new) == "second":
-                    return
-            await asyncio.sleep(0.1)
 
 
 def _common_name(client: RawClient) -> str:
@@ -130,6 +130,7 @@ def _common_name(client: RawClient) -> str:
 @pytest.mark.parametrize(
     ("sent", "options"), [(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {}), (LINE[:20], LOOPBACK_PROXY)]
 )
+@pytest.mark.asyncio
 async def test_a_handshake_or_a_header_that_never_ends_is_given_up(
     pair: tuple[Path, Path], sent: bytes, options: dict[str, object]
 ) -> None:
@@ -141,6 +142,7 @@ async def test_a_handshake_or_a_header_that_never_ends_is_given_up(
         await until(lambda: not server._reception.arrivals)
 
 
+@pytest.mark.asyncio
 async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair: tuple[Path, Path]) -> None:
     service = service_of(FakeStore(), tls=tls(pair), limits=Limits(connections=2))
     async with (
@@ -155,6 +157,7 @@ async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair
         assert await silent.is_closed_by_the_server()
 
 
+@pytest.mark.asyncio
 async def test_a_proxy_tells_whose_connection_it_is() -> None:
     data = LINE + encode_request(VIEW, {"offset": "2"}, opaque=1)
     async with serving(service_of(FakeStore(), **LOOPBACK_PROXY), [Who()]) as server:
@@ -167,21 +170,7 @@ async def test_a_proxy_tells_whose_connection_it_is() -> None:
                 assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
 
 
-async def test_tls_may_follow_a_proxy_header(authority: Authority, pair: tuple[Path, Path]) -> None:
-    service = service_of(FakeStore(), tls=tls(pair, "enforcing"), **LOOPBACK_PROXY)
-    async with serving(service, [Who()]) as server:
-        answer = await asyncio.to_thread(_ask_behind_proxy, server.addresses[0], authority.client_context())
-        assert b"192.0.2.7:56324" in answer
-
-
-def _ask_behind_proxy(endpoint: Endpoint, context: ssl.SSLContext) -> bytes:
-    with socket.create_connection(endpoint, 20) as connection:
-        connection.sendall(LINE)
-        with context.wrap_socket(connection, server_hostname="localhost") as secret:
-            secret.sendall(encode_request(VIEW, {"offset": "2"}, opaque=1))
-            return secret.recv(4096)
-
-
+@pytest.mark.asyncio
 async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
     elsewhere: dict[str, object] = {"proxies": (ip_network("10.0.0.0/8"),)}
     for options, data in ((LOOPBACK_PROXY, b""), (elsewhere, LINE)):
@@ -201,6 +190,131 @@ async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
         ({"mode": "enforcing", "certificate": Path("x"), "client_ca": Path("y")}, "give both or neither"),
     ],
 )
+@pytest.mark.asyncio
 async def test_options_that_contradict_each_other_are_refused(options: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         TlsOptions(**options).check()  # type: ignore[arg-type]
+
+
+# ------------------------ listeners
+
+
+def test_a_port_on_which_another_server_shares_connections_is_refused_to_workers() -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
+        endpoint = Endpoint.of_socket(other.getsockname())
+        with pytest.raises(CannotListen, match="another process listens"):
+            bind_for_workers([endpoint], vip=False, count=2)
+
+
+def test_a_taken_vip_port_is_refused_and_nothing_stays_bound() -> None:
+    port = free_port((-2,))
+    with socket.create_server(("127.0.0.1", port - 2)) as other:
+        taken = Endpoint.of_socket(other.getsockname())
+        main = taken._replace(port=port)
+        with pytest.raises(CannotListen, match=f":{taken.port}: another process"):
+            bind_listeners([main], vip=True)
+    close_listeners(bind_listeners([main]))
+
+
+# ------------------------ certificate files
+
+
+def test_the_password_of_a_key_is_read_from_a_file_and_never_asked_for(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.sign("locked", password="open sesame")
+    password = tmp_path / "password"
+    password.write_text("open sesame\n")
+    load_context(TlsOptions("enforcing", *pair, key_password_file=password))
+    password.write_text("wrong\n")
+    for file in (password, None):
+        with pytest.raises(ConfigError) as caught:
+            load_context(TlsOptions("enforcing", *pair, key_password_file=file))
+        assert str(pair[1]) in str(caught.value)
+        assert "wrong" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
+    pair, other = authority.sign("one"), authority.sign("other")
+    nothing = tmp_path / "nothing.pem"
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n")
+    cases = [
+        (TlsOptions("enforcing", nothing), "nothing.pem cannot be used: No such file"),
+        (TlsOptions("enforcing", broken), "broken.pem cannot be used"),
+        (TlsOptions("enforcing", pair[0], other[1]), "key values mismatch"),
+        (TlsOptions("enforcing", *pair, client_ca=nothing, client_auth="required"), "nothing.pem cannot be used"),
+        (TlsOptions("enforcing", *pair, client_ca=broken, client_auth="required"), "broken.pem cannot be used"),
+        (TlsOptions("enforcing", *pair, key_password_file=nothing), "nothing.pem cannot be read"),
+    ]
+    for options, says in cases:
+        with pytest.raises(ConfigError, match=says):
+            load_context(options)
+
+
+# ------------------------ PROXY headers
+
+
+def version_2(command: int, family: int, rest: bytes) -> bytes:
+    return SIGNATURE + struct.pack(">BBH", command, family, len(rest)) + rest
+
+
+V4 = ipaddress.ip_address("192.0.2.7").packed + ipaddress.ip_address("198.51.100.1").packed
+V6 = ipaddress.ip_address("2001:db8::7").packed + ipaddress.ip_address("2001:db8::1").packed
+PORTS = struct.pack(">HH", 56324, 10911)
+TLV = bytes([3, 0, 4]) + b"crc!"
+
+HEADERS = [
+    (b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n", ("192.0.2.7", 56324), ("198.51.100.1", 10911)),
+    (b"PROXY TCP6 2001:db8::7 2001:db8::1 56324 10911\r\n", ("2001:db8::7", 56324), ("2001:db8::1", 10911)),
+    (b"PROXY UNKNOWN\r\n", None, None),
+    (b"PROXY UNKNOWN ffff:f...f ffff 65535 65535\r\n", None, None),
+    (version_2(0x21, 0x11, V4 + PORTS), ("192.0.2.7", 56324), ("198.51.100.1", 10911)),
+    (version_2(0x21, 0x11, V4 + PORTS + TLV), ("192.0.2.7", 56324), ("198.51.100.1", 10911)),
+    (version_2(0x21, 0x21, V6 + PORTS), ("2001:db8::7", 56324), ("2001:db8::1", 10911)),
+    (version_2(0x20, 0x00, b""), None, None),
+    (version_2(0x20, 0x11, V4 + PORTS), None, None),
+    (version_2(0x21, 0x31, bytes(216)), None, None),
+    (version_2(0x21, 0x31, bytes(LONGEST_VERSION_2)), None, None),
+]
+
+
+@pytest.mark.parametrize(("header", "source", "destination"), HEADERS)
+def test_a_header_is_read_to_its_end_and_no_further(
+    header: bytes, source: tuple[str, int] | None, destination: tuple[str, int] | None
+) -> None:
+    expected = (len(header), source and Endpoint(*source), destination and Endpoint(*destination))
+    for behind in (b"", b"\0\0\1\2", b"\x16\x03\x01", b"PROXY TCP4"):
+        assert parse_proxy_header(header + behind) == expected
+    for length in range(1, len(header)):
+        assert parse_proxy_header(header[:length]) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\1\2",
+        b"\x16\x03\x01",
+        b"PROXY TCP4 192.0.2.7 198.51.100.1 56324\r\n",
+        b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 109111\r\n",
+        b"PROXY TCP4 192.0.2.7 198.51.100.1 -1 10911\r\n",
+        b"PROXY TCP4 2001:db8::7 198.51.100.1 56324 10911\r\n",
+        b"PROXY TCP5 192.0.2.7 198.51.100.1 56324 10911\r\n",
+        b"PROXY \xff\r\n",
+        b"PROXY " + b"x" * 200,
+        SIGNATURE + b"\x11\x11\0\x0c" + V4 + PORTS,
+        version_2(0x22, 0x11, V4 + PORTS),
+        version_2(0x21, 0x11, b"short"),
+        version_2(0x21, 0x31, bytes(LONGEST_VERSION_2 + 1)),
+    ],
+)
+def test_what_is_no_header_is_refused(data: bytes) -> None:
+    with pytest.raises(BadProxyHeader):
+        parse_proxy_header(data)
+
+
+@given(st.binary(max_size=300), st.sampled_from([b"", b"PROXY ", SIGNATURE, SIGNATURE + b"\x21\x11"]))
+def test_any_bytes_are_a_header_or_its_beginning_or_refused(data: bytes, front: bytes) -> None:
+    try:
+        header = parse_proxy_header(front + data) if front + data else None
+    except BadProxyHeader:
+        return
+    assert header is None or 0 < header.length <= len(front + data)

@@ -69,20 +69,6 @@ async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store:
 
 
 @pytest.mark.asyncio
-async def test_without_accounts_a_key_in_a_request_is_believed_by_nobody(g1_store: Path, tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    store = await asyncio.to_thread(MessageStore.open, g1_store)
-    async with serving(service_of(store, audit_log=path)) as server, connected(server.addresses[0]) as client:
-        assert (
-            await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, signed_fields({"offset": "0"}, READER, READER_SECRET))
-        ).code == 0
-        end = await client.ask(RequestCode.PULL_MESSAGE, PULL | {"queueOffset": "9999"})
-        assert end.code == ResponseCode.PULL_OFFSET_MOVED
-    (line,) = lines_of(path)
-    assert line["account"] is None, "and a pull that found nothing is no look at messages"
-
-
-@pytest.mark.asyncio
 async def test_what_cannot_be_written_down_is_not_shown(
     g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,5 +1,8 @@
 """Which requests are admitted, why others are refused, and that handlers get the very fields that were checked."""
 
+import base64
+import hashlib
+import hmac
 import logging
 from pathlib import Path
 
@@ -12,33 +15,31 @@ from acl_file import (
     READER,
     READER_SECRET,
     SECRETS,
+    set_age,
     signed_fields,
     signed_request,
     write_accounts,
 )
+from asking import FakeConnection
 from broker.endpoint import Endpoint
+from broker.security._failed_attempts import MOST_KEYS, MOST_KNOWN, OF_ADDRESS, OF_NAME, FailedAttempts
 from broker.security.accounts import Permission, load_accounts, watched_accounts
 from broker.security.guard import Guard
-from broker.service.denials import NO_KEY, UNKNOWN_KEY, Denials, Want
+from broker.security.signature import is_signed, signature_of
+from broker.security.watched_files import Watched
+from broker.service.denials import MORE, MOST_KEPT, NO_KEY, UNKNOWN_KEY, Denials, Want
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response, decode_command, decode_header, encode_request, ext_fields_of
 from protocol.errors import BadCommand, ConfigError
 from protocol.frame import FrameDecoder
 from protocol.headers import QueryMessageRequestHeader
+from still_clock import StillClock
 from storage.files.waiting import finish
 
 QUERY = {"topic": "TopicTest", "key": "hotkey", "maxNum": "3", "beginTimestamp": "0", "endTimestamp": "9" * 18}
 
 
-class Peer:
-    """A connection from elsewhere."""
-
-    local_address = Endpoint("127.0.0.1", 10911)
-    peer_address = Endpoint("198.51.100.7", 4711)
-    is_open = True
-
-    def push(self, frame: bytes) -> None:
-        raise AssertionError("nothing is pushed")
+PEER = FakeConnection(peer_address=Endpoint("198.51.100.7", 4711))
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def guard(acl: Path) -> Guard:
 
 def admit(guard: Guard, frame: bytes) -> object:
     (whole,) = FrameDecoder().feed(frame)
-    return finish(guard.admit(decode_command(whole), Peer()))
+    return finish(guard.admit(decode_command(whole), PEER))
 
 
 def is_admitted(guard: Guard, frame: bytes) -> bool:
@@ -128,7 +129,7 @@ def test_a_handler_gets_the_fields_that_were_checked(guard: Guard) -> None:
     frame = (len(frame) - 4).to_bytes(4) + (len(frame) - 8).to_bytes(4) + frame[8:]
     (whole,) = FrameDecoder().feed(frame)
     command = decode_command(whole)
-    assert not isinstance(finish(guard.admit(command, Peer())), Response)
+    assert not isinstance(finish(guard.admit(command, PEER)), Response)
     assert ext_fields_of(command) == fields
     assert decode_header(command, QueryMessageRequestHeader).topic == fields["topic"]
 
@@ -236,8 +237,8 @@ def test_no_cut_of_a_file_gives_a_right_that_the_whole_lacks(acl: Path, text: st
     assert taken, "every cut was refused, which shows nothing of lists that were cut off"
 
 
-@pytest.mark.parametrize("text", [ADMINISTRATOR, PLAIN_ACL])
-def test_a_file_is_not_taken_while_it_is_written(acl: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_is_not_taken_while_it_is_written(acl: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = ADMINISTRATOR
     write_accounts(acl, f"accounts:\n  - accessKey: {READER}\n    secretKey: {READER_SECRET}\n")
     accounts = watched_accounts(acl)
     before = accounts.current
@@ -249,17 +250,6 @@ def test_a_file_is_not_taken_while_it_is_written(acl: Path, text: str, caplog: p
     write_accounts(acl, text)
     accounts.refresh()
     assert ADMIN in accounts.current.by_access_key
-
-
-def test_an_administrator_has_the_rights_that_are_written_and_is_reported_without_any(
-    acl: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    acl.write_text(f"accounts:\n  - {{accessKey: {ADMIN}, secretKey: {ADMIN_SECRET}, admin: true}}\n")
-    account = load_accounts(acl).by_access_key[ADMIN]
-    assert not account.is_unbounded
-    assert not account.permits("TopicTest", Permission.SUB)
-    assert f"administrator {ADMIN} has no right to any topic or group" in caplog.text
-    assert ADMIN_SECRET not in caplog.text
 
 
 def test_an_administrator_without_lists_has_all_rights_if_that_is_asked_for_and_one_with_lists_only_those(
@@ -276,10 +266,169 @@ def test_an_administrator_without_lists_has_all_rights_if_that_is_asked_for_and_
             assert getattr(with_all, name) == getattr(without, name)
 
 
-def test_who_has_no_resource_as_an_administrator_is_told_to_add_the_defaults(acl: Path) -> None:
-    text = f"accounts:\n  - {{accessKey: {ADMIN}, secretKey: {ADMIN_SECRET}, admin: true}}\n"
+# ------------------------ signatures
+
+SECRET = b"12345678"
+
+
+def hmac_of(text: bytes) -> bytes:
+    return base64.b64encode(hmac.new(SECRET, text, hashlib.sha1).digest())
+
+
+def test_names_are_sorted_as_java_sorts_them() -> None:
+    # U+1F511 begins with a surrogate, which comes before U+FF5E in UTF-16 and after it by code point.
+    fields = {"\uff5e": "2", "\U0001f511": "1"}
+    assert signature_of(fields, b"", SECRET) == hmac_of(b"12")
+
+
+def test_a_signature_is_good_over_all_fields_or_those_that_a_client_signed() -> None:
+    fields = {"AccessKey": "ak", "SecurityToken": "t", "_UNIQUE_KEY_QUERY": "true", "__ZONE_NAME": "z", "topic": "T"}
+    for text in (b"akttruezT", b"aktzT", b"akttrueT", b"aktT", b"aktruezT"):
+        assert is_signed(fields | {"Signature": hmac_of(text).decode()}, b"", SECRET), text
+    for wrong in ("", "é", hmac_of(b"akT").decode(), hmac_of(b"aktT").decode()[:-1], "\ud800"):
+        assert not is_signed(fields | {"Signature": wrong}, b"", SECRET)
+
+
+# ------------------------ guessing
+
+HERE, THERE = "198.51.100.7", "203.0.113.9"
+
+
+def guesses(attempts: FailedAttempts, address: str | None, name: str, count: int) -> int:
+    """How many of so many different secrets may be tried at once."""
+    tried = 0
+    for number in range(count):
+        if attempts.wait_seconds(address, name):
+            break
+        tried += attempts.note_failed(address, name, f"{address} guesses {number}".encode())
+    return tried
+
+
+def test_a_name_has_ten_attempts_and_one_more_every_six_seconds() -> None:
+    clock = StillClock()
+    attempts = FailedAttempts(clock)
+    assert guesses(attempts, HERE, "reader", 1000) == OF_NAME.attempts == 10
+    assert 5.9 < attempts.wait_seconds(HERE, "reader") <= 6.0
+    clock.seconds += 5.9
+    assert attempts.wait_seconds(HERE, "reader") > 0
+    clock.seconds += 0.2
+    assert guesses(attempts, HERE, "reader", 1000) == 1
+    clock.seconds += 3600
+    assert guesses(attempts, HERE, "reader", 1000) == 10
+
+
+def test_an_address_that_tries_many_names_is_refused_all_but_those_that_logged_in_from_it() -> None:
+    attempts = FailedAttempts(StillClock())
+    attempts.note_success(HERE, "operator")
+    made = sum(guesses(attempts, HERE, f"name {number}", 3) for number in range(1000))
+    assert made == OF_ADDRESS.attempts
+    assert attempts.wait_seconds(HERE, "reader") > 0
+    assert attempts.wait_seconds(HERE, "operator") == 0
+    assert guesses(attempts, HERE, "operator", 1000) == OF_NAME.attempts, "and its own secret is no easier to guess"
+
+
+def test_the_same_wrong_secret_again_is_no_guess() -> None:
+    attempts = FailedAttempts(StillClock())
+    assert attempts.note_failed(HERE, "reader", b"old")
+    assert not any(attempts.note_failed(HERE, "reader", b"old") for _ in range(1000))
+    assert attempts.wait_seconds(HERE, "reader") == 0
+    assert guesses(attempts, HERE, "reader", 1000) == OF_NAME.attempts - 1
+
+
+def test_the_addresses_of_one_network_of_ipv6_are_one_client() -> None:
+    attempts = FailedAttempts(StillClock())
+    made = sum(guesses(attempts, f"2001:db8::{number:x}", "reader", 1) for number in range(1, 100))
+    assert made == OF_NAME.attempts
+    assert attempts.wait_seconds("2001:db8:0:1::1", "reader") == 0
+    assert guesses(attempts, "::ffff:198.51.100.7", "a", 1000) == 10
+    assert attempts.wait_seconds(HERE, "a") > 0
+
+
+def test_a_crowd_of_addresses_takes_bounded_memory_and_does_not_forget_who_guessed() -> None:
+    clock = StillClock()
+    attempts = FailedAttempts(clock)
+    guesses(attempts, HERE, "reader", 1000)
+    attempts.note_success(THERE, "operator")
+    made = sum(guesses(attempts, f"10.{number >> 8}.{number & 255}.1", "reader", 1) for number in range(20_000))
+    assert len(attempts) <= MOST_KEYS + 2
+    assert made <= MOST_KEYS
+    assert attempts.wait_seconds(HERE, "reader") > 0
+    assert attempts.wait_seconds("10.200.200.1", "reader") > 0, "further ones share an allowance"
+    assert attempts.wait_seconds(THERE, "operator") == 0, "who logged in of late is not kept out"
+    clock.seconds += OF_ADDRESS.seconds + OF_NAME.seconds
+    assert attempts.wait_seconds("10.200.200.1", "reader") == 0
+    assert len(attempts) <= 2, "what is full again is forgotten"
+
+
+def test_clients_that_logged_in_are_remembered_up_to_a_bound() -> None:
+    attempts = FailedAttempts(StillClock())
+    for number in range(MOST_KNOWN + 10):
+        attempts.note_success(HERE, f"name {number}")
+    assert len(attempts._known) == MOST_KNOWN
+
+
+# ------------------------ watched files
+
+
+def load(path: Path) -> str:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read") from error
+    if text == "bad":
+        raise ConfigError("it is bad")
+    return text
+
+
+def test_a_bad_or_missing_file_leaves_the_last_good_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "file"
+    path.write_text("good")
+    watched = Watched("the file", [path], lambda: load(path))
+    with caplog.at_level(logging.INFO):
+        path.write_text("bad")
+        watched.refresh()
+        watched.refresh()
+        path.unlink()
+        watched.refresh()
+        assert watched.current == "good"
+        path.write_text("better")
+        watched.refresh()
+    assert watched.current == "better"
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR", "INFO"]
+    assert "it is bad" in caplog.records[0].getMessage()
+
+
+def test_what_changes_while_it_is_read_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    set_age(path, 60)
+    writes = iter(["", "two and a half", ""])
+
+    def read() -> str:
+        text = path.read_text()
+        if more := next(writes):
+            path.write_text(more)
+            set_age(path, 40)
+        return text
+
+    watched = Watched("the file", [path], read, settle_seconds=2.0)
+    path.write_text("two")
+    set_age(path, 50)
+    watched.refresh()
+    assert watched.current == "one"
+    watched.refresh()
+    assert watched.current == "two and a half"
+
+
+# ------------------------ what accounts lacked
+
+ORDERS = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
+
+
+def test_whatever_an_account_asks_for_no_more_than_so_many_wants_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     denials = Denials()
-    guard = Guard(watched_accounts(write_accounts(acl, text)), denials=denials)
-    frame = signed_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}, ADMIN, ADMIN_SECRET)
-    assert not is_admitted(guard, frame)
-    assert [each.want.add for each in denials.all()] == ["defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB"]
+    for number in range(3 * MOST_KEPT):
+        denials.note(ORDERS._replace(lacks=f"SUB of topic {number}"))
+    kept = {each.want: each.count for each in denials.all()}
+    assert len(kept) == len(caplog.records) == MOST_KEPT + 1
+    assert kept[Want("reader-key", MORE)] == 2 * MOST_KEPT

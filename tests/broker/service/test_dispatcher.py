@@ -1,34 +1,43 @@
-"""From a command to its answer: the table, the refusals, the errors."""
+"""From a command to its answer: the table, the refusals, the errors, and what is left to threads."""
 
 import asyncio
+import json
 import logging
 import re
+import shutil
 import threading
+import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
-from broker.service.dispatcher import Dispatcher, Request, check_families, handles
+from broker.security.needs import BODIES
+from broker.service import long_work
+from broker.service._refusals import POP_CODES, REASONS, WRITING_CODES
+from broker.service.dispatcher import Dispatcher, Request, check_families, handled_methods, handles
+from broker.service.long_work import (
+    PARSED_BODIES,
+    begin_on_loop,
+    parse_body,
+)
+from broker.service.lookup_pool import LookupPool
+from broker.service.request_families import PROCESSORS, build_processors
+from broker_harness import connected, serving, until
+from heartbeats import consumer, heartbeat
+from protocol.bodies import HeartbeatData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
-from protocol.errors import BadHeader, BeingSearched, CorruptRecord
+from protocol.errors import BadCommand
 from protocol.frame import FrameDecoder
 from protocol.header_fields import I32
-from protocol.headers import EmptyRequestHeader, RequestHeader, ViewMessageRequestHeader
-from storage.files.waiting import Lookup, Unfinished, Wait
+from protocol.headers import RequestHeader, ViewMessageRequestHeader
+from storage.files.waiting import Lookup, Unfinished, Wait, finish
 
-
-class Peer:
-    """A connection as processors see it."""
-
-    local_address = Endpoint("127.0.0.1", 10911)
-    peer_address = Endpoint("127.0.0.1", 40000)
-    is_open = True
-
-
-PEER = Peer()
+PEER = FakeConnection(peer_address=Endpoint("127.0.0.1", 40000))
 
 
 def command_of(code: int, **fields: str) -> Command:
@@ -39,54 +48,18 @@ def command_of(code: int, **fields: str) -> Command:
 class Viewer:
     """Answers by what the offset asks for."""
 
-    def __init__(self) -> None:
-        self.threads: list[int] = []
-        self.warmed = 0
-
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
     def view(self, header: ViewMessageRequestHeader) -> Lookup[Response]:
-        self.threads.append(threading.get_ident())
-        if header.offset == 1:
-            raise CorruptRecord(Path("/store/commitlog/00000000000000000000"), 1, 0xDAA320A7, 0, "magic")
         if header.offset == 2:
             raise ZeroDivisionError("a secret of /etc/passwd")
-        if header.offset >= 3:
-            yield Wait("page", self.warm)
-            self.threads.append(threading.get_ident())
-        if header.offset == 5:
-            raise ZeroDivisionError("a secret of /etc/passwd")
+        yield Wait("page")
         return Response(body=b"%d" % header.offset)
-
-    def warm(self) -> None:
-        self.warmed += 1
-
-
-class Greeter:
-    """Wants the whole request."""
-
-    @handles(RequestCode.HEART_BEAT, EmptyRequestHeader)
-    @handles(RequestCode.UNREGISTER_CLIENT, EmptyRequestHeader)
-    def greet(self, header: EmptyRequestHeader, request: Request) -> Response:
-        return Response(remark=f"{request.command.code} from {request.connection.peer_address}")
 
 
 def answer(code: int, processors: list[object] | None = None, **fields: str) -> Response:
-    response = Dispatcher(processors or [Viewer(), Greeter()]).dispatch(command_of(code, **fields), PEER)
+    response = Dispatcher(processors or [Viewer()]).dispatch(command_of(code, **fields), PEER)
     assert isinstance(response, Response)
     return response
-
-
-@pytest.mark.parametrize("code", [0, -1, 999, 32767])
-def test_an_unknown_code_is_refused_in_a_brokers_words(code: int) -> None:
-    assert answer(code) == Response(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported"
-    )
-
-
-def test_a_store_error_is_answered_with_its_sentence() -> None:
-    response = answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="1")
-    assert response.code == ResponseCode.SYSTEM_ERROR
-    assert response.remark == "00000000000000000000 at physical offset 1: magic 0x00000000, expected 0xdaa320a7"
 
 
 def test_any_other_error_is_logged_with_its_trace_and_answered_without(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,36 +89,6 @@ def unfinished(dispatcher: Dispatcher, command: Command) -> "Unfinished[Any]":
 
 
 @pytest.mark.asyncio
-async def test_a_look_up_that_has_to_wait_goes_on_on_a_thread_that_may() -> None:
-    viewer = Viewer()
-    dispatcher = Dispatcher([viewer])
-    command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="3")
-    step = unfinished(dispatcher, command)
-    assert not viewer.warmed
-    future = dispatcher.finish_in_pool(command, PEER, step)
-    assert not dispatcher.is_idle
-    assert await future == Response(body=b"3")
-    dispatcher.close()
-    assert viewer.warmed == 1
-    assert viewer.threads[0] == threading.get_ident() != viewer.threads[1]
-    assert len(viewer.threads) == 2, "it was begun once"
-    assert dispatcher.is_idle
-
-
-@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.QUERY_MESSAGE])
-def test_who_asks_for_what_cannot_be_told_now_is_to_ask_again(code: RequestCode) -> None:
-    """Pulls also where the store cannot tell what a queue holds: in the request's turn, and after they were held."""
-    dispatcher = Dispatcher([])
-    is_pull = code != RequestCode.QUERY_MESSAGE
-    unreadable = CorruptRecord(Path("00000000000000000000"), 4096)
-    answers = [dispatcher.failure(Command(code=code), error) for error in (BeingSearched("half of it"), unreadable)]
-    assert [answer.code == ResponseCode.SYSTEM_BUSY for answer in answers] == [True, is_pull]
-    assert [answer.remark for answer in answers] == ["half of it", str(unreadable)]
-    wrong = dispatcher.failure(Command(code=code), BadHeader("queueOffset", "is missing"))
-    assert wrong.code == ResponseCode.SYSTEM_ERROR
-
-
-@pytest.mark.asyncio
 async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.service.dispatcher.WAITING_LIMIT", 1)
     held = threading.Event()
@@ -165,9 +108,149 @@ async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest
 def test_a_processor_that_follows_the_contributing_guide_answers() -> None:
     guide = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text()
     (block,) = re.findall(r"^```python$(.*?)^```$", guide, re.M | re.S)
-    names: dict[str, Any] = {**globals(), "I32": I32, "RequestHeader": RequestHeader}
+    names: dict[str, Any] = {**globals(), "I32": I32, "Request": Request, "RequestHeader": RequestHeader}
     exec(compile(block, "CONTRIBUTING.md", "exec"), names)
     command = command_of(RequestCode.QUERY_BROKER_OFFSET, topic="Orders", queueId="3")
     dispatcher = Dispatcher([names["QueryBrokerOffsetProcessor"]()])
     assert unfinished(dispatcher, command).resume() == Response(remark="Orders 3: nothing for 127.0.0.1:40000")
     assert answer(RequestCode.QUERY_BROKER_OFFSET, [names["QueryBrokerOffsetProcessor"]()], topic="Orders").code == 1
+
+
+def test_a_code_is_refused_in_one_way_or_answered() -> None:
+    answered = {code for family in PROCESSORS for code, _, _ in handled_methods(family)}
+    assert not WRITING_CODES & REASONS.keys()
+    assert not answered & (WRITING_CODES | REASONS.keys())
+    assert REASONS.keys() >= POP_CODES
+    assert all(code in set(RequestCode) for code in REASONS)
+
+
+# ------------------------ work that leaves the event loop
+
+ASSIGNMENT = b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}'
+
+
+LONG: list[tuple[int, dict[str, str], bytes]] = [
+    (RequestCode.GET_ALL_TOPIC_CONFIG, {}, b""),
+    (RequestCode.GET_ALL_CONSUMER_OFFSET, {}, b""),
+    (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}, b""),
+    (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
+    (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}, b""),
+    (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"}, b""),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"}, b""),
+    (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"}, b""),
+    (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, b""),
+    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}, b""),
+    (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}, b""),
+    (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}, b""),
+    (RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}, b""),
+    (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}, b""),
+    (RequestCode.GET_ALL_PRODUCER_INFO, {}, b""),
+    (RequestCode.QUERY_ASSIGNMENT, {}, ASSIGNMENT),
+]
+
+
+def test_answers_made_of_many_look_ups_or_of_what_many_clients_told_are_made_on_a_thread(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asker = Asker(g1_store)
+    for name, connection in MEMBERS.items():
+        told = heartbeat(name, consumer("G"), consumer(f"H{name}"), producers=("P", f"P{name}"))
+        assert asker.ask(RequestCode.HEART_BEAT, body=told, connection=connection).code == 0
+        asked = {"consumerGroup": f"H{name}", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
+        assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked, oneway=True).code == 0
+    monkeypatch.setattr(time, "time_ns", lambda: 1_900_000_000_000_000_000)  # delays are counted up to it
+    for code, fields, body in LONG:
+        told = asker.value(code, fields, body)
+        with monkeypatch.context() as patch:
+            patch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
+            step = asker.step(code, fields, body)
+            assert isinstance(step, Unfinished), RequestCode(code)
+            assert "look-ups" in str(step.wait)
+            assert step.finish() == asker.ask(code, fields, body)
+            assert asker.value(code, fields, body) == told
+
+
+MEMBERS = {f"c{number}": FakeConnection() for number in range(4)}
+
+
+def test_all_requests_whose_body_is_read_are_held_to_its_limit(g1_store: Path) -> None:
+    """Whatever calls `parse_body`, here or to check rights, is found by what it answers to a body that is no JSON."""
+    asker = Asker(g1_store)
+    codes = Dispatcher(build_processors(asker.service)).codes
+    needed = {"topic": "TopicTest", "consumerGroup": "G", "offset": "0", "queueId": "0", "key": "k", "timestamp": "0"}
+    read = {code for code in codes if "the body is no" in (asker.ask(code, needed, b"?").remark or "")}
+    assert read == set(PARSED_BODIES) == set(BODIES)
+
+
+def test_what_is_no_plain_json_is_parsed_on_a_thread_and_only_up_to_a_length() -> None:
+    plain, odd = b'{"clientID":"c"}', b"{clientID:'c'" + b" " * 8000
+    told = begin_on_loop(parse_body(plain, HeartbeatData))
+    assert not isinstance(told, Unfinished)
+    assert told.client_id == "c"
+    step = begin_on_loop(parse_body(odd, HeartbeatData))
+    assert isinstance(step, Unfinished)
+    assert "no plain JSON" in str(step.wait)
+    with pytest.raises(BadCommand, match="no JSON at character"):
+        step.finish()
+    with pytest.raises(BadCommand, match="and 131073 bytes are more than the 131072"):
+        finish(parse_body(b"[" + b" " * 131072, HeartbeatData))
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    path = store / "config" / "topics.json"
+    table = {f"{'t' * 100}{number:04}": {"readQueueNums": 1} for number in range(700)}
+    path.write_text(json.dumps({"topicConfigTable": table}))
+    service = Asker(store, frame_limit=65536, broker_name="b", cluster="C").service
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "more than clients accept" in (answer.remark or "")
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+
+
+# ------------------------ The threads of look-ups are shared fairly
+
+
+@pytest.mark.asyncio
+async def test_one_owner_never_has_all_threads() -> None:
+    pool, release = LookupPool(3), threading.Event()
+    running: list[int] = []
+
+    def block() -> None:
+        running.append(1)
+        assert release.wait(60)
+
+    blocked = [pool.run("greedy", block) for _ in range(10)]
+    await until(lambda: len(running) == 2)
+    assert await pool.run("other", lambda: "quick") == "quick"
+    assert len(running) == 2
+    release.set()
+    await asyncio.gather(*blocked)
+    pool.close()
+
+
+@pytest.mark.asyncio
+async def test_a_closed_pool_gives_up_what_waits() -> None:
+    pool, release = LookupPool(1), threading.Event()
+    first, second = pool.run("a", lambda: release.wait(60)), pool.run("b", lambda: 1)
+    pool.close()
+    assert second.cancelled()
+    assert pool.run("c", lambda: 1).cancelled()
+    release.set()
+    assert await first
+    await until(lambda: len(pool) == 0)
+
+
+@pytest.mark.asyncio
+async def test_every_request_is_answered_by_a_version_and_a_code_of_16_bits(g1_store: Path) -> None:
+    """Traps 12, 21 and 22 of remoting-protocol §9."""
+    service = Asker(g1_store).service
+    codes = {*Dispatcher(build_processors(service)).codes, *WRITING_CODES, *RequestCode, 0, 13, 4711}
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        for code, fields in product(sorted(codes), (None, {"topic": "", "queueId": "x", "offset": "", "key": ""})):
+            answer = await client.ask(code, fields)
+            assert answer.is_response
+            assert answer.code == 0 or answer.remark, f"code {code} fails without a word"
+            assert (-(2**15) <= answer.code < 2**15, 232 <= answer.version < 2**15) == (True, True), code

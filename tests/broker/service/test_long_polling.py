@@ -3,24 +3,25 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker import server as broker_server
 from broker.server import Server
 from broker.service import long_polling
+from broker.service.long_polling import LongPolling
 from broker_harness import RawClient, connected, service_of, serving, until
 from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
-from protocol.command import Command, ext_fields_of
+from protocol.command import Command, Response, ext_fields_of
 from protocol.message import decode_messages
+from storage.files.waiting import Lookup, Wait
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-
-pytestmark = pytest.mark.asyncio
 
 SUSPEND, SUBSCRIPTION = 2, 4
 FOUND, BUSY, NOT_FOUND, RETRY = 0, 2, 19, 20
@@ -69,72 +70,15 @@ def bodies(answer: Command) -> list[bytes]:
     return [bytes(message.body) for message in decode_messages(answer.body)]
 
 
-@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
-async def test_a_pull_at_the_end_is_answered_when_a_message_arrives(code: int, growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        opaque = client.send(code, pull_fields())
-        await until(lambda: held(server) == 1)
-        growing.add("new")
-        await growing.refresh()
-        answer = await client.answer()
-        assert (answer.opaque, told(answer), bodies(answer)) == (opaque, (FOUND, "FOUND", 4), [b"new"])
-        assert held(server) == 0
-
-
-async def test_a_pull_whose_time_is_up_is_told_that_there_is_nothing_new(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-        answer = await client.ask(RequestCode.PULL_MESSAGE, pull_fields(suspendTimeoutMillis=250))
-        assert told(answer) == (NOT_FOUND, "OFFSET_OVERFLOW_ONE", 3)
-        assert ext_fields_of(answer)["maxOffset"] == "3"
-        assert loop.time() - begin >= 0.25
-        assert held(server) == 0
-
-
+@pytest.mark.asyncio
 async def test_no_pull_is_held_longer_than_clients_wait(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_polling, "LONGEST_HOLD_SECONDS", 0.1)
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         assert told(await client.ask(RequestCode.PULL_MESSAGE, pull_fields(suspendTimeoutMillis=2**62)))[0] == NOT_FOUND
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"sysFlag": SUBSCRIPTION}, {"suspendTimeoutMillis": 0}, {"suspendTimeoutMillis": -5}],
-    ids=["no flag", "no time", "negative time"],
-)
-async def test_a_pull_that_may_not_wait_is_answered_at_once(fields: dict[str, int], growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(RequestCode.PULL_MESSAGE, pull_fields(**fields))
-        assert told(answer) == (NOT_FOUND, "OFFSET_OVERFLOW_ONE", 3)
-
-
-async def test_a_queue_that_does_not_exist_yet_is_waited_for(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        client.send(RequestCode.PULL_MESSAGE, pull_fields(0, topic="%RETRY%G"))
-        await until(lambda: held(server) == 1)
-        growing.writer.append("%RETRY%G", b"again")
-        growing.writer.flush()
-        await growing.refresh()
-        assert bodies(await client.answer()) == [b"again"]
-
-
-async def test_messages_that_a_held_pull_does_not_want_are_passed_over_once(growing: Growing) -> None:
-    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
-        client.send(RequestCode.PULL_MESSAGE, pull_fields(subscription="Wanted"))
-        await until(lambda: held(server) == 1)
-        (group,) = server._service.polls._held["T", 0].values()
-        growing.add("no", "neither", tags="Other")
-        await growing.refresh()
-        await until(lambda: group.question.queue_offset == 5)
-        assert held(server) == 1
-        growing.add("yes", tags="Wanted")
-        await growing.refresh()
-        answer = await client.answer()
-        assert (told(answer)[::2], bodies(answer)) == ((FOUND, 6), [b"yes"])
-
-
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
+@pytest.mark.asyncio
 async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, growing: Growing) -> None:
     """If the answer were that nothing is new, the consumer would ask again on a connection that is about to close."""
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
@@ -153,6 +97,7 @@ async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, gro
         await stopping
 
 
+@pytest.mark.asyncio
 async def test_members_of_a_group_are_told_even_if_none_of_their_pulls_waits(growing: Growing) -> None:
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("T"))))
@@ -167,22 +112,7 @@ async def test_members_of_a_group_are_told_even_if_none_of_their_pulls_waits(gro
         await stopping
 
 
-async def test_a_server_without_consumers_stops_at_once(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_server, "FAREWELL_SECONDS", 1000.0)
-    async with (
-        serving(service_of(growing.store, stop_timeout_seconds=1000)) as server,
-        connected(server.addresses[0]) as client,
-    ):
-        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("p1", producers=("P",)))
-        async with connected(server.addresses[0]) as consuming:
-            await consuming.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("T"))))
-        await until(lambda: not server._service.clients.has_consumers)
-        stopping = asyncio.create_task(server.stop())
-        assert await client.is_closed_by_the_server()
-        client.writer.close()
-        await stopping
-
-
+@pytest.mark.asyncio
 async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing) -> None:
     """Two hundred on four connections, in both forms, with different patience and tags."""
     async with serving(service_of(growing.store)) as server, contextlib.AsyncExitStack() as stack:
@@ -212,30 +142,9 @@ async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing)
         assert [await client.ask(RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"}) for client in clients]
 
 
-async def test_a_client_that_does_not_read_gets_its_answers_when_it_does(growing: Growing) -> None:
-    """A hundred and fifty answers of 100 KB: a megabyte waits to be sent, the rest as what it is made of."""
-    async with (
-        serving(service_of(growing.store)) as server,
-        connected(server.addresses[0]) as lazy,
-        connected(server.addresses[0]) as client,
-    ):
-        sent = {lazy.send(RequestCode.PULL_MESSAGE, pull_fields()) for _ in range(150)}
-        await until(lambda: held(server) == 150)
-        (connection,) = [each for each in server.connections if len(each.session.pending) == 150]
-        growing.add("x" * 100_000)
-        await growing.refresh()
-        await until(lambda: connection.session.answers.is_read_slowly)
-        assert connection.session.answers._due
-        assert connection._transport.get_write_buffer_size() < 3_000_000
-        assert (await client.ask(RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"})).code == 0
-        answers = [await lazy.answer() for _ in range(150)]
-        assert {answer.opaque for answer in answers} == sent
-        assert {len(answer.body) > 100_000 for answer in answers} == {True}
-        assert not connection.session.answers._due
-
-
+@pytest.mark.asyncio
 async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
-    """Ten thousand in a hundred megabytes, with room: a thousand are held here, on several connections."""
+    """Ten thousand in a hundred megabytes, with room: some hundred are held here, on several connections."""
     async with serving(service_of(growing.store)) as server:
         clients: list[RawClient] = []
         try:
@@ -244,10 +153,10 @@ async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
             await until(lambda: held(server) == 1)
             gc.collect()
             before = private_bytes()
-            for number in range(2000):
+            for number in range(600):
                 clients[number % 4].send(RequestCode.PULL_MESSAGE, pull_fields())
-            await until(lambda: held(server) == 2001)
-            assert (private_bytes() - before) / 2000 < 8 * 1024
+            await until(lambda: held(server) == 601)
+            assert (private_bytes() - before) / 600 < 8 * 1024
         finally:
             for client in clients:
                 client.writer.close()
@@ -259,3 +168,95 @@ def private_bytes() -> int:
     """Memory of this process that is no page of a file: those come and go by themselves."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
     return int(line.split()[1]) * 1024
+
+
+# ---------------------------------------------------------------------- the table of held pulls by itself
+
+
+class FakeStore:
+    """A store whose queues are whatever object they are at the moment."""
+
+    def __init__(self) -> None:
+        self.queues: Any = object()
+
+    def after_refresh(self, _callback: object) -> None:
+        """Nobody refreshes it."""
+
+
+class FakeQuestion:
+    """Answers with what it is given, in turn; an exception is raised, and what is to be waited for waited for."""
+
+    queue_key = ("T", 0)
+    queue_offset = 0
+
+    same: object = None
+
+    @property
+    def sameness(self) -> object:
+        return self.same or id(self)
+
+    def __init__(self, *answers: Response | Exception | Wait | None) -> None:
+        self._answers: Iterator[Response | Exception | Wait | None] = iter(answers)
+
+    def look(self) -> Lookup[Response | None]:
+        while isinstance(answer := next(self._answers), Wait):
+            yield answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def give_up(self) -> Response:
+        return Response(NOT_FOUND)
+
+
+def polling(store: FakeStore) -> LongPolling:
+    polls = LongPolling(store)  # type: ignore[arg-type]
+    polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
+    return polls
+
+
+@pytest.mark.parametrize("answers", [(ValueError("odd"),), (Wait("a file"), ValueError("odd"))])
+@pytest.mark.asyncio
+async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception | Wait, ...]) -> None:
+    pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())  # type: ignore[arg-type]
+    assert not isinstance(pull, Response)
+    with pytest.raises(ValueError, match="odd"):
+        await pull
+
+
+@pytest.mark.asyncio
+async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_is_looked_for_again() -> None:
+    store = FakeStore()
+    polls = polling(store)
+    entered, leave = threading.Event(), threading.Event()
+    cold = Wait("a queue file", lambda: (entered.set(), leave.wait(60)))
+    question = FakeQuestion(cold, None, Response(FOUND))
+    question.same = "the same"
+    first = polls.hold(question, 10, object())  # type: ignore[arg-type]
+    await until(entered.is_set)
+    second = polls.hold(same_as(question), 10, object())  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    leave.set()
+    assert not isinstance(first, Response)
+    assert not isinstance(second, Response)
+    assert await first is await second
+    assert len(polls) == 0
+
+
+def same_as(question: "FakeQuestion") -> "FakeQuestion":
+    """A question that asks the same and has no answers of its own."""
+    same = FakeQuestion()
+    same.same = question.same
+    return same
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_held_before_the_start_and_after_the_end() -> None:
+    early = LongPolling(FakeStore()).hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
+    assert isinstance(early, Response)
+    assert early.code == NOT_FOUND
+    polls = polling(FakeStore())
+    polls.stop()
+    late = polls.hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
+    assert isinstance(late, Response)
+    assert (late.code, late.remark) == STOPPING

@@ -14,29 +14,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asking import FakeConnection
 from broker.app import build_server
+from broker.limits import Limits
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.server import Server
+from broker.service import long_work
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.registries import Registries
 from broker.service.denials import Want
-from broker.service.dispatcher import Answer, Dispatcher
+from broker.service.dispatcher import Answer, Dispatcher, Request
 from broker.service.request_families import build_processors
 from broker.workers.link import LONGEST_MESSAGE, Link, LinkKind, Unsendable, make_listening_socket, pack
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
 from broker_harness import LOOPBACK, RawClient, connected, service_of, until
 from heartbeats import consumer, heartbeat, subscription
+from protocol.bodies import SubscriptionData, decode_json, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response
+from protocol.headers import EmptyRequestHeader
+from storage.files.waiting import finish
 from storage.store.message_store import MessageStore
 from strategies import texts
 
-HEART_BEAT, MEMBERS, OFFSET = (
-    RequestCode.HEART_BEAT,
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-    RequestCode.QUERY_CONSUMER_OFFSET,
-)
+HEART_BEAT, MEMBERS = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP
 GROUP, TOPIC = "Group", "TopicTest"
 
 
@@ -54,8 +56,10 @@ class Pair:
         return self.server._dispatcher.dispatch(command, connection)
 
     async def is_well(self) -> None:
-        """The link and the connection are those from the beginning, and an ordinary request is answered by worker 0."""
-        answer = await self.client.ask(OFFSET, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"})
+        """The link and the connection are those from the beginning, and worker 0 answers an ordinary request."""
+        answer = await self.client.ask(
+            RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
+        )
         assert answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         assert self.member._link is self.link is not None
         assert not self.member._unanswered
@@ -93,24 +97,13 @@ def frame_of(header: str, body: bytes = b"") -> bytes:
     return struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body
 
 
-# ---------------------------------------------------------------------- messages
+# ------------------------ messages
 
 
-@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), "\ud800 and \udcff", "é", b"\xff", None, {"a": ["b", {}]}])
-def test_what_was_packed_arrives_as_it_was(value: Any) -> None:
-    taken: list[list[Any]] = []
-    link = Link(lambda _link, message: taken.append(message), lambda _link: None)
-    link.data_received(pack(LinkKind.REPLY, value))
-    assert taken == [[LinkKind.REPLY, value]]
-
-
-@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, object(), {1, 2}])
-def test_what_cannot_be_packed_has_an_error_of_its_own(value: Any) -> None:
-    with pytest.raises(Unsendable, match="cannot be handed to another worker process"):
-        pack(LinkKind.REPLY, value)
-
-
-def test_a_message_that_is_longer_than_the_other_end_takes_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_packed_has_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (2**64, -(2**63) - 1, object(), {1, 2}):
+        with pytest.raises(Unsendable, match="cannot be handed to another worker process"):
+            pack(LinkKind.REPLY, value)
     monkeypatch.setattr("broker.workers.link.LONGEST_MESSAGE", 100)
     assert len(pack(LinkKind.PUSH, b"x" * 90)) <= 100 < LONGEST_MESSAGE
     with pytest.raises(Unsendable, match="106 bytes"):
@@ -130,51 +123,32 @@ def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplo
     assert "could not be processed: [14, 'first']" in caplog.text
 
 
-def test_a_notice_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    Link(lambda _link, _message: None, lambda _link: None).send(LinkKind.COMMIT, "G", "T", 0, 2**64)
-    assert "another worker was not notified" in caplog.text
-
-
-# ---------------------------------------------------------------------- requests
+# ------------------------ requests
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("code", [HEART_BEAT, MEMBERS])
-async def test_a_request_that_cannot_cross_is_answered_and_no_other_is_lost(code: int, g1_store: Path) -> None:
+async def test_what_cannot_cross_is_an_error_to_its_request_alone(g1_store: Path) -> None:
     """Whatever lets such a request through, it is not told again when worker 0 is replaced."""
-    async with two_workers(g1_store) as pair:
-        await pair.is_well()
-        refused = pair.dispatch(Command(code=int(code), language=2**70))
-        assert isinstance(refused, Response)
-        assert refused.code == ResponseCode.SYSTEM_ERROR
-        assert "cannot be handed to another worker process" in (refused.remark or "")
-        await pair.is_well()
-        assert not pair.member._heartbeats
 
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("answer", ["text", "body", "number"])
-async def test_an_answer_that_cannot_cross_is_an_error_to_its_request_alone(
-    answer: str, g1_store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    response = {
-        "text": Response(remark="a file named \udcff"),
-        "body": Response(body=None),  # type: ignore[arg-type]
-        "number": Response(ext_fields={"offset": 2**70}),  # type: ignore[dict-item]
-    }[answer]
-
-    async def later() -> Response:
+    async def later(response: Response) -> Response:
         return response
 
     async with two_workers(g1_store) as pair:
-        for outcome in (lambda *_: response, lambda *_: later()):
-            pair.owner._dispatcher.forward([MEMBERS], outcome)
-            received = await pair.client.ask(MEMBERS, {"consumerGroup": GROUP})
-            if answer == "text":
-                assert (received.code, received.remark) == (0, "a file named ?")
-            else:
-                assert received.code == ResponseCode.SYSTEM_ERROR
+        for code in (HEART_BEAT, MEMBERS):
+            refused = pair.dispatch(Command(code=code, language=2**70))
+            assert isinstance(refused, Response)
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "cannot be handed to another worker process" in (refused.remark or "")
             await pair.is_well()
+        assert not pair.member._heartbeats
+        bad: list[Any] = [Response(body=None), Response(ext_fields={"offset": 2**70})]  # type: ignore[arg-type, dict-item]
+        for response in (Response(remark="a file named \udcff"), *bad):
+            for outcome in (lambda *_: response, lambda *_: later(response)):  # noqa: B023 - called at once
+                pair.owner._dispatcher.forward([MEMBERS], outcome)
+                received = await pair.client.ask(MEMBERS, {"consumerGroup": GROUP})
+                good = (received.code, received.remark) == (0, "a file named ?")
+                assert good or (response in bad and received.code == ResponseCode.SYSTEM_ERROR)
+                await pair.is_well()
 
 
 json_values = st.recursive(
@@ -241,3 +215,103 @@ async def test_what_accounts_lacked_at_another_worker_is_counted_by_worker_0(g1_
         first, second = pair.services
         second.denials.note(want, 2)
         await until(lambda: [(each.want, each.count) for each in first.denials.all()] == [(want, 2)])
+
+
+# ------------------------ a worker besides worker 0
+
+
+def told(*subscriptions: dict[str, object]) -> bytes:
+    return encode_json([decode_json(encode_json(one), SubscriptionData) for one in subscriptions])
+
+
+def put(registry: CopiedRegistry, name: str, *subscriptions: dict[str, object]) -> None:
+    fields = name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)
+    registry.take(finish(registry.read(*fields)))
+
+
+def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> None:
+    """`changes` counts up with all that worker 0 tells, and with what a new one does not tell again."""
+    registry = CopiedRegistry()
+    put(registry, "G", subscription("T", "A"))
+    put(registry, "H", subscription("T", "A"))
+    before = registry.changes
+    assert before > 0
+    put(registry, "G", subscription("T", "B", 2))
+    group = registry.consumer_group("G")
+    assert group is not None
+    assert group.subscriptions["T"].sub_string == "B"
+    assert registry.changes > before
+    before = registry.changes
+    registry.mark_unconfirmed()
+    assert registry.changes == before
+    put(registry, "G", subscription("T", "B", 2))
+    before = registry.changes
+    registry.drop_unconfirmed()
+    assert (registry.consumer_group("H"), registry.changes > before) == (None, True)
+    before = registry.changes
+    registry.drop("G")
+    assert (registry.has_consumers, registry.changes > before) == (False, True)
+
+
+def group(name: str, *subscriptions: dict[str, object]) -> list[object]:
+    return [LinkKind.GROUP, name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)]
+
+
+@pytest.mark.asyncio
+async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_known_in_order(g1_store: Path) -> None:
+    service = service_of(MessageStore.open(g1_store), CopiedRegistry)
+    clients = service.clients
+    assert isinstance(clients, CopiedRegistry)
+    member = WorkerMember(service.registries, b"")
+    link = Link(lambda _link, _message: None, lambda _link: None)
+    long = [subscription(f"T{number}", f"a > {number} AND b > 1 AND c > 2", kind="SQL92") for number in range(60)]
+    assert len(told(*long)) < long_work.UNITS_A_TURN * long_work.BYTES_A_UNIT
+    try:
+        member._take(link, group("G", *long))
+        assert clients.consumer_group("G") is None, "not on the event loop"
+        member._take(link, group("H", subscription("T")))
+        member._take(link, [LinkKind.GONE, "G"])
+        member._take(link, group("I", *long))
+        member._take(link, group("I", subscription("T", "A", 2)))
+        await until(lambda: not member._notices)
+    finally:
+        member.stop()
+    assert clients.consumer_group("G") is None
+    assert clients.consumer_group("H") is not None
+    known = clients.consumer_group("I")
+    assert known is not None
+    assert list(known.subscriptions) == ["T"]
+    assert known.subscriptions["T"].sub_string == "A"
+
+
+class Client(FakeConnection):
+    """A connection that is a key of tables, as real ones are."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@pytest.mark.asyncio
+async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1_store: Path) -> None:
+    service = service_of(MessageStore.open(g1_store), limits=Limits(registry_bytes=1 << 20))
+    member = WorkerMember(service.registries, b"")
+    member._loop = asyncio.get_running_loop()
+    connections = [Client() for _ in range(4)]
+    waiting = []
+
+    def send(connection: FakeConnection, size: int) -> None:
+        command = Command(code=RequestCode.HEART_BEAT, body=b" " * size)
+        waiting.append(member.forward(EmptyRequestHeader(), Request(command, connection)))
+
+    for connection in connections:
+        send(connection, 200_000)
+    assert len(member._heartbeats) == 2
+    send(connections[0], 10)
+    send(connections[3], 200_000)
+    assert len(member._heartbeats) == 3
+    for connection in connections:
+        member.connection_lost(connection)
+    assert (len(member._heartbeats), service.budget.used) == (0, 0)
+    for future in waiting:
+        assert isinstance(future, asyncio.Future)
+        future.cancel()

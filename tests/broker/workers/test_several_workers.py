@@ -3,42 +3,42 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
+import socket
 import struct
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import oracles
 import process
-from broker_harness import DEADLINE_SECONDS, RawClient, connected
+from blocking_client import BlockingClient, eventually
+from broker.endpoint import Endpoint
+from broker.workers.member import OWNED_CODES
+from broker_harness import DEADLINE_SECONDS, RawClient, connected, until
 from draining import pull_of
-from golden_frames import value_of
+from examples import examples
 from heartbeats import consumer, heartbeat, subscription
+from kept_store import written
 from process import Serving, owner_of, serving_process
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import encode_request, ext_fields_of
-
-pytestmark = pytest.mark.asyncio
+from protocol.command import Command, decode_command, encode_request, ext_fields_of
+from protocol.frame import FrameDecoder
+from protocol.message import decode_messages
 
 WORKERS = 3
-CLIENTS = 12
+CLIENTS = 6
 """Connections to begin with; more are opened until each worker has one."""
 
 GROUP = "SharedGroup"
 PULL = pull_of("TopicTest", consumerGroup=GROUP, maxMsgNums=4, sysFlag=0, subVersion=1)
-
-
-QUICKLY_BUSY = """
-from broker.workers import core_sharing
-core_sharing.BUSY_SHARE, core_sharing.IDLE_SHARE = 0.03, 0.02
-from rocketlens.cli.main import main
-main(prog_name="rocketlens")
-"""
-"""A server whose workers count as busy with a share of a core that they get beside any others; an idle one has less."""
 
 
 @pytest.fixture
@@ -57,18 +57,18 @@ def worker_of(server: Serving, client: RawClient) -> int:
 
 
 @asynccontextmanager
-async def clients_of(server: Serving, count: int = CLIENTS) -> AsyncIterator[list[RawClient]]:
+async def clients_of(server: Serving, count: int = CLIENTS, workers: int = WORKERS) -> AsyncIterator[list[RawClient]]:
     """Connections to all workers: as many as asked for, and more until each worker has one."""
     async with AsyncExitStack() as stack:
         opened: list[RawClient] = []
-        while len(opened) < count or len({worker_of(server, each) for each in opened}) < WORKERS:
+        while len(opened) < count or len({worker_of(server, each) for each in opened}) < workers:
             opened.append(await stack.enter_async_context(connected(server.endpoints[0])))
             # Answered: a worker has taken it.
             await opened[-1].ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})
         yield opened
 
 
-async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+async def until_so(check: Callable[[], Awaitable[bool]]) -> None:
     """Ask again and again until it is so."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not await check():  # noqa: ASYNC110 - the state is another process's
@@ -94,6 +94,7 @@ async def members(client: RawClient) -> list[str]:
     return list(json.loads(bytes(answer.body))["consumerIdList"]) if answer.code == 0 else []
 
 
+@pytest.mark.asyncio
 async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: Serving) -> None:
     async with clients_of(server) as clients:
         names = sorted(f"client-{number}" for number in range(len(clients)))
@@ -115,7 +116,7 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: S
         async def is_gone() -> bool:
             return await members(clients[-1]) == names[1:]
 
-        await eventually(is_gone)
+        await until_so(is_gone)
         for client, name in zip(clients[1:], names[1:], strict=True):
             assert (
                 await client.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": name, "consumerGroup": GROUP})
@@ -126,9 +127,10 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: S
             codes = [(await client.ask(RequestCode.PULL_MESSAGE, PULL)).code for client in clients[1:]]
             return set(codes) == {ResponseCode.SUBSCRIPTION_NOT_EXIST}
 
-        await eventually(is_refused)
+        await until_so(is_refused)
 
 
+@pytest.mark.asyncio
 async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> None:
     queue = {"topic": "TopicTest", "queueId": "1"}
     mq_set = [{"brokerName": "broker-a", "queueId": 1, "topic": "TopicTest"}]
@@ -166,110 +168,217 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
         assert granted == [1] + [0] * (len(clients) - 1)
 
 
-async def test_what_is_in_flight_is_the_same_everywhere_whoever_was_asked_for_it(server: Serving) -> None:
-    async with clients_of(server) as clients:
-        await join(clients[0], "puller")
-        for client in clients:
-            answer = await client.ask(
-                RequestCode.PULL_MESSAGE, PULL | {"queueId": "3", "sysFlag": "4", "subscription": "*"}
-            )
-            assert ext_fields_of(answer)["nextBeginOffset"] == "4"
+# ---------------------------------------------------------------------- clients that end their side
 
-        async def is_told(client: RawClient) -> bool:
-            answer = await client.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP, "topic": "TopicTest"})
-            table = value_of(bytes(answer.body))["offsetTable"]
-            return [each["pullOffset"] for key, each in table.items() if '"queueId": 3' in key] == [4]
+FIELDS = dict.fromkeys(("consumerGroup", "producerGroup", "group"), GROUP)
+FIELDS |= {"clientID": "client", "clientId": "client", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
+FIELDS |= {"isOrder": "false", "statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"}
+OF_GROUP = {"consumerGroup": GROUP, "clientId": "client"}
+BODIES = {
+    RequestCode.HEART_BEAT: heartbeat("client", consumer(GROUP, subscription("TopicTest", "*"))),
+    RequestCode.LOCK_BATCH_MQ: json.dumps(OF_GROUP | {"mqSet": []}).encode(),
+    RequestCode.UNLOCK_BATCH_MQ: json.dumps(OF_GROUP | {"mqSet": []}).encode(),
+    RequestCode.QUERY_ASSIGNMENT: json.dumps(OF_GROUP | {"topic": "TopicTest", "strategyName": "AVG"}).encode(),
+}
 
-        for client in clients:
-            await eventually(partial(is_told, client))
-
-
-async def test_what_a_member_tells_of_itself_comes_back_whatever_workers_both_are_at(server: Serving) -> None:
-    async with clients_of(server) as clients:
-        for number, client in enumerate(clients):
-            await join(client, f"client-{number}")
-        for number, client in enumerate(clients):
-            asking = clients[number - 1]
-            opaque = asking.send(
-                RequestCode.GET_CONSUMER_RUNNING_INFO,
-                {"consumerGroup": GROUP, "clientId": f"client-{number}", "jstackEnable": "true"},
-            )
-            while (call := await client.push()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-                pass
-            assert (call.code, ext_fields_of(call)["jstackEnable"]) == (RequestCode.GET_CONSUMER_RUNNING_INFO, "true")
-            client.reply(call, b"{}", remark=f"of {number}")
-            answer = await asking.answer()
-            assert (answer.opaque, answer.code, answer.remark, answer.body) == (opaque, 0, f"of {number}", b"{}")
+LOCAL = (RequestCode.GET_MAX_OFFSET, RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_ALL_TOPIC_CONFIG)
+"""Codes that each worker answers by itself, between the others."""
 
 
-async def test_groups_outlive_worker_0(server: Serving) -> None:
-    async with clients_of(server) as clients:
-        owner = server.workers[0]
-        staying = [client for client in clients if worker_of(server, client) != owner]
-        names = sorted(f"client-{number}" for number in range(len(staying)))
-        for client, name in zip(staying, names, strict=True):
-            await join(client, name)
-        asked = [client.send(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP}) for client in staying]
-        os.kill(owner, signal.SIGKILL)
-        for client, opaque in zip(staying, asked, strict=True):
-            assert (await client.answer()).opaque == opaque
-
-        async def all_are_back() -> bool:
-            return all([await members(client) == names for client in staying])
-
-        await eventually(all_are_back)
-        for client in staying:
-            assert (await client.ask(RequestCode.PULL_MESSAGE, PULL)).code == 0
+def answered(endpoint: Endpoint, requests: list[tuple[int, dict[str, str]]]) -> set[int]:
+    """Send requests, and the end of the stream right behind them; the opaques of the answers."""
+    frames = (
+        encode_request(code, fields, opaque=opaque, body=BODIES.get(RequestCode(code), b""))
+        for opaque, (code, fields) in enumerate(requests)
+    )
+    with socket.create_connection(endpoint, 30) as connection:
+        connection.sendall(b"".join(frames))
+        connection.shutdown(socket.SHUT_WR)
+        data = b"".join(iter(lambda: connection.recv(1 << 20), b""))
+    return {each.opaque for each in map(decode_command, FrameDecoder().feed(data)) if each.is_response}
 
 
-async def test_another_worker_that_dies_takes_its_clients_alone_with_it(server: Serving) -> None:
-    async with clients_of(server) as clients:
-        for number, client in enumerate(clients):
-            await join(client, f"client-{number}")
-        victim = server.workers[1]
-        staying = {
-            f"client-{number}": client for number, client in enumerate(clients) if worker_of(server, client) != victim
-        }
-        os.kill(victim, signal.SIGBUS)
-
-        async def only_they_are_left() -> bool:
-            return all([sorted(await members(client)) == sorted(staying) for client in staying.values()])
-
-        await eventually(only_they_are_left)
-        async with clients_of(server):
-            pass
-
-
-@pytest.mark.soak
-async def test_workers_share_their_cores_while_several_clients_keep_them_busy(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.soak)])
+def test_requests_in_any_order_are_all_answered_though_the_client_has_ended(
+    g1_store: Path, tmp_path: Path, loop: str
 ) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", QUICKLY_BUSY))
-    route = encode_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}, opaque=1)
-    count = 300
+    codes = st.sampled_from([*sorted(OWNED_CODES), *LOCAL])
+    options = ("--workers", "2", "--loop", loop, "--state-dir", str(tmp_path / "state"))
+    with serving_process(g1_store, tmp_path, *options) as server:
 
-    async def keep_asking(client: RawClient) -> None:
+        @settings(max_examples=examples(8))
+        @given(st.lists(st.tuples(codes, st.sampled_from([FIELDS, {}])), min_size=1, max_size=60))
+        def check(requests: list[tuple[int, dict[str, str]]]) -> None:
+            for _ in range(4):  # of which hardly all come to one worker
+                assert answered(server.endpoints[0], requests) == set(range(len(requests)))
+
+        check()
+
+
+# ---------------------------------------------------------------------- a stuck worker
+
+
+QUEUE = {"topic": "TopicTest", "queueId": "1"}
+
+
+async def offset_of(client: RawClient) -> str | None:
+    answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, **QUEUE})
+    return ext_fields_of(answer).get("offset")
+
+
+def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_store: Path, tmp_path: Path) -> None:
+    async def stop_worker_0(server: Serving, owner: int) -> None:
+        async with clients_of(server, 4, 2) as clients:
+            lost = [client for client in clients if worker_of(server, client) == owner]
+            staying = [client for client in clients if client not in lost]
+            names = [f"client-{number}" for number in range(len(staying))]
+            for client, name in zip([*staying, *lost], [*names, *names], strict=False):
+                await join(client, name)
+            for offset, client in (("5", lost[0]), ("6", staying[0])):
+                fields = {"consumerGroup": GROUP, "commitOffset": offset, **QUEUE}
+                assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)).code == 0
+            os.kill(owner, signal.SIGSTOP)
+            # Handed to worker 0, which does not answer; its successor does.
+            assert await offset_of(staying[0]) == "6"
+            assert await lost[0].is_closed_by_the_server()
+
+            async def all_are_back() -> bool:
+                return await members(staying[0]) == names
+
+            await until_so(all_are_back)
+            assert (await staying[0].ask(RequestCode.PULL_MESSAGE, PULL)).code == 0
+        async with clients_of(server, 2, 2) as clients:
+            assert {await offset_of(client) for client in clients} == {"6"}
+
+    options = ["--worker-timeout", "4", "--state-dir", str(tmp_path / "state"), "--http", "0"]
+    with serving_process(g1_store, tmp_path, "--workers", "2", *options) as server:
+        owner = server.workers[0]
+        asyncio.run(stop_worker_0(server, owner))
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=60) as answer:
+            figures = answer.read().decode()
+        assert 'rocketlens_worker_stuck_total{worker="0"} 1.0' in figures
+        assert 'rocketlens_worker_stuck_total{worker="1"} 0.0' in figures
+        killed = f"worker 0 (process {owner}) is killed: its event loop has stood still for 4 s (--worker-timeout)"
+        assert killed in server.errors.read_text()
+        assert server.stop() == 0
+
+
+# ---------------------------------------------------------------------- keys of a log without index
+
+
+SMALL = """
+from rocketlens.cli import serving
+from storage.store import _upkeep as upkeep
+serving.SCAN_BUDGET = 1000
+upkeep.SLOTS, upkeep.ENTRIES, upkeep.SCAN_STEP = 31, 101, 2000
+upkeep.MOST_IN_MEMORY, upkeep.MOST_WAITING = 12 * 200, 12 * 700
+upkeep.STAYS_IN_MEMORY, upkeep.WORTH_KEEPING, upkeep.SPARE_BYTES = 1000, 500, 0
+from rocketlens.cli.main import main
+main(prog_name="rocketlens")
+"""
+"""A server whose bounds are those of :func:`kept_store.make_small`."""
+
+
+def entries_in(directory: Path) -> int:
+    """How many entries the files of a directory have: 4 bytes at 36 of each, which count from one."""
+    return sum(int.from_bytes(path.read_bytes()[36:40], "big") - 1 for path in directory.glob("*[0-9]"))
+
+
+async def complete_answer(client: RawClient, key: str) -> list[int]:
+    """Physical offsets of what is found once the answer lacks nothing; until then it says so, and errs in nothing."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
-            client.writer.write(route * count)
-            await client.reader.readexactly(length * count)
+            answer = await client.ask(
+                RequestCode.QUERY_MESSAGE,
+                {"topic": "T", "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**62)},
+            )
+            told = ext_fields_of(answer).get("rocketlensIncomplete")
+            if told is None:
+                return [message.physical_offset for message in decode_messages(answer.body)]
+            assert "still to be scanned" in told
+            assert answer.code == 0 or "may be missing" in answer.remark
+            await asyncio.sleep(0.02)
 
-    with serving_process(g1_store, tmp_path, "--workers", str(WORKERS)) as server:
 
-        async def is_any_sharing() -> bool:
-            return any(os.sched_getscheduler(worker) == os.SCHED_BATCH for worker in server.workers)
+@pytest.mark.asyncio
+async def test_every_worker_answers_completely_and_so_does_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", SMALL))
+    count = 200
+    writer = written(tmp_path, count)
+    shutil.rmtree(writer.root / "index")
+    store_before = sorted(writer.root.rglob("*"))
+    entries = tmp_path / "state" / "entries"
+    options = ["--workers", "2", "--state-dir", str(tmp_path / "state")]
+    keys = ["all0", *(f"k{number}" for number in range(0, count, 13))]
+    right = {key: oracles.query(writer.records, "T", key, kind="ANY", maximum=64) for key in keys}
+    kept: list[dict[str, int]] = []
+    for _ in range(2):
+        with serving_process(writer.root, tmp_path, *options) as server:
+            async with clients_of(server, 2, 2) as clients:
+                for client in clients:
+                    assert {key: await complete_answer(client, key) for key in keys} == right
+                # Two hundred may stay in memory; then no further file is made before the server ends.
+                await until(lambda: entries_in(entries) >= 4 * count - 200)
+                for client in clients:
+                    assert {key: await complete_answer(client, key) for key in keys} == right
+            assert server.stop() == 0
+        kept.append({path.name: path.stat().st_ino for path in entries.glob("*[0-9]")})
+    assert kept[0].items() <= kept[1].items(), "the second start had them, and made no others of the same"
+    assert len(kept[1]) <= len(kept[0]) + 1
+    assert sorted(writer.root.rglob("*")) == store_before
+    assert "Traceback" not in (tmp_path / "stderr").read_text()
 
-        async def is_none() -> bool:
-            return all(os.sched_getscheduler(worker) == os.SCHED_OTHER for worker in server.workers)
 
-        async with clients_of(server) as clients:
-            clients[0].writer.write(route)
-            start = await clients[0].reader.readexactly(4)
-            length = len(start) + int.from_bytes(start)
-            await clients[0].reader.readexactly(length - len(start))
-            await eventually(is_none)  # the connections were work, too
-            asking = [asyncio.create_task(keep_asking(client)) for client in clients]
-            await eventually(is_any_sharing)
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
-            await eventually(is_none)
+# ---------------------------------------------------------------------- files that are cut
+
+SEGMENT = f"{0:020}"
+
+
+def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store: Path, tmp_path: Path) -> None:
+    by_key = {"topic": "TopicTest", "key": "hotkey", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+    copy = shutil.copytree(g1_store, tmp_path / "copy")
+    offsets = record_offsets(copy)
+    with serving_process(copy, tmp_path, "--state-dir", str(tmp_path / "state")) as server, ExitStack() as stack:
+        before = server.workers
+        first, second = (stack.enter_context(BlockingClient(server.endpoints[0])) for _ in range(2))
+        whole = first.ask(RequestCode.QUERY_MESSAGE, by_key)
+        assert (whole.code, bool(whole.body)) == (0, True)
+        for index in (copy / "index").iterdir():
+            os.truncate(index, 0)
+        met = first.ask(RequestCode.QUERY_MESSAGE, by_key)
+        assert (met.code, "a file was cut or could not be read" in str(met.remark)) == (1, True)
+        eventually(lambda: first.ask(RequestCode.QUERY_MESSAGE, by_key).code == 0)
+        found = first.ask(RequestCode.QUERY_MESSAGE, by_key)
+        assert found.body == whole.body, "the log is scanned for what the index had"
+
+        def views() -> dict[int, Command]:
+            return {each: second.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(each)}) for each in offsets}
+
+        seen = views()
+        assert {answer.code for answer in seen.values()} == {0}
+        cut = offsets[len(offsets) // 2] // 4096 * 4096
+        os.truncate(copy / "commitlog" / SEGMENT, cut)
+        for offset, answer in views().items():
+            is_same = bytes(answer.body) == bytes(seen[offset].body)
+            assert is_same or (answer.code and offset + len(seen[offset].body) > cut), offset
+        said = f"no segment holds physical offsets {cut} to"
+        eventually(lambda: said in server.errors.read_text())
+        assert server.workers == before, "nobody died of it"
+        assert server.stop() == 0
+
+
+def record_offsets(store: Path) -> list[int]:
+    """Where records of the log begin, in steps."""
+    offsets, position = [], 0
+    with (store / "commitlog" / SEGMENT).open("rb") as segment:
+        while len(offsets) < 300:
+            segment.seek(position)
+            size = int.from_bytes(segment.read(4))
+            if not size or int.from_bytes(segment.read(4), signed=True) != -626843481:
+                break
+            offsets.append(position)
+            position += size
+    assert len(offsets) > 100
+    return offsets

@@ -1,5 +1,6 @@
-"""A supervisor fills the place of a worker that died, says so, and ends as its workers do."""
+"""A supervisor fills the places of workers that died or stand still, and ends as its workers do."""
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -10,13 +11,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from blocking_client import eventually
+from broker.metrics import metrics_rows as places
+from broker.metrics.metrics_rows import MetricsRows
+from broker.server import _repeat
+from broker.service.dispatcher import Dispatcher
+from broker.workers.core_sharing import CoreSharing
+from broker.workers.loop_watch import LoopWatch
 from broker.workers.supervisor import Announce, Supervisor
+from broker_harness import until
 from process import ROOT
+from still_clock import StillClock
 
 DEADLINE_SECONDS = 60.0
 PROGRAM = """
@@ -27,7 +37,6 @@ def work(number, announce):
     os.write(1, b"worker %d %d\\n" % (number, os.getpid()))
     {before}
     announce()
-    {after}
     while True:
         time.sleep(0.05)  # a signal between the check for signals and a longer sleep would wait for its end
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -38,16 +47,10 @@ sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), {stop
 class Running:
     """A supervisor in a process of its own, and what it and its workers print."""
 
-    def __init__(self, count: int = 1, before: str = "pass", after: str = "pass", stop: float = 30) -> None:
-        code = PROGRAM.format(count=count, before=before, after=after, stop=stop)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def __init__(self, count: int = 1, before: str = "pass", stop: float = 30) -> None:
+        command = [sys.executable, "-c", PROGRAM.format(count=count, before=before, stop=stop)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         self._killer = threading.Timer(DEADLINE_SECONDS, self.process.kill)
         self._killer.start()
 
@@ -71,12 +74,7 @@ class Running:
 @pytest.fixture
 def start() -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
-
-    def begin(*args: object, **kwargs: object) -> Running:
-        started.append(Running(*args, **kwargs))  # type: ignore[arg-type]
-        return started[-1]
-
-    yield begin
+    yield lambda *args, **kwargs: started.append(Running(*args, **kwargs)) or started[-1]
     for each in started:
         each._killer.cancel()
         if each.process.poll() is None:
@@ -138,9 +136,6 @@ def test_a_worker_that_does_not_stop_is_killed(start: Callable[..., Running]) ->
     assert not Path(f"/proc/{pid}").exists()
 
 
-"""How long a loop may stand still here; long beside the twentieth of a second in which it turns."""
-
-
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[..., Running]) -> None:
     running = start(2)
     pids = running.workers(2)
@@ -176,3 +171,110 @@ def test_a_process_with_many_descriptors_supervises_too() -> None:
         while open_files.enter_context(open(os.devnull, "rb")).fileno() < 1_024:
             pass
         assert Supervisor(lambda number, announce: 7, 1, lambda: None, 1.0).run() == 7
+
+
+# ------------------------ sharing a core
+
+SOME = 5
+
+
+class Thread:
+    """What a thread's clocks say: moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = self.spent = 0.0
+        self.sharing = CoreSharing(lambda: self.now, lambda: self.spent)
+
+    def look_after(self, share: float, connections: int = SOME) -> int:
+        """Have a tenth of a second pass of which the thread has run a share; how it is scheduled then."""
+        self.now += 0.1
+        self.spent += 0.1 * share
+        self.sharing.look(connections)
+        return os.sched_getscheduler(0)
+
+
+def on_a_thread(work: Callable[[], list[int]]) -> list[int]:
+    """What comes of work whose scheduling concerns no other test."""
+    found: list[list[int]] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_a_single_client_is_answered_promptly_however_busy_it_keeps_the_worker() -> None:
+    def work() -> list[int]:
+        thread = Thread()
+        return [thread.look_after(1.0, connections) for connections in (1, SOME, 1)]
+
+    assert on_a_thread(work) == [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_OTHER]
+
+
+def test_where_it_is_forbidden_the_worker_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    thread = Thread()
+    assert thread.look_after(1.0) == os.SCHED_OTHER
+    assert not thread.sharing.is_possible
+    assert thread.look_after(1.0) == os.SCHED_OTHER
+
+
+# ------------------------ loops that stand still
+
+LIMIT_SECONDS = 8.0
+
+
+class Watched:
+    """Three workers, and looks at them an interval apart."""
+
+    def __init__(self) -> None:
+        self.rows, self.clock = MetricsRows(3), StillClock()
+        self.watch = LoopWatch(self.rows, LIMIT_SECONDS, self.clock)
+
+    def look(self, *turning: int, serving: tuple[int, ...] = (0, 1, 2), seconds: float = 1.0) -> list[int]:
+        """Put the clock forward, have some loops turn, and look."""
+        self.clock.seconds += seconds
+        for number in turning:
+            self.rows.beat(number)
+        return self.watch.look(serving)
+
+
+def test_a_loop_that_stands_still_is_told_after_so_long_and_the_others_are_not() -> None:
+    watched = Watched()
+    assert watched.look(0, 1, 2) == []
+    for _ in range(7):
+        assert watched.look(0, 2) == []
+    assert watched.look(0, 2) == [1]
+
+
+def test_nobody_is_silent_while_the_machine_is_suspended() -> None:
+    """Neither when all stood still for an hour nor when that happens again and again."""
+    watched = Watched()
+    watched.look(0, 1, 2)
+    for _ in range(3):
+        assert watched.look(seconds=3600) == []
+        assert watched.look(0, 1, 2) == []
+    # Of the supervisor's own time, it counts.
+    assert watched.look(seconds=3600) == []
+    assert [watched.look() for _ in range(6)] == [[], [], [], [], [], [0, 1, 2]]
+
+
+@pytest.mark.asyncio
+async def test_work_on_a_thread_is_not_a_loop_that_stands_still() -> None:
+    watched = Watched()
+    release = threading.Event()
+    dispatcher = Dispatcher([], 1)
+    loop = asyncio.get_running_loop()
+    _repeat(loop, partial(watched.rows.beat, 0), 0.001)
+    working = dispatcher.run_in_pool(lambda: release.wait(60))
+    for _ in range(20):
+        heard = watched.rows.column(places.HEARTBEAT)
+        await until(lambda: watched.rows.column(places.HEARTBEAT) != heard)  # noqa: B023 - called at once
+        assert watched.look(serving=(0,)) == []
+    release.set()
+    assert await working
+    # The loop does not turn while this looks.
+    assert [watched.look(serving=(0,)) for _ in range(9)][-1] == [0]
+    dispatcher.close()

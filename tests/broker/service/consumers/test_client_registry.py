@@ -1,17 +1,24 @@
 """Members of groups: they come by heartbeat, and go by taking leave, by losing their connection, and by silence."""
 
-from typing import Any
+import asyncio
+import json
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from asking import FakeConnection
-from broker.service.consumers import client_registry
-from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry
+from asking import Asker, FakeConnection
+from broker.service.consumers import client_registry, group_notices, queue_locks
+from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup, Member
 from broker.service.consumers.kept_filters import KeptFilters
+from broker.service.consumers.queue_locks import LOCK_SECONDS, QueueLocks
 from broker.service.consumers.subscriptions import expressions_of
 from broker.service.registry_budget import BudgetSpent, RegistryBudget
 from heartbeats import consumer, heartbeat, subscription
-from protocol.bodies import HeartbeatData, decode_json
+from protocol.bodies import HeartbeatData, MessageQueue, decode_json
+from protocol.codes import RequestCode, ResponseCode
 from still_clock import StillClock
 from storage.files.waiting import finish
 
@@ -31,16 +38,6 @@ def ids(registry: ClientRegistry, group: str) -> list[str]:
     return sorted(member.client_id for member in registry.members_of(group))
 
 
-def test_a_client_with_two_connections_is_gone_only_with_both(registry: ClientRegistry) -> None:
-    first, second = FakeConnection(), FakeConnection()
-    beat(registry, first, "c1", consumer("G"))
-    beat(registry, second, "c1", consumer("G"))
-    first.is_open = False
-    assert ids(registry, "G") == ["c1"]
-    second.is_open = False
-    assert registry.consumer_group("G") is None
-
-
 def test_silence_of_two_minutes_ends_a_membership_and_any_heartbeat_renews_it(
     registry: ClientRegistry, clock: StillClock
 ) -> None:
@@ -55,17 +52,6 @@ def test_silence_of_two_minutes_ends_a_membership_and_any_heartbeat_renews_it(
     assert registry.consumer_group("G") is None
 
 
-def test_the_latest_heartbeat_says_what_a_group_subscribes_to(registry: ClientRegistry) -> None:
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1), subscription("B", "y", 1)))
-    beat(registry, connection, "c1", consumer("G", subscription("A", "z", 2)))
-    found = registry.subscription("G", "A")
-    assert found is not None
-    assert found.sub_string == "z"
-    assert registry.subscription("G", "B") is None
-    assert list(registry.groups_subscribed_to("A")) == ["G"]
-
-
 def test_a_member_that_lags_behind_does_not_bring_back_an_older_subscription(registry: ClientRegistry) -> None:
     beat(registry, FakeConnection(), "new", consumer("G", subscription("A", "new", 5)))
     beat(registry, FakeConnection(), "old", consumer("G", subscription("A", "old", 4)))
@@ -74,42 +60,7 @@ def test_a_member_that_lags_behind_does_not_bring_back_an_older_subscription(reg
     assert found.sub_string == "new"
 
 
-def test_a_group_that_comes_back_has_nothing_of_what_it_said_before(registry: ClientRegistry) -> None:
-    """Clocks of clients differ: its subscription may be older by them than that of members long gone."""
-    first, second = FakeConnection(), FakeConnection()
-    beat(registry, first, "c1", consumer("G", subscription("A", "a > 1", 5, "SQL92"), subscription("B")))
-    assert list(registry.filters_of("G")) == ["A"]
-    registry.unregister(first, "G", None)
-    beat(registry, second, "c2", consumer("G", subscription("A", "x", 4)))
-    told = registry.subscription("G", "A")
-    assert told is not None
-    assert told.sub_string == "x"
-    assert registry.subscription("G", "B") is None
-    assert registry.filters_of("G") == registry.filters_of("Nobody") == {}
-
-
-def test_a_heartbeat_that_leaves_subscriptions_out_changes_no_filter(registry: ClientRegistry) -> None:
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A", "a > 1", 5, "SQL92")))
-    beat(registry, connection, "c1", consumer("G"), withoutSub=True)
-    assert list(registry.filters_of("G")) == ["A"]
-    beat(registry, connection, "c1", consumer("G"))
-    assert registry.filters_of("G") == {}
-
-
-def test_groups_nobody_asks_about_are_swept_out_by_later_heartbeats(
-    registry: ClientRegistry, clock: StillClock
-) -> None:
-    gone = FakeConnection(is_open=False)
-    for number in range(50):
-        beat(registry, gone, "gone", consumer(f"G{number}"), producers=(f"P{number}",))
-    clock.seconds += 11
-    beat(registry, FakeConnection(), "c1", consumer("Last"))
-    assert list(registry._consumers) == ["Last"]
-    assert not registry._producers
-
-
-# ---------------------------------------------------------------------- what all of it takes
+# ------------------------ what all of it takes
 
 
 def test_what_was_told_is_counted_and_given_back_when_clients_are_gone(
@@ -141,39 +92,6 @@ def test_a_newcomer_without_room_is_refused_and_all_is_as_it_was(registry: Clien
     assert (registry.room.used, ids(registry, "G")) == (used, ["c1"])
 
 
-def test_a_member_stays_one_with_what_it_told_before_however_full_it_is(
-    registry: ClientRegistry, clock: StillClock
-) -> None:
-    registry.room = RegistryBudget(20_000).room("groups and subscriptions", 1)
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)), producers=("P",))
-    while registry.room.take(500):
-        pass
-    for _ in range(5):
-        clock.seconds += EXPIRY_SECONDS / 2
-        assert beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)), producers=("P",))
-        with pytest.raises(BudgetSpent):
-            beat(registry, connection, "c1", consumer("G", subscription("A", "y" * 5000, 2)), producers=("P",))
-    assert ids(registry, "G") == ["c1"]
-    assert len(registry.producers("P")) == 1
-    told = registry.subscription("G", "A")
-    assert told is not None
-    assert told.sub_string == "x"
-
-
-def test_members_go_on_where_there_are_as_many_groups_as_are_kept(
-    registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_registry, "GROUPS_LIMIT", 2)
-    connection = FakeConnection()
-    for _ in range(5):
-        assert beat(registry, connection, "c1", consumer("A"), producers=("B",))
-        clock.seconds += EXPIRY_SECONDS / 2
-        assert not beat(registry, connection, "c1", consumer("A"), consumer("C"), producers=("B",))
-    assert ids(registry, "A") == ["c1"]
-    assert set(registry.producer_groups()) == {"B"}
-
-
 def test_one_connection_joins_so_many_groups_in_its_life(
     registry: ClientRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,90 +105,154 @@ def test_one_connection_joins_so_many_groups_in_its_life(
     assert beat(registry, FakeConnection(), "c2", consumer("G10"))
 
 
-def test_of_many_groups_some_are_swept_at_a_time(
-    registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+# ------------------------ who hears of a change
+
+
+@pytest.mark.asyncio
+async def test_members_of_large_groups_are_told_in_several_turns_of_many_changes_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_registry, "SWEPT_AT_ONCE", 3)
-    connection = FakeConnection()
-    for number in range(10):
-        beat(registry, connection, "c", consumer(f"G{number}"))
-    clock.seconds += EXPIRY_SECONDS + 1
-    left = []
-    while registry._consumers:
-        left.append(len(registry))
-        registry.sweep()
-    assert left == [10, 7, 4, 1]
+    """Else each client that joins a group of thousands would have the event loop do nothing else."""
+    monkeypatch.setattr(group_notices, "NOTICES_A_TURN", 10)
+    notices = group_notices.GroupNotices(cast(Any, SimpleNamespace(config=SimpleNamespace(subscription_groups={}))))
+    notices.start()
+    members = [FakeConnection() for _ in range(25)]
+    group = ConsumerGroup("Large")
+    group.members = {number: Member(each, "c", "JAVA", 1, 0, 0.0) for number, each in enumerate(members)}
+    for _ in range(50):
+        notices.notify(group)
+    assert sum(len(each.pushed) for each in members) == 10
+    told = []
+    async with asyncio.timeout(60):
+        while len(told) < 2 or told[-1] != told[-2]:
+            await asyncio.sleep(0)
+            told.append(sum(len(each.pushed) for each in members))
+    assert {len(each.pushed) for each in members} == {2}, "once for what was under way, and once for all changes since"
+    assert max(after - before for before, after in pairwise([10, *told])) <= 10
+    notices.stop()
 
 
-def test_members_of_a_large_group_are_looked_at_once_a_second(
-    registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+# ------------------------ limits of names and numbers
+
+GROUP, TOPIC = "g" * 255, "t" * 127
+RETRY = "%RETRY%" + GROUP
+
+
+@pytest.fixture(scope="module")
+def g1(g1_store: Path) -> Asker:
+    return Asker(g1_store)
+
+
+def mq_set(group: str = "G", client_id: str = "c", topic: str = "T", broker: str = "b", count: int = 1) -> bytes:
+    queues = [{"brokerName": broker, "queueId": number, "topic": topic} for number in range(count)]
+    return json.dumps({"consumerGroup": group, "clientId": client_id, "mqSet": queues}).encode()
+
+
+def test_what_a_client_may_be_called_and_subscribe_to_is_taken_in(g1: Asker) -> None:
+    by_expression = (subscription(f"T{number}", "a > 5 AND b = 'x'", kind="SQL92") for number in range(500))
+    for told in (
+        heartbeat("c" * 255, consumer(GROUP, subscription(TOPIC), subscription(RETRY)), producers=(GROUP,)),
+        heartbeat("c", consumer("G", subscription(f"{RETRY}+{TOPIC}"), subscription("%DLQ%" + GROUP))),
+        heartbeat("c", *(consumer(f"G{number}") for number in range(1024))),
+        heartbeat("c", consumer("G", *by_expression)),
+    ):
+        answer = g1.ask(RequestCode.HEART_BEAT, body=told)
+        assert (answer.code, answer.remark) == (0, None)
+
+
+def test_a_heartbeat_that_tells_too_much_is_refused_naming_it_its_size_and_the_limit(g1: Asker) -> None:
+    before = g1.service.budget.used
+    many = [{"topic": f"T{number}"} for number in range(4097)]
+    for told, field, words in (
+        (heartbeat("c" * 256), "clientID", "256 characters), longer than 255"),
+        (heartbeat("c", consumer(GROUP + "g")), "groupName", "256 characters), longer than 255"),
+        (heartbeat("c", producers=(GROUP + "g",)), "groupName", "256 characters), longer than 255"),
+        (heartbeat("c", consumer("G", subscription(TOPIC + "t"))), "topic", "128 characters), longer than 127"),
+        (heartbeat("c", consumer("G", subscription(f"{RETRY}+{TOPIC}t"))), "topic", "391 characters), longer than 390"),
+        (heartbeat("c", consumer("G", subscription("T", kind="S" * 64))), "expressionType", "longer than 63"),
+        (heartbeat("c", consumer("G", consumeType="C" * 64)), "consumeType", "longer than 63"),
+        (heartbeat("c", *map(consumer, map(str, range(1025)))), "consumerDataSet", "1025 entries, more than 1024"),
+        (heartbeat("c", producers=tuple(map(str, range(1025)))), "producerDataSet", "1025 entries, more than 1024"),
+        (heartbeat("c", consumer("G", *many)), "subscriptionDataSet of group G", "4097 entries, more than 4096"),
+        (
+            heartbeat("c", *(consumer(f"G{number}", *many[:4095]) for number in range(3))),
+            "subscriptionDataSet",
+            "12285 of all groups together, more than 8192",
+        ),
+    ):
+        answer = g1.ask(RequestCode.HEART_BEAT, body=told)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        remark = answer.remark or ""
+        assert (remark.startswith(f"{field}: "), words in remark, len(remark) < 300) == (True, True, True), remark
+        assert g1.service.budget.used == before, "nothing of it is remembered"
+
+
+def test_locks_under_names_that_are_too_long_are_refused(g1: Asker) -> None:
+    for body, field in (
+        (mq_set(group=GROUP + "g"), "consumerGroup"),
+        (mq_set(client_id="c" * 256), "clientId"),
+        (mq_set(topic=TOPIC + "t"), "topic"),
+        (mq_set(broker="b" * 256), "brokerName"),
+        (mq_set(count=16_385), "mqSet"),
+    ):
+        for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+            answer = g1.ask(code, body=body)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert (answer.remark or "").startswith(f"{field}: ")
+    assert len(g1.service.locks) == 0
+    body = mq_set(GROUP, "c" * 255, RETRY, count=500)
+    assert len(g1.value(RequestCode.LOCK_BATCH_MQ, body=body)["lockOKMQSet"]) == 500
+
+
+def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker) -> None:
+    fields = {"consumerGroup": GROUP + "g", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
+    pull: dict[str, Any] = fields | {"queueOffset": "0", "maxMsgNums": "1", "sysFlag": "5", "suspendTimeoutMillis": "0"}
+    for code, asked in (
+        (RequestCode.UPDATE_CONSUMER_OFFSET, fields),
+        (RequestCode.PULL_MESSAGE, pull | {"subscription": "*", "subVersion": "0"}),
+    ):
+        answer = g1.ask(code, asked, oneway=True)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith("consumerGroup: ")
+    assert len(g1.service.offsets) == 0
+    assert g1.service.pulled.next_offsets(GROUP + "g", "TopicTest") == {}
+
+
+# ------------------------ locks of queues
+
+Q0, Q1, Q2 = (MessageQueue("broker-a", number, "T") for number in range(3))
+
+
+@pytest.fixture
+def locks(clock: StillClock) -> QueueLocks:
+    return QueueLocks(clock)
+
+
+def test_a_lock_given_back_can_be_had_at_once_but_only_its_owner_gives_it_back(locks: QueueLocks) -> None:
+    locks.lock("G", "c1", [Q0, Q1])
+    locks.unlock("G", "c2", [Q0])
+    locks.unlock("H", "c1", [Q0])
+    assert locks.lock("G", "c2", [Q0]) == []
+    locks.unlock("G", "c1", [Q0, Q2])
+    assert locks.lock("G", "c2", [Q0, Q1]) == [Q0]
+
+
+def test_locks_beyond_the_limit_are_not_granted_until_old_ones_run_out(
+    locks: QueueLocks, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_registry, "MANY_MEMBERS", 2)
-    connections = [FakeConnection() for _ in range(4)]
-    for number, connection in enumerate(connections):
-        beat(registry, connection, f"c{number}", consumer("G"))
-    assert len(ids(registry, "G")) == 4
-    connections[0].is_open = False
-    assert len(ids(registry, "G")) == 4
-    clock.seconds += 1
-    assert len(ids(registry, "G")) == 3
+    monkeypatch.setattr(queue_locks, "LOCKS_LIMIT", 2)
+    assert locks.lock("G", "c1", [Q0, Q1, Q2]) == [Q0, Q1]
+    assert locks.lock("G", "c1", [Q0]) == [Q0]
+    clock.seconds += LOCK_SECONDS + 1
+    assert locks.lock("G", "c2", [Q2]) == [Q2]
+    assert len(locks) == 1
 
 
-# ---------------------------------------------------------------------- who hears of a change
-
-
-def changes(registry: ClientRegistry) -> list[str]:
-    """The names of the groups that change from now on, in order."""
-    names: list[str] = []
-    registry.listen(on_change=lambda group: names.append(group.name))
-    return names
-
-
-def test_a_group_changes_when_members_come_and_go_and_topics_do(registry: ClientRegistry) -> None:
-    told = changes(registry)
-    connection = FakeConnection()
-    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)))
-    beat(registry, FakeConnection(), "c2", consumer("G", subscription("A", "y", 2)))
-    assert told == ["G", "G"]
-    beat(registry, connection, "c1", consumer("G", subscription("A", "z", 3), subscription("B")))
-    assert told == ["G"] * 3
-    registry.unregister(connection, "G", None)
-    assert told == ["G"] * 4
-
-
-def test_a_lost_connection_takes_its_client_out_of_all_groups(registry: ClientRegistry) -> None:
-    connection, other = FakeConnection(), FakeConnection()
-    beat(registry, connection, "c1", consumer("G"), consumer("H"))
-    beat(registry, other, "c2", consumer("G"))
-    told = changes(registry)
-    registry.connection_lost(connection)
-    registry.connection_lost(connection)
-    assert sorted(told) == ["G", "H"]
-    assert ids(registry, "G") == ["c2"]
-    assert ids(registry, "H") == []
-
-
-def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget(
-    registry: ClientRegistry, clock: StillClock
-) -> None:
-    """`changes` counts up with all that may lead to another filter, and with nothing that a quiet group does."""
-    first, second = FakeConnection(), FakeConnection()
-
-    def changes_after(connection: FakeConnection, *subscriptions: Any, **members: Any) -> int:
-        before = registry.changes
-        beat(registry, connection, "c", consumer("G", *subscriptions, **members))
-        return registry.changes - before
-
-    assert changes_after(first, subscription("T", "A", 1)) > 0
-    assert changes_after(first, subscription("T", "A", 1)) == 0
-    assert changes_after(first, subscription("T", "B", 2)) > 0
-    assert changes_after(first, subscription("T", "a > 5", 3, "SQL92")) > 0
-    assert changes_after(first, subscription("T", "a > 6", 4, "SQL92"), messageModel="CLUSTERING") > 0
-    assert changes_after(first, subscription("T", "a > 6", 4, "SQL92"), messageModel="BROADCASTING") > 0
-    assert changes_after(second, subscription("T", "a > 6", 4, "SQL92"), messageModel="BROADCASTING") > 0
-    before = registry.changes
-    registry.unregister(second, "G", None)
-    assert registry.changes > before
-    before, clock.seconds = registry.changes, clock.seconds + EXPIRY_SECONDS + 1
-    registry.sweep()
-    assert registry.changes > before
+def test_without_room_old_locks_give_way_and_live_ones_stay(locks: QueueLocks, clock: StillClock) -> None:
+    locks.room = RegistryBudget(2000).room("locks", 1)
+    assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1]
+    assert locks.lock("H" * 200, "c2" * 100, [Q0, Q1, Q2]) == []
+    assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1], "who has a lock keeps it"
+    clock.seconds += LOCK_SECONDS + 1
+    assert locks.lock("H" * 200, "c2" * 100, [Q0]) == [Q0]
+    assert len(locks) == 1

@@ -2,18 +2,25 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from asking import Asker
 from broker.service.processors import pull_message
 from draining import pull_of
+from examples import examples
 from heartbeats import consumer, heartbeat, subscription
+from oracles import java_hash
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.message import decode_messages
-from storage.files.waiting import Unfinished
 from store_writer import StoreWriter
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
@@ -55,115 +62,98 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Asker:
     return Asker(writer.root)
 
 
-# ---------------------------------------------------------------------- subscriptions
+# ------------------------ subscriptions
+
+
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    (
+        {"consumerGroup": "Stranger", "sysFlag": 0},
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        "the consumer's group info not exist",
+    ),
+    (
+        {"topic": "TopicTx", "sysFlag": 0},
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        "the consumer's subscription not exist",
+    ),
+    (
+        {"sysFlag": 0, "subVersion": 8},
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        "the consumer's subscription not latest",
+    ),
+    ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"),
+    ({"subscription": "a >", "expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a >\n"),
+    (
+        {"subscription": "", "expressionType": "SQL92"},
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        "the expression is empty",
+    ),
+    ({"subscription": "a > 1", "expressionType": "sql92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "TAG or SQL92"),
+    ({"topic": "TopicBatch", "sysFlag": 0}, ResponseCode.FILTER_DATA_NOT_EXIST, "Your expression may be wrong!"),
+    ({"topic": "NoSuchTopic"}, ResponseCode.TOPIC_NOT_EXIST, "topic[NoSuchTopic] not exist"),
+    (
+        {"queueId": 4},
+        ResponseCode.INVALID_PARAMETER,
+        "queueId[4] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4]",
+    ),
+    ({"queueId": -1}, ResponseCode.INVALID_PARAMETER, "queueId[-1] is illegal"),
+]
+
+
+def test_what_a_broker_refuses_is_refused_in_its_words(g1: Asker) -> None:
+    wrong = subscription("TopicBatch", "a >", kind="SQL92")
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
+    for fields, code, words in REFUSED:
+        answer = pull(g1, **({"topic": "TopicTest", "queue_id": 0, "queue_offset": 0} | fields))
+        assert (answer.code, words in (answer.remark or "")) == (code, True), fields
 
 
 @pytest.mark.parametrize(
-    ("fields", "code", "words"),
+    ("changes", "model", "remark", "kind"),
     [
+        ({"consumeEnable": False}, "CLUSTERING", "subscription group no permission, CG_TAG", None),
         (
-            {"consumerGroup": "Stranger", "sysFlag": 0},
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            "the consumer's group info not exist",
+            {"consumeBroadcastEnable": False},
+            "BROADCASTING",
+            "the consumer group[CG_TAG] can not consume by broadcast way",
+            "4",
         ),
+        ({"consumeBroadcastEnable": False}, "CLUSTERING", None, None),
         (
-            {"topic": "TopicTx", "sysFlag": 0},
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            "the consumer's subscription not exist",
+            {"forbiddenTable": {"CG_TAG": {"TopicTest": 4}}},
+            "CLUSTERING",
+            "the consumer group[CG_TAG] is forbidden for topic[TopicTest]",
+            "5",
         ),
-        (
-            {"sysFlag": 0, "subVersion": 8},
-            ResponseCode.SUBSCRIPTION_NOT_LATEST,
-            "the consumer's subscription not latest",
-        ),
-        ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"),
-        ({"subscription": "a >", "expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a >\n"),
-        (
-            {"subscription": "", "expressionType": "SQL92"},
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "the expression is empty",
-        ),
-        ({"subscription": "a > 1", "expressionType": "sql92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "TAG or SQL92"),
-        ({"topic": "TopicBatch", "sysFlag": 0}, ResponseCode.FILTER_DATA_NOT_EXIST, "Your expression may be wrong!"),
-        ({"topic": "NoSuchTopic"}, ResponseCode.TOPIC_NOT_EXIST, "topic[NoSuchTopic] not exist"),
-        (
-            {"queueId": 4},
-            ResponseCode.INVALID_PARAMETER,
-            "queueId[4] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4]",
-        ),
-        ({"queueId": -1}, ResponseCode.INVALID_PARAMETER, "queueId[-1] is illegal"),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 3}}}, "CLUSTERING", None, None),
+        ({"forbiddenTable": {"CG_TAG": {"Other": 4}, "CG_SQL": {"TopicTest": 4}}}, "CLUSTERING", None, None),
     ],
 )
-def test_what_a_broker_refuses_is_refused_in_its_words(
-    fields: dict[str, str | int], code: int, words: str, g1: Asker
+def test_a_group_that_may_not_consume_broadcast_or_read_a_topic_is_refused(
+    g1_store: Path, tmp_path: Path, changes: dict[str, Any], model: str, remark: str | None, kind: str | None
 ) -> None:
-    wrong = subscription("TopicBatch", "a >", kind="SQL92")
-    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
-    answer = pull(g1, **({"topic": "TopicTest", "queue_id": 0, "queue_offset": 0} | fields))
-    assert answer.code == code
-    assert words in (answer.remark or "")
-
-
-def test_the_flags_of_topic_and_group_come_with_the_answer(g1_store: Path, tmp_path: Path) -> None:
+    """By what the store says; a pull that brings its own subscription is not asked (PullMessageProcessor)."""
     store = shutil.copytree(g1_store, tmp_path / "store")
-    for name, table, entry, member, flag in (
-        ("topics.json", "topicConfigTable", "TopicTest", "topicSysFlag", 2),
-        ("subscriptionGroup.json", "subscriptionGroupTable", "CG_TAG", "groupSysFlag", 1),
-    ):
-        path = store / "config" / name
-        config = json.loads(path.read_text())
-        config[table][entry][member] = flag
-        path.write_text(json.dumps(config))
-    fields = pull(Asker(store), "TopicTest", 0, 0, consumerGroup="CG_TAG").ext_fields or {}
-    assert (fields["topicSysFlag"], fields["groupSysFlag"]) == ("2", "1")
-
-
-def change_groups(store: Path, **changes: object) -> None:
-    """Change members of CG_TAG's configuration, or of the whole table of groups."""
     path = store / "config" / "subscriptionGroup.json"
     config = json.loads(path.read_text())
     for name, value in changes.items():
         (config if name == "forbiddenTable" else config["subscriptionGroupTable"]["CG_TAG"])[name] = value
     path.write_text(json.dumps(config))
-
-
-def test_a_group_that_may_not_consume_is_refused(g1_store: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(g1_store, tmp_path / "store")
-    change_groups(store, consumeEnable=False)
-    answer = pull(Asker(store), "TopicTest", 0, 0, consumerGroup="CG_TAG")
-    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "subscription group no permission, CG_TAG")
-
-
-def test_a_group_that_may_not_broadcast_or_read_a_topic_is_refused(g1_store: Path, tmp_path: Path) -> None:
-    """By what the store says; a pull that brings its own subscription is not asked (PullMessageProcessor)."""
-    remarks = {
-        "4": "the consumer group[CG_TAG] can not consume by broadcast way",
-        "5": "the consumer group[CG_TAG] is forbidden for topic[TopicTest]",
-    }
-    for number, (changes, model, expected) in enumerate((
-        ({"consumeBroadcastEnable": False}, "BROADCASTING", "4"),
-        ({"consumeBroadcastEnable": False}, "CLUSTERING", None),
-        ({}, "BROADCASTING", None),
-        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 4}}}, "CLUSTERING", "5"),
-        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 3}}}, "CLUSTERING", None),
-        ({"forbiddenTable": {"CG_TAG": {"TopicTest": -1}}}, "CLUSTERING", None),
-        ({"forbiddenTable": {"CG_TAG": {"Other": 4}, "CG_SQL": {"TopicTest": 4}}}, "CLUSTERING", None),
-    )):  # fmt: skip
-        store = shutil.copytree(g1_store, tmp_path / str(number))
-        change_groups(store, **changes)
-        asker = Asker(store)
-        told = consumer("CG_TAG", subscription("TopicTest"), messageModel=model)
-        asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", told))
-        answer = pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG", sysFlag=0, subVersion=1)
+    asker = Asker(store)
+    asker.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG", subscription("TopicTest"), messageModel=model))
+    )
+    answer = pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG", sysFlag=0, subVersion=1)
+    if remark is None:
+        assert answer.code == FOUND
+    else:
+        assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, remark)
+        assert (answer.ext_fields or {}).get("forbiddenType") == kind
+    if "consumeEnable" not in changes:
         assert pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG").code == FOUND
-        if expected is None:
-            assert answer.code == FOUND, changes
-        else:
-            refused = ResponseCode.NO_PERMISSION, remarks[expected], {"forbiddenType": expected}
-            assert (answer.code, answer.remark, answer.ext_fields) == refused
 
 
-# ---------------------------------------------------------------------- the ends of a queue
+# ------------------------ the ends of a queue
 
 
 @pytest.mark.parametrize(
@@ -184,21 +174,7 @@ def test_offsets_outside_a_queue_are_answered_as_a_broker_does_and_who_polls_is_
     assert bounds(polled) == (RETRY if code == MOVED else code, *bounds_of_it)
 
 
-# ---------------------------------------------------------------------- scanning ahead, limits
-
-
-def test_a_pull_looks_on_until_a_message_passes_its_filter(sparse: Asker) -> None:
-    answer = pull(sparse, "Sparse", 0, 0, subscription="Rare")
-    assert (answer.code, offsets(answer)) == (FOUND, [2321])
-    assert bounds(answer)[1] > 2321
-
-
-def test_looking_on_for_long_is_left_to_a_thread(sparse: Asker) -> None:
-    fields = pull_of("Sparse", subscription="Never")
-    step = sparse.step(RequestCode.PULL_MESSAGE, fields)
-    assert isinstance(step, Unfinished)
-    assert str(step.wait) == "no message of many passes the filter"
-    assert step.finish() == pull(sparse, "Sparse", 0, 0, subscription="Never")
+# ------------------------ scanning ahead, limits
 
 
 def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(
@@ -215,21 +191,6 @@ def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(
     assert visited == [800, 1600, 2400, 2500], "16,000 bytes of units of 20 bytes a scan"
 
 
-@pytest.mark.parametrize(("wanted", "count"), [(1, 1), (5, 5), (32, 32), (1000, 32), (0, 1), (-4, 1)])
-def test_a_pull_brings_at_most_what_was_asked_for_and_what_a_broker_gives(
-    wanted: int, count: int, sparse: Asker
-) -> None:
-    answer = pull(sparse, "Sparse", 0, 7, maxMsgNums=wanted)
-    assert offsets(answer) == list(range(7, 7 + count))
-    assert bounds(answer)[1] == 7 + count
-
-
-def test_bytes_are_limited_too_but_the_first_message_always_comes(sparse: Asker) -> None:
-    size = len(pull(sparse, "Sparse", 0, 0, maxMsgNums=1).body)
-    assert len(offsets(pull(sparse, "Sparse", 0, 0, maxMsgBytes=3 * size))) == 3
-    assert len(offsets(pull(sparse, "Sparse", 0, 0, maxMsgBytes=1))) == 1
-
-
 def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 18)
     writer.append("Long", bytes(70_000))
@@ -242,15 +203,95 @@ def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) 
     assert offsets(pull(asker, "Long", 0, 1)) == [1]
 
 
-# ---------------------------------------------------------------------- offsets committed on the way
+# ------------------------ offsets committed on the way
 
 
-@pytest.mark.parametrize(
-    ("flag", "offset", "kept"), [(COMMIT, 4, 4), (0, 4, None), (COMMIT, 0, None), (COMMIT, -1, None)]
-)
-def test_an_offset_that_comes_with_a_pull_is_remembered_where_it_is_meant(
-    flag: int, offset: int, kept: int | None, g1: Asker
-) -> None:
+def test_an_offset_that_comes_with_a_pull_is_remembered_where_it_is_meant(g1: Asker) -> None:
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
-    pull(g1, "TopicTest", 1, 5, sysFlag=flag, commitOffset=offset, subVersion=1)
-    assert g1.service.offsets.committed("G", "TopicTest", 1) == kept
+    for flag, offset, kept in ((0, 4, None), (COMMIT, 0, None), (COMMIT, -1, None), (COMMIT, 4, 4)):
+        pull(g1, "TopicTest", 1, 5, sysFlag=flag, commitOffset=offset, subVersion=1)
+        assert g1.service.offsets.committed("G", "TopicTest", 1) == kept
+
+
+# ------------------------ until the end
+
+TAGS = (None, "A", "B", "Aa", "BB", "标签", "f5a5a608")
+"""Aa and BB have one hash, f5a5a608 that of no tag."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A subscription, and by hand what it chooses of a message's tag and number."""
+
+    text: str
+    kind: str
+    chooses: Callable[[str | None, int], bool]
+
+
+def by_tags(tags: tuple[str, ...]) -> Choice:
+    hashes = {java_hash(tag) for tag in tags}
+    return Choice(" || ".join(tags), "TAG", lambda tag, _number: java_hash(tag or "") in hashes)
+
+
+def by_number(lowest: int, remainder: int) -> Choice:
+    text = f"number >= {lowest} AND rest = '{remainder}'"
+    return Choice(text, "SQL92", lambda _tag, number: number >= lowest and number % 7 == remainder)
+
+
+CHOICES = st.one_of(
+    st.just(Choice("*", "TAG", lambda _tag, _number: True)),
+    st.lists(st.sampled_from(["A", "Aa", "标签", "f5a5a608", "none"]), min_size=1, max_size=3).map(
+        lambda tags: by_tags(tuple(tags))
+    ),
+    st.builds(by_number, st.integers(0, 60), st.integers(0, 7)),
+)
+
+
+def write(
+    root: Path, messages: list[tuple[int, str | None]], first_offset: int
+) -> dict[int, list[tuple[int, str | None]]]:
+    """A store of the messages; each queue's numbers and tags by queue offset, from `first_offset` on in queue 1."""
+    writer = StoreWriter(root, segment_size=1 << 14, queue_file_size=400)
+    queues: dict[int, list[tuple[int, str | None]]] = {0: [], 1: []}
+    for number, (queue_id, tag) in enumerate(messages):
+        offset = len(queues[queue_id]) + (first_offset if queue_id else 0)
+        properties = {"number": str(number), "rest": str(number % 7)}
+        writer.append("T", b"%d" % number, tags=tag, queue_id=queue_id, queue_offset=offset, properties=properties)
+        queues[queue_id].append((number, tag))
+    writer.close()
+    return queues
+
+
+def pulled(asker: Asker, choice: Choice, queue_id: int, offset: int, maximum: int, flags: int) -> list[int]:
+    """The numbers of all messages that a client gets that follows the answers."""
+    found: list[int] = []
+    how = {"subscription": choice.text, "expressionType": choice.kind, "sysFlag": flags | SUBSCRIPTION}
+    for _ in range(300):
+        answer = asker.ask(RequestCode.PULL_MESSAGE, pull_of("T", queue_id, offset, maxMsgNums=maximum, **how))
+        following = int((answer.ext_fields or {})["nextBeginOffset"])
+        if answer.code == NOT_FOUND:
+            return found
+        assert answer.code in (FOUND, RETRY, MOVED)
+        assert following != offset, "nobody gets on"
+        found += [int(bytes(message.body)) for message in decode_messages(answer.body)]
+        offset = following
+    raise AssertionError("no end")
+
+
+@settings(max_examples=examples(10))
+@given(
+    messages=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(TAGS)), min_size=2, max_size=70),
+    first_offset=st.sampled_from([0, 1, 19, 20, 333]),
+    asked=st.tuples(st.integers(0, 1), st.integers(-3, 420), st.integers(1, 40), st.sampled_from([0, SUSPEND])),
+    choice=CHOICES,
+)
+def test_a_pull_until_the_end_brings_what_a_scan_of_everything_chooses(
+    messages: list[tuple[int, str | None]], first_offset: int, asked: tuple[int, int, int, int], choice: Choice
+) -> None:
+    messages = [(0, None), (1, None), *messages]  # both queues are there
+    queue_id, begin, _, _ = asked
+    with TemporaryDirectory() as folder:
+        queue = write(Path(folder) / "store", messages, first_offset)[queue_id]
+        places = enumerate(queue, first_offset if queue_id else 0)
+        expected = [number for at, (number, tag) in places if at >= begin and choice.chooses(tag, number)]
+        assert pulled(Asker(Path(folder) / "store"), choice, *asked) == expected

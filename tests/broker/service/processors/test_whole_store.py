@@ -1,10 +1,9 @@
 """What only RocketLens is asked for: rights, questions that are none, work that is under way, and the client's end."""
 
 import asyncio
-import shutil
+import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,15 @@ from hypothesis import strategies as st
 
 import rocketlens
 from acl_file import READER, READER_SECRET, write_accounts
+from blocking_client import eventually
 from broker.cluster.client import Client, ResponseError
 from broker.endpoint import Endpoint
 from broker.security.answer_rights import OF_ACCOUNT
-from broker.service._popped_counts import CountedPops, PoppedCounts
 from broker.service.kept_work import KeptWorks, Report, WorkState
 from broker.service.store_answers import SentLife, decode_answer, decode_life
 from broker_harness import service_of, serving_in_a_thread
 from protocol.codes import OwnRequestCode, ResponseCode
-from protocol.errors import ProtocolError, StoreError
+from protocol.errors import ProtocolError, RocketLensError, StoreError
 from storage.store.message_store import MessageStore
 
 KEYS = {"access_key": READER, "secret_key": READER_SECRET}
@@ -71,61 +70,6 @@ def test_only_an_administrator_is_answered(g1_store: Path, tmp_path: Path) -> No
         assert not remote.find(str(denied.physical_offset))
 
 
-def test_topics_whose_configuration_is_broken_are_those_of_queues_as_in_a_directory(
-    g1_store: Path, tmp_path: Path
-) -> None:
-    root = shutil.copytree(g1_store, tmp_path / "broken")
-    for name in ("topics.json", "topics.json.bak"):
-        (root / "config" / name).write_text("{nonsense")
-    with (
-        serving_in_a_thread(service_of(MessageStore.open(root))) as address,
-        rocketlens.connect(str(address)) as remote,
-        rocketlens.open(root) as store,
-    ):
-        assert remote.topics() == store.topics() != []
-        assert remote.topics().notes == store.topics().notes
-        assert replace(remote.info(), where="", version=None) == replace(store.info(), where="")
-        assert "is no JSON" in remote.info().problems[0]
-        for text in ("hotkey", "nobody"):
-            ours, theirs = store.find(text), remote.find(text)
-            assert (theirs.messages, theirs.readings, theirs.notes) == (ours.messages, ours.readings, ours.notes)
-        assert remote.life("batch-0") == store.life("batch-0")
-        assert list(remote.search(topic="TopicTest")) == list(store.search(topic="TopicTest"))
-
-
-def test_what_groups_popped_is_counted_once_for_all_who_ask_and_its_age_is_said(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[object] = []
-
-    def count(counts: object, _report: object) -> CountedPops:
-        counted.append(counts)
-        return CountedPops({"CG_TAG": {"TopicTest": {0: 3}}}, time.monotonic() - 12)
-
-    monkeypatch.setattr(PoppedCounts, "_counted", count)
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as address:
-        for _ in range(2):
-            with rocketlens.open(str(address)) as remote:
-                groups = remote.groups()
-            assert {group.name: group.popped for group in groups}["CG_TAG"] == {"TopicTest": {0: 3}}
-            assert "what groups have popped was counted 12 s ago" in groups.notes
-    assert len(counted) == 1
-
-
-def test_a_forecast_is_made_with_the_settings_of_who_asks(address: Endpoint, g1_store: Path, tmp_path: Path) -> None:
-    (tmp_path / "broker.conf").write_text("fileReservedTime=24\ndiskMaxUsedSpaceRatio=99\n")
-    with rocketlens.open(str(address)) as remote, rocketlens.open(g1_store) as store:
-        for config in (tmp_path / "broker.conf", None):
-            forecasts = [source.space(broker_config=config).forecast for source in (remote, store)]
-            assert forecasts[0] is not None
-            assert forecasts[1] is not None
-            assert forecasts[0].settings == forecasts[1].settings
-            assert (forecasts[0].settings.reserved_hours, forecasts[0].settings.most_used) == (
-                (72, 75) if config is None else (24, 95)
-            )
-            assert forecasts[0].expiry_timestamp == forecasts[1].expiry_timestamp
-
-
 def test_a_client_asks_again_until_the_work_is_done(address: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     states = [WorkState(True, 4, 0.1, None, None), WorkState(True, 5, 0.2, None, None)]
     ask = KeptWorks.ask
@@ -139,17 +83,6 @@ def test_a_client_asks_again_until_the_work_is_done(address: Endpoint, monkeypat
     assert states == []
 
 
-def test_why_the_work_failed_is_said(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_service: object, _report: Report) -> object:
-        raise StoreError("consumequeue", what="cannot be listed")
-
-    monkeypatch.setattr("broker.service.processors.whole_store._waiting", fail)
-    service = service_of(MessageStore.open(g1_store))
-    says = pytest.raises(rocketlens.ResponseError, match="cannot be listed")
-    with serving_in_a_thread(service) as address, rocketlens.connect(str(address)) as remote, says:
-        remote.pending()
-
-
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_life_or_an_error_of_ours(data: bytes) -> None:
     try:
@@ -157,3 +90,62 @@ def test_any_bytes_are_a_life_or_an_error_of_ours(data: bytes) -> None:
     except (ProtocolError, StoreError):
         return
     assert isinstance(decode_answer(data, SentLife), SentLife)
+
+
+# ---------------------------------------------------------------------- work that is done once for all who ask
+
+OLD = 3600
+
+
+def ended(works: KeptWorks[int], work: Callable[[Report], int], maximum_age: float = OLD) -> WorkState[int]:
+    """What came of a work, within a minute."""
+
+    def look() -> WorkState[int] | None:
+        state = works.ask("broker-a", work, maximum_age)
+        return None if state.is_running else state
+
+    return eventually(look)
+
+
+def test_of_many_works_only_some_are_kept_and_none_that_runs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.service.kept_work.MOST_KEPT", 2)
+    works: KeptWorks[int] = KeptWorks("count", "counting")
+    goes_on = threading.Event()
+    works.ask("runs", lambda _report: int(goes_on.wait(60)), OLD)
+    assert ended(works, lambda _report: 1).outcome == 1
+    works.ask("takes the place of what ended", lambda _report: int(goes_on.wait(60)), OLD)
+    with pytest.raises(RocketLensError, match="counting is under way for 2 others: ask again"):
+        works.ask("too much", lambda _report: 3, OLD)
+    goes_on.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_nobody_expected_is_not_shown() -> None:
+    def work(_report: Report) -> int:
+        raise ZeroDivisionError("a secret")
+
+    assert ended(KeptWorks("count", "counting"), work).problem == "counting failed; the server's log has the reason"
+
+
+@pytest.mark.parametrize("ends", ["nobody asks", "the server stops"])
+def test_a_work_is_given_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    works: KeptWorks[int] = KeptWorks("count", "counting")
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    def work(report: Report) -> int:
+        deadline = time.monotonic() + 60
+        try:
+            while time.monotonic() < deadline:
+                report(0)
+                has_begun.set()
+        finally:
+            has_ended.set()
+        return 1
+
+    works.ask("broker-a", work, OLD)
+    assert has_begun.wait(60)
+    if ends == "nobody asks":
+        monkeypatch.setattr("broker.service.kept_work.PATIENCE_SECONDS", 0.0)
+    else:
+        works.close()
+    assert has_ended.wait(30)

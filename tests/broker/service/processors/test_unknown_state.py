@@ -2,26 +2,28 @@
 
 Each test hides the queues of one store in one of the ways that were seen in practice, asks for them with every request
 that reads queues, and brings them back. Tests may run as root, who may read everything, so the operating system's
-refusals are simulated.
-"""
+refusals are simulated."""
 
 import contextlib
 import errno
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asking import Asker
+from broker_harness import connected, service_of, serving
 from draining import pull_of
 from protocol.codes import RequestCode, ResponseCode
+from protocol.command import ext_fields_of
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 MESSAGES = 5
-TOPIC, BATCHES = "Orders", "Batches"
+TOPIC, GROUP, COMMITTED = "Orders", "Billing", 3
 UNCONFIGURED = "Archived"
 """A topic that has queues, and no entry in topics.json."""
 
@@ -34,7 +36,6 @@ def root(tmp_path: Path) -> Path:
     for number in range(MESSAGES):
         writer.append(TOPIC, b"%d" % number)
         writer.append(UNCONFIGURED, b"%d" % number)
-        writer.append_inner_batch(BATCHES, [(b"a", {}), (b"b", {})])
     writer.topic_attributes.pop(UNCONFIGURED)
     writer.close()
     return writer.root
@@ -57,30 +58,6 @@ def refusing(number: int, *names: str) -> Hiding:
             yield os.strerror(number)
 
     return hide
-
-
-def replaced_by(kind: str) -> Hiding:
-    """The tree of queues is gone, and something else or nothing has its name."""
-
-    @contextlib.contextmanager
-    def hide(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
-        tree, aside = root / "consumequeue", root / "aside"
-        tree.rename(aside)
-        if kind == "a file":
-            tree.write_bytes(b"no directory")
-        elif kind == "an empty directory":
-            tree.mkdir()
-        yield ""
-        if kind == "a file":
-            tree.unlink()
-        elif kind == "an empty directory":
-            tree.rmdir()
-        aside.rename(tree)
-
-    return hide
-
-
-LOST = ("a file", "nothing", "an empty directory")
 
 
 def no_directory(*names: str) -> Hiding:
@@ -128,11 +105,6 @@ OFFSETS = (
     RequestCode.QUERY_CONSUME_QUEUE,
     RequestCode.QUERY_CONSUME_TIME_SPAN,
 )
-LISTS = (
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
-    RequestCode.GET_ALL_TOPIC_CONFIG,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-)
 
 
 @pytest.mark.parametrize("topic", [TOPIC, UNCONFIGURED])
@@ -156,89 +128,6 @@ def test_queues_that_cannot_be_listed_are_not_answered_as_empty(
         answer = asker.ask(code, fields(topic))
         assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (0, str(MESSAGES))
     assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(topic)).ext_fields or {})["offset"] == str(MESSAGES)
-
-
-WHOLE_TREE = {name: way for name, way in WAYS.items() if "that may not" not in name}
-
-
-@pytest.mark.parametrize("hide", WHOLE_TREE.values(), ids=WHOLE_TREE)
-def test_topics_of_queues_that_cannot_be_listed_are_not_answered_as_unknown(
-    hide: Hiding, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    route = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    with hide(root, monkeypatch) as reason:
-        asker = Asker(root)
-        for answer in (*map(asker.ask, LISTS), asker.ask(route, {"topic": UNCONFIGURED})):
-            assert (answer.code, reason in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
-        # What the configuration says is known all the same.
-        assert [asker.ask(route, {"topic": each}).code for each in (TOPIC, BATCHES)] == [0, 0]
-    asker.store.renew()
-    assert {asker.ask(code, {"topic": UNCONFIGURED}).code for code in (*LISTS, route)} == {ResponseCode.SUCCESS}
-
-
-@pytest.mark.parametrize("are_batches_lost", [False, True])
-@pytest.mark.parametrize("kind", LOST)
-def test_queues_whose_directories_are_all_lost_have_the_messages_of_the_log(
-    kind: str, are_batches_lost: bool, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with replaced_by(kind)(root, monkeypatch):
-        if are_batches_lost:
-            shutil.rmtree(root / "batchconsumequeue")
-        asker = Asker(root)
-        assert len([each for each in asker.store.problems if "queues are derived from the log" in each]) == 1
-        for topic, count in ((TOPIC, MESSAGES), (UNCONFIGURED, MESSAGES), (BATCHES, 2 * MESSAGES)):
-            answer = asker.ask(RequestCode.PULL_MESSAGE, fields(topic) | {"queueOffset": "0"})
-            assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (0, str(count))
-            bounds = [asker.ask(code, fields(topic)).ext_fields for code in (OFFSETS[1], OFFSETS[0])]
-            assert bounds == [{"offset": "0"}, {"offset": str(count)}]
-        assert [asker.ask(code).code for code in LISTS] == [ResponseCode.SUCCESS] * len(LISTS)
-        assert asker.ask(RequestCode.PULL_MESSAGE, fields("Unknown")).code == ResponseCode.TOPIC_NOT_EXIST
-    asker.store.renew()
-    assert not asker.store.queues.is_lost
-    assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields or {})["offset"] == str(MESSAGES)
-
-
-def gone(root: Path, _: pytest.MonkeyPatch) -> contextlib.AbstractContextManager[str]:
-    """The directory of the topic is gone, though a group has consumed from its queue."""
-    shutil.rmtree(root / "consumequeue" / TOPIC)
-    offsets = {f"{TOPIC}@G": {0: 2}, "Deleted@G": {0: 2}}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
-    return contextlib.nullcontext("")
-
-
-@pytest.mark.parametrize("lose", [no_directory("0"), gone], ids=["something else has its name", "gone"])
-def test_a_queue_whose_directory_is_lost_has_the_messages_of_the_log(
-    lose: Hiding, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with lose(root, monkeypatch):
-        asker = Asker(root)
-        answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": "0"})
-        assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (0, str(MESSAGES))
-        bounds = [asker.ask(code, fields(TOPIC)).ext_fields for code in (OFFSETS[1], OFFSETS[0])]
-        assert bounds == [{"offset": "0"}, {"offset": str(MESSAGES)}]
-        assert TOPIC in asker.store.queues.topics()
-        assert "Deleted" not in asker.store.queues.topics()
-
-
-def test_topics_that_were_found_before_are_served_while_the_tree_cannot_be_listed_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asker = Asker(root)
-    with refusing(errno.EMFILE, "consumequeue")(root, monkeypatch):
-        asker.store.refresh()
-        assert asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC)).code == ResponseCode.SUCCESS
-        assert asker.ask(RequestCode.PULL_MESSAGE, fields("Newcomer")).code == ResponseCode.SYSTEM_BUSY
-
-
-def test_a_topic_without_messages_is_empty_where_all_topics_hold_batches(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append_inner_batch(BATCHES, [(b"a", {})])
-    writer.set_topic(TOPIC)
-    writer.close()
-    asker = Asker(writer.root)
-    answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": "0"})
-    assert answer.code == ResponseCode.PULL_NOT_FOUND
-    assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields or {})["offset"] == "0"
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
@@ -276,3 +165,90 @@ def test_messages_of_a_segment_that_cannot_be_read_are_not_passed_over(
     answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": str(lost[0])})
     assert answer.code == ResponseCode.SUCCESS
     assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields or {})["offset"] == "20"
+
+
+# ------------------------ configuration that cannot be read
+
+OFFSETS_FILE = "consumerOffset.json"
+DAMAGE = {"empty": 0, "without its end": -2}
+
+QUERY = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
+PROGRESS = {
+    RequestCode.GET_CONSUME_STATS: {"consumerGroup": GROUP, "topic": TOPIC},
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: {"topic": TOPIC},
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: {"group": GROUP},
+    RequestCode.GET_ALL_CONSUMER_OFFSET: {},
+    RequestCode.GET_BROKER_CONSUME_STATS: {"isOrder": "false"},
+    RequestCode.QUERY_CONSUME_TIME_SPAN: {"topic": TOPIC, "group": GROUP},
+}
+
+
+@pytest.fixture
+def consumed(root: Path) -> Path:
+    """The store, of which a group has consumed."""
+    config: dict[str, Any] = {"consumerOffset.json": {"offsetTable": {f"{TOPIC}@{GROUP}": {0: COMMITTED}}}}
+    config["subscriptionGroup.json"] = {"subscriptionGroupTable": {GROUP: {"groupName": GROUP}}}
+    for name, table in config.items():
+        (root / "config" / name).write_text(json.dumps(table))
+    return root
+
+
+def damage(path: Path, how: str) -> bytes:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: DAMAGE[how]])
+    return whole
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_how_far_groups_have_come_is_an_error_and_no_zero_while_it_is_not_known(how: str, consumed: Path) -> None:
+    whole = damage(consumed / "config" / OFFSETS_FILE, how)
+    asker = Asker(consumed)
+    for code, fields in PROGRESS.items():
+        answer = asker.ask(code, fields)
+        assert answer.code == ResponseCode.SYSTEM_ERROR, code.name
+        assert OFFSETS_FILE in (answer.remark or ""), code.name
+    (consumed / "config" / OFFSETS_FILE).write_bytes(whole)
+    asker.store.renew()
+    assert [asker.ask(code, fields).code for code, fields in PROGRESS.items()] == [0] * len(PROGRESS)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", DAMAGE)
+async def test_nobody_is_answered_an_offset_that_is_not_known(how: str, consumed: Path) -> None:
+    path = consumed / "config" / OFFSETS_FILE
+    whole = damage(path, how)
+    async with serving(service_of(MessageStore.open(consumed))) as server, connected(server.addresses[0]) as client:
+        for zero in ({}, {"setZeroIfNotFound": "false"}, {"setZeroIfNotFound": "true"}):
+            client.send(RequestCode.QUERY_CONSUMER_OFFSET, QUERY | zero)
+        # Answers leave in the order of the requests: this one has overtaken none.
+        assert (await client.ask(RequestCode.GET_MAX_OFFSET, QUERY)).code == 0
+        assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, {})).code == ResponseCode.SYSTEM_ERROR
+        path.write_bytes(whole)
+        server._service.store.renew()
+        answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUERY)
+        assert (answer.code, ext_fields_of(answer)["offset"]) == (0, str(COMMITTED))
+
+
+def test_other_files_that_cannot_be_read_are_named_instead_of_answered_as_empty(consumed: Path) -> None:
+    for name, asked in {
+        "topics.json": {
+            RequestCode.GET_ALL_TOPIC_CONFIG: {},
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: {},
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: {"topic": "Quiet"},
+            RequestCode.GET_TOPIC_CONFIG: {"topic": "Quiet"},
+        },
+        "subscriptionGroup.json": {
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {},
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: {"group": GROUP},
+            RequestCode.GET_BROKER_CONSUME_STATS: {"isOrder": "false"},
+        },
+        "delayOffset.json": {RequestCode.GET_ALL_DELAY_OFFSET: {}},
+    }.items():
+        (consumed / "config" / name).write_bytes(b'{"topicConfigTable":{"Quiet"')
+        asker = Asker(consumed)
+        for code, fields in asked.items():
+            answer = asker.ask(code, fields)
+            assert (answer.code, name in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True), code
+    # What else the store knows is served.
+    assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}).code == 0
+    assert asker.ask(RequestCode.GET_MAX_OFFSET, QUERY).ext_fields == {"offset": "5"}

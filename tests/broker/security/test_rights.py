@@ -1,0 +1,334 @@
+"""Accounts get no message and name no topic that they may not read, under whatever topic it is stored."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acl_file import signed_fields, write_accounts
+from broker.security.accounts import Account, Permission
+from broker.security.topic_rights import may_read, permits_topic
+from broker_harness import RawClient, connected, service_of, serving, until
+from draining import pull_of
+from golden_store import CASES, unpack
+from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.message import decode_message, decode_messages
+from protocol.system_topics import RETRY_PREFIX
+from storage.life.origins import Origins
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
+from web_questions import ApiOf, keys
+
+READER, OWNER = ("reader-key", "reader-secret"), ("owner-key", "owner-secret")
+ACCOUNTS = f"""accounts:
+  - accessKey: {READER[0]}
+    secretKey: {READER[1]}
+    defaultTopicPerm: SUB
+    defaultGroupPerm: SUB
+    topicPerms:
+      - Secret=DENY
+  - accessKey: {OWNER[0]}
+    secretKey: {OWNER[1]}
+    defaultTopicPerm: SUB
+    defaultGroupPerm: SUB
+"""
+"""A reader of everything but one topic, and one of that too."""
+
+NOTE = "messages that this account may not read are left out"
+
+COPIES = ("%RETRY%G", "%DLQ%G", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC")
+"""Topics under which a broker keeps copies of messages of others."""
+
+
+class Copies(NamedTuple):
+    """A store with a copy of a secret message and of an open one under each topic of the broker's own."""
+
+    root: Path
+    secret: dict[str, int]
+    open: dict[str, int]
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
+    writer = StoreWriter(tmp_path_factory.mktemp("copies") / "store")
+    made = Copies(writer.root, {}, {})
+    for queue_id, origin, places in ((0, "Open", made.open), (1, "Secret", made.secret)):
+        body, key = f"a body of {origin}".encode(), f"KEY{origin}"
+        for topic in COPIES:
+            more = {"RETRY_TOPIC" if topic.startswith("%") else "REAL_TOPIC": origin, "colour": "red"}
+            written = writer.append(topic, body, queue_id=queue_id, unique_key=key, tags="TagA", properties=more)
+            places[topic] = written.physical_offset
+        writer.append(origin, body, unique_key=key)
+    writer.close()
+    return made
+
+
+@asynccontextmanager
+async def guarded(root: Path, tmp_path: Path, accounts: str = ACCOUNTS, **options: Any) -> AsyncIterator[RawClient]:
+    acl = write_accounts(tmp_path / "plain_acl.yml", accounts)
+    service = service_of(await asyncio.to_thread(MessageStore.open, root), acl=acl, **options)
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        yield client
+
+
+async def ask(
+    client: RawClient, code: int, fields: Mapping[str, str], who: tuple[str, str], body: bytes = b""
+) -> Command:
+    return await client.ask(code, signed_fields(dict(fields), *who, body), body=body)
+
+
+def requests_for(topic: str, queue_id: int, offset: int, origin: str) -> Iterator[tuple[int, dict[str, str]]]:
+    yield RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}
+    yield (
+        RequestCode.QUERY_MESSAGE,
+        {"topic": topic, "key": f"KEY{origin}", "maxNum": "8", "beginTimestamp": "0", "endTimestamp": "9" * 18},
+    )
+    yield RequestCode.PULL_MESSAGE, pull_of(topic, queue_id)
+    yield RequestCode.LITE_PULL_MESSAGE, pull_of(topic, queue_id, subscription="colour = 'red'", expressionType="SQL92")
+
+
+@pytest.mark.asyncio
+async def test_a_copy_is_shown_to_whom_its_message_may_be_shown(copies: Copies, tmp_path: Path) -> None:
+    async with guarded(copies.root, tmp_path) as client:
+        for topic in COPIES:
+            for code, fields in requests_for(topic, 0, copies.open[topic], "Open"):
+                answer = await ask(client, code, fields, READER)
+                assert (answer.code, b"a body of Open" in bytes(answer.body)) == (0, True), (code, answer.remark)
+            for code, fields in requests_for(topic, 1, copies.secret[topic], "Secret"):
+                answer = await ask(client, code, fields, READER)
+                assert (answer.code, bytes(answer.body)) == (ResponseCode.NO_PERMISSION, b""), code
+                assert "no permission to access" in (answer.remark or "")
+                assert "Secret" not in (answer.remark or ""), "what the request does not name is not named"
+                assert b"a body of Secret" in bytes((await ask(client, code, fields, OWNER)).body), code
+
+
+@pytest.mark.asyncio
+async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("%RETRY%G", b"first", properties={"RETRY_TOPIC": "Open"})
+    writer.flush()
+    acl = write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)
+    store = await asyncio.to_thread(MessageStore.open, writer.root)
+    async with serving(service_of(store, acl=acl)) as server, connected(server.addresses[0]) as client:
+        waiting = pull_of("%RETRY%G", 0, 1, sysFlag="6", suspendTimeoutMillis="15000")
+        opaques = [client.send(RequestCode.PULL_MESSAGE, signed_fields(waiting, *who)) for who in (READER, OWNER)]
+        await until(lambda: len(server._service.polls) == 2)
+        writer.append("%RETRY%G", b"a body of Secret", properties={"RETRY_TOPIC": "Secret"})
+        writer.flush()
+        await asyncio.to_thread(store.refresh)
+        answers = {answer.opaque: answer for answer in [await client.answer(), await client.answer()]}
+        assert [answers[opaque].code for opaque in opaques] == [ResponseCode.NO_PERMISSION, 0]
+        assert b"a body of Secret" in bytes(answers[opaques[1]].body)
+    writer.close()
+
+
+async def called(client: RawClient, code: int) -> Command:
+    """The next request of a kind that the server makes."""
+    while (call := await client.push()).code != code:
+        pass
+    return call
+
+
+@pytest.mark.asyncio
+async def test_what_a_consumer_says_of_its_queues_needs_a_right_to_their_topics(copies: Copies, tmp_path: Path) -> None:
+    said = b'{"jstack":"","mqTable":{{"brokerName":"b","queueId":0,"topic":"Secret"}:{"commitOffset":7}}}'
+    body = heartbeat("c1", consumer("G", subscription("Open", "*")))
+    async with guarded(copies.root, tmp_path) as client:
+        assert (await ask(client, RequestCode.HEART_BEAT, {}, OWNER, body)).code == 0
+        for who, code, text in ((READER, ResponseCode.NO_PERMISSION, b""), (OWNER, 0, said)):
+            asked = signed_fields({"consumerGroup": "G", "clientId": "c1", "jstackEnable": "false"}, *who)
+            client.send(RequestCode.GET_CONSUMER_RUNNING_INFO, asked)
+            client.reply(await called(client, RequestCode.GET_CONSUMER_RUNNING_INFO), said)
+            answer = await client.answer()
+            assert (answer.code, bytes(answer.body)) == (code, text)
+
+
+@pytest.mark.asyncio
+async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Copies, tmp_path: Path) -> None:
+    accounts = ACCOUNTS.replace("\n    defaultTopicPerm", "\n    admin: true\n    defaultTopicPerm")
+    path, consume = tmp_path / "audit.jsonl", RequestCode.CONSUME_MESSAGE_DIRECTLY
+    body = heartbeat("c1", consumer("G", subscription("Open", "*")))
+    async with guarded(copies.root, tmp_path, accounts, audit_log=path) as client:
+        assert (await ask(client, RequestCode.HEART_BEAT, {}, READER, body)).code == 0
+        for who, offset, code in (
+            (READER, copies.secret["%RETRY%G"], ResponseCode.NO_PERMISSION),
+            (OWNER, copies.secret["%RETRY%G"], 0),
+            (READER, copies.open["%RETRY%G"], 0),
+        ):
+            fields = {"consumerGroup": "G", "clientId": "c1", "msgId": f"7F00000100002A9F{offset:016X}"}
+            client.send(consume, signed_fields(fields, *who))
+            if not code:
+                done = b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":1}'
+                client.reply(await called(client, consume), done)
+            answer = await client.answer()
+            assert answer.code == code, answer.remark
+        assert not [call for call in client.pushed if call.code == consume], "nobody was given the message"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["result"] for line in lines] == ["NO_PERMISSION", "SUCCESS", "SUCCESS"]
+    assert not any(line["offsets"] for line in lines), "the answer is how it fared, and no record"
+
+
+def test_the_page_shows_a_copy_to_whom_its_message_may_be_shown(copies: Copies, tmp_path: Path) -> None:
+    api = ApiOf(copies.root, write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS))
+    reader, owner = keys(*READER), keys(*OWNER)
+
+    def count(path: str, headers: dict[str, str], member: str, **question: Any) -> Any:
+        return api.get(path, headers=headers, **question)[member]
+
+    for topic in COPIES:
+        for path in ("/message", "/message/body"):
+            assert api.ask(path, offset=copies.secret[topic], headers=reader).status == 403, (path, topic)
+            assert api.ask(path, offset=copies.secret[topic], headers=owner).status == 200
+            assert api.ask(path, offset=copies.open[topic], headers=reader).status == 200
+        queue = {"topic": topic, "queueId": 1, "queueOffset": 0}
+        assert api.ask("/queue/message", headers=reader, **queue).status == 403
+        browsed = api.get("/messages", topic=topic, headers=reader)
+        assert ([line["topic"] for line in browsed["messages"]], browsed["leftOut"]) == ([topic], 1)
+        assert count("/messages", owner, "leftOut", topic=topic) == 0
+        assert count("/filter", reader, "passed", topic=topic, sql="colour = 'red'") == 1
+        assert count("/filter", owner, "passed", topic=topic, sql="colour = 'red'") == 2
+        for text, headers, found in (("a body", reader, 1), ("a body", owner, 2), ("of Secret", reader, 0)):
+            searched = api.get("/search", headers=headers, topic=topic, contains=text)
+            assert (len(searched["messages"]), searched["notes"][-1:]) == (found, [NOTE])
+            assert f", {found} found" in searched["sentence"], "no count says what is in messages that are left out"
+        assert not count("/find", reader, "messages", text="KEYSecret", topic=topic)
+        assert count("/find", owner, "messages", text="KEYSecret", topic=topic)
+    life = api.get("/message/life", uniqueKey="KEYSecret", headers=reader)
+    assert (life["events"], life["leftOut"] > 0) == ([], True)
+    assert api.get("/message/life", uniqueKey="KEYSecret", headers=owner)["events"]
+
+
+# ---------------------------------------------------------------------- which topics of copies an account may name
+
+POP = CASES / "A1-A2-B1-pop"
+RETRY, DEAD = "%RETRY%g1_orders", "%DLQ%g1"
+SECRET = "pass12345678"
+CONSUMER, OTHER = ("usergood", SECRET), ("usertest", SECRET)
+"""An account with exactly the rights of the consumer g1 of orders; and one to which orders and payments are denied."""
+
+POPPED = {315: "orders", 634: "orders", 3518: RETRY, 3890: RETRY, 9266: RETRY, 10088: DEAD}
+"""The messages of orders that g1 failed to consume and their copies, by physical offset: the topic of each."""
+
+ANY_TIME = {"beginTimestamp": "0", "endTimestamp": "9" * 18}
+
+
+@pytest.fixture(scope="module")
+def popped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("store", tmp_path_factory.mktemp("pop"), archives=POP)
+
+
+async def assert_for_the_consumer_alone(
+    client: RawClient, code: int, fields: Mapping[str, str], offsets: list[int]
+) -> None:
+    answer = await ask(client, code, fields, CONSUMER)
+    assert answer.code == 0, answer.remark
+    assert [message.physical_offset for message in decode_messages(bytes(answer.body))] == offsets
+    refused = await ask(client, code, fields, OTHER)
+    assert (refused.code, bytes(refused.body)) == (ResponseCode.NO_PERMISSION, b"")
+    assert "topic" in fields or "orders" not in (refused.remark or "")
+
+
+@pytest.mark.asyncio
+async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks_the_right_gets_none(
+    popped: Path, tmp_path: Path
+) -> None:
+    async with guarded(popped, tmp_path, (POP / "plain_acl.yml").read_text()) as client:
+        for offset, topic in POPPED.items():
+            for named in ({}, {"topic": "orders"}, {"topic": topic}):
+                fields = {"offset": str(offset)} | named
+                await assert_for_the_consumer_alone(client, RequestCode.VIEW_MESSAGE_BY_ID, fields, [offset])
+        for topic, key, copies, wanted in (
+            ("orders", "k-given-up", "true", [634, 3890, 9266, 10088]),
+            ("orders", "k-given-up", "", [634]),
+            (RETRY, "k-given-up", "", [3890, 9266]),
+            (DEAD, "k-given-up", "", [10088]),
+            (RETRY, "k-retried", "", [3518]),
+        ):
+            fields = {"topic": topic, "key": key, "maxNum": "32", "rocketlensCopies": copies} | ANY_TIME
+            await assert_for_the_consumer_alone(client, RequestCode.QUERY_MESSAGE, fields, wanted)
+        for topic, wanted in ((RETRY, [3518, 3890, 9266]), (DEAD, [10088])):
+            fields = pull_of(topic, consumerGroup="g1")
+            await assert_for_the_consumer_alone(client, RequestCode.PULL_MESSAGE, fields, wanted)
+
+
+@pytest.mark.parametrize(
+    ("topic", "rights", "is_permitted"),
+    [
+        ("%RETRY%g", {"%RETRY%g": "SUB"}, True),
+        ("%DLQ%g", {"%RETRY%g": "SUB"}, True),
+        ("%DLQ%g", {"%RETRY%g": "SUB", "%DLQ%g": "DENY"}, False),
+        ("%DLQ%g", {"%RETRY%h": "SUB"}, False),
+        ("%RETRY%g_T", {"%RETRY%g": "SUB", "T": "SUB"}, True),
+        ("%RETRY%g_T", {"%RETRY%g": "SUB"}, False),
+        ("%RETRY%g_T", {"T": "SUB"}, False),
+        ("%RETRY%g_T", {"%RETRY%g_T": "SUB"}, True),
+        ("%RETRY%g+T", {"%RETRY%g": "SUB", "T": "SUB"}, True),
+        ("%RETRY%unheard+other", {"%RETRY%unheard": "SUB", "other": "SUB"}, True),
+        ("%RETRY%unheard_T", {"%RETRY%unheard": "SUB", "T": "SUB"}, False),
+        ("%RETRY%a_b_c", {"%RETRY%a": "SUB", "b_c": "SUB"}, True),
+        ("%RETRY%a_b_c", {"%RETRY%a_b": "SUB", "c": "SUB"}, True),
+        ("%RETRY%a_b_c", {"%RETRY%a_b": "SUB", "b_c": "SUB"}, False),
+    ],
+)
+def test_the_name_of_a_topic_of_copies_is_permitted_by_its_group_and_its_topic(
+    known_store: MessageStore, topic: str, rights: Mapping[str, str], is_permitted: bool
+) -> None:
+    assert permits_topic(account_of(rights), topic, [Origins(known_store)]) is is_permitted
+
+
+NAMES = ("T", "b_c", "c", "g", "a", "a_b", "unheard", "other")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*NAMES, *(f"{RETRY_PREFIX}{name}" for name in NAMES)]), st.sampled_from(["SUB", "DENY"])
+    ),
+    st.sampled_from(["SUB", "DENY"]),
+)
+def test_whoever_may_read_a_record_may_name_its_topic(
+    known_store: MessageStore, rights: dict[str, str], defaults: str
+) -> None:
+    """So that a consumer with exactly its rights is never refused what it would be given."""
+    account, known = account_of(rights | {"defaults": defaults}), Origins(known_store)
+    for topic in known_store.queues.topics():
+        queue = known_store.queues.queue(topic, 0)
+        assert queue is not None
+        for entry in queue.entries(0, 10):
+            message = decode_message(known_store.record_at(entry.physical_offset) or b"")
+            if may_read(account, message, known):
+                assert permits_topic(account, topic, [known])
+                origin = known.of(message)
+                assert origin.topic is None or account.permits(origin.topic, Permission.SUB)
+
+
+@pytest.fixture(scope="module")
+def known_store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    """A store that knows three groups, with a message in topics of each kind of copies, of known groups and others."""
+    writer = StoreWriter(tmp_path_factory.mktemp("known") / "store")
+    for topic in ("T", "b_c", "c"):
+        writer.append(topic, b"x")
+    for topic in ("%RETRY%g", "%DLQ%g"):
+        writer.append(topic, b"x", properties={"RETRY_TOPIC": "T"})
+    for name in ("unheard_T", "unheard+T", "a_b_c", "g_T", "g+T"):
+        writer.append(f"{RETRY_PREFIX}{name}", b"x")
+    writer.close()
+    config = writer.root / "config"
+    config.mkdir(exist_ok=True)
+    groups = {name: {"groupName": name} for name in ("g", "a", "a_b")}
+    (config / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": groups}))
+    return MessageStore.open(writer.root)
+
+
+def account_of(rights: Mapping[str, Any]) -> Account:
+    """An account with some rights by resource; `defaults` are those to all others, DENY where nothing is said."""
+    words = {name: Permission.NONE if word == "DENY" else Permission[word] for name, word in rights.items()}
+    default = words.pop("defaults", Permission.NONE)
+    return Account("account-key", b"", False, lambda _host: False, default, default, words)

@@ -1,0 +1,321 @@
+"""Filters of groups: made once, kept, shown as a broker prints them, and asked by pulls."""
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from asking import Asker
+from broker.service.consumers.kept_filters import Failed, KeptFilters
+from broker.service.consumers.subscriptions import GroupFilter, Subscriptions, expressions_of
+from broker.service.consumers.subscriptions import reported_filters as reported_filters_of
+from broker.service.registry_budget import BudgetSpent, RegistryBudget, Room
+from draining import pull_of
+from golden_frames import Exchange, Session
+from golden_store import GOLDEN, unpack
+from heartbeats import consumer, heartbeat, subscription
+from protocol.bodies import SubscriptionData
+from protocol.codes import RequestCode
+from protocol.command import Response
+from protocol.errors import BadCommand, FilterSyntaxError
+from protocol.message import decode_messages
+from protocol.properties import encode_properties
+from storage.files.waiting import finish
+from storage.filter.expression import ExpressionFilter
+from storage.layout.store_config import ConsumerFilter
+from store_writer import StoreWriter
+
+
+@pytest.fixture
+def room() -> Room:
+    return RegistryBudget(4 << 20).room("filters", 1)
+
+
+@pytest.fixture
+def filters(room: Room) -> KeptFilters:
+    return KeptFilters(room)
+
+
+def expression(number: int, terms: int = 20) -> str:
+    return " AND ".join(f"p{number} > {term}" for term in range(terms))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("a >", "SQL92", "a >"),
+        (None, "SQL92", "the expression is empty"),
+        ("", "SQL92", "the expression is empty"),
+        ("a > 1", "sql92", "TAG or SQL92"),
+        ("x", "FOO", "TAG or SQL92"),
+        ("||", "TAG", "no tag"),
+        ("a" * (1 << 18) + "a", "SQL92", "262145 characters, more than 262144"),
+    ],
+)
+def test_what_does_not_compile_is_an_error_that_says_where(
+    text: str | None, kind: str, words: str, filters: KeptFilters
+) -> None:
+    for _ in range(2):
+        with pytest.raises(FilterSyntaxError) as caught:
+            filters.make(text, kind)
+        assert words in str(caught.value)
+        assert len(str(caught.value)) < 500
+
+
+def test_where_all_filters_are_used_a_further_one_is_refused_and_those_go_on() -> None:
+    room = RegistryBudget(1 << 19).room("filters", 1)
+    filters = KeptFilters(room)
+    used = [filters.make(expression(number), "SQL92") for number in range(6)]
+    with pytest.raises(BudgetSpent, match="filters of all clients"):
+        used.extend(filters.make(expression(number), "SQL92") for number in range(100))
+    assert filters.make(expression(0), "SQL92") is used[0]
+    assert room.used <= room.limit
+    made = finish(filters.make_all([(expression(0), "SQL92"), (expression(200), "SQL92"), ("a >", "SQL92")]))
+    assert made[expression(0), "SQL92"] is used[0]
+    assert isinstance(made[expression(200), "SQL92"], BudgetSpent)
+    assert isinstance(made["a >", "SQL92"], Failed)
+
+
+def test_one_request_may_bring_so_many_characters_anew(filters: KeptFilters) -> None:
+    half = [(f"'{number}' = '{'x' * 1000}'", "SQL92") for number in range(200)]
+    finish(filters.make_all(half))
+    finish(filters.make_all([*half, *((text.replace("x", "y"), kind) for text, kind in half)]))
+    with pytest.raises(BadCommand, match=r"subString: .* characters of new expressions, more than 262144"):
+        finish(filters.make_all((f"'{number}' = '{'z' * 1000}'", "SQL92") for number in range(300)))
+
+
+# ---------------------------------------------------------------------- QUERY_CONSUME_QUEUE, as recorded
+
+RECORDED = (
+    '{\n\t"bloomFilterData":{\n\t\t"bitNum":112,\n\t\t"bitPos":[106,45,15]\n\t},\n\t"bornTime":1795281385657,\n\t'
+    '"clientVersion":5,\n\t"consumerGroup":"GS",\n\t"dead":false,\n\t"deadTime":0,\n\t'
+    '"expression":"a > 2 AND b = \'x\'",\n\t"expressionType":"SQL92",\n\t"topic":"T"\n}'
+)
+DEAD = (
+    '{\n\t"bloomFilterData":{\n\t\t"bitNum":112,\n\t\t"bitPos":[106,95,84]\n\t},\n\t"bornTime":1795281386649,\n\t'
+    '"clientVersion":6,\n\t"consumerGroup":"GT",\n\t"dead":true,\n\t"deadTime":1795281387322,\n\t'
+    '"expression":"a > 7",\n\t"expressionType":"SQL92",\n\t"topic":"T"\n}'
+)
+STORED = {
+    "consumerGroup": "GT",
+    "topic": "T",
+    "expression": "a > 7",
+    "expressionType": "SQL92",
+    "bornTime": 1795281386649,
+    "deadTime": 1795281387322,
+    "clientVersion": 6,
+    "bloomFilterData": {"bitNum": 112, "bitPos": [106, 95, 84]},
+}
+
+
+def asker(root: Path, stored: dict[str, object] | None = None) -> Asker:
+    """A store of one message, in whose registry a filter stands perhaps."""
+    writer = StoreWriter(root / "store")
+    writer.append("T", b"", tags="TagA")
+    writer.close()
+    if stored is not None:
+        registry = {"filterDataByTopic": {"T": {"groupFilterData": {stored["consumerGroup"]: stored}, "topic": "T"}}}
+        (writer.root / "config").mkdir(exist_ok=True)
+        (writer.root / "config" / "consumerFilter.json").write_text(json.dumps(registry))
+    return Asker(writer.root)
+
+
+def shown(client: Asker, group: str) -> str:
+    """The filter data of a group, as the server answers it."""
+    body = client.value(
+        RequestCode.QUERY_CONSUME_QUEUE,
+        {"topic": "T", "queueId": "0", "index": "0", "count": "1", "consumerGroup": group},
+    )
+    return str(body["filterData"])
+
+
+def beat(client: Asker, group: str, expression: str, version: int, kind: str = "SQL92") -> None:
+    client.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer(group, subscription("T", expression, version, kind)))
+    )
+
+
+def born(text: str) -> int:
+    return int(json.loads(text)["bornTime"])
+
+
+def test_the_filter_of_a_live_group_is_shown_as_a_broker_prints_it(tmp_path: Path) -> None:
+    client = asker(tmp_path)
+    before = time.time_ns() // 1_000_000
+    beat(client, "GS", "a > 2 AND b = 'x'", 5)
+    text = shown(client, "GS")
+    assert before <= born(text) <= time.time_ns() // 1_000_000
+    assert text.replace(str(born(text)), "1795281385657") == RECORDED
+
+
+def test_a_filter_of_which_only_the_store_knows_is_dead(tmp_path: Path) -> None:
+    client = asker(tmp_path, STORED)
+    beat(client, "GT", "TagA", 5, "TAG")
+    assert shown(client, "GT") == DEAD
+
+
+def test_a_stored_expression_that_is_told_again_keeps_its_time_and_bits(tmp_path: Path) -> None:
+    bloom = {"bitNum": 120, "bitPos": [1, 2]}
+    client = asker(tmp_path, STORED | {"bloomFilterData": bloom})
+    beat(client, "GT", "a > 7", 9)
+    told = json.loads(shown(client, "GT"))
+    assert (told["bornTime"], told["clientVersion"], told["dead"], told["deadTime"]) == (1795281386649, 9, False, 0)
+    assert told["bloomFilterData"] == bloom
+    beat(client, "GT", "a > 8", 10)
+    assert json.loads(shown(client, "GT"))["bornTime"] != 1795281386649
+
+
+# ---------------------------------------------------------------------- what heartbeats tell
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "kind", "expected"),
+    [
+        (2, "b > 1", "SQL92", (3, "a > 1")),
+        (3, "b > 1", "SQL92", (3, "a > 1")),
+        (4, "b > 1", "SQL92", (4, "b > 1")),
+        (4, "a > 1", "SQL92", (4, "a > 1")),
+        (3, "b >", "SQL92", (3, "a > 1")),
+        (4, "b >", "SQL92", None),
+        (4, "b > 1", "FOO", None),
+        (4, "", "SQL92", (3, "a > 1")),
+        (4, "*", "TAG", (3, "a > 1")),
+        (4, "*", "", (3, "a > 1")),
+    ],
+)
+def test_a_known_filter_changes_as_in_a_brokers_registry(
+    version: int, text: str, kind: str, expected: tuple[int, str] | None, filters: KeptFilters
+) -> None:
+    """The table of filters §3.4."""
+    known: dict[str, GroupFilter] = {}
+    for told in (
+        SubscriptionData("A", "a > 1", expression_type="SQL92", sub_version=3),
+        SubscriptionData("A", text, expression_type=kind, sub_version=version),
+    ):
+        known = reported_filters_of(known, [told], finish(filters.make_all(expressions_of([told]))))
+    if found := known.get("A"):
+        assert isinstance(found.chosen, ExpressionFilter)
+        assert (found.version, found.chosen.expression.text) == expected
+    assert bool(found) == bool(expected)
+
+
+# ---------------------------------------------------------------------- retry topics
+
+
+@pytest.mark.parametrize(("text", "kind"), [("a >", "SQL92"), (None, "SQL92"), ("a > 5", "FOO")])
+def test_a_stored_filter_that_does_not_compile_lets_everything_through(text: str | None, kind: str) -> None:
+    config = SimpleNamespace(filters={"TopicTest": {"CG_SQL": ConsumerFilter("CG_SQL", "TopicTest", text, kind)}})
+    store = cast(Any, SimpleNamespace(config=config, state=SimpleNamespace(abort=False)))
+    chosen = Subscriptions(store, lambda _group: {}, supports_retry=True).in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")
+    assert finish(chosen).matches_commit_log(encode_properties({"RETRY_TOPIC": "TopicTest", "a": "1"}))
+
+
+# ---------------------------------------------------------------------- which filter a pull asks
+
+FOUND, SYSTEM_ERROR, NOT_FOUND, UNPARSED = 0, 1, 19, 23
+FILTERS = GOLDEN / "g2" / "g2-filters"
+ONE_PERCENT = "a = 7 AND region IN ('hz', 'bj')"
+MESSAGES = 1000
+
+
+def ask(
+    asker: Asker, topic: str, group: str, queue_id: int, queue_offset: int, version: int, **fields: str
+) -> Response:
+    header = pull_of(topic, queue_id, queue_offset, consumerGroup=group, sysFlag=0, subVersion=version)
+    return asker.ask(RequestCode.PULL_MESSAGE, header | fields)
+
+
+# ---------------------------------------------------------------------- the store's bits
+
+
+@pytest.fixture(scope="module")
+def filters_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("store", tmp_path_factory.mktemp("filters"), archives=FILTERS)
+
+
+def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
+    """The unique keys of what a group gets of the thousand messages, when its heartbeat tells this expression."""
+    asker.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c", consumer(group, subscription("FilterTopic", text, 1, "SQL92")))
+    )
+    found = []
+    for queue_id in range(2):
+        queue_offset, code = 0, FOUND
+        while code != NOT_FOUND:
+            answer = ask(asker, "FilterTopic", group, queue_id, queue_offset, 1)
+            found += [message.unique_key for message in decode_messages(answer.body)]
+            assert answer.ext_fields is not None
+            queue_offset, code = int(answer.ext_fields["nextBeginOffset"]), answer.code
+    return found
+
+
+def counted(asker: Asker) -> tuple[int, int]:
+    """Evaluations done and skipped for filters with bits, as the runtime information reports them to tools."""
+    table = asker.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
+    return int(table["rocketlensBitmapEvaluations"]), int(table["rocketlensBitmapEvaluationsSkipped"])
+
+
+def test_a_group_that_the_broker_knew_is_spared_most_evaluations_and_gets_the_same(filters_store: Path) -> None:
+    asker = Asker(filters_store)
+    received = [line.split("\t")[0] for line in (FILTERS / "consumed-CG_ONE_PERCENT.tsv").read_text().splitlines()]
+    assert sorted(map(str, keys_of(asker, "CG_ONE_PERCENT", ONE_PERCENT))) == sorted(received)
+    done, skipped = counted(asker)
+    assert done + skipped == MESSAGES
+    assert skipped >= MESSAGES / 2
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        ("CG_STRANGER", ONE_PERCENT),
+        ("CG_TENTH", ONE_PERCENT),
+        ("CG_NONE", ONE_PERCENT),
+        ("CG_ONE_PERCENT", "a = 8"),
+        ("CG_ONE_PERCENT", f"{ONE_PERCENT} "),
+        ("CG_CHANGES", "a < 20"),
+        ("CG_NONE", "a >= 0"),
+    ],
+    ids=lambda value: value.strip(),
+)
+def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(
+    group: str, text: str, filters_store: Path
+) -> None:
+    asker = Asker(filters_store)
+    found = keys_of(asker, group, text)
+    assert counted(asker) == (0, 0)
+    assert found == keys_of(asker, "CG_UNKNOWN_TO_ALL", text)
+    assert len(found) == {"a = 8": 10, "a < 20": 200, "a >= 0": MESSAGES}.get(text, 10)
+
+
+# ---------------------------------------------------------------------- retry topics
+
+
+def recorded(name: str) -> list[Exchange]:
+    return Session("g2-filters", FILTERS / name, FILTERS / "store.tar.xz").exchanges()
+
+
+@pytest.mark.parametrize(("name", "supports_retry"), [("pulls.jsonl.xz", False), ("pulls-retry.jsonl.xz", True)])
+def test_pulls_of_retry_topics_are_answered_as_recorded(name: str, supports_retry: bool, filters_store: Path) -> None:
+    """But for expressions that do not compile, and for a message at which a broker fails for ever."""
+    asker = Asker(filters_store, filter_support_retry=supports_retry)
+    by_expression = 0
+    for exchange in recorded(name):
+        answer, expected, fields = (
+            asker.ask(RequestCode.PULL_MESSAGE, exchange.ext_fields),
+            exchange.recorded,
+            exchange.ext_fields,
+        )
+        assert expected is not None
+        if fields["subscription"] == "a >":
+            assert answer.code == UNPARSED, str(exchange)
+        elif expected.code == SYSTEM_ERROR:
+            assert "NullPointerException" in (expected.remark or "")
+            assert (answer.code, fields["queueOffset"]) == (FOUND, "12"), str(exchange)
+        else:
+            assert (answer.code, answer.remark) == (expected.code, expected.remark), str(exchange)
+            assert (bytes(answer.body), answer.ext_fields) == (expected.body, expected.ext_fields), str(exchange)
+            by_expression += fields["expressionType"] == "SQL92"
+    assert by_expression > 20
