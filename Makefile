@@ -90,8 +90,7 @@ soak: .dev
 test-no-lane: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
-	$(BIN)/python -m pytest -m 'not soak' --no-fast-lane -n $(PROCESSES) tests/broker tests/damage tests/fuzz tests/interop \
-		tests/test_golden_frames.py tests/test_golden_store.py
+	$(BIN)/python -m pytest -m 'not soak' --no-fast-lane -n $(PROCESSES) tests/broker tests/damage tests/fuzz tests/interop
 
 fuzz: .dev
 	$(BIN)/python -m pytest --hypothesis-profile=fuzz tests/fuzz

@@ -55,7 +55,7 @@ TESTS = {
         "tests/broker/kernels",
         "tests/broker/lane/test_fast_lane.py",
         "tests/broker/lane/test_known_pulls.py",
-        "tests/rocketlens/replay/test_plain_records.py",
+        "tests/rocketlens/replay/test_resent.py",
     ),
     COVERAGE: (
         "tests/protocol/kernels",
@@ -65,7 +65,7 @@ TESTS = {
         "tests/storage/log/test_dispatch_scan.py",
         "tests/broker/lane/test_fast_lane.py",
         "tests/broker/lane/test_known_pulls.py",
-        "tests/rocketlens/replay/test_plain_records.py",
+        "tests/rocketlens/replay/test_resent.py",
     ),
 }
 """What drives kernels, and neither a JVM nor a browser."""

@@ -1,4 +1,4 @@
-"""The habits of this house as far as files keep them: hooks of git, the site, a release, skipped tests, oracles."""
+"""The habits of this house as far as files keep them: the site, a release, skipped tests, oracles."""
 
 import ast
 import hashlib
@@ -9,41 +9,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from pre_commit.clientlib import load_config
-from pre_commit.languages import pygrep
 
-from build_backend.release import CannotRelease, Release, notes, with_release, with_version
+from build_backend.release import Release, notes, with_release, with_version
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
-HOOKS = ROOT / ".pre-commit-config.yaml"
-
-
-# --- hooks of git -----------------------------------------------------------------------------------------------------
-
-
-def hooks() -> dict[str, dict[str, object]]:
-    (repository,) = load_config(str(HOOKS))["repos"]
-    assert repository["repo"] == "local"
-    return {hook["id"]: hook for hook in repository["hooks"]}
-
-
-@pytest.mark.parametrize(
-    ("message", "is_refused"),
-    [
-        ("x" * 72 + "\n", False),
-        ("x" * 73 + "\n", True),
-        ("Say why\n\n" + "a longer line of the body, which may be as long as it likes to be " * 3 + "\n", False),
-        ("Say why\nat once in the next line\n", True),
-        ("Say why\n# Please enter the commit message for your changes. Lines starting\n", False),
-    ],
-)
-def test_the_subject_of_a_commit_is_short_and_stands_alone(message: str, is_refused: bool, tmp_path: Path) -> None:
-    (hook,) = [hook for hook in hooks().values() if hook["stages"] == ["commit-msg"]]
-    path = tmp_path / "COMMIT_EDITMSG"
-    path.write_text(message)
-    assert pygrep.main([*hook["args"], str(hook["entry"]), str(path)]) == int(is_refused)  # type: ignore[misc]
 
 
 # --- the site ---------------------------------------------------------------------------------------------------------
@@ -112,27 +83,6 @@ def test_a_release_is_committed_built_and_tagged_in_this_order(tree: Path) -> No
     assert (tree / "dist" / "SHA256SUMS").read_text() == f"{digest}  some.whl\n"
 
 
-def test_what_fails_leaves_no_tag_and_the_same_command_goes_on(tree: Path) -> None:
-    def fail(command: Sequence[str]) -> None:
-        raise subprocess.CalledProcessError(1, list(command))
-
-    with pytest.raises(subprocess.CalledProcessError):
-        Release(tree, "0.2.0", fail, with_image=False).make()
-    assert git(tree, "tag") == ""
-    Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
-    assert git(tree, "tag") == "v0.2.0\n"
-
-
-def test_nothing_is_released_of_what_is_not_committed_nor_twice(tree: Path) -> None:
-    (tree / "module.py").write_text("")
-    with pytest.raises(CannotRelease, match=r"module\.py is not committed"):
-        Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
-    (tree / "module.py").unlink()
-    git(tree, "tag", "v0.2.0")
-    with pytest.raises(CannotRelease, match=r"there is a tag v0\.2\.0 already"):
-        Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
-
-
 def test_this_project_can_be_released_as_it_is() -> None:
     project, changelog = (ROOT / "pyproject.toml").read_text(), (ROOT / "CHANGELOG.md").read_text()
     version = re.search(r'^version = "(.*)"$', project, re.M)[1]  # type: ignore[index]
@@ -152,8 +102,7 @@ def test_no_folder_of_tests_has_a_name_that_pytest_leaves_out(pytestconfig: pyte
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 SKIPS = {
-    "rocketlens/cli/test_errors.py": "root alone can become somebody else",
-    "rocketlens/cli/test_serve_state.py": "root may write anywhere, and alone become somebody else",
+    "rocketlens/cli/test_command_line.py": "root alone can become somebody else",
     "support/base_directory.py": "only root may mount a disk",
     "interop/test_consumers.py": "what a broker that writes does beside those that only we do",
     "fuzz/test_planted_files.py": "root alone can be led to what is somebody else's",
@@ -170,8 +119,7 @@ SKIPS = {
     "storage/kernels/test_file_map.py": "a machine may have no compiler but ziglang",
     "storage/test_child_process.py": "root alone can become somebody else",
     "support/needed_tools.py": "a machine may have Python alone; CI looks first that all is there",
-    "test_build.py": "a machine may have no qemu",
-    "test_deploy_server.py": "a machine may have no systemd",
+    "test_deploy.py": "a machine may have no systemd",
     "spark_jobs/test_read_only_store.py": "only root may mount a file system",
     "test_sanitizers.py": "a compiler may have no sanitizers",
     "test_wheels.py": "a machine may have few Pythons, and no root for those of another processor",
@@ -246,13 +194,3 @@ def test_an_oracle_shares_nothing_with_what_it_judges() -> None:
             if module.split(".")[0] in PACKAGES:
                 found.setdefault(module, set()).add(name)
         assert found == SHARED.get(path.stem, {}), path
-
-
-def test_a_class_name_means_one_thing_in_the_product() -> None:
-    places: dict[str, list[str]] = {}
-    for package in ("broker", "protocol", "storage", "spark_jobs", "rocketlens"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
-                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
-    assert len(places) > 800
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

@@ -1,7 +1,6 @@
 """The book of the formats in `docs/internals`: what the code cites is there."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 
@@ -99,9 +98,6 @@ TABLES_OF_BYTES = [
     ("remoting-protocol", "8.1", 0, message_id.V4_MESSAGE_ID),
 ]
 
-NOT_READ = {("store-format", "7", 0)}
-"""Tables of files that RocketLens does not read: the index of a tier."""
-
 
 @pytest.mark.parametrize(("document", "section", "number", "layout"), TABLES_OF_BYTES)
 def test_the_tables_of_bytes_are_those_that_are_read(document: str, section: str, number: int, layout: Struct) -> None:
@@ -114,25 +110,3 @@ def test_the_tables_of_bytes_are_those_that_are_read(document: str, section: str
         if row[column].isdigit() and kind:
             written[int(row[column])] = kind[0]
     assert written == read
-
-
-def test_no_table_of_bytes_is_left_out() -> None:
-    found = {
-        (document, section, number)
-        for document in DOCUMENTS
-        for section in sections(document)
-        for number, (heading, *_) in enumerate(tables(document, section))
-        if "off" in heading
-    }
-    assert found == {each[:3] for each in TABLES_OF_BYTES} | NOT_READ
-
-
-def test_the_table_of_the_record_is_what_is_read() -> None:
-    ((_, *rows),) = tables("store-format", "2.2")
-    written = {int(row[3].split()[0]): row[2] for row in rows if row[3]}
-    tiles = tiles_of(message_layout.V4_V4_FIXED)
-    ports = {offset for before, (offset, _, _) in pairwise(tiles) if before[2] == "bytes"}
-    assert list(written) == [offset for offset, _, _ in tiles if offset not in ports]
-    for offset, size, kind in tiles:
-        if offset not in ports and kind != "bytes" and offset != tiles[-1][0]:
-            assert written[offset] == str(size)

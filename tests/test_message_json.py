@@ -112,12 +112,6 @@ def test_every_line_of_a_lookup_is_as_described(shop: OrderStore, tmp_path: Path
         check("message" if line["found"] else "missing", line)
 
 
-def test_every_message_that_waits_is_as_described(shop: OrderStore) -> None:
-    (waiting,) = (line for line in rocketlens("pending", shop.root, "--json").messages if line["kind"] == "message")
-    check("waiting", waiting)
-    check("message", waiting["message"])
-
-
 @pytest.mark.parametrize("format_", ["jsonl"])
 def test_every_line_of_a_table_is_as_described(shop: OrderStore, tmp_path: Path, format_: str) -> None:
     arguments = ("--format", format_, "--to", tmp_path / "table", "--engine", "local")

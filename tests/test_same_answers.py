@@ -281,14 +281,6 @@ def test_what_a_text_names_in_tiered_files_is_found_on_every_surface(
         assert [each.keys for each in directory.find(text)] == [["old-7", "shared", "old"]]
 
 
-@pytest.mark.parametrize("text", ["  "])
-def test_nothing_is_no_text(served: Served, text: str) -> None:
-    for source in served.sources.values():
-        assert said_by(source, lambda each: Found(str(each.find(text)))) == REFUSED
-    assert [command("find", *where, text).code for where in served.commands.values()] == [2, 2, 2]
-    assert served.api.ask("/find", text=text).status == 400
-
-
 def viewed(source: Source, text: int | str, topic: str | None) -> Found:
     found = source.view(text, topic=topic)
     notes = tuple(("note", 1, note) for note in found.notes)
@@ -316,13 +308,6 @@ def query_everywhere(served: Served, topic: str, options: dict[str, Any]) -> dic
         return Found("found" if found else "nothing", messages, (("cursor", found.cursor or 0, ""),))
 
     return {name: said_by(source, ask) for name, source in served.sources.items()}
-
-
-@pytest.mark.parametrize("maximum", [7, 100])
-@pytest.mark.parametrize("served", ["tiered"], indirect=True)
-def test_messages_of_one_moment_in_several_logs_of_a_tier_have_one_order(served: Served, maximum: int) -> None:
-    found = agreed(query_everywhere(served, "TierTopic", {"tag": "TagB", "maximum": maximum}))
-    assert len(found.messages) == min(maximum, 64)  # a tier has no cursor, so it gives one page
 
 
 @pytest.mark.parametrize("served", ["tiered"], indirect=True)
@@ -456,13 +441,6 @@ def test_what_a_search_explains_as_delivered_is_what_a_consumer_gets(served: Ser
     assert got["server"] == got["name server"] == got["directory"]
 
 
-def test_another_broker_is_not_asked_about_its_whole_store() -> None:
-    with serving_in_a_thread(service_of(FakeStore()), []) as address, rocketlens.open(str(address)) as remote:
-        for ask in (remote.space, remote.doctor, remote.pending, lambda: remote.life("a")):
-            with pytest.raises(rocketlens.ConfigError, match="a RocketLens server alone answers it"):
-                ask()
-
-
 @pytest.mark.parametrize("served", OF_ONE_LOG, indirect=True)
 @settings(max_examples=6)
 @given(data=st.data())
@@ -507,17 +485,6 @@ def test_topics_queues_and_how_far_all_reaches_are_the_same(served: Served) -> N
         assert listed[topic.name] == pages[0]["queueCount"] == len(queues)
     assert [source.queues("%RETRY%nonesuch") for source in served.sources.values()] == [[], [], []]
     assert served.api.ask("/topic", topic="%RETRY%nonesuch").status == 404
-
-
-def test_groups_are_as_far_everywhere(served: Served) -> None:
-    groups = [source.groups() for source in served.sources.values()]
-    assert groups == groups[:1] * 3
-    rows = [command("groups", *where, "--json").messages for where in served.commands.values()]
-    lags = [{(each["group"], each["topic"]): each["lag"] for each in of_one} for of_one in rows]
-    assert lags == lags[:1] * 3
-    for topic in served.sources["directory"].topics():
-        for each in served.api.get("/topic", topic=topic.name)["groups"]:
-            assert lags[0][each["group"], topic.name] == each["lag"]
 
 
 def named(outcome: Outcome) -> list[tuple[int, str]]:
@@ -569,37 +536,3 @@ def pulled_whole(source: Source, topic: str, queue_id: int) -> Iterator[rocketle
         if found.next_offset <= offset:
             return
         offset, end = found.next_offset, found.max_offset
-
-
-def test_a_topic_that_is_nowhere_is_an_error_of_every_search(served: Served) -> None:
-    for source in served.sources.values():
-        with pytest.raises(rocketlens.NoSuchTopic, match="there is no topic ordrs"):
-            list(source.search(topic="ordrs", contains="x"))
-    for engine in ((), ("--engine", "local")) if served.tier is None else ((),):
-        outcome = command("search", *served.commands["command"], "--topic", "ordrs", "--contains", "x", *engine)
-        assert (outcome.code, "there is no topic ordrs" in outcome.errors) == (1, True)
-
-
-def test_no_table_is_made_of_a_topic_that_is_nowhere(served: Served, tmp_path: Path) -> None:
-    with pytest.raises(rocketlens.NoSuchTopic, match="there is no topic ordrs"):
-        rocketlens.arrow(served.root, topic="ordrs").read_all()
-    outcome = command("export", served.root, "--topic", "ordrs", "--to", tmp_path / "table", "--format", "parquet")
-    assert (outcome.code, "there is no topic ordrs" in outcome.errors) == (1, True)
-    assert not list((tmp_path / "table").rglob("*"))
-    assert rocketlens.arrow(served.root, topic=["ordrs", served.topics[0]]).read_all().num_rows > 0
-
-
-def test_a_table_has_the_messages_that_consumers_get(served: Served) -> None:
-    columns = ["topic", "physical_offset", "queue_offset", "unique_key", "tags", "keys", "body"]
-    rows = rocketlens.arrow(served.root, columns=columns).read_all().to_pylist()
-    read = [
-        (each.topic, each.physical_offset, each.queue_offset, each.properties.get("UNIQ_KEY"))
-        for each in served.records
-    ]
-    assert [tuple(row[name] for name in columns[:4]) for row in rows] == read
-    assert [row["keys"] for row in rows] == [each.keys for each in served.records]
-
-
-@pytest.mark.parametrize("number", [-1, 10**19])
-def test_a_number_that_is_no_time_is_refused(served: Served, number: int) -> None:
-    assert agreed(find_everywhere(served, "nobody", begin=number)) == REFUSED

@@ -7,8 +7,6 @@ import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import storage.log
 import storage.query
 import storage.queue
@@ -61,26 +59,3 @@ def test_what_answers_requests_calls_no_method_that_waits() -> None:
         }
         found |= {(path, name) for name in called & waiting}
     assert found == set(ELSEWHERE)
-
-
-def test_a_plain_call_that_is_planted_is_found() -> None:
-    tree = ast.parse("def view(self, header):\n    return self._store.record_at(header.offset)\n")
-    assert calls(tree, twins()) == {"record_at"}
-
-
-@pytest.mark.parametrize("folder", ["storage", "broker", "protocol", "spark_jobs"])
-def test_nothing_hangs_on_the_thread_that_calls(folder: str) -> None:
-    """No thread-local says whether a look-up may wait, and no exception ends one that has to.
-
-    The one thread-local that there is holds a buffer for writing.
-    """
-    for path, tree in sources(folder):
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-        assert not names & {"Cold", "may_wait", "forbid_waiting", "allow_waiting"}, path
-        has_local = any(
-            isinstance(node, ast.Attribute) and node.attr == "local" and ast.unparse(node) == "threading.local"
-            for node in ast.walk(tree)
-        )
-        assert has_local == (path == "storage/files/direct_writer.py"), path

@@ -15,7 +15,7 @@ from still_clock import StillClock
 
 HERE = Path(__file__).parent
 WITHOUT_A_LOOP = [
-    *(HERE / name for name in ("cluster", "metrics", "security", "service", "web/test_port_tls.py")),
+    *(HERE / name for name in ("cluster", "metrics", "security", "service")),
     *(HERE / name for name in ("test_attack.py", "web/test_port.py")),
     HERE / "workers" / "test_several_workers.py",
 ]

@@ -208,7 +208,7 @@ def test_what_a_mask_hides_is_nowhere(
     secrets: tuple[str, ...],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In no command, export or program; `web/api/test_mask.py` asks the API."""
+    """In no command, export or program; `web/api/test_access.py` asks the API."""
     part = slice([*HIDDEN_BY].index(rules) // 2, None, 8)
     with caplog.at_level(logging.DEBUG):
         tried = assert_hidden(shown_by_commands(made, tmp_path / "keys", rules, part), secrets)

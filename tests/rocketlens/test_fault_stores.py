@@ -70,24 +70,6 @@ def test_numbers_that_are_no_times_are_refused_by_every_surface(case: Path) -> N
                     list(store.search(begin=value))
 
 
-@in_case("B8-digits-as-times")
-def test_times_the_wrong_way_round_are_named_as_they_were_typed(case: Path) -> None:
-    wrong = ("--since", "2024-06-01 08:30", "--until", "20240531")
-    typed = "--since 2024-06-01 08:30 is after --until 20240531"
-    assert typed in command("search", case, *wrong).errors
-    assert typed in command("find", case, "a", *wrong).errors
-    assert typed in command("export", case, *wrong, "--format", "csv", "--out", case.parent / "out").errors
-    due = command("pending", case, "--due-after", "2024-06-01", "--due-before", "20240531")
-    assert "--due-after 2024-06-01 is after --due-before 20240531" in due.errors
-    answer = ApiOf(case).ask("/search", begin="2024-06-01 08:30", end="20240531", contains="a")
-    assert answer.error["message"] == "the end, 20240531, is before the begin, 2024-06-01 08:30"
-    with (
-        rocketlens.open(case) as store,
-        pytest.raises(rocketlens.ConfigError, match=r"begin 2024-06 is after end 2024$"),
-    ):
-        list(store.search(begin="2024-06", end="2024"))
-
-
 @pytest.mark.parametrize(
     ("path", "found"),
     [("$.id=3", 1), ("$.y=4711", 1), ("$.id=1", 2), ("$.id=77", 1), ("$.id=2", 1), ("$.id=9007199254740993", 1)],

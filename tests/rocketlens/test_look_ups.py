@@ -1,21 +1,26 @@
-"""What the public face answers, from a store and over the wire, beside what recorded producers and consumers got."""
+"""What the public face answers, from a store, over the wire and as Arrow batches."""
 
 import functools
-import gc
-import threading
+import shutil
+import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import oracles
 import rocketlens
-from broker_harness import service_of, serving_in_a_thread
-from golden_store import G1, GOLDEN, unpack
-from rocketlens.opening import open_message_store
-from storage.store.message_store import MessageStore
+from golden_store import G1
+from spark_jobs.export.export_formats import ParquetPart
+from spark_jobs.read.log_ranges import find_ranges
+from spark_jobs.read.read_range import RangeReader
+from storage.columns.names import KINDS
+from storage.columns.wanted import Wanted
+
+# --- look ups ---------------------------------------------------------------------------------------------------------
 
 Source = rocketlens.Store | rocketlens.RemoteStore
 
@@ -103,16 +108,6 @@ def test_a_pull_brings_what_the_recorded_consumer_got(source: Source, recorded: 
     assert found == expected
 
 
-def test_times_are_numbers_and_dates(source: Source) -> None:
-    (found,) = source.view(6581)
-    assert found.store_time == datetime.fromtimestamp(found.store_timestamp / 1000, UTC)
-    assert found.born_timestamp <= found.store_timestamp
-    assert str(found.store_host) == "127.0.0.1:10911"
-    times = [found.store_timestamp for found in source.query("TopicTest", key="hotkey")]
-    between = source.query("TopicTest", key="hotkey", begin=times[3], end=datetime.fromtimestamp(times[7] / 1000, UTC))
-    assert [found.store_timestamp for found in between] == [each for each in times if times[3] <= each <= times[7]]
-
-
 def test_nothing_found_says_why(source: Source) -> None:
     for found in (
         source.query("TopicTest", key="nosuchkey"),
@@ -155,49 +150,55 @@ def test_what_is_closed_says_so(g1_store: Path) -> None:
             closed.topics()
 
 
-def test_closing_does_not_wait_for_another_threads_opening(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opens, goes_on = threading.Event(), threading.Event()
-
-    def open_slowly(*arguments: Any, **options: Any) -> MessageStore:
-        opens.set()
-        assert goes_on.wait(60)
-        return open_message_store(*arguments, **options)
-
-    monkeypatch.setattr("rocketlens.store.open_message_store", open_slowly)
-    store = rocketlens.open(g1_store)
-    with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(store.topics)
-        assert opens.wait(60)
-        store.close()
-        goes_on.set()
-        with pytest.raises(rocketlens.Error, match="is closed"):
-            asked.result(60)
-    with pytest.raises(rocketlens.Error, match="is closed"):
-        store.topics()
+# --- arrow reader -----------------------------------------------------------------------------------------------------
 
 
-def test_opening_leaves_the_hosts_garbage_collector_alone(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("disable", "freeze", "set_threshold"):
-        monkeypatch.setattr(gc, name, lambda *_arguments: pytest.fail("the collector is the host's"))
-    with rocketlens.open(g1_store) as store:
-        assert len(store.query("TopicTest", key="hotkey")) == 40
+def parquet_of(store: Path, path: Path) -> pa.Table:
+    """All messages as a part of an export has them, read back."""
+    with path.open("wb") as file:
+        writer = ParquetPart(file, tuple(KINDS), "zstd")
+        for each in find_ranges(str(store)).ranges:
+            for columns in RangeReader(each, Wanted(), tuple(KINDS)).read():
+                writer.write(columns)
+        writer.close()
+    return pq.read_table(path)
 
 
-def test_a_batch_in_one_record_is_pulled_as_its_messages(tmp_path: Path) -> None:
-    """The producer got the queue offset of the first message of each batch, and labelled each batch by its size."""
-    recorded = GOLDEN / "g2" / "g2-queues"
-    store_path = unpack("store", tmp_path, archives=recorded)
-    lines = [line.split("\t") for line in (recorded / "produced.tsv").read_text().splitlines()]
-    batches = {
-        int(line[6]): int(line[0].removeprefix("inner-batch-")) for line in lines if line[4:6] == ["BatchCqTopic", "1"]
-    }
-    assert batches == {0: 3, 3: 1, 4: 5}
-    with serving_in_a_thread(service_of(MessageStore.open(store_path))) as address:
-        for source in (rocketlens.open(store_path), rocketlens.connect(str(address))):
-            with source:
-                found = list(pull_all(source, "BatchCqTopic", 1))
-                assert [message.queue_offset for message in found] == list(range(sum(batches.values())))
-                assert len({message.unique_key for message in found}) == len(found)
-                inside = source.pull("BatchCqTopic", 1, 1, maximum=1)
-                assert [message.queue_offset for message in inside] == [1, 2]
-                assert inside.next_offset == 3
+def test_schema_and_rows_are_those_of_the_parquet_export(g1_store: Path, tmp_path: Path) -> None:
+    exported = parquet_of(g1_store, tmp_path / "part.parquet")
+    table = rocketlens.arrow(g1_store).read_all()
+    assert table.schema.names == exported.schema.names == list(KINDS)
+    assert [field.type for field in table.schema] == [field.type for field in exported.schema]
+    assert table.to_pylist() == exported.to_pylist()
+    assert table.num_rows == len(oracles.read_log(g1_store / "commitlog")) > 300
+
+
+def test_damage_is_left_out_with_a_warning_or_is_an_error(g1_store: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(g1_store, tmp_path / "store"))
+    with (store / "commitlog" / f"{0:020}").open("r+b") as segment:
+        segment.seek(6581 + 100)
+        segment.write(b"damage")
+    with pytest.warns(rocketlens.DamageWarning, match="physical offset 6581") as warned:
+        table = rocketlens.arrow(store, columns=["physical_offset"]).read_all()
+    assert len(warned) == 1
+    whole = {record.physical_offset for record in oracles.read_log(g1_store / "commitlog")}
+    assert whole - set(table["physical_offset"].to_pylist()) == {6581}
+    with warnings.catch_warnings(), pytest.raises(rocketlens.CorruptRecord):
+        rocketlens.arrow(store, columns=["physical_offset"], fails_fast=True).read_all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"columns": ["nothing"]}, rocketlens.ConfigError),
+        ({"columns": ["topic", "topic"]}, rocketlens.ConfigError),
+        ({"begin": 5, "end": 1}, rocketlens.ConfigError),
+        ({"where": "a >"}, rocketlens.FilterSyntaxError),
+        ({"topic": []}, rocketlens.ConfigError),
+    ],
+)
+def test_arguments_that_cannot_be_are_errors_at_once(
+    g1_store: Path, options: dict[str, object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        rocketlens.arrow(g1_store, **options)  # type: ignore[arg-type]

@@ -5,17 +5,13 @@ import contextlib
 import itertools
 import json
 import random
-import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rocketlens
 from acl_file import READER, READER_SECRET, write_accounts
-from blocking_client import eventually
 from broker.config import TlsOptions
 from broker.endpoint import Endpoint
 from broker_harness import FakeStore, in_a_thread, service_of, serving_in_a_thread
@@ -23,7 +19,7 @@ from certificates import Authority
 from frame_garbage import encode_frame_prefix
 from message_encoding import encode_message
 from name_server import NamedBrokers
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import RequestCode
 from protocol.command import Command, decode_command
 from protocol.frame import FrameDecoder
 from protocol.message_id import MessageId
@@ -104,54 +100,6 @@ def test_brokers_are_found_by_their_name_server(server: Endpoint) -> None:
             ):
                 ask()
         assert [message.physical_offset for message in remote.view(6581)] == [6581, 6581]
-
-
-def test_what_a_search_over_the_network_finds_is_what_a_search_of_the_store_finds(
-    g1_store: Path, server: Endpoint
-) -> None:
-    conditions: list[dict[str, str]] = [
-        {"contains": "hot"},
-        {"regex": "hot [0-3]$"},
-        {"tag": "TagA"},
-        {"key_prefix": "big-"},
-        {"where": "a > 10 AND a <= 30 AND region = 'hz'"},
-        {"size": "100.."},
-        {"contains": "nothing of this kind"},
-    ]
-    with rocketlens.open(g1_store) as store, rocketlens.connect(str(server)) as remote:
-        for condition in conditions:
-            local = [message.physical_offset for message in store.search(topic="TopicTest", **condition)]
-            found = remote.search(topic="TopicTest", **condition)
-            assert [message.physical_offset for message in found] == local
-            assert (found.cursor, found.progress.found, found.notes) == (None, len(local), ())
-        middle = store.view(UNIQUE_KEY)[0].store_timestamp
-        late = [message for message in store.search(topic="TopicTest") if message.store_timestamp >= middle]
-        assert len(list(remote.search(topic="TopicTest", begin=middle))) == len(late) > 30
-
-
-@pytest.mark.parametrize("cursor", ["7", "0:9223372036854775808", "0:1,"])
-def test_a_cursor_that_is_none_of_a_search_over_the_network_is_refused(server: Endpoint, cursor: str) -> None:
-    with (
-        rocketlens.connect(str(server)) as remote,
-        pytest.raises(rocketlens.ConfigError, match="is not valid for a search over the network"),
-    ):
-        remote.search(topic="TopicTest", cursor=cursor)
-
-
-def test_who_may_not_list_topics_is_asked_to_name_one() -> None:
-    """As by another broker with accounts, which knows no request of ours."""
-
-    def answer(command: Command) -> bytes:
-        return frame(
-            {"code": int(ResponseCode.NO_PERMISSION), "flag": 1, "opaque": command.opaque, "remark": "no."}, b""
-        )
-
-    with answering(answer) as endpoint, rocketlens.connect(str(endpoint)) as remote:
-        for ask in (lambda: remote.find("hotkey"), remote.topics):
-            with pytest.raises(
-                rocketlens.ResponseError, match=r"no\. Name with `topic` one that the account may read\."
-            ):
-                ask()
 
 
 # ---------------------------------------------------------------------- servers that misbehave
@@ -280,77 +228,6 @@ def test_a_server_that_leads_round_in_a_circle_is_left() -> None:
     assert next(asked) > 4
 
 
-def test_closing_ends_what_waits() -> None:
-    """A call that waits on another thread ends with an error, not never."""
-    with answering(lambda _asked: b"") as endpoint:
-        remote = rocketlens.connect(str(endpoint), timeout_seconds=60)
-        caught: list[BaseException] = []
-
-        def ask() -> None:
-            try:
-                remote.view(0)
-            except BaseException as error:
-                caught.append(error)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        channels = remote._remote._client._channels
-        eventually(lambda: any(each._waiting for each in list(channels.values())), "a question that waits")
-        remote.close()
-        thread.join(30)
-    assert len(caught) == 1
-    assert isinstance(caught[0], rocketlens.ClientError)
-
-
-def test_ctrl_c_ends_what_is_followed_though_nobody_waits_for_it_yet(
-    server: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ask = asyncio.run_coroutine_threadsafe
-
-    def interrupted(*arguments: Any) -> None:
-        monkeypatch.setattr("asyncio.run_coroutine_threadsafe", ask)
-        ask(*arguments)
-        raise KeyboardInterrupt
-
-    def follow() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            next(coming)
-
-    with rocketlens.connect(str(server)) as remote:
-        ends = {queue.queue_id: queue.max_offset for queue in remote.queues("TopicTest")}
-        coming = remote.follow("TopicTest", ends)
-        monkeypatch.setattr("asyncio.run_coroutine_threadsafe", interrupted)
-        following = threading.Thread(target=follow)
-        following.start()
-        following.join(30)
-        is_ended = not following.is_alive()
-    following.join()
-    assert is_ended
-
-
-def test_closing_ends_what_connects() -> None:
-    """A peer that accepts and says nothing holds a handshake up."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        remote = rocketlens.connect(f"127.0.0.1:{port}", tls=True, connect_timeout_seconds=600)
-        caught: list[BaseException] = []
-
-        def ask() -> None:
-            try:
-                remote.topics()
-            except BaseException as error:
-                caught.append(error)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        peer, _ = silent.accept()
-        with peer:
-            remote.close()
-            thread.join(60)
-    assert [str(error) for error in caught] == [f"{remote!r} is closed"]
-    assert isinstance(caught[0], rocketlens.Error)
-
-
 def test_what_is_lost_is_said_by_a_search_over_the_network_as_by_pulls_of_the_store(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number in range(6):
@@ -372,19 +249,3 @@ def test_what_is_lost_is_said_by_a_search_over_the_network_as_by_pulls_of_the_st
             assert note.removeprefix("queue 0: ") in notes
             assert set(remote.pull("T", 0, 2).notes) <= notes
             assert remote.pull("T", 0, 3).notes == ()
-
-
-@pytest.mark.parametrize(("name", "counts"), [("topics.json", (None, 0)), ("subscriptionGroup.json", (3, None))])
-def test_a_server_whose_configuration_is_damaged_says_of_the_store_what_it_knows(
-    name: str, counts: tuple[int | None, int | None], tmp_path: Path
-) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T")
-    writer.close()
-    (writer.root / "config").mkdir(exist_ok=True)
-    (writer.root / "config" / name).write_text('{"table": [')
-    store = MessageStore.open(writer.root)
-    with serving_in_a_thread(service_of(store)) as address, rocketlens.connect(str(address)) as remote:
-        found, of_store = remote.info(), rocketlens.open(writer.root).info()
-    assert (found.topics, found.groups) == (of_store.topics, of_store.groups) == counts
-    assert (found.end_offset, found.problems) == (of_store.end_offset, of_store.problems)

@@ -1,10 +1,10 @@
-"""What `rocketlens.open` makes of a place, and which methods each kind of source has: docs/python.md has the table."""
+"""What `rocketlens.open` makes of a place; several stores and a store behind a URL answer as a directory does."""
 
 import contextlib
 import itertools
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from broker_harness import FakeStore, service_of, serving_in_a_thread
 from golden_store import GOLDEN, unpack
 from loop_engine import run_jobs_here
 from name_server import NamedBrokers
-from protocol.cursors import encode_cursor
 from rocketlens.several_stores import SeveralStores
 from rocketlens.url_store import UrlStore
+from spark_jobs.places import hollow_copy, remote_file
+from spark_jobs.places.remote_file import RemoteFile
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
+
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 KINDS = {
@@ -169,17 +172,6 @@ def paged(source: Any, text: str, maximum: int) -> list[int]:
     return listed
 
 
-def test_pages_of_what_a_text_names_come_to_the_whole_of_it(g1_store: Path) -> None:
-    with rocketlens.open(g1_store) as store, serving_in_a_thread(service_of(MessageStore.open(g1_store))) as address:
-        with rocketlens.open(str(address)) as remote:
-            for text, maximum in (*(("hotkey", each) for each in (7, 39, 40, 41)), ("0", 7), ("BB", 1), ("TagA", 7)):
-                whole = places(store.find(text, maximum=1000))
-                assert paged(store, text, maximum) == paged(remote, text, maximum) == whole != []
-        for cursor in ("", "~", "AAAA", encode_cursor([1, "TopicTest", -1]), encode_cursor([1, "T", 2**63])):
-            with pytest.raises(rocketlens.ConfigError, match="no cursor"):
-                store.find("hotkey", cursor=cursor)
-
-
 @pytest.fixture
 def two_stores(g1_store: Path, tmp_path: Path) -> list[Path]:
     """Stores of two brokers, some of whose topics have the same names."""
@@ -266,18 +258,6 @@ def test_a_search_of_several_stores_goes_through_one_after_the_other_and_goes_on
             list(stores.search(topic="TopicTst"))
 
 
-@pytest.mark.parametrize("maximum", [2, 39])
-def test_what_one_of_several_stores_has_is_found_up_to_a_limit_as_in_it_alone(
-    two_stores: list[Path], maximum: int
-) -> None:
-    with rocketlens.open(two_stores) as stores, rocketlens.open(two_stores[0]) as first:
-        found, alone = stores.find("hotkey", maximum=maximum), first.find("hotkey", maximum=maximum)
-    assert {message.keys[0] for message in found} == {"hotkey"}
-    assert len(found) == maximum
-    assert (found.messages, found.kinds, found.readings) == (alone.messages, alone.kinds, alone.readings)
-    assert found.notes == alone.notes
-
-
 def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None:
     writers = [StoreWriter(tmp_path / name) for name in ("a", "b")]
     for writer in writers:
@@ -288,3 +268,144 @@ def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None
         coming = stores.follow_each("T", {str(writers[0].root): {0: 1}})
         where, (message,) = next(coming)
         assert (where, message.body) == (str(writers[1].root), b"before")
+
+
+# --- url store --------------------------------------------------------------------------------------------------------
+
+
+def waiting(source: rocketlens.Source) -> Any:
+    """All that waits."""
+    with source.pending() as found:
+        return found.as_of, found.incomplete, found.topics(), list(found.messages())
+
+
+QUESTIONS: dict[str, Callable[[rocketlens.Source], Any]] = {
+    "groups": lambda source: source.groups(),
+    "topics": lambda source: source.topics(),
+    "info": lambda source: source.info(),
+    "queues": lambda source: [source.queues(name) for name in ("TopicTest", "TopicBatch", "%RETRY%CG_FAIL", "none")],
+    "pull": lambda source: [source.pull("TopicTest", queue_id, 3) for queue_id in range(4)],
+    "pending": waiting,
+    "life": lambda source: [source.life(text) for text in ("batch-0", "hotkey", "nosuchkey")],
+    "doctor": lambda source: source.doctor(),
+}
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many bytes were fetched of each file, in small pieces."""
+    found: dict[str, int] = {}
+    fetch = RemoteFile._fetch
+
+    def counted(self: RemoteFile, start: int, stop: int) -> bytes:
+        found[Path(self.path).name] = found.get(Path(self.path).name, 0) + stop - start
+        return fetch(self, start, stop)
+
+    monkeypatch.setattr(RemoteFile, "_fetch", counted)
+    monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(hollow_copy, "UNIT_BYTES", 512)
+    monkeypatch.setattr(hollow_copy, "MOST_AHEAD", 2048)
+    return found
+
+
+def put(store: Path) -> str:
+    """A place for a copy of a store in a file system that only this process has."""
+    place = f"memory://url-store-{next(NUMBERS)}"
+    fsspec.filesystem("memory").put(str(store), place, recursive=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[Path, str]]]:
+    """Recorded stores, each in a directory and behind a URL."""
+    made: dict[str, tuple[Path, str]] = {}
+
+    def store(name: str) -> tuple[Path, str]:
+        if name not in made:
+            series, _, archive = name.partition("/")
+            root = unpack(archive, tmp_path_factory.mktemp("stores"), archives=GOLDEN / series)
+            made[name] = root, put(root)
+        return made[name]
+
+    yield store
+    for _, place in made.values():
+        fsspec.filesystem("memory").rm(place, recursive=True)
+
+
+def said(source: rocketlens.Source, question: str, place: str) -> str:
+    """An answer in words, with the place that it is about left out, and how long it took."""
+    try:
+        text = repr(QUESTIONS[question](source))
+    except rocketlens.Error as error:
+        text = str(error)
+    return re.sub(r"seconds=[\d.e-]+", "", text.replace(place, "STORE"))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("name", ["g1/store-crashed"])
+def test_every_question_has_the_answer_of_the_directory(
+    name: str, question: str, stores: Callable[[str], tuple[Path, str]], fetched: dict[str, int]
+) -> None:
+    root, place = stores(name)
+    with rocketlens.open(root) as here, rocketlens.open(place) as there:
+        assert said(there, question, place) == said(here, question, str(root))
+    assert fetched
+
+
+def test_old_segments_are_not_fetched_to_see_groups_and_queues(tmp_path: Path, fetched: dict[str, int]) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16)
+    for _ in range(600):
+        writer.append("T", bytes(900))
+    writer.close()
+    segments = sorted(each.name for each in (writer.root / "commitlog").iterdir())
+    place = put(writer.root)
+    with rocketlens.open(place) as source:
+        queue = source.queues("T")[0]
+        assert (queue.min_offset, queue.max_offset) == (0, 600)
+        assert source.groups() == []
+        assert source.pull("T", 0, 100, maximum=1)[0].queue_offset == 100
+        assert len(segments) > 8
+        assert sum(fetched.get(each, 0) for each in segments[:-1]) < 1 << 17
+    fsspec.filesystem("memory").rm(place, recursive=True)
+
+
+def test_what_cannot_be_fetched_is_an_error_and_the_next_question_is_asked_anew(
+    stores: Callable[[str], tuple[Path, str]], fetched: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, place = stores("g1/store")
+    with rocketlens.open(place) as source:
+        for question in ("groups", "pull"):
+            with monkeypatch.context() as patch:
+                memory = type(fsspec.filesystem("memory"))
+                cat = memory.cat_file
+
+                def spoiled(self: Any, path: str, *given: Any, cat: Any = cat, **more: Any) -> bytes:
+                    if "commitlog" in path:
+                        raise OSError("the line is cut")
+                    return bytes(cat(self, path, *given, **more))
+
+                patch.setattr(memory, "cat_file", spoiled)
+                source.close()
+                source = rocketlens.open(place)
+                with pytest.raises(rocketlens.Error, match=rf"{place}/commitlog/\d+: cannot be read .*the line is cut"):
+                    QUESTIONS[question](source)
+            assert QUESTIONS[question](source)
+
+
+def test_what_is_no_store_and_what_is_broken_bear_the_names_that_they_have_behind_the_url(tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "nothing" / "file").write_bytes(b"x")
+    writer = StoreWriter(tmp_path / "broken")
+    writer.append("T", b"first")
+    writer.close()
+    (writer.root / "config" / "consumerOffset.json").write_bytes(b"{")
+    memory = fsspec.filesystem("memory")
+    for root, error in ((tmp_path / "nothing", rocketlens.NotAStore), (writer.root, rocketlens.Error)):
+        place = put(root)
+        said = []
+        for where in (root, place):
+            with pytest.raises(error) as caught, rocketlens.open(str(where)) as source:
+                source.groups()
+            said.append(str(caught.value).replace(str(where), "STORE"))
+        assert said[0] == said[1]
+        memory.rm(place, recursive=True)

@@ -4,8 +4,7 @@ import importlib
 from pathlib import Path
 
 import storage
-from doors import module_name
-from layouts import check_layout, has_layout
+from layouts import check_layout, has_layout, module_name
 from storage.index.index_file import ENTRY, HEADER, SLOT
 from storage.kernels import indexes
 

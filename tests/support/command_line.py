@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rocketlens.cli.main import main
 
 EARLIER_NAME = "will go with the next release, type: rocketlens "
-"""What is said of a command's earlier name; tests/rocketlens/cli/test_earlier_names.py asserts it."""
+"""What is said of a command's earlier name; tests/rocketlens/cli/test_command_line.py asserts it."""
 
 
 @dataclass(frozen=True)

@@ -119,3 +119,8 @@ def _is_defined_in(module: ModuleType, name: str) -> bool:
     return bool(
         re.search(rf"^{name}\b.*= Struct\(", Path(str(module.__file__)).read_text(encoding="utf-8"), re.MULTILINE)
     )
+
+
+def module_name(root: Path, path: Path) -> str:
+    """The dotted name of a file's module."""
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")

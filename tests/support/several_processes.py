@@ -22,18 +22,17 @@ SPARK: Final = "Spark"
 
 TOGETHER = {
     "tests/spark_jobs/run/test_cluster.py": "cluster",
-    "tests/rocketlens/cli/test_commands.py": "commands",
     "tests/interop/": "JVMs",
     "tests/broker/web/browser/": "browser",
 }
 """What shares the JVMs of clients or the browser: it stays in one process when there are several.
 
-The first three start JVMs of their own. Of all other files those that ask for the Spark session share it.
+The first two start JVMs of their own. Of all other files those that ask for the Spark session share it.
 """
 
 FIRST = (
-    *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
-    *("commands", "browser"),
+    *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py"),
+    "browser",
     *("tests/spark_jobs/publish/test_fetch.py", "tests/rocketlens/cli/test_export.py"),
     *("tests/spark_jobs/places/test_placed_run.py", "tests/damage/test_damaged_stores.py"),
 )

@@ -1,16 +1,26 @@
-"""Rows become figures: everything that is counted is reported under its own name, as the sum over workers."""
+"""Figures: what is counted is reported as the sum over workers, and of the store what the official tools say."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows, places_of
+from broker.service.broker_service import BrokerService
 from broker.web._metrics_families import COUNTER, FAMILIES
 from broker.web.metrics_collector import PLAIN, Exposition, ServerCollector
+from broker.web.metrics_store import StoreFigures
+from broker_harness import service_of
+from golden_store import G1
 from metric_figures import Figures, figure, figures_of
 from protocol.codes import RequestCode
+from storage.store.message_store import MessageStore
+
+# --- metrics collector ------------------------------------------------------------------------------------------------
 
 WORKERS = 3
 STORES = ("broker-a", "broker-b")
@@ -105,30 +115,6 @@ def test_every_figure_of_a_store_is_the_sum_over_the_workers(figures: Figures) -
     assert served - told == {"cpu_seconds_total", *OF_WORKERS}
 
 
-def test_the_cpu_is_that_of_all_workers_and_each_of_them_is_told_for_itself(figures: Figures) -> None:
-    assert figure(figures, "cpu_seconds_total") == 2 * WORKERS
-    assert figure(figures, "workers") == WORKERS
-    for number in range(WORKERS):
-        assert figure(figures, "worker_up", worker=str(number)) == 1
-        assert figure(figures, "worker_starts_total", worker=str(number)) == 1
-        assert figure(figures, "worker_stuck_total", worker=str(number)) == value_at(number, 0, rows.STUCK)
-        assert figure(figures, "worker_resident_memory_bytes", worker=str(number)) > 1_000_000
-    assert figure(figures, "build_info") == 1
-
-
-def test_the_buckets_of_a_histogram_are_cumulated_and_the_last_one_is_all(figures: Figures) -> None:
-    told = [
-        (float(dict(labels)["le"]), value)
-        for (name, labels), value in figures.items()
-        if name == "rocketlens_turn_duration_seconds_bucket" and ("broker", "broker-a") in labels
-    ]
-    bounds, counts = zip(*sorted(told), strict=True)
-    assert bounds == (*rows.bucket_bounds(), float("inf"))
-    assert counts[-1] == figure(figures, "turn_duration_seconds_count", broker="broker-a")
-    steps = [total_of(0, rows.TURNS + bucket) for bucket in range(rows.BUCKETS)]
-    assert [after - before for before, after in zip((0, *counts), counts, strict=False)] == steps
-
-
 def test_a_worker_that_is_gone_has_counted_but_has_no_connections() -> None:
     shared = MetricsRows(2)
     for worker, heard in enumerate((2**62, 0)):
@@ -140,3 +126,64 @@ def test_a_worker_that_is_gone_has_counted_but_has_no_connections() -> None:
     assert figure(figures, "connections") == 5
     assert figure(figures, "connections_accepted_total") == 10
     assert [figure(figures, "worker_up", worker=worker) for worker in "01"] == [1, 0]
+
+
+# --- metrics store ----------------------------------------------------------------------------------------------------
+
+
+def told(service: BrokerService, store: StoreFigures | None = None) -> Figures:
+    exposition = Exposition(ServerCollector(MetricsRows(), [store or StoreFigures(service)]))
+    return figures_of(exposition.render("")[0].decode())
+
+
+@pytest.fixture
+def service(g1_store: Path) -> BrokerService:
+    return service_of(MessageStore.open(g1_store))
+
+
+def test_every_metric_is_served(service: BrokerService) -> None:
+    exposition = Exposition(ServerCollector(MetricsRows(), [StoreFigures(service)]))
+    text = exposition.render("")[0].decode()
+    served = [line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert served == [[family.full_name, family.kind] for family in FAMILIES]
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    assert figures_of(text) == {(each.name, frozenset(each.labels.items())): each.value for each in samples}
+
+
+def test_lag_is_what_the_official_mqadmin_printed(service: BrokerService) -> None:
+    lines = (G1 / "mqadmin-out" / "consumerProgress.txt").read_text().splitlines()
+    progress = {words[0]: int(words[-1]) for words in map(str.split, lines) if words and not words[0].startswith("#")}
+    assert progress["CG_TAG"] == 44
+    figures = told(service)
+    for group, lag in progress.items():
+        of_group = [
+            value
+            for (name, labels), value in figures.items()
+            if name == "rocketlens_consumer_group_lag_messages" and ("group", group) in labels
+        ]
+        assert sum(of_group) == lag, group
+
+
+def test_a_store_without_an_index_covers_nothing_until_it_is_scanned(g1_store: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(g1_store, tmp_path / "copy")
+    shutil.rmtree(copy / "index")
+    figures = told(service_of(MessageStore.open(copy)))
+    assert figure(figures, "index_covered_ratio", broker="broker-a") == 0
+    assert figure(figures, "index_lag_bytes", broker="broker-a") == 156_014
+    assert figure(figures, "index_scanned_entries", broker="broker-a") > 500
+    assert figure(figures, "index_unscanned_bytes", broker="broker-a") == 0
+
+
+def test_missing_segments_and_broken_files_are_told_by_kind(g1_store: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(g1_store, tmp_path / "copy")
+    segments = sorted((copy / "commitlog").iterdir())
+    (copy / "config" / "consumerOffset.json").write_text("{")
+    (copy / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    index = min((copy / "index").iterdir())
+    index.write_bytes(index.read_bytes()[:30])
+    with segments[0].open("r+b") as file:
+        file.truncate(53_248)
+    figures = told(service_of(MessageStore.open(copy)))
+    for kind in ("hole", "config", "index_file"):
+        assert figure(figures, "damage", broker="broker-a", kind=kind) >= 1, kind
+    assert figure(figures, "damage", broker="broker-a", kind="queue") == 0

@@ -1,27 +1,38 @@
-"""The HTTP port: what it answers, what it refuses, and that no client can keep it for himself."""
+"""The HTTP port, by TLS too and while a store is opened: what it answers and refuses, and no client keeps it."""
 
 import asyncio
 import contextlib
 import json
 import logging
+import re
+import shutil
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
+import httpx
 import pytest
 
+from broker.config import HttpAuth, TlsOptions
+from broker.endpoint import Endpoint
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
-from broker.net.listeners import bind_listeners, close_listeners
+from broker.net.listeners import Listener, bind_listeners, close_listeners
+from broker.net.tls import watched_http_context
 from broker.web import _http_server
 from broker.web import site as site_module
-from broker.web._http_server import HttpConnection
-from broker.web._strict_requests import HEADER_BYTES
+from broker.web.api.access import Access
 from broker.web.port import WebPort
 from broker.web.site import Site
+from broker.web.starting import answering
 from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
+from certificates import Authority
 
-pytestmark = pytest.mark.asyncio
+# --- port -------------------------------------------------------------------------------------------------------------
 
 
 class Page:
@@ -85,28 +96,7 @@ async def serving_web() -> AsyncIterator[Web]:
         close_listeners([web.listener])
 
 
-async def test_figures_are_answered_in_the_form_asked_for() -> None:
-    async with serving_web() as web:
-        status, head, body = await web.get("/metrics")
-        assert (status, body) == (200, b"figures 1\n")
-        assert "cache-control: no-store" in head
-        assert "server:" not in head
-        _, head, _ = await web.get("/metrics", headers="Accept: application/openmetrics-text; version=1.0.0\r\n")
-        assert "accept=application/openmetrics-text" in head
-        assert web.published == [1, 1]
-
-
-async def test_head_is_answered_without_a_body_and_other_methods_are_refused() -> None:
-    async with serving_web() as web:
-        assert (await web.get("/healthz", "HEAD"))[::2] == (200, b"")
-        for path in ("/metrics", "/healthz", "/readyz"):
-            for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"):
-                status, _, body = await web.get(path, method)
-                assert (status, body) == (405, b"Method Not Allowed")
-        assert (await web.get("/../etc/passwd"))[0] == 404
-        assert not web.page.rendered
-
-
+@pytest.mark.asyncio
 async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
     async with serving_web() as web:
         assert (await web.get("/readyz"))[0] == 503
@@ -123,6 +113,7 @@ async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
         assert (await web.get("/healthz"))[0] == 200
 
 
+@pytest.mark.asyncio
 async def test_a_failure_is_logged_and_answered_without_inner_details(caplog: pytest.LogCaptureFixture) -> None:
     async with serving_web() as web:
         web.page.error = RuntimeError("inner detail")
@@ -134,6 +125,7 @@ async def test_a_failure_is_logged_and_answered_without_inner_details(caplog: py
         assert (await web.get("/metrics"))[0] == 200
 
 
+@pytest.mark.asyncio
 async def test_a_disk_that_hangs_stops_neither_health_nor_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_module, "RENDER_SECONDS", 0.2)
     async with serving_web() as web:
@@ -195,6 +187,7 @@ NO_REQUESTS = {
 }  # fmt: skip
 
 
+@pytest.mark.asyncio
 async def test_what_is_no_request_or_may_be_read_otherwise_by_a_proxy_is_refused_with_all_that_follows(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -227,6 +220,7 @@ async def _slow_reader(web: Web) -> None:
 
 
 @pytest.mark.parametrize("client", [_slow_request, _slow_reader])
+@pytest.mark.asyncio
 async def test_a_client_that_takes_its_time_is_closed(
     client: Callable[[Web], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,107 +230,120 @@ async def test_a_client_that_takes_its_time_is_closed(
         await until(lambda: not web.port.server.connections)
 
 
-async def test_connections_beyond_so_many_that_are_being_answered_are_closed_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+# --- port tls ---------------------------------------------------------------------------------------------------------
+
+HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""The beginning of a handshake."""
+
+
+@pytest.fixture
+def options(authority: Authority, tmp_path: Path) -> TlsOptions:
+    certificate, key = authority.sign("server")
+    shutil.copy(certificate, tmp_path / "server.pem")
+    shutil.copy(key, tmp_path / "server.key")
+    clients = {"client_ca": authority.certificate, "client_auth": "required"}
+    return TlsOptions("enforcing", tmp_path / "server.pem", tmp_path / "server.key", **clients)  # type: ignore[arg-type]
+
+
+@dataclass
+class Secured:
+    """A port by TLS."""
+
+    port: WebPort
+    endpoint: Endpoint
+    authority: Authority
+
+    async def get(self, path: str, scheme: str = "https") -> httpx.Response:
+        trusted = self.authority.client_context()
+        async with httpx.AsyncClient(verify=trusted, timeout=DEADLINE_SECONDS, trust_env=False) as client:
+            return await client.get(f"{scheme}://127.0.0.1:{self.endpoint.port}{path}")
+
+    @property
+    def waiting(self) -> int:
+        reception = self.port.server.reception
+        return len(reception.arrivals)
+
+
+@contextlib.asynccontextmanager
+async def secured(options: TlsOptions, authority: Authority) -> AsyncIterator[Secured]:
+    (listener,) = bind_listeners([LOOPBACK])
+    site = Site(MetricsRows(), lambda _accept: (b"figures\n", "text/plain"))
+    site._access = Access(auth=HttpAuth(needs_tls=True))
+    port = WebPort(site, [listener], watched_http_context(options))
+    try:
+        await port.start()
+        yield Secured(port, listener.endpoint, authority)
+    finally:
+        await port.stop()
+        close_listeners([listener])
+
+
+@pytest.mark.asyncio
+async def test_tls_gets_everything_and_plain_http_only_health(options: TlsOptions, authority: Authority) -> None:
+    async with secured(options, authority) as web:
+        for path, plain in (("/healthz", 200), ("/readyz", 503), ("/metrics", 403)):
+            by_tls = await web.get(path)
+            assert by_tls.status_code == (200 if path == "/metrics" else plain)
+            assert (await web.get(path, "http")).status_code == plain
+        assert "https://" in (await web.get("/metrics", "http")).text
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("beginning", [b"", HELLO], ids=["silent", "half a handshake"])
+async def test_connections_that_get_no_further_make_room_for_each_probe(
+    options: TlsOptions, authority: Authority, beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_http_server, "CONNECTIONS", 3)
-    async with serving_web() as web:
-        web.page.release.clear()
-        answers = [asyncio.ensure_future(web.get("/metrics")) for _ in range(3)]
-        await until(lambda: len(_at_work(web)) == 3)
-        assert await web.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") == b""
-        web.page.release.set()
-        assert [(await answer)[0] for answer in answers] == [200] * 3
-        await until(lambda: not web.port.server.connections)
-        assert (await web.get("/healthz"))[0] == 200
-
-
-def _at_work(web: Web) -> list[HttpConnection]:
-    return [each for each in web.port.server.connections if not each.waits_for_client]
-
-
-@pytest.mark.parametrize(
-    "beginning", [b"", b"G", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["none", "byte", "half"]
-)
-async def test_a_port_full_of_requests_that_do_not_end_answers_each_probe(
-    beginning: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The oldest goes, one for each that comes; a connection that is being answered stays."""
-    monkeypatch.setattr(_http_server, "CONNECTIONS", 16)
-    async with serving_web() as web, contextlib.AsyncExitStack() as stack:
-        connections = web.port.server.connections
-        web.page.release.clear()
-        answer = asyncio.ensure_future(web.get("/metrics"))
-        await until(lambda: len(_at_work(web)) == 1)
-        # Those that have sent nothing have a place of their own beside the one that is being answered.
-        most = 16 if beginning else 17
-
-        def held() -> int:
-            return len(connections) + len(web.port.server.reception.arrivals)
-
-        readers = []
-        for number in range(26):
-            reader, writer = await asyncio.open_connection(*web.address)
+    monkeypatch.setattr(_http_server, "CONNECTIONS", 4)
+    async with secured(options, authority) as web, contextlib.AsyncExitStack() as stack:
+        for number in range(20):
+            _, writer = await asyncio.open_connection(*web.endpoint)
             stack.callback(writer.close)
             writer.write(beginning)
-            readers.append(reader)
-            await until(lambda: held() == min(number + 2, most))  # noqa: B023 - called at once
-            if number % 10 == 9:
-                assert (await web.get("/healthz"))[0] == 200
-
-        def closed() -> list[bool]:
-            return [reader.at_eof() or reader.exception() is not None for reader in readers]
-
-        await until(lambda: sum(closed()) == len(readers) - most + 1)
-        assert closed() == sorted(closed(), reverse=True)
-        web.page.release.set()
-        assert (await answer)[0] == 200
+            await until(lambda: 0 < web.waiting <= 4)
+            if number % 5 == 4:
+                assert (await web.get("/healthz")).status_code == 200
+                assert (await web.get("/healthz", "http")).status_code == 200
+        assert web.waiting <= 4
 
 
-async def test_clients_that_do_not_read_their_answers_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_http_server, "CONNECTIONS", 3)
-    async with serving_web() as web, contextlib.AsyncExitStack() as stack:
-        web.page.body = bytes(64 << 20)
-        opened = [await asyncio.open_connection(*web.address, limit=1024) for _ in range(3)]
-        for _, writer in opened:
-            stack.callback(writer.transport.abort)
-            writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        connections = web.port.server.connections
-        await until(lambda: sum(each.transport.get_write_buffer_size() > 0 for each in connections) == 3)
-        assert (await web.get("/healthz"))[0] == 200
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+PATIENCE_SECONDS = 60.0
 
 
-@pytest.mark.parametrize("in_pieces", [False, True])
-async def test_headers_over_the_limit_are_answered_400_however_they_come(in_pieces: bool) -> None:
-    start, end = b"GET /healthz?", b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    async with serving_web() as web:
-        for size, status in ((HEADER_BYTES, 200), (HEADER_BYTES + 1, 400)):
-            rest = size - len(start) - len(end) - 2
-            for request in (
-                start + b"a" * rest + end + b"\r\n",
-                start + end + b"X: " + b"a" * (rest - 5) + b"\r\n\r\n",
-                start + end + b"X: 1\r\n" * (rest // 6 - 1) + b"X: 1" + b"1" * (rest % 6) + b"\r\n\r\n",
-            ):
-                assert len(request) == size
-                reader, writer = await asyncio.open_connection(*web.address)
-                for piece in (request[:5_000], request[5_000:]) if in_pieces else (request,):
-                    writer.write(piece)
-                    await writer.drain()
-                    await asyncio.sleep(0.01 if in_pieces else 0)
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    line = await reader.readline()
-                assert int(line.split()[1]) == status, request[:40]
-                writer.close()
+@pytest.fixture
+def listeners() -> Iterator[list[Listener]]:
+    bound = bind_listeners([Endpoint("127.0.0.1", 0)])
+    yield bound
+    close_listeners(bound)
 
 
-async def test_figures_are_told_under_names_that_are_ours_and_health_under_any() -> None:
-    async with serving_web() as web:
-        hosts = {"127.0.0.1": 200, "10.1.2.3:9180": 200, "[::1]:9180": 200, "localhost": 200, socket.gethostname(): 200}
-        for host, status in {**hosts, "evil.example": 403, "127.0.0.1.evil.example:9180": 403, "": 403}.items():
-            rendered = web.page.rendered
-            told, _, body = await web.get("/metrics", headers=f"Host: {host}\r\n")
-            assert told == status
-            assert (web.page.rendered > rendered) == (status == 200)
-            assert (b"name it with --http-host, or ask by IP address" in body) == (status == 403)
-            for path in ("/healthz", "/readyz"):
-                assert (await web.get(path, headers=f"Host: {host}\r\n"))[0] == (200 if path == "/healthz" else 503)
+def asked(listeners: list[Listener], path: str, method: str = "GET") -> tuple[int, str]:
+    port = listeners[0].endpoint.port
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_it_lives_and_is_not_ready(listeners: list[Listener]) -> None:
+    with answering(listeners):
+        for path, method, status in (
+            ("/healthz", "GET", 200), ("/healthz?x=1", "HEAD", 200), ("/readyz", "GET", 503), ("/metrics", "GET", 503),
+            ("/", "GET", 503), ("/healthz", "POST", 405),
+        ):  # fmt: skip
+            code, text = asked(listeners, path, method)
+            assert code == status
+            assert re.fullmatch("" if method == "HEAD" else r"starting: opening the store, \d+ s so far\n", text)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\n", b"x" * 20_000, b"\x00\xff" * 10])
+def test_a_client_that_sends_no_request_holds_up_the_next_one_for_a_moment_only(
+    listeners: list[Listener], sent: bytes
+) -> None:
+    with answering(listeners), socket.create_connection(listeners[0].endpoint, PATIENCE_SECONDS) as silent:
+        silent.sendall(sent)
+        assert asked(listeners, "/healthz")[0] == 200

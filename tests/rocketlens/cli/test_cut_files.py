@@ -1,6 +1,7 @@
-"""A file that is cut under a command ends it in words, with a documented exit code, and never by a signal."""
+"""Commands as processes: files that are cut under them, limits of the process, and what they must not load."""
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -8,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from process import ROOT
-from store_kinds import Ledger
+from process import COMMAND, ROOT
+from store_writer import StoreWriter
 
-KEPT = (0, 4096, 8192)
-"""Bytes that are left of a long file; all others are gone by the time that they are looked at."""
+# --- cut files --------------------------------------------------------------------------------------------------------
 
 CUTTING = """
 import contextlib, mmap, os, sys
@@ -119,21 +119,6 @@ def test_no_command_is_ended_by_the_signal_of_a_cut_file(name: str, kind: str, g
     assert ended.returncode == UNREADABLE, ended.stderr
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("kept", KEPT)
-def test_a_conversion_of_a_cut_log_ends_in_words(kept: int, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger", segment_size=32_768)
-    for number in range(3):
-        ledger.transaction(number, 200)
-        ledger.timer(number)
-    ledger.write_timer_log()
-    ledger.writer.close()
-    ended = run_cutting("data", kept, ledger.root, tmp_path, "convert", "--out", str(tmp_path / "out"))
-    check_words(ended)
-    assert ended.returncode == UNREADABLE
-    assert not (tmp_path / "out").exists()
-
-
 def check_words(ended: "subprocess.CompletedProcess[str]") -> None:
     assert ended.returncode in IN_WORDS, f"{ended.returncode}: {ended.stderr}"
     assert "Traceback" not in ended.stderr, ended.stderr
@@ -152,3 +137,136 @@ def run_cutting(
     asked = [sys.executable, "-c", CUTTING, kind, str(kept), str(noted), *command.split(), str(copy), *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}
     return subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=180)
+
+
+# --- limits of the process --------------------------------------------------------------------------------------------
+
+LIMITS = {"space": resource.RLIMIT_AS, "files": resource.RLIMIT_NOFILE}
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("limits") / "store", segment_size=512)
+    for _ in range(300):
+        writer.append("T", b"x")
+    writer.close()
+    return writer.root
+
+
+def run(words: str, store: Path, tmp_path: Path, **limits: int) -> "subprocess.CompletedProcess[str]":
+    def limit() -> None:
+        for name, value in limits.items():
+            resource.setrlimit(LIMITS[name], (value, value))
+
+    named = {"STORE": str(store), "STATE": str(tmp_path / "state")}
+    command = [*COMMAND, *(named.get(word, word) for word in words.split())]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60, preexec_fn=limit
+    )  # fmt: skip
+
+
+SERVE = "serve STORE --listen 127.0.0.1:0 --state-dir STATE"
+
+
+@pytest.mark.parametrize(
+    ("words", "limits", "told"),
+    [
+        (
+            SERVE,
+            {"space": 200 * MIB},
+            "the limit of 200 MiB of address space is too low: 640 plus the size of the store",
+        ),
+        ("find STORE 0", {"files": 16}, "the limit of 16 open files is too low: 64 are needed"),
+    ],
+)
+def test_limits_that_no_command_can_live_with_are_named(
+    words: str, limits: dict[str, int], told: str, store: Path, tmp_path: Path
+) -> None:
+    outcome = run(words, store, tmp_path, **limits)
+    assert (outcome.returncode, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith(f"rocketlens: {told}")
+    assert outcome.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [pytest.param(SERVE, marks=pytest.mark.soak), "find STORE 1"])
+def test_more_segments_than_files_may_be_open_are_no_holes_in_the_log(words: str, store: Path, tmp_path: Path) -> None:
+    outcome = run(words, store, tmp_path, files=64)
+    assert (outcome.returncode, outcome.stdout) == (3, "")
+    (line,) = set(outcome.stderr.splitlines())
+    assert "Too many open files; a store of " in line
+    assert "segments needs higher limits (ulimit -n, ulimit -v)" in line
+
+
+# --- light imports ----------------------------------------------------------------------------------------------------
+
+SPARK = {"pyspark", "py4j", "pyarrow"}
+"""What bulk jobs alone need."""
+SERVER = {"asyncio", "uvloop", "ssl", "grpc", "google"}
+WEB = {"starlette", "h11", "prometheus_client", "jinja2"}
+ARRAYS = {"numpy"}
+TABLES = {"rich"}
+HEAVY = SPARK | SERVER | WEB | ARRAYS | TABLES
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+OFFSET_ID = "7F00000100002A9F00000000000019B5"
+
+MODULES = """
+import sys
+from rocketlens.cli.main import main
+
+def tell():
+    print("loaded", *sorted(sys.modules), file=sys.stderr)
+
+try:
+    main()
+finally:
+    tell()
+"""
+
+
+def loaded(*arguments: object) -> set[str]:
+    """The heavy modules that are loaded when a command ends with what it was asked for."""
+    return HEAVY & {name.partition(".")[0] for name in modules_of(*arguments)}
+
+
+def modules_of(*arguments: object) -> set[str]:
+    """All modules that are loaded when a command ends with what it was asked for."""
+    outcome = subprocess.run(
+        [sys.executable, "-c", MODULES, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    last = outcome.stderr.splitlines()[-1].split()
+    assert last[0] == "loaded"
+    return set(last[1:])
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert loaded("--help") == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "heavy"),
+    [
+        ("find STORE 0", set()),
+        pytest.param(f"find STORE {UNIQUE_KEY}", set(), marks=pytest.mark.soak),
+        pytest.param("tail STORE TopicTest", set(), marks=pytest.mark.soak),
+        ("search STORE TopicTest", ARRAYS),
+        pytest.param(f"find STORE {OFFSET_ID} --as offset-id --json", set(), marks=pytest.mark.soak),
+        pytest.param("find STORE -f KEYS", ARRAYS, marks=pytest.mark.soak),
+        pytest.param(f"life STORE {UNIQUE_KEY}", set(), marks=pytest.mark.soak),
+        pytest.param("pending WAITING", set(), marks=pytest.mark.soak),
+        pytest.param("topics STORE", set(), marks=pytest.mark.soak),
+        pytest.param("groups STORE", set(), marks=pytest.mark.soak),
+        pytest.param("info STORE", set(), marks=pytest.mark.soak),
+        pytest.param("space STORE", ARRAYS, marks=pytest.mark.soak),
+    ],
+)
+def test_what_reads_a_store_loads_arrays_for_many_rows_alone(
+    g1_store: Path, tmp_path: Path, line: str, heavy: set[str]
+) -> None:
+    (tmp_path / "keys").write_text(UNIQUE_KEY + "\n")
+    waiting = StoreWriter(tmp_path / "waiting")
+    waiting.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "T", "DELAY": "3"}, queue_id=2)
+    waiting.close()
+    places = {"STORE": str(g1_store), "KEYS": str(tmp_path / "keys"), "WAITING": str(waiting.root)}
+    assert loaded(*(places.get(each, each) for each in line.split())) == heavy

@@ -1,4 +1,4 @@
-"""`rocketlens doctor`: what is printed, and how it ends."""
+"""`rocketlens doctor` and `rocketlens diff`: what is printed, and how they end."""
 
 import json
 import shlex
@@ -12,19 +12,9 @@ from hypothesis import strategies as st
 
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
-from name_server import NamedBrokers
-from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
-
-def test_findings_have_a_place_a_meaning_a_command_and_exit_code_4(g1_crashed_store: Path) -> None:
-    outcome = rocketlens("doctor", g1_crashed_store)
-    assert (outcome.code, outcome.errors) == (4, "")
-    text = outcome.text
-    assert f"warning liveness: {g1_crashed_store}/abort\n" in text
-    assert "        means: a broker that starts here" in text
-    assert f"        fix: rocketlens rebuild index {g1_crashed_store}\n" in text
-    assert text.endswith("0 errors, 1 warning, 0 notes\n")
+# --- doctor -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
@@ -67,7 +57,8 @@ def test_deep_reads_every_entry(g1_store: Path, tmp_path: Path) -> None:
     assert "findings" not in report["verify"]["details"]
 
 
-@settings(max_examples=settings.default.max_examples // 20)
+@pytest.mark.soak  # in each run: the finding of one byte, above
+@settings(max_examples=15)
 @given(number=st.integers(0, 9), entry=st.integers(1, 60), byte=st.integers(0, 19))
 def test_what_a_reading_finds_in_an_index_file_the_printed_line_mends(
     g1_store: Path, number: int, entry: int, byte: int
@@ -130,18 +121,6 @@ def test_what_is_alike_in_a_hundred_queues_is_one_block(tmp_path: Path) -> None:
     ]
 
 
-def test_a_server_looks_at_its_own_store(g1_crashed_store: Path) -> None:
-    with (
-        serving_in_a_thread(service_of(MessageStore.open(g1_crashed_store))) as address,
-        serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(a=address)]) as name_server,
-    ):
-        outcome, here = (rocketlens("doctor", place, "--json") for place in (name_server, g1_crashed_store))
-    assert outcome.code == here.code == 4
-    assert outcome.errors == f"rocketlens: looked at by {address}: paths and commands are those of its machine\n"
-    reports = [json.loads(each.output) | {"seconds": 0} for each in (outcome, here)]
-    assert reports[0] == reports[1]
-
-
 def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
     with serving_in_a_thread(service_of(FakeStore()), []) as address:
         for options, says in (
@@ -153,3 +132,51 @@ def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
             outcome = rocketlens("doctor", address, *options)
             assert (outcome.code, outcome.output) == (2, b"")
             assert says in outcome.errors
+
+
+# --- diff -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[Path, Path]:
+    """A store, and a copy that lacks two messages and has a damaged one."""
+    writer = StoreWriter(tmp_path / "a")
+    for number in range(8):
+        writer.append("Orders", b"body %d" % number)
+    writer.flush()
+    shutil.copytree(writer.root, tmp_path / "b")
+    writer.append("Orders", b"more")
+    writer.append("Pay\x1bments", b"more")
+    writer.close()
+    (segment,) = (tmp_path / "b" / "commitlog").iterdir()
+    with segment.open("r+b") as file:
+        file.seek(writer.written[3].physical_offset + 90)
+        file.write(b"#")
+    return writer.root, tmp_path / "b"
+
+
+def test_a_difference_is_a_table_and_a_sentence(stores: tuple[Path, Path]) -> None:
+    outcome = rocketlens("diff", *stores)
+    assert outcome.code == 1
+    assert "3 messages are missing in B, 0 extra, 0 different" in outcome.text
+    assert "first: missing, Orders queue 0 offset 3, at physical offset" in outcome.text
+    assert [line.split()[:6] for line in outcome.text.splitlines()[1:3]] == [
+        ["missing", "Orders", "0", "3", "3", "1"],
+        ["missing", "Orders", "0", "8", "8", "1"],
+    ]
+    assert "\x1b" not in outcome.text
+    assert "rocketlens: B: " in outcome.errors
+    assert "its body does not match its CRC" in outcome.errors
+
+
+def test_a_program_gets_one_object_in_diff(stores: tuple[Path, Path], tmp_path: Path) -> None:
+    outcome = rocketlens("diff", *stores, "--json", "--work", tmp_path / "work")
+    found = json.loads(outcome.output)
+    assert (outcome.code, found["equal"], found["missing"], found["extra"], found["different"]) == (1, False, 3, 0, 0)
+    assert [(each["topic"], each["first"], each["last"]) for each in found["ranges"]] == [
+        ("Orders", 3, 3), ("Orders", 8, 8), ("Pay\x1bments", 0, 0),
+    ]  # fmt: skip
+    assert found["first"] == found["ranges"][0]
+    assert set(found["first"]) == {"kind", "topic", "queueId", "first", "last", "count", "physicalOffset"}
+    assert found["a"]["end"] > found["b"]["end"]
+    assert len(found["b"]["damage"]) == 1

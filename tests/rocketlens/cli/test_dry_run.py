@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import golden_store
 import read_only
 from command_line import rocketlens
 from loop_engine import run_jobs_here
@@ -110,15 +109,6 @@ def test_light_queues_extensions_and_sizes_are_inferred_from_what_is_left(root: 
     ]
 
 
-def test_a_program_gets_the_plan_as_an_object_with_numbers_near_the_truth(root: Path) -> None:
-    outcome = rocketlens("rebuild", "all", root, "--dry-run", "--json")
-    found = json.loads(outcome.output)
-    assert (found["command"], found["segments"], found["isLive"]) == ("rebuild", 1, False)
-    assert 400 <= found["messages"] < 440
-    assert found["entries"] == pytest.approx(3 * found["messages"], abs=2)
-    assert found["workBytes"] > found["writtenBytes"] > 20 * 400
-
-
 def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,30 +150,3 @@ def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
     (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
     changed = read_only.difference(before, read_only.state_of(tmp_path))
     assert {Path(path).name for path in changed} <= {"consumerOffset.json"}
-
-
-def test_units_that_point_into_an_extension_show_that_there_was_one(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"")
-    writer.append("T", b"body", tags="t")
-    writer.close()
-    shutil.rmtree(writer.root / "consumequeue_ext")
-    (line,) = (line for line in plan("rebuild", "queues", writer.root) if "consumequeue_ext" in line)
-    assert line == (
-        "plan: consumequeue_ext is made, since units of consumequeue/T/0 point into it (guessed: it is not there)"
-    )
-
-
-def test_offsets_of_light_queues_show_that_there_were_some(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
-    offsets = {"offsetTable": {"%LMQ%light@G": {"0": 1}}}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
-    (line,) = (line for line in plan("rebuild", "queues", root) if "light queues" in line)
-    assert line.startswith("plan: light queues are made, since group G has an offset of %LMQ%light (guessed: ")
-
-
-def test_a_conversion_is_planned_with_its_new_log(tmp_path: Path) -> None:
-    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
-    lines = plan("convert", root, "--out", tmp_path / "plain")
-    assert lines[0].startswith(f"plan: convert {root}: reads ")
-    assert lines[1] == f"plan: writes into {tmp_path}/plain; the store stays as it is"
-    assert not (tmp_path / "plain").exists()

@@ -143,17 +143,6 @@ class TestTable:
             assert requests.pop() == TableRequest(store=store, table=table, format="jsonl", **fields)
         assert "2 files of jsonl, 10 bytes, of physical offsets 5 to 9, written by local" in outcome.text
 
-    def test_a_time_before_now_is_no_table(
-        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("storage.times.time.time_ns", lambda: 1717144200000 * 1_000_000)
-        monkeypatch.chdir(tmp_path)
-        for text, end in (("-1h", 1717140600000), ("yesterday", 1717027200000), ("2024-05-31", 1717113600000)):
-            options = ["--format", "jsonl", "--to", text, "--to", "./today", "--timezone", "UTC"]
-            assert rocketlens("export", tmp_path / "none", *options).code == 0
-            request = requests.pop()
-            assert (request.end, request.table) == (end, "./today")
-
     def test_a_catalog_and_a_name_reach_the_request(self, requests: list[TableRequest], tmp_path: Path) -> None:
         table = str(tmp_path / "table")
         named = ["--catalog", "uri=http://c/?a=b", "--catalog", "token=t", "--table", "a.b"]
@@ -179,25 +168,12 @@ class TestTable:
         [
             (["--format", "csv"], "either --out DIR, or --to"),
             (["--format", "csv", "--to", "5"], "either --out DIR, or --to"),
-            (["--format", "csv", "--to", "a", "--to", "b"], "expected one place"),
-            (["--format", "csv", "--to", "5", "--to", "6", "--out", "o"], "two times"),
-            (["--format", "csv", "--to", "5", "--until", "6", "--out", "o"], "--to with a time is --until now"),
-            (["--format", "csv", "--to", "2026-13-01"], "is neither milliseconds nor a time"),
             (["--format", "csv", "--out", "o", "--since-last"], "--since-last is for a table"),
-            (["--format", "csv", "--out", "o", "--every", "5m"], "--every is for a table"),
             (["--format", "csv", "--to", "t", "--metrics", "9000"], "--metrics is for --every"),
-            (["--format", "csv", "--to", "t", "--fresh"], "--fresh and --to cannot be combined"),
-            (["--format", "csv", "--to", "t", "--every", "5"], "is no time like 30s"),
             (["--format", "csv", "--to", "t", "--every", "5m"], "--every needs --since-last"),
-            (["--format", "csv", "--to", "t", "--out", "o"], "--out and --to t cannot be combined"),
             (["--format", "csv", "--to", "t", "--every", "5m", "--metrics", "host"], "is no [HOST:]PORT"),
-            (["--format", "csv", "--to", "t", "--drop-before", "soon"], "neither a day like"),
-            (["--format", "csv", "--to", "t", "--partition-by", "tag"], "expected topic, date"),
             (["--format", "msgpack", "--to", "t"], "a table is of parquet, jsonl, ndjson, csv, iceberg, delta"),
             (["--format", "delta", "--out", "o"], "--format delta is for a table, which --to names"),
-            (["--format", "delta", "--to", "t", "--table", "a.b"], "--catalog and --table are for --format iceberg"),
-            (["--format", "iceberg", "--to", "t", "--catalog", "http://c"], "'http://c' is no NAME=VALUE"),
-            (["--format", "csv", "--out", "o", "--catalog", "uri=c"], "--catalog is for a table"),
         ],
     )
     def test_wrong_usage_is_named(

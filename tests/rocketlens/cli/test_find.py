@@ -1,24 +1,34 @@
 """`rocketlens find`: what a recorded producer, consumer and mqadmin know of a message is enough to find it."""
 
+import gzip
 import json
+import os
 import shlex
-import shutil
-import tempfile
+import zlib
 from pathlib import Path
-from typing import Any
 
+import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from broker.cluster.client import Client
+from base_directory import small_disk
 from broker.endpoint import Endpoint
-from broker_harness import service_of, serving_in_a_thread
+from broker.service.dispatcher import handles
+from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, unpack
+from message_encoding import encode_message
+from name_server import NamedBrokers
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
+from protocol.message import HostAddress
+from protocol.message_id import encode_message_id
 from rocketlens.cli.opening import HINT
+from storage.columns.names import JSON_NAMES
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
+
+# --- find -------------------------------------------------------------------------------------------------------------
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
@@ -87,48 +97,18 @@ def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_hav
             assert f"{says}\n" in rocketlens("find", server, "o-4", *options).errors
 
 
-def test_queues_that_lack_are_named_where_tags_may_be_missing_alone(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", profile="5.3")
-    for topic in ("orders", "lost"):
-        for queue_id in range(4):
-            writer.append(topic, keys=f"k-{topic}", tags="paid", queue_id=queue_id)
-    writer.close()
-    lacks = "rocketlens: something may be missing: the index keeps no tags from physical offset 0 to "
-    assert lacks not in rocketlens("find", writer.root, "nobody").errors
-    shutil.rmtree(writer.root / "consumequeue" / "lost")
-    with serving_in_a_thread(service_of(MessageStore.open(writer.root))) as address:
-        for where in (writer.root, address):
-            for text, is_said in (("paid", True), ("nobody", True), ("k-orders", False), ("0", False)):
-                outcome = rocketlens("find", where, text)
-                assert (text, lacks in outcome.errors) == (text, is_said)
-                assert not is_said or "and topic lost has no queue to find them by" in outcome.errors
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["STORE"], "and behind it a TEXT"),
         ([], "and behind it a TEXT"),
         (["STORE", "--server", "127.0.0.1:1", "--store", "STORE"], "expected one SOURCE"),
-        (["STORE", "  "], "the text to find is empty"),
         (["STORE", "a", "--since", "5", "--until", "1"], "--since 5 is after --until 1"),
-        (["STORE", "a", "--tls"], "are for a server, not for a STORE"),
     ],
 )
 def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
     outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
-
-
-def test_several_texts_are_found_at_once_and_each_must_name_something(where: tuple[object, ...]) -> None:
-    apart = [find(where, text).messages for text in ("BB", "0")]
-    outcome = find(where, "BB", "0")
-    assert (outcome.code, outcome.messages) == (0, [message for each in apart for message in each])
-    assert "rocketlens: BB as tag: 1 message" in outcome.errors
-    assert find(where, "BB", "BB").messages == apart[0]
-    missing = find(where, "BB", "nosuchkey")
-    assert (missing.code, missing.messages) == (1, apart[0])
 
 
 def test_a_message_is_shown_whole_if_asked(g1_store: Path) -> None:
@@ -161,47 +141,6 @@ def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path: Path
     assert len(rocketlens("find", writer.root, "o-1", "--json").messages) == 6
 
 
-@given(
-    st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9-]{2,7}", fullmatch=True), min_size=1, max_size=4, unique=True),
-    st.data(),
-)
-@settings(max_examples=10, deadline=None)
-def test_each_key_of_a_list_that_was_stored_is_found_alone(keys: list[str], data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory) / "store")
-        writer.append("orders", b"as a list", keys=f"[{', '.join(keys)}]")
-        writer.close()
-        key = data.draw(st.sampled_from(keys))
-        for arguments in ((), ("--topic", "orders", "--as", "key")):
-            found = rocketlens("find", writer.root, key, *arguments, "--json")
-            assert [each["body"] for each in found.messages] == ["as a list"]
-            assert f"{key}: is a key only as " in found.errors
-
-
-def test_a_server_is_asked_for_each_form_in_a_list_once_a_topic_and_for_none_where_there_can_be_none(
-    g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    call = Client.call
-
-    async def counting(self: Client, endpoint: Endpoint, code: int, *more: Any, **options: Any) -> Any:
-        asked.append(code)
-        return await call(self, endpoint, code, *more, **options)
-
-    monkeypatch.setattr(Client, "call", counting)
-
-    def requests(text: str) -> int:
-        asked.clear()
-        assert rocketlens("find", server, text).code in (0, 1)
-        return len(asked)
-
-    topics = len(rocketlens("topics", g1_store, "--json").messages)
-    once = requests("F" * 32)
-    assert once > topics
-    assert requests("hotkey") == once - 1  # where nothing is found the server is asked what it does not read
-    assert once < requests("nobody") <= once + 4 * (topics + 2)
-
-
 TRANSACTIONS = [
     json.loads(line)
     for line in (CASES / "A3-A4-transactions" / "truth.jsonl").read_text("utf-8").splitlines()
@@ -230,14 +169,303 @@ def test_a_half_message_is_found_with_its_end(tmp_path: Path, way: str) -> None:
         assert "half: rolled back" in table
 
 
-@pytest.mark.parametrize("way", ["store", "server"])
-def test_an_id_of_two_messages_says_that_it_is(tmp_path: Path, way: str) -> None:
-    store, named = (
-        unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
-        "7F000001000130946E09000000000001",
-    )
-    said = "2 messages are named this: one of topic T, one of topic T2"
-    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
-        outcome = find((store,) if way == "store" else ("--server", server), named)
-    assert len(outcome.messages) == 4
-    assert f"as unique key or key: 2 messages and 2 copies ({said})" in outcome.errors
+# --- find by id -------------------------------------------------------------------------------------------------------
+
+# Of produced.tsv: hot0.
+OFFSET = 6581
+
+
+class Fixed:
+    """A broker that answers every view with the same bytes, as Java's answers garbage."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
+    def view(self, header: ViewMessageRequestHeader) -> Response:
+        return Response(body=self.body)
+
+
+def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
+    ours = encode_message_id(HostAddress(*server), OFFSET)
+    outcome = rocketlens("find", ours, "--from-id", "--json")
+    assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
+
+
+@pytest.mark.parametrize("body", [b"", b"garbage", bytes(100), encode_message(topic="T", physical_offset=7)])
+def test_bytes_that_are_not_the_message_asked_for_are_not_shown(body: bytes) -> None:
+    with serving_in_a_thread(service_of(FakeStore()), [Fixed(body)]) as endpoint:
+        outcome = rocketlens("find", endpoint, "5", "--as", "physical-offset")
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "answered bytes that are not a message" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["0", "--from-id", "--index-slots", "5"], "cannot be used with a server"),
+        (["STORE", "0", "--state-dir", "STORE"], "inside the store"),
+        (["STORE", "0", "--state-dir", "/proc/none/state"], "--state-dir /proc/none/state: cannot be written to"),
+    ],
+)
+def test_wrong_usage_is_code_2_in_find_by_id(g1_store: Path, arguments: list[str], says: str) -> None:
+    outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert says in outcome.errors
+
+
+class TestBodies:
+    """`--body` writes the bytes of one body, `--charset` reads them."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Path:
+        writer = StoreWriter(tmp_path / "store")
+        writer.append("T", zlib.compress(b"\x00\xff body"), sys_flag=1, unique_key="U1")
+        writer.append("T", gzip.compress("订单".encode("gbk"), mtime=0), unique_key="U2")
+        writer.append("T", b"one", unique_key="U3")
+        writer.append("T", b"two", unique_key="U3")
+        writer.append("T", b"no zl\xff\x01", sys_flag=1, unique_key="U4")
+        writer.close()
+        return writer.root
+
+    def test_the_body_goes_to_stdout_or_a_file_as_consumers_get_it(self, store: Path, tmp_path: Path) -> None:
+        for key, body in (("U1", b"\x00\xff body"), ("U2", gzip.compress("订单".encode("gbk"), mtime=0))):
+            outcome = rocketlens("find", store, key, "--as", "unique-key", "--body", "-")
+            assert (outcome.code, outcome.output, outcome.errors) == (0, body, "")
+            written = rocketlens("find", store, key, "--as", "unique-key", "--body", tmp_path / key)
+            assert (written.code, written.output, (tmp_path / key).read_bytes()) == (0, b"", body)
+            assert written.errors == f"rocketlens: {len(body)} bytes written to {tmp_path / key}\n"
+
+    def test_a_body_that_cannot_be_decompressed_is_written_as_stored_and_that_is_said(self, store: Path) -> None:
+        outcome = rocketlens("find", store, "U4", "--body", "-")
+        assert (outcome.code, outcome.output) == (0, b"no zl\xff\x01")
+        assert "the body is written as it is stored: " in outcome.errors
+
+    def test_no_file_is_replaced_and_none_is_made_in_the_store(self, store: Path, tmp_path: Path) -> None:
+        (tmp_path / "there").write_bytes(b"before")
+        refused = rocketlens("find", store, "U1", "--body", tmp_path / "there")
+        assert (refused.code, (tmp_path / "there").read_bytes()) == (2, b"before")
+        assert "exists already: choose another name" in refused.errors
+        inside = rocketlens("find", store, "U1", "--body", store / "body")
+        assert (inside.code, (store / "body").exists()) == (2, False)
+        assert "lies inside the store" in inside.errors
+
+    @pytest.mark.parametrize("options", [["--json"], ["--charset", "gbk"]])
+    def test_options_that_contradict_it_are_refused(self, store: Path, options: list[str]) -> None:
+        outcome = rocketlens("find", store, "U1", "--body", "-", *options)
+        assert (outcome.code, outcome.output) == (2, b"")
+
+
+def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, server: Endpoint) -> None:
+    for where in (g1_store, server):
+        outcome = rocketlens("find", where, "0", "1", "--as", "physical-offset", "--json")
+        assert (outcome.code, len(outcome.messages)) == (1, 1)
+        assert "inside the record that starts at 0" in outcome.errors
+        assert len(outcome.errors.splitlines()) == 1
+
+
+# --- find in topic ----------------------------------------------------------------------------------------------------
+
+
+def query(where: tuple[object, ...], kind: str, text: object, *arguments: object, form: str = "json") -> Outcome:
+    return rocketlens("find", *where, text, "--as", kind, "--topic", "TopicTest", *arguments, "--format", form)
+
+
+def offsets(outcome: Outcome) -> list[int]:
+    """The places of what is listed, which comes newest first, in the order of the log."""
+    return [message["physicalOffset"] for message in reversed(outcome.messages)]
+
+
+def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[object, ...]) -> None:
+    everything = offsets(query(where, "key", "hotkey"))
+    pages: list[int] = []
+    cursor: list[object] = []
+    while True:
+        outcome = query(where, "key", "hotkey", "--limit", "15", *cursor)
+        pages = offsets(outcome) + pages
+        if not outcome.errors:
+            break
+        assert outcome.errors == f"rocketlens: there are older matches: continue with --cursor {pages[0]}\n"
+        cursor = ["--cursor", pages[0]]
+    assert pages == everything
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["a", "--as", "key", "--since", "soon"], "neither milliseconds nor a time"),
+        (["a", "--as", "key", "--cursor", "5"], "--cursor needs one TEXT, --topic, and --as"),
+    ],
+)
+def test_wrong_usage_is_code_2_in_find_in_topic(g1_store: Path, arguments: list[str], says: str) -> None:
+    outcome = rocketlens("find", g1_store, *arguments)
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert says in outcome.errors
+
+
+# ---------------------------------------------------------------------- brokers that are not ours
+
+
+def record(number: int, timestamp: int, key: str = "k", topic: str = "T", tag: str = "G") -> bytes:
+    properties = {"UNIQ_KEY": f"U{number}", "KEYS": key, "TAGS": tag}
+    return encode_message(topic=topic, physical_offset=number, store_timestamp=timestamp, properties=properties)
+
+
+class JavaBroker:
+    """Answers every query with the same records, like a broker that compares hashes alone and knows no cursor."""
+
+    def __init__(self, *records: bytes) -> None:
+        self.body = b"".join(records)
+        self.asked = 0
+
+    @handles(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader)
+    def query(self, header: QueryMessageRequestHeader) -> Response:
+        self.asked += 1
+        if not self.body:
+            return Response(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        return Response(body=self.body)
+
+
+def ask(endpoint: Endpoint, kind: str, text: str, *arguments: object) -> Outcome:
+    return rocketlens("find", endpoint, text, "--as", kind, "--topic", "T", *arguments, "--json")
+
+
+def test_a_broker_is_asked_directly_and_its_hash_collisions_are_left_out() -> None:
+    broker = JavaBroker(record(1, 1), record(2, 2, key="other"), record(3, 3, topic="Other"), record(4, 4, tag="H"))
+    with serving_in_a_thread(service_of(FakeStore()), [broker]) as endpoint:
+        assert offsets(ask(endpoint, "key", "k", "--limit", "100")) == [1, 4]
+        assert offsets(ask(endpoint, "tag", "G")) == [1, 2]
+        assert offsets(ask(endpoint, "unique-key", "U4")) == [4]
+        assert broker.asked == 3
+        assert ask(endpoint, "key", "none").code == 1
+
+
+def test_all_brokers_of_a_route_are_asked_and_merged_by_time() -> None:
+    first, second = JavaBroker(record(10, 1), record(20, 4)), JavaBroker(record(5, 2), record(6, 3))
+    with (
+        serving_in_a_thread(service_of(FakeStore()), [first]) as a,
+        serving_in_a_thread(service_of(FakeStore()), [second]) as b,
+        serving_in_a_thread(service_of(FakeStore()), [NamedBrokers(["T"], a=a, b=b)]) as names,
+    ):
+        assert offsets(ask(names, "key", "k")) == [10, 5, 6, 20]
+        assert offsets(ask(names, "key", "k", "--limit", "2")) == [6, 20]
+        outcome = ask(names, "key", "k", "--cursor", "5")
+        assert outcome.code == 2
+        assert "a cursor belongs to one broker" in outcome.errors
+        second.body = b""
+        assert offsets(ask(names, "key", "k")) == [10, 20]
+        first.body = b""
+        outcome = ask(names, "key", "k", "-v")
+        assert outcome.code == 1
+        assert outcome.errors.startswith("rocketlens: no message of topic T has the key k\n")
+        assert f"{a} answered: can not find message" in outcome.errors
+        assert f"{b} answered: can not find message" in outcome.errors
+
+
+# --- find many --------------------------------------------------------------------------------------------------------
+
+HOT = 40
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    file = tmp_path / "asked"
+    file.write_text(f"nowhere\nhotkey\r\n\n  {UNIQUE_KEY}\t \nhotkey\n")
+    return file
+
+
+def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked: Path) -> None:
+    outcome = rocketlens("find", g1_store, "-f", asked)
+    assert outcome.code == 1
+    assert outcome.errors == "rocketlens: 2 of 3 found; missing: nowhere\n"
+    assert len(outcome.messages) == HOT + 1 + 1
+    assert outcome.messages[-1] == {"query": "nowhere", "found": False}
+    assert {(row["query"], row["foundBy"]) for row in outcome.messages[:-1]} == {
+        ("hotkey", "key"),
+        (UNIQUE_KEY, "unique key"),
+    }
+    whole = rocketlens("find", g1_store, "hotkey", "--as", "key", "--topic", "TopicTest", "--json").messages
+    assert [row for row in outcome.messages if row["query"] == "hotkey"] == [
+        {
+            "query": "hotkey",
+            "found": True,
+            **{name: message[name] for name in message if name not in ("stage", "outcome")},
+        }
+        for message in reversed(whole)
+    ]
+
+
+def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:
+    lines, table = tmp_path / "out.ndjson", tmp_path / "out.parquet"
+    assert rocketlens("find", g1_store, "-f", asked, "--out", lines).code == 1
+    assert rocketlens("find", g1_store, "-f", asked, "--out", table, "--format", "parquet").code == 1
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    stored = pyarrow.parquet.read_table(table).to_pylist()
+    assert len(stored) == len(rows)
+    for row, kept in zip(rows[:-1], stored[:-1], strict=True):
+        for column, name in JSON_NAMES.items() | {("found_by", "foundBy"), ("message_id", "messageId")}:
+            if column not in ("store_timestamp", "born_timestamp", "properties", "body"):
+                assert kept[column] == row.get(name), column
+        assert (kept["query"], kept["found"]) == (row["query"], row["found"])
+        assert dict(kept["properties"]) == row["properties"]
+        assert kept["body"].decode() == row["body"]
+        assert kept["store_timestamp"].timestamp() * 1000 == row["storeTimestamp"]
+    assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["message_id"]) == ("nowhere", False, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
+
+
+@pytest.mark.parametrize("output_format", ["json", "msgpack", "parquet"])
+def test_a_file_without_room_is_told_and_not_left(
+    g1_store: Path, asked: Path, tmp_path: Path, output_format: str
+) -> None:
+    with small_disk(tmp_path / "disk") as give:
+        disk = give("size=8k")
+        (disk / "full").write_bytes(bytes(8192))
+        outcome = rocketlens("find", g1_store, "-f", asked, "--out", disk / "out", "--format", output_format)
+        assert outcome.code == 2
+        assert outcome.errors.endswith("No space left on device\n")
+        assert os.listdir(disk) == ["full"]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "reason"),
+    [
+        (b"", (), "holds no line to look up"),
+        (b"\xff\n", (), "is not UTF-8 text"),
+        (b"k\n", ("--format", "parquet"), "--format parquet needs --out"),
+        (b"k\n", ("more",), "-f FILE takes the place of TEXT"),
+        (b"k\n", ("--as", "tag"), "tags are found one by one"),
+        (b"k\n", ("--limit", "5"), "-f FILE takes --as, --topic"),
+    ],
+)
+def test_what_cannot_be_is_wrong_usage(
+    g1_store: Path, asked: Path, content: bytes, arguments: tuple[str, ...], reason: str
+) -> None:
+    asked.write_bytes(content)
+    outcome = rocketlens("find", g1_store, "-f", asked, *arguments)
+    assert outcome.code == 2
+    assert reason in outcome.errors
+
+
+@pytest.mark.parametrize(("inside", "reason"), [(False, "is a directory"), (True, "lies inside the store")])
+def test_nothing_is_written_into_a_store_nor_over_a_directory(
+    g1_store: Path, asked: Path, tmp_path: Path, inside: bool, reason: str
+) -> None:
+    out = g1_store / "found" if inside else tmp_path
+    before = sorted(g1_store.iterdir())
+    outcome = rocketlens("find", g1_store, "-f", asked, "--out", out)
+    assert outcome.code == 2
+    assert reason in outcome.errors
+    assert sorted(g1_store.iterdir()) == before
+
+
+def test_a_file_that_is_there_is_replaced_only_when_asked_for_and_only_by_a_whole_one(
+    g1_store: Path, asked: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "found"
+    out.write_text("of yesterday")
+    refused = rocketlens("find", g1_store, "-f", asked, "--out", out)
+    assert (refused.code, "exists already" in refused.errors) == (2, True)
+    assert out.read_text() == "of yesterday"
+    assert rocketlens("find", g1_store, "-f", asked, "--out", out, "--replace").code == 1
+    assert len(out.read_text().splitlines()) == HOT + 2

@@ -1,4 +1,4 @@
-"""`rocketlens life`, and `rocketlens find --copies`: from a store, and from its server."""
+"""`rocketlens life` and `rocketlens pending`: what became of a message, and what waits."""
 
 import json
 import re
@@ -8,7 +8,9 @@ import pytest
 
 from command_line import rocketlens
 from golden_store import CASES, G1, unpack
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
+
+# --- life -------------------------------------------------------------------------------------------------------------
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
 UNIQUE_KEY, KEY = FAILED[0][4], FAILED[0][7]
@@ -110,22 +112,74 @@ def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
     assert [row["verdicts"][0]["ending"] for row in rows] == ["passed", "gave up", "gave up", "gave up"]
 
 
-def test_a_message_is_named_by_whatever_find_takes(g1_store: Path) -> None:
-    life = rocketlens("life", g1_store, UNIQUE_KEY, "--json")
-    assert rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--json") == life
-    message = rocketlens("find", g1_store, UNIQUE_KEY, "--json").messages[0]
-    for text in (message["physicalOffset"], message["offsetMessageId"]):
-        named = rocketlens("life", g1_store, text, "--json")
-        assert (named.code, named.output) == (0, life.output)
-        assert f"rocketlens: 1 message is named {text}: this is {UNIQUE_KEY}\n" in named.errors
+# --- pending ----------------------------------------------------------------------------------------------------------
+
+DUE = START_TIMESTAMP + 3_600_000
 
 
-def test_of_several_messages_of_a_name_the_newest_is_shown_and_others_are_named(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(9):
-        writer.append("orders", keys="o-1", unique_key=f"u-{number}", born_timestamp=1_700_000_000_000 + number)
-    writer.close()
-    outcome = rocketlens("life", writer.root, "o-1", "--json")
-    assert [each["message"]["uniqueKey"] for each in outcome.messages] == ["u-8"]
-    assert "9 messages are named o-1: this is u-8; others are u-7, u-6, u-5, u-4, u-3 …" in outcome.errors
-    assert rocketlens("life", writer.root, "nosuchkey").code == 1
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without the checkpoints of timer and delay levels: rolled, cancelled and delayed messages."""
+    writer = StoreWriter(tmp_path_factory.mktemp("crashed") / "store")
+    for topic, key, rolls, due in (("B", "K1", 0, DUE), ("B", "K1", 1, DUE), ("A", "K2", 2, DUE + 1000)):
+        more = {"TIMER_OUT_MS": str(due), "REAL_TOPIC": topic} | ({"TIMER_ROLL_TIMES": str(rolls)} if rolls else {})
+        writer.append("rmq_sys_wheel_timer", properties=more, unique_key=key, tags="TagX", keys="k1 k2")
+    more = {"TIMER_OUT_MS": str(DUE), "REAL_TOPIC": "B"}
+    writer.append("rmq_sys_wheel_timer", properties=more, unique_key="K3")
+    writer.append("rmq_sys_wheel_timer", properties=more | {"TIMER_DEL_UNIQKEY": "K3"}, unique_key="K4")
+    writer.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "B", "DELAY": "18"}, queue_id=17, unique_key="K5")
+    writer.crash()
+    return writer.root
+
+
+def test_counts_come_first_then_the_messages_by_due_time(crashed: Path) -> None:
+    outcome = rocketlens("pending", crashed, "--timezone", "UTC")
+    assert outcome.code == 0
+    counts, _, messages = outcome.text.partition("\n\n")
+    heading, *lines = counts.splitlines()
+    assert heading.split("  ")[0] == "TOPIC"
+    assert [line.split()[:5] for line in lines] == [["B", "2", "0", "1", "1"], ["A", "1", "0", "0", "0"]]
+    heading, *lines = messages.splitlines()
+    columns = "DUE (UTC)  STATE  TOPIC  BY  MESSAGE ID  PHYSICAL  STORED (UTC)  TAG  KEYS"
+    assert heading.split() == columns.split()
+    assert [" ".join(line.split()[2:]).split(" 20")[0].rsplit(" ", 2)[0] for line in lines] == [
+        "waiting B timer, rolled 1 time",
+        "cancelled B timer",
+        "waiting A timer, rolled 2 times",
+        "waiting B level 18",
+    ]
+    assert "timercheck is missing or empty: timer messages that were due when" in outcome.errors
+    assert "delayOffset.json is missing: delayed messages that were due when" in outcome.errors
+
+
+def test_a_program_gets_maps_of_each_kind(crashed: Path) -> None:
+    as_of, *rest = rocketlens("pending", crashed, "--json").messages
+    assert (as_of["kind"], as_of["timersKnown"], as_of["levelsKnown"]) == ("asOf", False, False)
+    assert [each["kind"] for each in rest] == ["topic"] * 2 + ["message"] * 4
+    assert [(each["topic"], each["waiting"], each["rolled"], each["cancelRequests"]) for each in rest[:2]] == [
+        ("B", 2, 1, 1),
+        ("A", 1, 0, 0),
+    ]
+    assert [(each["message"]["uniqueKey"], each["delayLevel"], each["rolls"]) for each in rest[2:]] == [
+        ("K1", None, 1),
+        ("K3", None, 0),
+        ("K2", None, 2),
+        ("K5", 18, 0),
+    ]
+    assert rest[2]["dueTimestamp"] == DUE
+    assert rest[5]["dueTimestamp"] == rest[5]["message"]["storeTimestamp"] + 2 * 3_600_000
+
+
+def test_a_limit_is_said_to_be_one(crashed: Path) -> None:
+    outcome = rocketlens("pending", crashed, "--limit", "1")
+    assert len(outcome.text.partition("\n\n")[2].splitlines()) == 2
+    assert "3 messages more that are due later: use a higher --limit" in outcome.errors
+    counts_alone = rocketlens("pending", crashed, "--limit", "0", "--json").messages
+    assert [each["kind"] for each in counts_alone] == ["asOf", "topic", "topic"]
+
+
+def test_due_and_store_times_narrow_what_is_listed(crashed: Path) -> None:
+    stored = ("--since", START_TIMESTAMP, "--until", START_TIMESTAMP + 60_000)
+    outcome = rocketlens("pending", crashed, "--due-after", DUE + 1, "--due-before", DUE + 1000, *stored, "--json")
+    assert [each["message"]["uniqueKey"] for each in outcome.messages if each["kind"] == "message"] == ["K2"]
+    assert "is after --due-before" in rocketlens("pending", crashed, "--due-after", DUE, "--due-before", 5).errors

@@ -1,17 +1,29 @@
-"""What a command reads, its SOURCE: a store, one behind a URL, or a server; and a server in the environment."""
+"""What a command reads, its SOURCE, and the options by which it is opened."""
 
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
+from assistant import answers, call, talk
+from broker.config import TlsOptions
 from broker.endpoint import Endpoint
+from broker_harness import service_of, serving_in_a_thread
+from certificates import Authority
 from command_line import Outcome, rocketlens
-from golden_store import G1
+from golden_store import G1, GOLDEN, unpack
 from loop_engine import run_jobs_here
+from rocketlens.cli.server_options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
+
+# --- opening ----------------------------------------------------------------------------------------------------------
 
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]
@@ -59,13 +71,6 @@ def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed_by_its_pla
     assert run(command, g1_store).output == of_store.output
     assert run(command).code == 3
     assert run(command, g1_store, "--server", server).code != 0
-
-
-def test_what_exists_as_a_path_is_no_address(g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(NOBODY).symlink_to(g1_store)
-    found = run("topics", NOBODY)
-    assert found.output == run("topics", g1_store).output.replace(str(g1_store).encode(), NOBODY.encode())
 
 
 @each_reader
@@ -147,26 +152,12 @@ def test_the_address_of_a_page_is_answered_with_that_of_the_port(command: str, t
     assert (outcome.code, outcome.errors) == (2, "rocketlens: s3://[bucket/store: Invalid IPv6 URL\n")
 
 
-def test_a_topic_and_a_group_may_stand_behind_the_source(g1_store: Path) -> None:
-    for command in ("tail", "topics", "pending"):
-        assert rocketlens(command, g1_store, "TopicTest") == rocketlens(command, g1_store, "--topic", "TopicTest")
-    behind, by_option = (
-        run("search", g1_store),
-        rocketlens("search", g1_store, "TopicTest", "--contains", "hot 1", "--json"),
-    )
-    assert behind.output == by_option.output
-    assert rocketlens("groups", g1_store, "CG_FAIL") == rocketlens("groups", g1_store, "--group", "CG_FAIL")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         ("diff", NOBODY, "STORE"),
-        ("diff", "STORE", NOBODY),
         ("export", NOBODY, "--out", "OUT", "--format", "csv"),
         *(("rebuild", kind, NOBODY, "--out", "OUT") for kind in ("all", "index", "queues")),
-        *((command, NOBODY, "--out", "OUT") for command in ("convert", "rescue")),
-        ("compact", "index", NOBODY, "--out", "OUT"),
     ],
     ids=" ".join,
 )
@@ -180,3 +171,382 @@ def test_what_reads_the_files_of_a_store_says_so_of_a_server(
         f"rocketlens: {NOBODY} is a server, and the files of a store are read here: name its directory\n"
     )
     assert not (tmp_path / "out").exists()
+
+
+# --- store options ----------------------------------------------------------------------------------------------------
+
+ROW_OF_STORE_OPTIONS = (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1].split("\t")
+TOPIC, UNIQUE_KEY_OF_STORE_OPTIONS, KEY = ROW_OF_STORE_OPTIONS[1], ROW_OF_STORE_OPTIONS[4], ROW_OF_STORE_OPTIONS[7]
+
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "doctor": (),
+    "find": (KEY,),
+    "groups": (),
+    "info": (),
+    "life": ("--unique-key", UNIQUE_KEY_OF_STORE_OPTIONS),
+    "find --json": ("-f", "KEYS"),
+    "pending": (),
+    "search": ("--key", KEY),
+    "space": ("--by", "topic"),
+    "tail": ("--topic", TOPIC, "-n", 3),
+    "topics": (),
+}
+"""Questions that g1 answers, and what is asked of it."""
+SHOWING_MESSAGES = {"find", "life", "find --json", "search", "tail"}
+
+SIZES = ("--index-slots", 97, "--index-entries", 150)
+"""Of g1, as its README says."""
+
+
+@pytest.fixture
+def copied(g1_store: Path, tmp_path: Path) -> Path:
+    shutil.copytree(g1_store, tmp_path / "store")
+    (tmp_path / "keys").write_text(f"{KEY}\n")
+    return tmp_path / "store"
+
+
+PASSING_OF_STORE_OPTIONS = re.compile(rb'"seconds":[0-9.e-]+|"kind":"forecast".*')
+"""What is different each time: how long the doctor took, and how full the disk is."""
+
+
+def ask(command: str, store: Path, *options: object) -> Outcome:
+    """Ask for what a program gets, where the command has it; without what is different each time."""
+    question = [store.parent / "keys" if each == "KEYS" else each for each in COMMANDS[command]]
+    outcome = rocketlens(*command.split(), store, *question, *options, "--json")
+    return replace(outcome, output=PASSING_OF_STORE_OPTIONS.sub(b"", outcome.output))
+
+
+IN_EACH_RUN_OF_STORE_OPTIONS = ("find --json", "search", "space")
+"""`make soak` has all."""
+
+each_command = pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=[] if each in IN_EACH_RUN_OF_STORE_OPTIONS else pytest.mark.soak) for each in COMMANDS],
+)
+
+
+@each_command
+def test_a_log_that_lies_elsewhere_is_read_where_commit_log_says(command: str, copied: Path, tmp_path: Path) -> None:
+    wanted = ask(command, copied)
+    assert wanted.output
+    assert wanted.code in ((0, 1) if command == "pending" else (0,))
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(copied / "commitlog", elsewhere)
+    assert ask(command, copied).output != wanted.output
+    found = ask(command, copied, "--commit-log", elsewhere)
+    assert found.code == wanted.code, found.errors
+    assert found.output.replace(bytes(elsewhere), bytes(copied / "commitlog")) == wanted.output
+
+
+@pytest.mark.parametrize("command", ["find", "life", "tail"])
+def test_a_state_directory_is_never_inside_the_store(command: str, copied: Path, tmp_path: Path) -> None:
+    refused = ask(command, copied, "--state-dir", copied / "config")
+    assert (refused.code, refused.output) == (2, b"")
+    assert f"--state-dir {copied / 'config'} lies inside the store" in refused.errors
+    (tmp_path / "state").mkdir()
+    assert ask(command, copied, "--state-dir", tmp_path / "state").output == ask(command, copied).output
+
+
+@pytest.mark.parametrize("command", ["find --json", "groups", "search", "tail"])
+def test_a_file_of_masks_hides_what_its_rules_hide(command: str, copied: Path, tmp_path: Path) -> None:
+    (tmp_path / "masks").write_text("# where it came from\nhosts\n")
+    plain, masked = ask(command, copied), ask(command, copied, "--mask-file", tmp_path / "masks")
+    assert masked.code == plain.code
+    assert masked.output == ask(command, copied, "--mask", "hosts").output
+    shows_hosts = b'"bornHost":"127.0.0.1' in plain.output
+    assert shows_hosts == (command in SHOWING_MESSAGES)
+    assert (b'"bornHost":"***"' in masked.output, b"127.0.0.1" in masked.output) == (shows_hosts, False)
+
+
+@each_command
+def test_sizes_of_index_files_are_given_together(command: str, copied: Path) -> None:
+    wanted = ask(command, copied)
+    assert ask(command, copied, *SIZES).output == wanted.output
+    for alone in (SIZES[:2], SIZES[2:]):
+        refused = ask(command, copied, *alone)
+        assert (refused.code, refused.output) == (2, b"")
+        assert "--index-slots and --index-entries: give both or neither" in refused.errors
+
+
+# --- server options ---------------------------------------------------------------------------------------------------
+
+UNIQUE_KEY_OF_SERVER_OPTIONS = "FD000000000000000000000000000002708C30946E09687211CE0017"
+OFFSET = 6581
+QUERY = ("find", UNIQUE_KEY_OF_SERVER_OPTIONS, "--topic", "TopicTest", "--as", "unique-key", "--json")
+VIEW = ("find", OFFSET, "--as", "physical-offset", "--json")
+PASSWORD = "open sesame"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def own(authority: Authority) -> tuple[Path, Path]:
+    """A client's certificate and key, which is locked."""
+    return authority.sign("client", PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def secured(g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """It speaks TLS alone, to clients with a certificate, and answers signed requests alone."""
+    pair = authority.sign("server")
+    tls = TlsOptions("enforcing", *pair, client_ca=authority.certificate, client_auth="required")
+    acl = write_accounts(tmp_path_factory.mktemp("acl") / "plain_acl.yml")
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store), tls=tls, acl=acl)) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Path:
+    path = tmp_path / "tools.yml"
+    path.write_text(f"accessKey: {READER}\nsecretKey: {READER_SECRET}\n")
+    return path
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text(PASSWORD + "\n")
+    return path
+
+
+@pytest.fixture
+def tls(authority: Authority, own: tuple[Path, Path], password: Path) -> tuple[object, ...]:
+    ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
+    return ("--tls-ca", authority.certificate, *ours)
+
+
+def unique_keys(outcome: Outcome) -> list[str]:
+    assert (outcome.code, outcome.errors) == (0, "")
+    return [message["uniqueKey"] for message in outcome.messages]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *(("find", UNIQUE_KEY_OF_SERVER_OPTIONS), ("doctor",), ("tail", "--topic", "TopicTest")),
+        *(
+            pytest.param(each, marks=pytest.mark.soak)
+            for each in (
+                *(("groups",), ("info",), ("topics",), ("space",)),
+                *(("life", UNIQUE_KEY_OF_SERVER_OPTIONS), ("pending",), ("search", "--topic", "TopicTest")),
+            )
+        ),
+    ],
+    ids=lambda question: str(question[0]),
+)
+def test_every_command_that_asks_a_server_takes_them(
+    g1_store: Path,
+    secured: Endpoint,
+    authority: Authority,
+    own: tuple[Path, Path],
+    password: Path,
+    tmp_path: Path,
+    question: tuple[str, ...],
+) -> None:
+    command, *rest = question
+    credentials = tmp_path / "admin.yml"  # lists are for administrators
+    credentials.write_text(f"accessKey: {ADMIN}\nsecretKey: {ADMIN_SECRET}\n")
+    ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
+    asked = (command, secured, *rest, "--json", *ours, "--credentials", credentials)
+    for trusting in (("--tls-ca", authority.certificate), ("--tls-no-verify",)):
+        outcome = rocketlens(*asked, *trusting)
+        assert outcome.code == (1 if command == "pending" else 0), outcome.errors
+        assert outcome.output
+    refused = rocketlens(*asked, "--tls")
+    assert (refused.code, refused.output) == (3, b"")
+    assert "TLS: " in refused.errors
+    for options in (("--tls",), ("--credentials", credentials)):
+        misplaced = rocketlens(command, g1_store, *rest, *options)
+        assert (misplaced.code, misplaced.output) == (2, b"")
+        assert "are for a server, not for a STORE" in misplaced.errors
+
+
+def test_what_sends_takes_them_for_both_ends(
+    g1_store: Path, secured: Endpoint, tls: tuple[object, ...], tmp_path: Path
+) -> None:
+    keys = tmp_path / "admin.yml"
+    keys.write_text(f"accessKey: {ADMIN}\nsecretKey: {ADMIN_SECRET}\n")
+    for source in (secured, g1_store):
+        asked = ("replay", source, "--topic", "TopicTest", "--limit", "1", "--to", secured, *tls)
+        for options in (("--credentials", keys), ("--credentials", keys, "--to-credentials", keys)):
+            outcome = rocketlens(*asked, *options)
+            # A RocketLens server names itself as a broker to which nobody writes.
+            assert (outcome.code, "topic TopicTest cannot be written there" in outcome.errors) == (1, True)
+        refused = rocketlens(*asked)
+        assert (refused.code, "answered" in refused.errors) == (3, True)
+    assert rocketlens("replay", g1_store, "--topic", "T", "--to", secured, "--tls").code == 3
+
+
+def test_a_file_of_keys_comes_before_the_environment(
+    secured: Endpoint, tls: tuple[object, ...], credentials: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, "not-the-one")
+    wrong = rocketlens(*QUERY, "--server", secured, *tls)
+    assert wrong.code == 3
+    assert "check signature failed" in wrong.errors
+    assert "not-the-one" not in wrong.errors
+    assert unique_keys(rocketlens(*QUERY, "--server", secured, *tls, "--credentials", credentials)) == [
+        UNIQUE_KEY_OF_SERVER_OPTIONS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"- hidden-secret\n", "expected accessKey and secretKey"),
+        (b"accessKey: reader-key\nsecretKey: [hidden-secret]\n", "neither a text nor a number"),
+        (b"accessKey: reader-key\nsecretKey: 'hidden-secret\n", "not YAML in line 3"),
+    ],
+)
+def test_a_file_that_holds_no_keys_is_named_and_not_quoted(tmp_path: Path, text: bytes, says: str) -> None:
+    path = tmp_path / "tools.yml"
+    path.write_bytes(text)
+    outcome = rocketlens(*VIEW, "--server", "127.0.0.1:1", "--credentials", path)
+    assert outcome.code == 2
+    assert f"--credentials {path}: " in outcome.errors
+    assert says in outcome.errors
+    assert "hidden" not in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("STORE", "--credentials", "FILE"), "are for a server, not for a STORE"),
+        (("--server", "127.0.0.1:1", "--tls-key", "FILE"), "need --tls-cert"),
+        (("--server", "127.0.0.1:1", "--tls-ca", "FILE", "--tls-no-verify"), "exclude each other"),
+        (("--server", "127.0.0.1:1", "--tls-cert", "FILE"), "cannot be used"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    g1_store: Path, credentials: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    places = {"STORE": g1_store, "FILE": credentials}
+    named = [places.get(each, each) for each in arguments]
+    for command in (("find", *named, *QUERY[1:]), ("find", *named, OFFSET)):
+        outcome = rocketlens(*command)
+        assert outcome.code == 2
+        assert says in outcome.errors
+
+
+def test_keys_may_be_in_the_environment(
+    secured: Endpoint, tls: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, READER_SECRET)
+    assert unique_keys(rocketlens(*QUERY, "--server", secured, *tls)) == [UNIQUE_KEY_OF_SERVER_OPTIONS]
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, "")
+    outcome = rocketlens(*QUERY, "--server", secured, *tls)
+    assert outcome.code == 2
+    assert f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}: set both or neither" in outcome.errors
+
+
+# --- tier -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("store", tmp_path_factory.mktemp("tier"), archives=GOLDEN / "g2" / "g2-tier")
+
+
+def produced(label: str) -> list[str]:
+    lines = (GOLDEN / "g2" / "g2-tier" / "produced.tsv").read_text().splitlines()
+    (line,) = [line.split("\t") for line in lines if line.startswith(f"{label}\t")]
+    return line
+
+
+def places(store: Path, is_alone: bool) -> tuple[Any, ...]:
+    return (store / "tiered",) if is_alone else (store, "--tier", store / "tiered")
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alone: bool) -> None:
+    _, _, unique_key, offset_id, topic, queue_id, queue_offset, *_ = produced("old-7")
+    viewed = rocketlens("find", *places(store, is_alone), unique_key, "--json")
+    queried = rocketlens("find", *places(store, is_alone), "old-7", "--topic", topic, "--as", "key", "--json")
+    for found in (viewed, queried):
+        assert found.code == 0, found.errors
+        (message,) = found.messages
+        assert (message["uniqueKey"], message["queueId"], message["queueOffset"]) == (
+            unique_key,
+            int(queue_id),
+            int(queue_offset),
+        )
+    refused = rocketlens("find", *places(store, is_alone), offset_id)
+    assert refused.code == 1
+    assert "ask for its messages by key, unique key or queue offset" in refused.errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("space",), ("life", "--unique-key", "7F0000016C8F"), ("pending",), ("doctor",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
+    store: Path, arguments: tuple[str, ...]
+) -> None:
+    command, *rest = arguments
+    refused = rocketlens(command, store / "tiered", *rest)
+    assert refused.code not in (0, 1)
+    (line,) = refused.errors.strip().splitlines()
+    assert "serve, find, search, filter, tail, topics and export" in line
+
+
+# --- mcp --------------------------------------------------------------------------------------------------------------
+
+UNIQUE_KEY_OF_MCP = ROW[2]
+
+
+def test_the_options_of_a_store_are_taken(g1_store: Path, tmp_path: Path) -> None:
+    log, state = ("--commit-log", g1_store / "commitlog"), ("--state-dir", tmp_path / "state")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "masks").write_text("body\n")
+    index = ("--index-slots", 97, "--index-entries", 150)
+    masks = ("--mask", "hosts", "--mask-file", tmp_path / "masks")
+    (found,) = answers(
+        "--store", g1_store, *log, *state, *index, *masks, says=[call(1, "message", id=UNIQUE_KEY_OF_MCP)]
+    )
+    assert found["message"]["uniqueKey"] == UNIQUE_KEY_OF_MCP
+    assert found["message"]["body"] == "***"
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", b"again")
+    writer.close()
+    refused = rocketlens("mcp", writer.root, "--tier", tmp_path / "nothing")
+    assert refused.code != 0
+    (absent,) = answers("memory://nowhere", "--storage-options", "{}", says=[call(1, "topics")])
+    assert "memory://nowhere" in absent["error"]
+
+
+def test_a_server_with_tls_and_accounts_is_asked(g1_store: Path, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    own, key = authority.sign("client", "open sesame")
+    (tmp_path / "password").write_text("open sesame\n")
+    (tmp_path / "tools.yml").write_text(f"accessKey: {READER}\nsecretKey: {READER_SECRET}\n")
+    tls = TlsOptions("enforcing", *authority.sign("server"), client_ca=authority.certificate, client_auth="required")
+    acl = write_accounts(tmp_path / "plain_acl.yml")
+    keys = ("--credentials", tmp_path / "tools.yml")
+    ours = ("--tls-cert", own, "--tls-key", key, "--tls-key-password-file", tmp_path / "password")
+    asked = [call(1, "find", text=UNIQUE_KEY_OF_MCP, topic="TopicTest", kind="unique key")]
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store), tls=tls, acl=acl)) as endpoint:
+        for way in (("--tls-ca", authority.certificate), ("--tls", "--tls-no-verify")):
+            (found,) = answers(endpoint, *way, *ours, *keys, says=asked)
+            assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY_OF_MCP]
+
+
+def test_a_server_answers_assistants_where_it_has_an_http_port_alone(g1_store: Path) -> None:
+    refused = rocketlens("serve", g1_store, "--mcp")
+    assert (refused.code, refused.errors) == (2, "rocketlens: --mcp has no effect: also give --http\n")
+
+
+@pytest.mark.parametrize("place", ["nowhere", "127.0.0.1:1"])
+def test_what_is_no_source_ends_at_once_and_a_server_that_is_gone_is_said_by_each_answer(
+    place: str, tmp_path: Path
+) -> None:
+    if place == "nowhere":
+        assert talk(tmp_path / place, says=[], code=3) == []
+        return
+    (answer,) = answers(place, says=[call(1, "topics")])
+    assert "127.0.0.1:1" in answer["error"]

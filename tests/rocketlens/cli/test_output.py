@@ -1,23 +1,33 @@
-"""Messages for people and for programs."""
+"""What commands show to people and to programs: messages, times, progress, reports."""
 
-import gzip
+import io
 import os
 import pty
 import re
 import subprocess
 import sys
 import termios
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
-import zstandard
 
 from command_line import rocketlens
 from message_encoding import encode_message
 from protocol.message import HostAddress, Message, decode_message
-from rocketlens.cli.output import growing_writer, json_fields, message_fields, time_text, write_details
+from rocketlens.cli.coverage_picture import draw_coverage
+from rocketlens.cli.output import growing_writer, message_fields, write_details
+from rocketlens.cli.show_progress import LINE_SECONDS, PhaseMeter, ProgressLines
+from rocketlens.cli.show_report import MOST_REPORTED, report_lines
+from spark_jobs.commands.store_report import StoreDetails
+from spark_jobs.run.report import AnyReport, Damage
+from storage.doctor.examine import Coverage
+from storage.ranges import Ranges
+from store_writer import StoreWriter
+
+# --- output -----------------------------------------------------------------------------------------------------------
 
 V4 = HostAddress("10.0.0.1", 10911)
 
@@ -46,64 +56,6 @@ def write_list(messages: list[Message], charset: str | None = None) -> None:
     growing_writer("table", charset)(messages)
 
 
-def as_json(one: Message) -> dict[str, object]:
-    fields = json_fields(one)
-    assert isinstance(fields, dict)
-    return fields
-
-
-def test_json_has_every_field_of_the_record() -> None:
-    one = message()
-    assert as_json(one) == {
-        "messageId": "U1",
-        "uniqueKey": "U1",
-        "offsetMessageId": "0A00000100002A9F0000000000001000",
-        "topic": "T",
-        "queueId": 3,
-        "queueOffset": 5,
-        "physicalOffset": 4096,
-        "totalSize": one.total_size,
-        "magic": 0xDAA320A7,
-        "bodyCrc": one.body_crc,
-        "flag": 7,
-        "sysFlag": 0,
-        "bornTimestamp": 1_700_000_000_123,
-        "bornHost": "10.0.0.1:10911",
-        "storeTimestamp": 1_700_000_000_456,
-        "storeHost": "10.0.0.1:10911",
-        "reconsumeTimes": 2,
-        "preparedTransactionOffset": 9,
-        "tags": "G",
-        "keys": ["a", "b"],
-        "properties": {"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"},
-        "body": "hello",
-        "bodyEncoding": "text",
-    }
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_a_body_that_an_application_packed_is_unpacked(
-    pack: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = message(pack("消息 4711".encode()))
-    name = pack.__module__.partition(".")[0].replace("zstandard", "zstd")
-    fields = as_json(one)
-    assert (fields["body"], fields["bodyEncoding"], fields["bodyPackings"]) == ("消息 4711", "text", [name])
-    assert message_fields(one)["body"] == "消息 4711".encode()
-    for write in (write_list, write_details):
-        write([one])
-        assert "消息 4711" in capsys.readouterr().out
-
-
-def test_a_body_in_another_charset_is_text_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    one = message("订单".encode("gbk"))
-    assert as_json(one)["bodyEncoding"] == "base64"
-    assert json_fields(one, "gbk")["body"] == "订单"
-    for write in (write_list, write_details):
-        write([one], "gbk")
-        assert "订单" in capsys.readouterr().out
-
-
 def test_nothing_a_message_holds_is_obeyed_by_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     nasty = "\x1b]0;title\x07\x9b31m\u202e"
     properties = {"UNIQ_KEY": nasty, "KEYS": nasty, "TAGS": nasty, nasty: nasty}
@@ -112,33 +64,6 @@ def test_nothing_a_message_holds_is_obeyed_by_the_terminal(capsys: pytest.Captur
         shown = capsys.readouterr().out
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
         assert "\\x1b]0;title" in shown
-
-
-def test_a_list_has_a_line_a_message_and_a_heading(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    write_list([message(b"one\ntwo"), message(b"x" * 500)])
-    heading, first, second = capsys.readouterr().out.splitlines()
-    assert heading.split() == [
-        "MESSAGE",
-        "ID",
-        "TOPIC",
-        "QUEUE",
-        "OFFSET",
-        "PHYSICAL",
-        "STORED",
-        "(UTC)",
-        "TAG",
-        "KEYS",
-        "BODY",
-    ]
-    assert first.split()[0] == "U1"
-    number, name = first.split()[4], first.split()[1]
-    assert first.index(f" {number} ") + len(f" {number}") == heading.index("PHYSICAL") + len("PHYSICAL")
-    assert first.index(f" {name} ") + 1 == heading.index("TOPIC")
-    assert "one two" in first
-    assert second.rstrip().endswith("…")
 
 
 def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,19 +78,6 @@ def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert "property KEYS" in shown
     assert "0xdaa320a7" in shown
     assert "2 bytes that are not text, in base64: //4=" in shown
-
-
-def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Shanghai")
-    time.tzset()
-    try:
-        assert time_text(1_700_000_000_456) == "2023-11-15 06:13:20.456+08:00"
-        assert time_text(-1) == "1970-01-01 07:59:59.999+08:00"
-        assert time_text(2**63 - 1) == str(2**63 - 1)
-        assert time_text(-(2**63)) == str(-(2**63))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
 
 
 def run_on_a_terminal(arguments: list[str], columns: int = 80, **variables: str) -> bytes:
@@ -201,7 +113,11 @@ def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too
     assert len(rows) > 2
     assert all(re.search(r"\b[0-9A-F]{56}\b", row) for row in rows)
 
-    wide = run_on_a_terminal(arguments, 400, NO_COLOR="1").decode().splitlines()
+    number_ends = heading.index("PHYSICAL") + len("PHYSICAL")
+    assert all(row[number_ends - 1].isdigit() and row[number_ends] == " " for row in rows)
+    coloured = run_on_a_terminal(arguments, 400).decode()
+    assert "\x1b[1m" in coloured
+    wide = re.sub("\x1b\\[[0-9;]*m", "", coloured).splitlines()
     assert [line.rstrip() for line in wide] == [line.rstrip() for line in (heading, *rows)]
 
     narrow = run_on_a_terminal(arguments, 40, NO_COLOR="1").decode().replace("\r\n", "\n")
@@ -227,9 +143,165 @@ def test_json_is_indented_on_a_terminal_alone(
     ]
 
 
-def test_nothing_is_bold_or_coloured_with_no_color(g1_store: Path) -> None:
-    arguments = ["topics", str(g1_store), "--contains", "TopicTest"]
-    assert b"\x1b[" in run_on_a_terminal(arguments)
-    plain = run_on_a_terminal(arguments, NO_COLOR="1")
-    assert b"\x1b" not in plain
-    assert b"TopicTest" in plain
+# --- coverage picture -------------------------------------------------------------------------------------------------
+
+
+def picture(log: Ranges, queues: Ranges = (), index: Ranges = (), width: int = 28) -> list[str]:
+    times = ((0, 1_700_000_000_000), (100, 1_700_000_100_000))
+    return list(draw_coverage(Coverage(0, 200, log, queues, index, times), width, time_text))
+
+
+def time_text(timestamp: int) -> str:
+    return f"2023-11-14 {timestamp:08}"[:19]
+
+
+def test_each_column_says_all_some_or_none() -> None:
+    lines = picture(((0, 200),), ((0, 95),), ((50, 60), (190, 200)))
+    assert lines[0] == "log     " + "█" * 20
+    assert lines[1] == "queues  " + "█" * 9 + "▒" + "·" * 10
+    assert lines[2] == "index   " + "·" * 5 + "█" + "·" * 13 + "█"
+    assert lines[3] == "offset  " + "0" + " " * 16 + "200"
+
+
+# --- show progress ----------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_meter_tells_share_messages_rate_and_what_is_left() -> None:
+    clock = Clock()
+    meter = PhaseMeter("scan", 4_000_000_000, "bytes", clock)
+    meter.update(0, 0)
+    assert meter.state() == "0 of 4 GB"
+    clock.now += 2
+    meter.update(1_000_000_000, 2_000_000)
+    assert meter.state() == "1 of 4 GB · 2,000,000 messages · 500 MB/s · 0:00:06 left"
+    clock.now += 8
+    meter.update(4_000_000_000, 8_000_000)
+    assert meter.state() == "4 of 4 GB · 8,000,000 messages · 400 MB/s"
+    assert meter.outcome() == "4 GB · 8,000,000 messages · 10.0 s · 400 MB/s"
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end() -> None:
+    clock, stream = Clock(), io.StringIO()
+    lines = ProgressLines(stream, clock)
+    lines.begin("scan", 2_000_000, "bytes")
+    for done in range(0, 2_000_001, 50_000):
+        lines.update(done, done // 100)
+        clock.now += 0.25 if done < 2_000_000 else 0
+    lines.end()
+    assert LINE_SECONDS == 5
+    assert stream.getvalue().splitlines() == [
+        "rocketlens: scan: 1 of 2 MB · 10,000 messages · 200 kB/s · 0:00:05 left",
+        "rocketlens: scan: 2 of 2 MB · 20,000 messages · 200 kB/s",
+        "rocketlens: scan: 2 MB · 20,000 messages · 10.0 s · 200 kB/s",
+    ]
+
+
+# --- show report ------------------------------------------------------------------------------------------------------
+
+ZEROS = "expected an intact record, found zeros (10 bytes skipped)"
+INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
+
+
+def report(**fields: Any) -> AnyReport:
+    return AnyReport(**{"command": "rebuild", "store": "/store", "out": "/store", "details": StoreDetails(), **fields})
+
+
+def damages(count: int) -> list[Damage]:
+    return [Damage("/store/commitlog/0", 100 * number, 10, "an intact record", "zeros") for number in range(count)]
+
+
+def test_a_rebuild_of_the_index() -> None:
+    told = report(
+        bytes=4_294_967_296,
+        messages=8_388_608,
+        entries=33_554_432,
+        seconds=12.34,
+        steady_seconds=4,
+        details=msgspec.convert({"index": INDEX, "backups": ["/store/index.bak-1"]}, StoreDetails),
+        notes=["a segment is empty"],
+    )
+    assert list(report_lines(told)) == [
+        "rebuilt /store in 12.3 s: 4.29 GB of log, 8,388,608 messages, 33,554,432 index entries "
+        "(1.07 GB/s, 8.39 million entries/s)",
+        "index: 1 file built, 2 kept; 97 slots and 150 entries in each file, profile 5.5",
+        "index: 3: not full",
+        "note: a segment is empty",
+        "backup: /store/index.bak-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "last"),
+    [
+        (1, 0, f"damage: /store/commitlog/0 at physical offset 0: {ZEROS}"),
+        (20, 0, f"damage: /store/commitlog/0 at physical offset 1900: {ZEROS}"),
+        (23, 0, "damage: and 3 more; --json lists all"),
+        (21, 5, "damage: and 6 more"),
+    ],
+)
+def test_the_first_places_of_damage_are_listed(count: int, more: int, last: str) -> None:
+    lines = [
+        line for line in report_lines(report(damages=damages(count), more_damages=more)) if line.startswith("damage")
+    ]
+    places = f"{count + more} place" + "s" * (count + more > 1)
+    assert lines[0] == f"damage: {places}, {count * 10} bytes skipped"
+    assert lines[-1] == last
+    assert len(lines) == 1 + min(count, MOST_REPORTED) + (count + more > MOST_REPORTED)
+
+
+# --- time zones -------------------------------------------------------------------------------------------------------
+
+ZONE = ZoneInfo("Asia/Kathmandu")
+"""Nobody's default, and no whole number of hours from UTC."""
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+
+TOPIC = ("--topic", "TopicTest")
+
+COMMANDS = {
+    "find": ("STORE", UNIQUE_KEY),
+    "tail": ("STORE", *TOPIC, "-n", "1"),
+    "life": ("STORE", "--unique-key", UNIQUE_KEY),
+    "space": ("STORE", "--by", "hour"),
+    "pending": ("WAITING",),
+}
+"""What shows times in columns."""
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("waiting") / "store")
+    writer.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "B", "DELAY": "18"}, queue_id=17, unique_key="K5")
+    writer.close()
+    return writer.root
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_columns_of_times_name_the_zone_and_have_its_offset(g1_store: Path, waiting: Path, command: str) -> None:
+    places = {"STORE": g1_store, "WAITING": waiting}
+    arguments = [places.get(each, each) for each in COMMANDS[command]]
+    text = rocketlens(command, *arguments, "--timezone", ZONE.key).text
+    assert re.search(r"\b(STORED|TIME|DUE|HOUR) \(Asia/Kathmandu\)", text)
+    assert re.search(r"\d\d:\d\d:\d\d\.\d{3}\+05:45\b", text)
+    assert "+00:00" not in text
+    shown = rocketlens(command, *arguments, "--timezone", "+08:00").text
+    assert re.search(r"\b(STORED|TIME|DUE|HOUR) \(UTC\+08:00\)", shown)
+
+
+def test_a_diagnosis_and_what_a_store_says_of_itself_are_in_the_zone(g1_store: Path) -> None:
+    first, *lines = rocketlens("doctor", g1_store, "--timezone", ZONE.key).text.splitlines()
+    assert first.endswith("; times: Asia/Kathmandu")
+    (times,) = (line for line in lines if line.startswith("time "))
+    # g1 was recorded from 06:45:05 UTC on.
+    assert times.split()[1:3] == ["2026-11-21", "12:30:05"]
+    assert "+05:45 (" in rocketlens("info", g1_store, "--timezone", ZONE.key).text

@@ -1,8 +1,9 @@
-"""`rocketlens rebuild`, `compact` and `verify` with a stand-in for the job: options, errors, reports, exit codes."""
+"""Jobs as they are typed: options, refusals, plans, reports, exit codes, and how a signal ends one."""
 
-import json
+import os
+import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,18 +13,19 @@ import pytest
 
 from bulk_jobs import StandIn, stand_in
 from command_line import rocketlens
-from protocol.errors import ConfigError, NotAStore, StoreError
 from rocketlens.cli import command_run
+from rocketlens.cli.command_run import rebuild, run_command
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.store_report import IndexDetails, StoreDetails
+from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.compact.index_cost import IndexCost
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.publish.fetch import FetchRequest
-from spark_jobs.run.report import Damage, Details, Report
+from spark_jobs.run.report import Report
 from storage.extras import install_line
+
+# --- rebuild ----------------------------------------------------------------------------------------------------------
 
 SHARED = {
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
@@ -99,8 +101,6 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], Cases]] = {
 }
 """What each command asks for, without options, and what becomes of each of its options."""
 
-WITH_A_STORE = [command for command in COMMANDS if "fetch" not in command and "--out" not in command]
-
 
 def words(text: str) -> list[str]:
     return [word.strip("'") for word in text.replace("'1s 2h'", "'1s\t2h'").split(" ")]
@@ -121,33 +121,15 @@ def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str) ->
         assert (outcome.code, job.requests.pop()) == (0, asked), (options, outcome.errors)
 
 
-@pytest.mark.parametrize("command", WITH_A_STORE)
-def test_every_field_of_a_request_has_an_option(command: str) -> None:
-    kind, fixed, cases = COMMANDS[command]
-    told = {"store", *fixed} | {name for fields in cases.values() for name in fields}
-    others = {
-        "rebuild index /store": set().union(*QUEUES.values()),
-        "rebuild queues /store": set().union(*(INDEX | FROM_OFFSET).values()),
-    }
-    unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if "--deep" in command else set())
-    assert set(kind.__struct_fields__) - unused <= told
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["rebuild", "index", "/store", "--entries", "2147483648"], "not in the range"),
-        (["rebuild", "index", "/store", "--tz", "Mars/Phobos"], "neither a time zone like Asia/Shanghai nor an offset"),
-        (["rebuild", "all", "/store", "--delay-levels", "1s 5x"], "level 2 is '5x'"),
         (["doctor", "--deep", "/store", "--conf", "spark.a"], "'spark.a', expected a Spark property"),
-        (["doctor", "--deep", "/store", "--conf", "a=b"], "'a=b', expected a Spark property"),
         (["doctor", "--deep", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
-        (["doctor", "--deep", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
-        (["doctor", "/store", "--deep", "--commit-log", "/a,/l", "--work", "/l/w"], "--work /l/w lies inside /l"),
         (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
         (["rebuild", "all", "/store", "--work", "s3://bucket/place"], "--work s3://bucket/place is a URL: "),
         (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
-        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out cannot be combined"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: list[str], message: str) -> None:
@@ -186,57 +168,6 @@ def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest
     assert (outcome.code, outcome.errors) == (2, f"rocketlens: this needs Spark: {install_line('spark')}\n")
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "line"),
-    [
-        (NotAStore("/store", expected="a", found="b"), 3, "/store is no store that can be served: found b, expected a"),
-        (StoreError("/store/lock", what="is locked by\n\x1b[2J"), 3, "/store/lock: is locked by \\x1b[2J"),
-        (ConfigError("--out /o: there is index already"), 2, "--out /o: there is index already"),
-        (KeyboardInterrupt(), 130, "stopped; run the same command again to continue"),
-    ],
-)  # fmt: skip
-def test_an_error_is_one_line_and_an_exit_code(job: StandIn, error: BaseException, code: int, line: str) -> None:
-    job.error = error
-    outcome = rocketlens("rebuild", "index", "/store", "--json")
-    assert (outcome.code, outcome.output) == (code, b"")
-    assert outcome.errors == f"rocketlens: working\nrocketlens: {line}\n"
-
-
-def test_a_verification_that_was_stopped_does_not_go_on(job: StandIn) -> None:
-    job.error = KeyboardInterrupt()
-    outcome = rocketlens("doctor", "--deep", "/store")
-    assert (outcome.code, outcome.errors) == (130, "rocketlens: working\nrocketlens: stopped\n")
-
-
-def test_json_is_one_object_with_everything(job: StandIn) -> None:
-    job.report = Report(
-        command="rebuild",
-        store="/store",
-        out="/out",
-        bytes=5,
-        steady_seconds=1.5,
-        details=Details(),
-        damages=[Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")],
-        more_damages=2,
-        notes=["a note"],
-    )
-    outcome = rocketlens("rebuild", "all", "/store", "--json")
-    assert outcome.code == 4
-    report = json.loads(outcome.output)
-    assert report["exitCode"] == 4
-    assert (report["steadySeconds"], report["moreDamages"], report["notes"]) == (1.5, 2, ["a note"])
-    assert report["damages"] == [
-        {
-            "path": "/store/commitlog/0",
-            "physicalOffset": 7,
-            "length": 3,
-            "expected": "an intact record",
-            "found": "zeros",
-        }
-    ]
-    assert outcome.errors == "rocketlens: working\n"
-
-
 def test_the_time_is_that_until_the_command_ends(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes behind the job is waited for too: 68 of 251 seconds were not reported."""
     clock = iter([100.0, 351.0])
@@ -261,27 +192,6 @@ def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job: StandIn) -> None:
     ]
 
 
-def test_what_was_written_elsewhere_is_undone_by_deleting_it(job: StandIn) -> None:
-    job.report = Report(command="rebuild", store="/s", out="/o", details=StoreDetails(published=["index"]))
-    assert rocketlens("rebuild", "index", "/s", "--out", "/o").text.splitlines()[-1] == "to undo: rm -r /o/index"
-
-
-def test_a_compaction_says_what_a_look_up_costs_before_and_after(job: StandIn) -> None:
-    index = IndexDetails(
-        slots=97,
-        entries=150,
-        profile="5.5",
-        built=["20260101000000000"],
-        before=IndexCost(files=10, bytes=34_300, entries=1472, pages=35.4),
-        after=IndexCost(files=9, bytes=30_900, entries=1310, pages=18.0),
-    )
-    job.report = Report(command="compact", store="/s", out="/s", details=StoreDetails(index=index))
-    assert rocketlens("compact", "index", "/s").text.splitlines()[-2:] == [
-        "before: 10 index files, 1,472 entries, 34.3 kB; a look-up of a key reads 35.4 pages",
-        "after: 9 index files, 1,310 entries, 30.9 kB; a look-up of a key reads 18.0 pages",
-    ]
-
-
 def test_without_java_it_says_what_to_install(g1_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = ("doctor", "--deep", str(g1_store), "--engine", "spark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -291,3 +201,47 @@ def test_without_java_it_says_what_to_install(g1_store: Path, monkeypatch: pytes
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is none in PATH" in rocketlens(*command).errors
+
+
+# --- command run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Handlers of signals are as they were when the test is over."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
+    capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    signal.signal(number, signal.SIG_IGN)
+
+    def job(_options: object, _progress: object, _launch: object) -> Report:
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal did not stop the job")
+
+    with pytest.raises(SystemExit) as stopped:
+        run_command(job, as_json=False, store="/store")
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "rocketlens: stopped; run the same command again to continue\n"
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize(("as_json", "told"), [(False, "rocketlens: working\n"), (True, "")])
+def test_under_spark_submit_json_stands_alone(
+    job: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool, told: str
+) -> None:
+    """There stdout and stderr are one."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(SystemExit):
+        run_command(rebuild, as_json=as_json, store="/store", index=True)
+    assert job.request.index
+    assert capsys.readouterr().err == told

@@ -1,4 +1,4 @@
-"""`rocketlens topics`, `groups` and `info`: what mqadmin printed of the recorded broker."""
+"""`rocketlens topics`, `groups`, `info` and `space`: what mqadmin printed and the oracle counts."""
 
 import json
 import shutil
@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from golden_store import CASES, G1, unpack
+from oracles import read_log
 from protocol.fastjson import parse_fastjson
-from storage.store.message_store import MessageStore
+from space_oracle import Rows, count
+from store_writer import START_TIMESTAMP, StoreWriter
+
+# --- topics and groups ------------------------------------------------------------------------------------------------
 
 
 def printed(name: str) -> list[list[str]]:
@@ -120,37 +123,6 @@ def test_an_older_file_of_offsets_that_is_used_instead_is_said_with_the_offsets(
     assert "consumerOffset.json.bak is used instead" in outcome.errors
 
 
-def test_a_topic_whose_messages_are_gone_has_no_time_of_its_last_from_a_server_either(tmp_path: Path) -> None:
-    """A broker answers −1 for the time of a message that it no longer has."""
-    store = unpack("store", tmp_path, archives=CASES / "B5-expired-origin")
-    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
-        sources = (str(store), server)
-        of_topics = [{row["topic"]: row for row in rows_of(rocketlens("topics", each, "--json"))} for each in sources]
-        of_queues = [rows_of(rocketlens("topics", each, "orders", "--json")) for each in sources]
-    assert of_topics[0]["orders"]["lastTimestamp"] is None
-    for here, there in ((of_topics[0].values(), of_topics[1].values()), of_queues):
-        assert [row["lastTimestamp"] for row in here] == [row["lastTimestamp"] for row in there]
-
-
-def test_a_configuration_of_topics_that_is_broken_is_one_warning(g1_store: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(g1_store, broken)
-    config = broken / "config" / "topics.json"
-    config.write_bytes(config.read_bytes()[:100])
-    config.with_name("topics.json.bak").unlink()
-    warning = f"rocketlens: topics may be missing: {config}: what it says is not known"
-    with_queues = {each.name for each in (g1_store / "consumequeue").iterdir()}
-    listed = rocketlens("topics", broken, "--json")
-    assert {each["topic"] for each in listed.messages} == with_queues
-    found = rocketlens("find", broken, "hotkey", "--json")
-    assert found.messages == rocketlens("find", g1_store, "hotkey", "--json").messages
-    assert rocketlens("find", broken, "nobody", "--topic", "TopicTets").errors.count("there is no topic") == 0
-    for outcome in (listed, found):
-        assert (outcome.code, outcome.errors.count(warning), outcome.errors.count("topics.json:")) == (0, 1, 1)
-    diagnosis = json.loads(rocketlens("doctor", broken, "--json").output)
-    assert len([each for each in diagnosis["findings"] if str(config) in json.dumps(each)]) == 1
-
-
 def test_a_group_that_is_ahead_of_a_queue_is_not_up_to_date(g1_store: Path, tmp_path: Path) -> None:
     """The files of the queue are lost, and the log still has its messages: it ends where it did."""
     store = Path(shutil.copytree(g1_store, tmp_path / "store"))
@@ -173,21 +145,91 @@ def test_a_group_that_is_ahead_of_a_queue_is_not_up_to_date(g1_store: Path, tmp_
     assert line.split()[-4:] == ["2", "99", str(end), "unknown"]
 
 
-def test_what_groups_popped_is_not_known_where_it_is_in_a_database(tmp_path: Path) -> None:
-    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
-    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
-        assert rocketlens("groups", server, "--json") == rocketlens("groups", store, "--json")
-    (store / "kvStore").mkdir()
-    (store / "kvStore" / "CURRENT").write_text("MANIFEST-000004")
-    with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
-        outcome = rocketlens("groups", store, "--json")
-        assert {row["popped"] for row in rows_of(outcome)} == {None}
-        assert "popped and not acknowledged is not known, and counts as consumed" in outcome.errors
-        served = rocketlens("groups", server, "--json")
-        assert (served.output, "is not known, and counts as consumed" in served.errors) == (outcome.output, True)
-
-
 def test_a_store_of_a_broker_that_was_renamed_has_one_of_its_names_and_both_are_said(tmp_path: Path) -> None:
     outcome = rocketlens("info", unpack("store", tmp_path, archives=CASES / "B9-renamed"))
     assert "broker        new" in outcome.text
     assert "several brokers, as after it was renamed (old, new): it is taken for new" in outcome.errors
+
+
+# --- space ------------------------------------------------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+
+
+def maps(output: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    found = [each for each in output if each["kind"] == kind]
+    assert found
+    return found
+
+
+def by_bytes(rows: Rows) -> list[list[int]]:
+    return sorted(rows.values(), key=lambda row: (-row[1], -row[0]))
+
+
+def test_a_program_gets_every_count_as_the_oracle_has_it(g1_store: Path) -> None:
+    outcome = rocketlens("space", g1_store, "--json", "--top", "10000")
+    assert (outcome.code, outcome.errors) == (0, "")
+    expected, records = count(read_log(g1_store / "commitlog")), read_log(g1_store / "commitlog")
+    (total,) = maps(outcome.messages, "total")
+    assert (total["messages"], total["bytes"]) == (len(records), sum(record.total_size for record in records))
+    for kind, rows in (
+        ("topic", expected.topics),
+        ("queue", expected.queues),
+        ("tag", expected.tags),
+        ("host", expected.hosts),
+    ):
+        found = maps(outcome.messages, kind)
+        assert [[each["messages"], each["bytes"]] for each in found] == by_bytes(rows)
+        assert all(each["mostBytes"] == each["bytes"] for each in found)
+    by_hour = {each["hourTimestamp"]: [each["messages"], each["bytes"]] for each in maps(outcome.messages, "hour")}
+    assert by_hour == {int(str(hour)) * HOUR_MS: row for hour, row in expected.hours.items()}
+    largest = [(each["bytes"], each["physicalOffset"]) for each in maps(outcome.messages, "largest")]
+    assert largest == expected.largest[: len(largest)]
+    assert len(largest) == 100
+    (forecast,) = maps(outcome.messages, "forecast")
+    assert forecast["assumed"] == ["diskMaxUsedSpaceRatio", "fileReservedTime"]
+
+
+def test_times_narrow_every_count(where: tuple[object, ...], g1_store: Path) -> None:
+    times = sorted(record.store_timestamp for record in read_log(g1_store / "commitlog"))
+    first, last = times[len(times) // 4], times[len(times) // 2]
+    records = [each for each in read_log(g1_store / "commitlog") if first <= each.store_timestamp <= last]
+    outcome = rocketlens("space", *where, "--since", first, "--until", last, "--json", "--top", "10000")
+    (total,) = maps(outcome.messages, "total")
+    assert (total["messages"], total["bytes"]) == (len(records), sum(record.total_size for record in records))
+    found = [[each["messages"], each["bytes"]] for each in maps(outcome.messages, "topic")]
+    assert found == by_bytes(count(records).topics)
+    assert "forecast" not in {each["kind"] for each in outcome.messages}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of two days, some of it damaged."""
+    writer = StoreWriter(tmp_path_factory.mktemp("space") / "store", segment_size=8192)
+    for hour in range(48):
+        for number in range(1 + hour % 2):
+            stamp = START_TIMESTAMP + hour * HOUR_MS + number
+            writer.append(f"T{hour % 3}", b"x" * 200, tags="A" if hour % 2 else None, store_timestamp=stamp)
+    writer.overwrite(writer.written[7].physical_offset + 4, b"\0\0\0\0")
+    writer.close()
+    return writer.root
+
+
+def test_a_person_gets_tables_and_what_comes_first(store: Path) -> None:
+    outcome = rocketlens("space", store, "--top", "2")
+    assert outcome.code == 0
+    for heading in ("TOPIC", "QUEUE ID", "TAG", "SENT FROM", "HOUR", "PHYSICAL"):
+        assert heading in outcome.text
+    assert "71 messages, " in outcome.text
+    assert "… and 46 more" in outcome.text
+    for said in ("growth: ", " a day, in the ", "disk of ", "75 % (assumed)", "retention of 72 h (assumed)"):
+        assert said in outcome.text
+    assert "in 1 place hold no intact record and are not counted" in outcome.errors
+
+
+def test_one_kind_can_be_asked_for_with_the_brokers_own_limits(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("fileReservedTime=24\ndiskMaxUsedSpaceRatio=60\n")
+    outcome = rocketlens("space", store, "--by", "topic", "--broker-config", tmp_path / "broker.conf")
+    assert "TAG" not in outcome.text
+    assert "retention of 24 h: " in outcome.text
+    assert "60 % of the disk" in outcome.text

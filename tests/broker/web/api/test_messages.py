@@ -1,8 +1,8 @@
-"""A message whole: as mqadmin printed it, with its body in every form, by offset and by its place in a queue."""
+"""A message whole, and finding it by text and content: as mqadmin printed it, with its body in every form."""
 
 import base64
 import gzip
-import json
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from asking import FakeConnection
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
-from broker.web.api import bodies as shown_bodies
-from golden_store import CASES, G1, unpack
-from heartbeats import consumer, heartbeat, subscription
-from protocol.bodies import HeartbeatData, decode_json
-from protocol.body_content import text_in as text_in_body
+from golden_store import G1
 from store_writer import StoreWriter
 from web_questions import ApiOf
+
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 def printed(name: str) -> list[dict[str, str]]:
@@ -110,38 +107,6 @@ def bodies(tmp_path: Path) -> Bodies:
     return Bodies(tmp_path / "store")
 
 
-def test_json_is_indented_and_its_numbers_stay_as_they_are(bodies: Bodies) -> None:
-    text = '{"id":12345678901234567890123,"price":1.10,"名":["\\u2028",null]}'
-    body = bodies.body_of(text.encode())
-    assert (body["kind"], body["text"]) == ("json", text)
-    assert body["formatted"].splitlines()[1:3] == ['  "id": 12345678901234567890123,', '  "price": 1.10,']
-    assert json.loads(body["formatted"]) == json.loads(text)
-
-
-def test_a_body_is_told_what_it_is(bodies: Bodies) -> None:
-    for data, kind in (
-        (b"", "empty"),
-        (b"plain", "text"),
-        (b"{not json", "text"),
-        (b"bell\x07", "binary"),
-        (b"\0\0\0*", "binary"),
-        (b"id\0\0\0name\0", "text"),
-        (b"[" * 60 + b"]" * 60, "text"),
-        (b'[{"a":' * 200 + b"1" + b"}]" * 200, "text"),
-        (("[" + "1," * 200_000 + "1]").encode(), "json"),
-    ):
-        body = bodies.body_of(data)
-        assert (body["kind"], body["size"]) == (kind, len(data))
-        assert (body["text"] is None) == (kind in ("empty", "binary"))
-
-
-def test_text_is_cut_between_characters(bodies: Bodies) -> None:
-    written = bodies.writer.append("bodies", "äöü".encode() * 100)
-    bodies.writer.close()
-    body = body_in(ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset, bodyLimit=5))
-    assert (body["text"], body["shown"], body["size"]) == ("äö", 4, 600)
-
-
 BOMBS: dict[str, Callable[[], tuple[bytes, int]]] = {
     "empty LZ4 frames": lambda: (EMPTY_LZ4 * (4_000_000 // len(EMPTY_LZ4)), 0x101),
     "empty zstd frames": lambda: (EMPTY_ZSTD * (4_000_000 // len(EMPTY_ZSTD)), 0x201),
@@ -177,41 +142,6 @@ def test_a_bomb_is_shown_as_stored_with_the_reason_and_what_lies_behind_it_is_fo
     assert (hidden["body"], hidden["bodyKind"]) == ("***", "text")
 
 
-def test_what_is_packed_in_the_messages_of_a_batch_is_bounded_together(bodies: Bodies) -> None:
-    run = gzip.compress(bytes(20 << 20), mtime=0)
-    written = bodies.writer.append_inner_batch("batches", [(run, {})] * 70)
-    bodies.writer.append_inner_batch("batches", [(b"behind", {})])
-    bodies.writer.close()
-    api = ApiOf(bodies.writer.root)
-    message = api.get("/message", offset=written.physical_offset)
-    assert (message["innerCount"], len(message["inner"])) == (70, 64)
-    kinds = [each["bodyKind"] for each in message["inner"]]
-    assert kinds == ["binary"] * 3 + ["unreadable"] * 61
-    assert "gzip body more, expected at most 67108864 bytes" in message["inner"][-1]["bodyError"]
-    pages = api.pages("/search", contains="behind", topic="batches")
-    assert [line["queueOffset"] for page in pages for line in page["messages"]] == [70]
-    assert "1 record whose body cannot be decompressed" in " ".join(note for page in pages for note in page["notes"])
-
-
-def test_a_long_body_is_judged_by_the_part_that_is_shown(bodies: Bodies, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message of few bytes may unpack to very many: no more of them are decoded than are shown."""
-    decoded: list[int] = []
-
-    def text_in(data: bytes, *arguments: Any, **more: Any) -> str | None:
-        decoded.append(len(data))
-        return text_in_body(data, *arguments, **more)
-
-    monkeypatch.setattr(shown_bodies, "text_in", text_in)
-    for unit, kind in (("号", "text"), ("[1, ", "json"), ("\0", "binary")):
-        data = (unit * (12_000_000 // len(unit.encode()))).encode()
-        body = bodies.body_of(gzip.compress(data, 1, mtime=0))
-        assert (body["kind"], body["size"], body["packings"]) == (kind, len(data), ["gzip"])
-        assert decoded.pop() == 256 * 1024
-        if kind != "binary":
-            assert (body["text"], body["formatted"]) == (data[: 64 << 10].decode(errors="ignore"), None)
-            assert body["shown"] == len(body["text"].encode())
-
-
 def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None:
     bodies.writer.append("bodies", "订单号".encode("gbk"))
     bodies.writer.close()
@@ -228,18 +158,6 @@ def test_a_body_is_text_in_the_charset_that_is_asked_for(bodies: Bodies) -> None
         assert (refused.status, refused.error["parameter"]) == (400, "charset")
 
 
-def test_messages_that_share_a_record_are_told_one_by_one(bodies: Bodies) -> None:
-    inner = [(b"one", {"KEYS": "k1", "TAGS": "A"}), (b"two", {"KEYS": "k2", "UNIQ_KEY": "U2"})]
-    written = bodies.writer.append_inner_batch("batches", inner)
-    bodies.writer.close()
-    message = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset)
-    assert message["innerCount"] == 2
-    assert [(each["queueOffset"], each["keys"], each["body"]) for each in message["inner"]] == [
-        (0, ["k1"], "one"),
-        (1, ["k2"], "two"),
-    ]
-
-
 def test_where_no_message_starts_the_answer_says_what_is_there(api: ApiOf) -> None:
     answer = api.ask("/message", offset=1)
     assert answer.status == 404
@@ -249,47 +167,123 @@ def test_where_no_message_starts_the_answer_says_what_is_there(api: ApiOf) -> No
     assert api.ask("/queue/message", topic="none", queueId=0, queueOffset=0).error["parameter"] == "topic"
 
 
-def test_a_life_is_what_the_command_line_tells(api: ApiOf) -> None:
-    failed = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
-    life = api.get("/message/life", uniqueKey=failed[0][4])
-    assert [event["stage"] for event in life["events"]] == ["delivered", "scheduled", "retry"]
-    assert life["events"][0]["groups"] == [
-        {
-            "group": "CG_FAIL",
-            "nextOffset": 10,
-            "hasPassed": True,
-            "passage": "consumed",
-            "text": "has passed",
-            "untilTimestamp": None,
-        }
-    ]
-    assert life["leftOut"] == 0
-    # consumerOffset.json has nothing of the group in its retry topic.
-    waits = {"group": "CG_FAIL", "ending": "retrying", "retries": 1, "text": "failed, retry 1 waits"}
-    assert life["verdicts"] == [{**waits, "isCertain": True, "untilTimestamp": None, "messageNumber": 1}]
-    born = life["events"][0]["message"]["bornTimestamp"]
-    assert life["messages"] == [{"number": 1, "topic": "TopicBatch", "bornTimestamp": born, "transaction": None}]
-    assert api.get("/message/life", uniqueKey="nobody's")["events"] == []
+# --- find -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_life_of_several_messages_says_of_each_event_which_it_is_of(tmp_path: Path) -> None:
-    api = ApiOf(unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"))
-    life = api.get("/message/life", uniqueKey="7F000001000130946E09000000000001")
-    assert [event["messageNumber"] for event in life["events"]] == [1, 2, 2, 2]
-    assert [(each["number"], each["topic"]) for each in life["messages"]] == [(1, "T"), (2, "T2")]
-    said = [(each["messageNumber"], each["text"], each["isCertain"]) for each in life["verdicts"]]
-    assert said == [(1, "is beyond it", False), (2, "gave up after 1 retry → DLQ", True)]
+def printed_of_find(name: str) -> list[list[str]]:
+    """The rows that mqadmin printed under a heading."""
+    lines = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8").splitlines()
+    return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def test_what_live_members_subscribe_to_says_whom_their_filter_skipped(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"body", unique_key="U", tags="A")
+@pytest.mark.parametrize(("text", "name"), [("hotkey", "queryMsgByKey-hot"), ("Aa", "queryMsgByKey-collide")])
+def test_a_key_is_found_where_mqadmin_found_it(api: ApiOf, text: str, name: str) -> None:
+    found = [each for page in api.pages("/find", text=text, limit=7) for each in page["messages"]]
+    by_key = [each for each in found if each["foundBy"] == "key" and each["topic"] == "TopicTest"]
+    wanted = [(row[0], int(row[1]), int(row[2])) for row in printed_of_find(name)]
+    assert [(each["uniqueKey"], each["queueId"], each["queueOffset"]) for each in reversed(by_key)] == wanted
+
+
+def test_topics_that_may_be_meant_are_named_where_nothing_is_found(api: ApiOf) -> None:
+    assert api.get("/find", text="TopicTets")["similarTopics"][0] == "TopicTest"
+    assert api.get("/find", text="hotkey", topic="TopicTets")["similarTopics"][0] == "TopicTest"
+    assert api.get("/find", text="hotkey")["similarTopics"] == []
+    assert api.get("/message/life", uniqueKey="nobody", topic="TopicBtach")["similarTopics"] == ["TopicBatch"]
+    for path in ("/topic", "/messages", "/histogram"):
+        answer = api.ask(path, topic="TopicBtach")
+        assert (answer.status, answer.error["message"]) == (
+            404,
+            "the store has no topic TopicBtach; did you mean TopicBatch?",
+        )
+        assert answer.error["similarTopics"] == ["TopicBatch"]
+
+
+def test_a_cursor_of_nobody_is_refused(api: ApiOf) -> None:
+    for cursor in ("x", "e30", "WzEsMiwzXQ", "ÿ"):
+        assert api.ask("/find", text="a", cursor=cursor).error["parameter"] == "cursor"
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_goes_on_by_cursor_and_says_how_far_it_is(api: ApiOf) -> None:
+    whole = [each["physicalOffset"] for each in api.get("/search", contains="hot ", limit=200)["messages"]]
+    assert len(whole) == 40
+    pages = api.pages("/search", contains="hot ", limit=7)
+    assert [each["physicalOffset"] for page in pages for each in page["messages"]] == whole
+    assert [len(page["messages"]) for page in pages[:5]] == [7] * 5
+    assert all(page["sentence"].startswith("searched ") for page in pages)
+
+
+LONG = "x" * 500 + " \n before it  order-4711 behind it " + "y" * 500
+
+
+@pytest.fixture(scope="module")
+def matched(tmp_path_factory: pytest.TempPathFactory) -> ApiOf:
+    writer = StoreWriter(tmp_path_factory.mktemp("matched") / "store")
+    writer.append("orders", LONG.encode(), properties={"region": "hz order-12"})
+    writer.append("orders", b"order-4711")
+    writer.append("orders", "Bestellung 4711".encode("utf-16-le"), keys="binary")
+    writer.append("orders", "订单 order-4711".encode("gbk"))
     writer.close()
-    groups = ("wants-a", "wants-b", "offline")
-    writer.write_config("consumerOffset.json", {"offsetTable": {f"T@{group}": {"0": 1} for group in groups}})
-    api = ApiOf(writer.root)
-    for group, tag in (("wants-a", "A"), ("wants-b", "B || C")):
-        data = decode_json(heartbeat(group, consumer(group, subscription("T", tag))), HeartbeatData)
-        assert api.service.clients.heartbeat(FakeConnection(), data, "JAVA", 0)
-    said = {each["group"]: each["text"] for each in api.get("/message/life", uniqueKey="U")["verdicts"]}
-    assert said == {"wants-a": "has passed it", "wants-b": "skipped by its filter", "offline": "is beyond it"}
+    return ApiOf(writer.root)
+
+
+def test_the_match_is_shown_with_the_text_around_it(matched: ApiOf) -> None:
+    for conditions, expected in (
+        ({"contains": "order-4711"}, ["order-4711"] * 2),
+        ({"regex": "order-[0-9]+"}, ["order-4711"] * 2),
+        ({"contains": "order-12", "place": "properties"}, ["order-12"]),
+        ({"regex": "order-(12|99)", "place": "any"}, ["order-12"]),
+        ({"contains": "订单", "charset": "gbk"}, ["订单"]),
+        ({"tag": "none", "topic": "orders"}, []),
+    ):
+        found = [each["match"] for each in matched.get("/search", **conditions)["messages"]]
+        assert [match for _, match, _ in (each for each in found if each is not None)] == expected, conditions
+    before, _, behind = matched.get("/search", contains="order-4711")["messages"][0]["match"]
+    assert (before[0], before[-11:], behind[:12], behind[-1]) == ("…", " before it ", " behind it y", "…")
+    assert max(len(before), len(behind)) < 100
+
+
+def test_a_match_that_a_mask_hides_is_not_shown(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", b'{"card": "4711-0815", "id": "order-4711"}')
+    writer.close()
+    masked = ApiOf(writer.root, masked=("$.card",))
+    (found,) = masked.get("/search", contains="4711")["messages"]
+    assert "0815" not in "".join(found["match"])
+
+
+@pytest.mark.parametrize(
+    "place", ["any", *(pytest.param(each, marks=pytest.mark.soak) for each in ("body", "properties"))]
+)
+def test_a_message_that_would_hold_an_expression_up_for_ever_is_left_out_and_passed(tmp_path: Path, place: str) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    held_up = [writer.append("orders", b"a" * 4000, keys="a" * 4000).physical_offset for _ in range(3)]
+    found = writer.append("orders", b"aab", keys="aab").physical_offset
+    writer.close()
+    pages = ApiOf(tmp_path / "store").pages("/search", regex="^(a+)+b$", milliseconds=200, place=place)
+    assert [each["physicalOffset"] for page in pages for each in page["messages"]] == [found]
+    notes = " ".join(note for page in pages for note in page["notes"])
+    assert "holds a pattern up without end" in notes
+    assert all(str(offset) in notes for offset in held_up)
+
+
+def test_what_cannot_be_searched_for_is_named(api: ApiOf) -> None:
+    for parameters, wrong in (
+        ({"regex": "("}, "regex"),
+        ({"regex": "(?:" * 1000 + "a" + "{9}" * 9 + ")" * 1000}, "regex"),
+        ({"jsonPath": "no value"}, "jsonPath"),
+        ({"jsonPath": ("$[?@.a==1&&" + "@.b==1&&" * 500)[:4090] + "=1"}, "jsonPath"),
+        ({"where": "a >"}, "where"),
+        ({"tag": "||"}, "tag"),
+        ({"bornHost": "no host"}, "bornHost"),
+        ({"contains": "a", "cursor": "abc"}, "cursor"),
+        ({"place": "nowhere"}, "place"),
+        ({"begin": "5", "end": "4"}, "end"),
+        ({"minimumSize": "5", "maximumSize": "4"}, "maximumSize"),
+    ):
+        before = time.process_time()
+        answer = api.ask("/search", **parameters)
+        assert (answer.status, answer.error["parameter"]) == (400, wrong), answer.content
+        assert time.process_time() - before < 1.0, "what takes long to compile holds nobody up"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.web._page_files import VIEWS
 from broker_harness import service_of
 from store_writer import StoreWriter
 from web_browser import Browser
@@ -92,18 +91,6 @@ def test_a_hostile_message_is_shown_and_not_run(browser: Browser, name: str) -> 
         ".forEach((each) => each.dispatchEvent(new MouseEvent('mouseover', {bubbles: true})))"
     )
     assert_nothing_happened(browser)
-
-
-def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
-    attack = ATTACKS["closing"]
-    for view in (each.strip("/") for each in VIEWS if each not in ("/", "/tail")):
-        browser.open(
-            view, text=attack, topic=attack, contains=attack, offset=attack, broker="" if view != "find" else attack
-        )
-        browser.until(lambda: browser.run("return document.readyState") == "complete")
-        browser.see("main *")
-        assert browser.run(f"return {FIRED}") is None
-    browser.complaints()
 
 
 FRAGMENTS = (

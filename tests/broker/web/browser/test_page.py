@@ -1,17 +1,30 @@
-"""The page in a real browser, over the recorded store: finding, browsing, health, the keyboard, the colours."""
+"""The page in a real browser, over the recorded store: finding, browsing, addresses, bodies, zones, lists."""
 
+import csv
+import io
+import json
 import re
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
 
+import pytest
 from selenium.webdriver.common.keys import Keys
 
-from broker.service.denials import Want
 from broker_harness import service_of
-from golden_store import G1, GOLDEN, unpack
+from golden_store import G1
+from spark_jobs.export.export_formats import without_formula
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 from web_browser import Browser
 from web_questions import serving_page
+
+# --- page -------------------------------------------------------------------------------------------------------------
 
 PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
 PLAIN = PRODUCED[0]
@@ -102,21 +115,6 @@ def test_a_filter_tells_how_many_pass_and_lists_them_or_what_is_wrong_with_it(br
     assert "sql=a" in browser.place
 
 
-def test_dead_letters_and_light_topics_are_listed_and_lead_to_their_messages(lone: Browser, tmp_path: Path) -> None:
-    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-selective")
-    with serving_page([service_of(MessageStore.open(root))]) as lone.server:
-        lone.open("topics", system=1)
-        lone.click("main .bar a", "light topics by their parent")
-        assert lone.see("main tbody tr", "LightParent").text.split()[:2] == ["LightParent", "3"]
-        lone.see(".end", "3 light topics of 1 parent.")
-        lone.press("l")
-        row = lone.see("main tbody tr", "CG_FAILS_selective")
-        assert re.search(r"CG_FAILS_selective 1 20\d\d-", row.text.replace("\n", " "))
-        lone.click("main a.open", "CG_FAILS_selective")
-        lone.see("h1", "%DLQ%CG_FAILS_selective")
-        lone.see(".list .end", "1 message")
-
-
 def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: Browser) -> None:
     browser.open("health")
     browser.see(".chip.good", "nothing is wrong")
@@ -175,42 +173,320 @@ def test_the_keyboard_alone_is_enough(browser: Browser) -> None:
     browser.until(lambda: browser.place == "/")
 
 
-def test_colours_follow_the_system_until_others_are_chosen(browser: Browser) -> None:
-    def ground() -> str:
-        return str(browser.run("return getComputedStyle(document.documentElement).backgroundColor"))
+# --- page lists -------------------------------------------------------------------------------------------------------
 
-    def system(scheme: str) -> None:
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    browser.open("message", offset=0)
-    browser.see(".life li")
-    light = ground()
-    system("dark")
-    dark = ground()
-    assert dark != light
-    browser.keep("dark")
-    browser.click("#theme")  # dark, whatever the system says
-    system("light")
-    assert ground() == dark
-    browser.driver.refresh()
-    browser.see(".life li")
-    assert ground() == dark
-    browser.press("d")
-    assert ground() == light
-    browser.press("d")
-    assert browser.run("return localStorage.getItem('theme')") is None
+CATCH = """
+    URL.createObjectURL = (blob) => { blob.arrayBuffer().then((data) => {
+      window.savedText = new TextDecoder('utf-8', {ignoreBOM: true}).decode(data); }); return '#'; };
+    HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; };
+"""
 
 
-def test_the_first_view_says_which_account_was_refused_and_the_line_to_add(
-    one_browser: Browser, g1_store: Path
+def shown(browser: Browser, selector: str) -> list[str]:
+    """The names of the inputs that are to be seen."""
+    return [str(each.get_attribute("name")) for each in browser.all(selector) if each.is_displayed()]
+
+
+def test_a_search_starts_with_two_fields_and_unfolds_where_it_has_more(browser: Browser) -> None:
+    browser.open("search")
+    browser.see(".search-form")
+    assert shown(browser, ".search-form input") == ["contains", "topic"]
+    assert not [each for each in browser.all(".search-form select") if each.is_displayed()]
+    browser.keep("search-small")
+    browser.click("summary", "More conditions")
+    browser.see("input[name=keyPrefix]").send_keys("OrderID18", Keys.ENTER)
+    browser.until(lambda: "keyPrefix=OrderID18" in browser.place)
+    browser.see(".messages tbody tr", "OrderID188")
+    # What restricts a search is never folded away.
+    browser.open("search", contains="hot 1", tag="TagA")
+    browser.see(".list .end", "Searched")
+    assert "tag" in shown(browser, ".search-form input")
+
+
+@pytest.fixture(scope="module")
+def hostile_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("hostile") / "store")
+    for key, body in (("=1+1", b'say "hi", twice\r\nand go'), ("+31", b"@SUM(A1)"), ("plain", "größe".encode())):
+        writer.append("orders", body, keys=key, tags="-tag")
+    writer.close()
+    return writer.root
+
+
+def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing(
+    lone: Browser, hostile_root: Path
 ) -> None:
-    service = service_of(MessageStore.open(g1_store))
-    service.denials.note(Want("reader-key", "SUB of topic <b>orders", "topicPerms: - <b>orders=SUB"), 3)
-    with serving_page([service]) as one_browser.server:
-        one_browser.open("")
-        one_browser.click("details.notice summary", "Clients were refused by --acl")
-        said = one_browser.see("details.notice li", "reader-key").text
-    assert said.startswith(
-        "account reader-key lacks SUB of topic <b>orders; add to plain_acl.yml: topicPerms: - <b>orders=SUB (3 requests"
-    )
+    def saved(form: str) -> str:
+        lone.run("window.savedText = window.savedAs = null;")
+        lone.click(".save button", form)
+        lone.until(lambda: lone.run("return window.savedText"))
+        assert lone.run("return window.savedAs") == f"messages.{form.lower()}"
+        return str(lone.run("return window.savedText"))
+
+    with serving_page([service_of(MessageStore.open(hostile_root))]) as lone.server:
+        lone.open("topic", topic="orders", order="oldest")
+        lone.see(".list .end", "3 messages")
+        lone.run(CATCH)
+        with urllib.request.urlopen(f"{lone.server}/api/v1/messages?topic=orders", timeout=60) as answer:
+            messages: list[dict[str, Any]] = json.load(answer)["messages"]
+        assert len(messages) == 3
+        assert json.loads(saved("JSON")) == messages
+        sheet = saved("CSV")
+        assert sheet.startswith("\ufeff")
+        rows = list(csv.DictReader(io.StringIO(sheet[1:], newline="")))
+        assert [row["keys"] for row in rows] == ["'=1+1", "'+31", "plain"]
+        assert [row["tags"] for row in rows] == ["'-tag"] * 3
+        previews = [each["preview"] for each in messages]
+        assert [row["preview"] for row in rows] == [previews[0], f"'{previews[1]}", previews[2]]
+        for name in ("physicalOffset", "queueOffset", "storeTimestamp", "offsetMessageId"):
+            assert [row[name] for row in rows] == [str(each[name]) for each in messages]
+        script = """
+            const [texts, done] = arguments;
+            import('/page/save.js').then((save) => done(texts.map((text) => save.cell(text))));"""
+        texts = [first + rest for first in "=+-@\t' a7{订" for rest in ("", "1+1", "SUM")]
+        cells = lone.driver.execute_async_script(script, texts)
+        assert cells == [without_formula(text) for text in texts]  # what an export has
+        lone.open("topics")
+        lone.see(".topics .count", "3")
+        lone.run(CATCH)
+        lone.click(".save button", "JSON")
+        saved_topics = json.loads(lone.until(lambda: lone.run("return window.savedText")))
+        assert [each["topic"] for each in saved_topics] == lone.texts(".topics a.open")
+        assert {each["topic"]: each["messages"] for each in saved_topics}["orders"] == 3
+        assert lone.complaints() == []
+
+
+# --- page links -------------------------------------------------------------------------------------------------------
+
+VIEWS = (
+    *("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health"),
+    *("light-topics", "tail"),
+)
+
+
+def test_what_a_view_cannot_use_of_its_address_is_reported(browser: Browser) -> None:
+    for view, parameters, said in (
+        ("topic", {"topic": "TopicTest", "from": "1795243506300"}, "from=1795243506300, which this view does not know"),
+        ("topic", {"topic": "TopicTest", "order": "random"}, "expected newest or oldest"),
+        ("search", {"contains": "hot", "minimumSize": "-3"}, "minimumSize=-3, which cannot be read: a whole number"),
+        ("topics", {"system": "yes"}, "expected 1"),
+        ("topic", {"topic": "TopicTest", "begin": "soon"}, 'begin=soon, which cannot be read: "soon" is not a time'),
+    ):
+        browser.open(view, **parameters)
+        assert browser.see("main > .notice.error[role=alert]", said)
+    browser.see(".list .end", "50 messages shown")
+    browser.open("topic", topic="TopicTest", begin="2026-11-21T06:45:06.300Z")
+    browser.see(".list .end", "7 messages, all there are.")
+    assert not browser.all("main > .notice")
+
+
+@pytest.fixture
+def small_root(tmp_path: Path) -> Path:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", b"body")
+    writer.close()
+    return writer.root
+
+
+def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(
+    lone: Browser, small_root: Path
+) -> None:
+    store = MessageStore.open(small_root)
+    with serving_page([service_of(store)]) as lone.server:
+        lone.open("topics")
+        lone.see(".topics a.open", "orders")
+    said = set()
+    for key in ("s", "h", "t"):
+        lone.press(key)
+        said.add(lone.see("#state .notice", "does not answer").text)
+        assert not [each for each in lone.all("main .notice.error") if each.is_displayed()]
+    assert len(said) == 1
+    lone.keep("absent")
+    port = int(lone.server.rpartition(":")[2])
+    with serving_page([service_of(store)], port=port):
+        lone.see(".topics a.open", "orders")
+        lone.until(lambda: not lone.all("#state .notice"))
+        assert "RocketLens" in lone.see("#store", "segment").text
+
+
+@pytest.mark.parametrize("views", [("search",), pytest.param(VIEWS, marks=pytest.mark.soak)], ids=["one", "all"])
+def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, small_root: Path, views: tuple[str, ...]) -> None:
+    with serving_page([service_of(MessageStore.open(small_root))]) as lone.server:
+        lone.open("topics")
+        lone.see(".topics a.open", "orders")
+        assert not lone.all("#state .notice")
+        shutil.rmtree(small_root)
+        # Also where the view is left open.
+        lone.see("#state .notice", "The store is gone: the store cannot be followed")
+        for view in views:
+            lone.open(view)
+            lone.see("#state .notice", "found nothing there")
+        lone.keep("gone")
+
+
+# --- page bodies ------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone: Browser, tmp_path: Path) -> None:
+    body = '{"id":12345678901234567890,"price":1.10,"lines":[{"a":1},{"b":[]}],"text":"{","none":{}}'
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", body.encode())
+    writer.close()
+    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
+        lone.open("message", offset=0)
+        tree = lone.see(".json-tree", '"text": "{"')
+        whole = tree.text
+        assert json.loads(whole) == json.loads(body)
+        assert '"price": 1.10' in whole
+        assert "12345678901234567890" in whole
+        assert len(lone.all(".json-tree details[open]")) == 4
+        lone.click(".json-tree summary", '"lines": [')
+        lone.until(lambda: '"lines": [ 2 elements ],' in lone.see(".json-tree").text)
+        assert '"a"' not in lone.see(".json-tree").text
+        assert '"price": 1.10' in lone.see(".json-tree").text
+        # And by keyboard: the line that was clicked has the focus.
+        lone.press(Keys.ENTER)
+        lone.until(lambda: json.loads(lone.see(".json-tree").text) == json.loads(body))
+        lone.click("button", "Fold all")
+        lone.until(lambda: lone.all(".json-tree details[open]") == lone.all(".json-tree > details"))
+        lone.keep("json-folded")
+        lone.click("button", "Unfold all")
+        lone.until(lambda: json.loads(lone.see(".json-tree").text) == json.loads(body))
+        assert lone.complaints() == []
+
+
+GBK = "订单 4711 已付款"
+
+
+@pytest.fixture
+def in_gbk(lone: Browser, tmp_path: Path) -> Iterator[Browser]:
+    """A store with a body in GBK, JSON in GBK, and a text in UTF-8 with NULs, in this order."""
+    writer = StoreWriter(tmp_path / "store")
+    for body in (GBK.encode("gbk"), json.dumps({"状态": "已付款"}, ensure_ascii=False).encode("gbk"), b"a=1\0b=2\0"):
+        writer.append("orders", body)
+    writer.close()
+    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
+        yield lone
+        lone.run("localStorage.removeItem('charset')")
+
+
+def test_bodies_are_read_in_the_charset_that_was_chosen(in_gbk: Browser) -> None:
+    browser = in_gbk
+    browser.open("topic", topic="orders", order="oldest")
+    browser.see(".messages td.body", "no text")
+    browser.open("message", offset=0)
+    first = "00000000  b6 a9 b5 a5"
+    browser.see("pre.hex", first)
+    # By keyboard alone, and the choice keeps the focus.
+    browser.run("document.querySelector('.body-panel select').focus()")
+    browser.press("gbk")
+    browser.see(".body-text pre", GBK)
+    browser.see(".body-panel", "text, 16 bytes")
+    browser.until(lambda: browser.run("return document.activeElement.matches('.body-panel select')"))
+    assert parse_qs(urlsplit(browser.place).query)["charset"] == ["gbk"]
+    browser.keep("charset")
+    # The bytes stay what they are.
+    browser.click(".tabs button", "Hex")
+    browser.see("pre.hex", first)
+    assert browser.run("return document.activeElement.textContent") == "Hex"
+    browser.click(".facts a", "after")
+    browser.see(".json-tree", '"状态": "已付款"')
+    # Lists and searches follow it, and it is a part of what is sent to others.
+    browser.open("topic", topic="orders", order="oldest", charset="gbk")
+    browser.see(".messages td.body", GBK)
+    browser.open("search", contains="订单", charset="gbk")
+    browser.see(".list .end", "1 message, all there are.")
+    browser.see(".messages td.body", GBK)
+    browser.open("tail", topic="orders", charset="gbk")
+    browser.see(".messages td.body", GBK)
+    # Kept until another is chosen.
+    browser.open("message", offset=0)
+    browser.see(".body-text pre", GBK)
+    browser.click(".body-panel select option", "gbk")
+    browser.open("message", offset=0, charset="utf-8")
+    browser.see("pre.hex", first)
+    assert browser.complaints() == []
+
+
+# --- page zone --------------------------------------------------------------------------------------------------------
+
+ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu")
+CHANGES = (1_761_440_400_000, 1_762_063_200_000, 1_772_953_200_000, 1_774_746_000_000)
+"""When the clocks of Europe and of New York were set back, and then set on."""
+
+
+@pytest.fixture
+def zoned(browser: Browser) -> Iterator[Browser]:
+    yield browser
+    browser.run("localStorage.removeItem('zone')")
+
+
+def shown_in(zone: str, timestamp: int) -> str:
+    """A time as the page shows it, by Python's own zones."""
+    moment = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone(ZoneInfo(zone))
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03}"
+
+
+def first_timestamp(browser: Browser) -> int:
+    """When the first message of TopicTest was stored."""
+    with urllib.request.urlopen(f"{browser.server}/api/v1/messages?topic=TopicTest&limit=1", timeout=60) as answer:
+        return int(json.load(answer)["messages"][0]["storeTimestamp"])
+
+
+def test_times_are_shown_and_typed_in_the_zone_that_was_chosen(zoned: Browser) -> None:
+    first = first_timestamp(zoned)
+    zoned.open("topic", topic="TopicTest", order="oldest")
+    zoned.see(".messages tbody tr", shown_in("UTC", first))
+    zoned.run("document.getElementById('zone').focus()")
+    zoned.until(lambda: len(zoned.all("#zone option")) > 300)
+    zoned.click("#zone option[value='Asia/Shanghai']")
+    zoned.see(".messages tbody tr", shown_in("Asia/Shanghai", first))
+    zoned.see(".messages th.stored", "Stored (Asia/Shanghai)")
+    assert parse_qs(urlsplit(zoned.place).query)["zone"] == ["Asia/Shanghai"]
+    zoned.keep("zone")
+    # What is typed is of the zone, and what is followed stays in it.
+    zoned.see(".filters .time").send_keys("2026-11-21 14:45:06.300", Keys.ENTER)
+    zoned.until(lambda: "begin=1795243506300" in zoned.place)
+    zoned.see(".list .end", "7 messages, all there are.")
+    assert "zone=Asia%2FShanghai" in zoned.place
+    zoned.click(".messages a.open")
+    zoned.see(".facts", "2026-11-21 14:45:06")
+    # A choice holds for the views before, too.
+    zoned.press("z")
+    zoned.click("#zone option[value='Asia/Tokyo']")
+    zoned.see(".facts", "2026-11-21 15:45:06")
+    zoned.driver.back()
+    zoned.see(".messages th.stored", "Stored (Asia/Tokyo)")
+    assert zoned.see(".filters .time").get_attribute("value") == "2026-11-21 15:45:06.300"
+    zoned.press("z")
+    zoned.click("#zone option[value='Asia/Shanghai']")
+    zoned.see(".messages th.stored", "Stored (Asia/Shanghai)")
+    # Also without it in the address, until another is chosen.
+    zoned.open("topic", topic="TopicTest", order="oldest")
+    zoned.see(".messages tbody tr", shown_in("Asia/Shanghai", first))
+    assert "zone=Asia%2FShanghai" in zoned.place
+    zoned.click("#zone option[value=UTC]")
+    zoned.see(".messages tbody tr", shown_in("UTC", first))
+    assert "zone" not in zoned.place
+
+
+def test_times_around_a_change_of_clocks_are_those_of_the_zone(zoned: Browser) -> None:
+    stamps = [change + quarter * 900_000 + 7 for change in CHANGES for quarter in range(-24, 25)]
+    zoned.open("topics", zone="UTC")
+    zoned.see(".topics a.open", "TopicTest")
+    script = """
+        const [zone, stamps, walls, done] = arguments;
+        import('/page/format.js').then((format) => {
+          format.setZone(zone);
+          const shown = stamps.map((each) => format.time(each));
+          const kept = shown.map((text, at) => format.parseTime(text, stamps[at]));
+          done([shown, kept, walls.map((text) => format.parseTime(text))]);
+        });"""
+    for zone in (*ZONES, "Europe/Berlin"):
+        # Times of day that clocks showed twice, and some that they left out.
+        walls = [datetime.fromtimestamp(each / 1000, UTC).replace(tzinfo=None) for each in stamps]
+        texts = [f"{wall:%Y-%m-%d %H:%M}" for wall in walls]
+        read = [int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000 for text in texts]
+        shown, kept, parsed = zoned.driver.execute_async_script(script, zone, stamps, texts)
+        assert shown == [shown_in(zone, each) for each in stamps]
+        assert kept == stamps
+        assert parsed == read, zone

@@ -1,19 +1,24 @@
-"""The page where things are not as they should be: keys, several stores, damage, long work that is stopped."""
+"""The page where things are not as they should be, as a topic grows, and as people with other means see it."""
 
-import json
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, write_accounts
+from broker.config import HttpAuth
+from broker.service.following_threads import FollowingThreads
+from broker.service.long_polling import LongPolling
 from broker_harness import service_of
-from golden_store import GOLDEN, unpack
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from web_browser import Browser
+from web_browser import COLOUR_RULES, Browser
 from web_questions import serving_page
+
+# --- page states ------------------------------------------------------------------------------------------------------
 
 
 def log_in(browser: Browser, access_key: str, secret: str) -> None:
@@ -137,89 +142,191 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(
         lone.keep("search-damaged")
 
 
-def test_a_topic_or_queue_that_is_not_there_is_no_empty_one_and_what_was_meant_is_a_click_away(
-    lone: Browser, damaged: Path
-) -> None:
-    with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
-        lone.open("topic", topic="orders", queueId=7)
-        lone.see(".notice.error", "topic orders has no queue 7")
-        lone.see(".chips a", "All queues of this topic")
-        assert not lone.all(".histogram, .filters, .list, details")
-        lone.keep("no-such-topic")
-        lone.open("tail", topic="ordrs")
-        lone.see(".notice.error", "the store has no topic ordrs; did you mean orders?")
-        lone.click(".chips a", "orders")
-        lone.see(".messages tbody tr")
-        assert "/tail?topic=orders" in lone.place
-        lone.open("find", text="ordrs")
-        lone.click(".chips a", "orders")
-        lone.see(".histogram")
+# --- page login -------------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_is_counted_listed_and_narrowed(lone: Browser, tmp_path: Path) -> None:
-    store = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")
-    with serving_page([service_of(MessageStore.open(store))]) as lone.server:
-        lone.open("pending")
-        lone.see(".list .end", "1 message shown, all there are.")
-        assert lone.see(".topics tbody tr").text.split()[:5] == ["TimerTopic", "1", "0", "0", "0"]
-        assert "timer-far" in lone.see(".pending tbody tr").text
-        lone.see(".bar .muted", "are delivered")
-        lone.keep("pending")
-        lone.open("pending", topic="TimrTopic")
-        lone.see(".list .end", "No message waits. The topic that may be meant: TimerTopic")
-        lone.click(".end a", "TimerTopic")
-        lone.see(".list .end", "1 message shown, all there are.")
+@pytest.fixture
+def asked(one_browser: Browser, g1_store: Path, tmp_path: Path) -> Iterator[Browser]:
+    """The browser on a page that asks before anything is shown; on an origin of its own, for it keeps what it sent."""
+    accounts = write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL)
+    one_browser.complaints()
+    with serving_page([service_of(MessageStore.open(g1_store))], accounts, auth=HttpAuth("basic")) as origin:
+        one_browser.server = origin
+        yield one_browser
+        one_browser.driver.get("about:blank")
+    one_browser.complaints()
 
 
-def test_what_takes_the_disk_is_counted_in_tables_with_its_largest_messages(lone: Browser, damaged: Path) -> None:
-    with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
-        lone.open("topics")
-        lone.see(".topics tbody tr", "orders")
-        lone.press("u")
-        lone.see(".bar .muted", "messages, ")
-        assert "hold no intact record and are not counted" in lone.see(".notice.warning").text
-        for title in ("By topic", "By queue", "By tag", "By sender", "By hour, the newest first", "Largest messages"):
-            assert lone.see(f"section[aria-label='{title}'] tbody tr")
-        assert "(assumed)" in lone.see("section[aria-label='Growth and room']").text
-        large = "section[aria-label='Largest messages'] a.open"
-        assert len(lone.all(large)) == 10
-        lone.click("button.more", "Show more of each")
-        lone.until(lambda: len(lone.all(large)) == 100)
-        lone.keep("space")
-        lone.press("j", Keys.ENTER)
-        lone.see(".facts", "orders")
-        assert lone.complaints() == []
+def log_in_of_page_login(browser: Browser, secret: str) -> None:
+    """Have the browser know the keys as it does once its own dialog was filled in, and open the page.
+
+    An address with keys in it is how a driver gives them; scripts do not run under one.
+    """
+    browser.driver.get(f"{browser.server.replace('://', f'://{READER}:{secret}@')}/page/icon.svg")
+    browser.complaints()
+    browser.open("topics")
 
 
-@pytest.fixture(scope="module")
-def given_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A message that one group gave up after 16 retries, that one is beyond, and that one has not come to."""
-    writer = StoreWriter(tmp_path_factory.mktemp("given-up") / "store")
-    writer.append("orders", b"lost order", unique_key="7F01", keys="o-1")
-    back = {"RETRY_TOPIC": "orders"}
-    writer.append("%RETRY%billing", b"lost order", unique_key="7F01", properties=back, reconsume_times=16)
-    writer.append("%DLQ%billing", b"lost order", unique_key="7F01", properties=back, reconsume_times=17)
+def test_the_page_works_with_the_browsers_own_login(asked: Browser) -> None:
+    log_in_of_page_login(asked, "a-wrong-secret")
+    assert not asked.driver.find_elements("id", "main")
+    log_in_of_page_login(asked, READER_SECRET)
+    asked.see(".topics a.open", "TopicTest")
+    assert asked.driver.find_elements("css selector", "dialog.login") == [], "the page does not ask once more"
+    asked.open("topic", topic="TopicTest")
+    asked.click(".messages a.open")
+    asked.see(".body-text pre")
+    asked.open("health")
+    asked.see(".notice.error", "administrators")
+    assert READER_SECRET not in asked.driver.page_source
+    assert READER_SECRET not in asked.driver.current_url
+    assert [line for line in asked.complaints() if "403" not in line and "401" not in line] == []
+
+
+# --- page tail --------------------------------------------------------------------------------------------------------
+
+
+class Live:
+    """A topic that grows while a page shows it."""
+
+    polls: LongPolling
+    """What waits at the server."""
+
+    def __init__(self, browser: Browser, writer: StoreWriter) -> None:
+        self.browser, self.writer = browser, writer
+        self.count = 0
+
+    def add(self, count: int = 1, queues: int = 3) -> None:
+        """Store messages in so many queues, whose bodies are "body" and a number from 0 on."""
+        for number in range(self.count, self.count + count):
+            self.writer.append("orders", b"body %d." % number, tags=f"T{number % 2}", queue_id=number % queues)
+        self.count += count
+        self.writer.flush()
+
+    @property
+    def bodies(self) -> list[str]:
+        """The bodies that are shown, from top to bottom."""
+        texts = self.browser.run("return [...document.querySelectorAll('.messages td.body')].map((e) => e.textContent)")
+        return [str(each) for each in texts]
+
+
+@pytest.fixture
+def live(one_browser: Browser, tmp_path: Path) -> Iterator[Live]:
+    writer = StoreWriter(tmp_path / "store")
+    grown = Live(one_browser, writer)
+    grown.add(3)
+    service = service_of(MessageStore.open(tmp_path / "store"))
+    grown.polls = service.polls
+    following = FollowingThreads(service.store, service.polls, lambda: None)
+    with serving_page([service]) as one_browser.server:
+        following.start()
+        try:
+            yield grown
+        finally:
+            following.stop()
+            one_browser.driver.get("about:blank")
+            assert one_browser.complaints() == []
     writer.close()
-    config = writer.root / "config"
-    config.mkdir(exist_ok=True)
-    offsets = {"orders@billing": 1, "orders@mailing": 1, "orders@late": 0, "%RETRY%billing@billing": 1}
-    table = {name: {"0": offset} for name, offset in {**offsets, "%DLQ%billing@billing": 1}.items()}
-    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
-    return writer.root
 
 
-def test_who_consumed_it_is_the_verdict_of_its_life_on_each_of_its_records(lone: Browser, given_up: Path) -> None:
-    store = MessageStore.open(given_up)
-    with serving_page([service_of(store)]) as lone.server:
-        gave_up = "gave up after 16 retries → DLQ"
-        for topic in ("orders", "%RETRY%billing", "%DLQ%billing"):
-            lone.open("message", topic=topic, queueId=0, queueOffset=0)
-            lone.see(".consumed .chip.error", gave_up)
-            told = {row.split()[0]: row for row in lone.texts(".consumed tbody tr")}
-            assert gave_up in told["billing"]
-            assert "is beyond it" in told["mailing"]
-            assert "not yet" in told["late"]
-            assert not lone.all(".consumed .chip.good")
-            assert gave_up in lone.see(".life li", "dead letter").text
-        lone.keep("given-up")
-        assert lone.complaints() == []
+def test_messages_come_by_themselves_but_in_a_pause(live: Live) -> None:
+    browser = live.browser
+    browser.open("topic", topic="orders")
+    browser.click("main .bar a", "Live")
+    browser.until(lambda: live.bodies == ["body 2.", "body 1.", "body 0."])
+    browser.see("main .bar", "waiting for messages")
+    live.add()
+    browser.until(lambda: live.bodies[0] == "body 3.")
+    browser.see("main .bar", "1 message since it was opened")
+    browser.keep("tail")
+    browser.until(lambda: len(live.polls) > 0)  # the page waits for an answer; after one it does nothing for a while
+    browser.click("main .bar button", "Pause")
+    browser.see("main .bar", "paused")
+    live.add(2)
+    # What waits at the server when the pause begins is shown, what comes then is not.
+    browser.until(lambda: len(live.bodies) == 6)
+    live.add()
+    assert len(live.bodies) == 6
+    browser.click("main .bar button", "Go on")
+    browser.until(lambda: live.bodies == [f"body {number}." for number in range(6, -1, -1)])
+    browser.see("main .bar", "4 messages since it was opened")
+    browser.click(".messages a.open")
+    browser.see(".body-text pre", "body 6.")
+
+
+# --- page views -------------------------------------------------------------------------------------------------------
+
+VIEWS = {
+    "topics": ({}, ".topics tbody .count:not(:empty)"),
+    "find": ({"text": "hotkey"}, ".messages tbody tr"),
+    "message": ({"offset": 0}, ".life li"),
+    "topic": ({"topic": "TopicTest"}, ".histogram + details"),
+    "tail": ({"topic": "TopicTest"}, ".messages tbody tr"),
+    "search": ({"contains": "hot 1", "tag": "TagA"}, ".list .end"),
+    "groups": ({}, ".stacked tbody tr"),
+    "dead-letters": ({}, "main [role=status]"),
+    "light-topics": ({}, ".end"),
+    "pending": ({}, ".list .end"),
+    "space": ({}, ".space-tables"),
+    "health": ({}, ".picture"),
+}
+"""The parameters of each view, and what is there when it is drawn."""
+
+
+WIDE, PHONE = (1400, 900), (375, 812)
+SIZES = [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)]
+"""Windows in which the rules of accessibility are checked; that nothing sticks out is checked in both, always."""
+
+
+def telling(names: Iterable[str], *always: str) -> list[Any]:
+    """Parameters of a test: some names always, the others in `make soak`."""
+    return [pytest.param(name, marks=[] if name in always else [pytest.mark.soak]) for name in names]
+
+
+def fits(browser: Browser) -> bool:
+    return bool(browser.run("return document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", telling(VIEWS, "topic", "groups", "health"))
+def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser: Browser, view: str, size: tuple[int, int]) -> None:
+    parameters, selector = VIEWS[view]
+    try:
+        browser.driver.set_window_size(*size)
+        browser.open(view, **parameters)
+        browser.see(selector)
+        # The themes differ in nothing but colours.
+        for theme, rules in (("light", ()), ("dark", COLOUR_RULES)):
+            browser.run(f"document.documentElement.dataset.theme = '{theme}'")
+            assert browser.violations(*rules) == [], theme
+            browser.keep(f"view-{view}-{theme}-{size[0]}")
+        assert fits(browser)
+        browser.driver.set_window_size(*PHONE)
+        assert fits(browser)
+    finally:
+        browser.driver.set_window_size(*WIDE)
+
+
+REACHED = """
+    const wanted = [...document.querySelectorAll("main :is(a[href], button, input, select, summary, [tabindex='0'])")]
+      .filter((each) => each.checkVisibility() && !each.disabled);
+    return [wanted.length, wanted.filter((each) => each.tabIndex < 0).length];"""
+
+
+@pytest.mark.parametrize("view", telling(VIEWS, "topic", "search", "space"))
+def test_all_that_can_be_pressed_in_a_view_is_reached_by_the_keyboard(browser: Browser, view: str) -> None:
+    parameters, selector = VIEWS[view]
+    browser.open(view, **parameters)
+    browser.see(selector)
+    wanted, unreachable = browser.run(REACHED)
+    assert wanted > 0
+    assert unreachable == 0
+    # The first stop leads past the head, and from there Tab goes on into the view.
+    browser.run("document.activeElement.blur(); scrollTo(0, 0)")
+    browser.run("document.querySelector('a.skip').focus()")
+    assert browser.run("return document.activeElement.getBoundingClientRect().left >= 0")
+    browser.press(Keys.ENTER)
+    browser.until(lambda: browser.run("return document.activeElement.matches('main')"))
+    browser.press(Keys.TAB)
+    assert browser.run("return document.activeElement.closest('main') !== null")
+    assert browser.run("return getComputedStyle(document.activeElement).outlineStyle") != "none"
