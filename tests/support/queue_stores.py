@@ -7,6 +7,7 @@ from oracles import packed
 from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue import Queue
 from storage.queue.queue_store import QueueStore
 from store_files import write_file
 
@@ -17,6 +18,13 @@ def open_queues(root: Path, directories: Sequence[Path] = ()) -> tuple[QueueStor
     """The queues of a store and the log they point into."""
     log = CommitLog.open(directories or [root / "commitlog"])
     return QueueStore(root, log), log
+
+
+def queue_of(queues: QueueStore, topic: str = "T", queue_id: int = 0) -> Queue:
+    """A queue that is there."""
+    queue = queues.queue(topic, queue_id)
+    assert queue is not None
+    return queue
 
 
 def plain_queue(root: Path, topic: str = "T", queue_id: int = 0) -> ConsumeQueue:

@@ -1,8 +1,6 @@
-"""Pulls: every recorded one again, a plain model of the broker's rules, and what a damaged store makes of them."""
+"""Pulls: a plain model of the broker's rules, and what a damaged store makes of them."""
 
-import json
-import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golden_frames import Exchange, pair_up, sessions
-from golden_store import G1
+from damaged_units import QueueImage
+from examples import examples
 from oracles import Record, java_hash
-from protocol.codes import RequestCode
-from protocol.errors import TruncatedFile
-from protocol.properties import property_value
-from queue_stores import open_queues, unit_bytes
+from protocol.errors import StoreError, TruncatedFile
+from queue_stores import open_queues, queue_of
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import Unfinished, begin
 from storage.filter.expression import ExpressionFilter
@@ -29,7 +25,7 @@ from storage.kernels.pulls import pull as kernel_pull
 from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message, get_message_lookup
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-from store_files import write_file
+from storage.queue.queue_files import QueueFiles
 from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
@@ -77,59 +73,6 @@ def bodies(result: GetMessageResult) -> list[bytes]:
     return [bytes(record) for record in result.records]
 
 
-# --- what a broker recorded -------------------------------------------------------------------------------------------
-
-
-def recorded_pulls() -> list[Exchange]:
-    """Every recorded pull of all, or by tags in the request itself: push consumers' tags came with heartbeats."""
-    found = list(sessions()[0].exchanges())
-    with lzma.open(G1 / "client-flows.jsonl.xz", "rt", encoding="utf-8") as lines:
-        frames = [frame for frame in map(json.loads, lines) if "opaque" in frame["header"]]
-    requests = [
-        frame
-        for frame in frames
-        if frame["header"]["code"] in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-        and not frame["header"]["flag"] & 1
-    ]
-    ends = {(frame["dst"], frame["src"], frame["header"]["opaque"]) for frame in frames if frame["header"]["flag"] & 1}
-    for request in requests:  # a client that stopped did not wait for the answer to its last pull
-        place = request["src"], request["dst"], request["header"]["opaque"]
-        if place in ends:
-            found += pair_up([frame for frame in frames if frame is request or _is_answer(frame, place)])
-    return [
-        exchange
-        for exchange in found
-        if exchange.code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-        and "subscription" in exchange.ext_fields
-    ]
-
-
-def _is_answer(frame: dict[str, Any], place: tuple[int, int, int]) -> bool:
-    header = frame["header"]
-    return bool(header["flag"] & 1) and (frame["dst"], frame["src"], header["opaque"]) == place
-
-
-@pytest.mark.parametrize("filter_of", [tag_filter, AskedFilter])
-def test_every_recorded_pull_is_answered_as_recorded(filter_of: Callable[[str], Any], g1_store: Path) -> None:
-    exchanges = recorded_pulls()
-    assert len(exchanges) > 20
-    queues, _ = open_queues(g1_store)
-    for exchange in exchanges:
-        fields, recorded = exchange.ext_fields, exchange.recorded
-        assert recorded is not None
-        result = get_message(
-            queues, fields["topic"], int(fields["queueId"]), int(fields["queueOffset"]),
-            int(fields["maxMsgNums"]), int(fields.get("maxMsgBytes", PLENTY)), filter_of(fields["subscription"]),
-        )  # fmt: skip
-        assert result.status.name == recorded.remark, str(exchange)
-        expected = tuple(int(recorded.ext_fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
-        assert (result.next_begin_offset, result.min_offset, result.max_offset) == expected, str(exchange)
-        assert b"".join(result.records) == recorded.body, str(exchange)
-
-
-# --- a model of the rules ---------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Model:
     """The broker's loop over one file of units, in its own order of checks (store-format §5.4)."""
@@ -169,7 +112,7 @@ class Model:
         return status, following, found
 
 
-@settings(max_examples=max(30, settings.default.max_examples))
+@settings(max_examples=examples(20))
 @given(
     sizes=st.lists(st.integers(0, 400), max_size=70),
     damaged=st.sets(st.integers(0, 69), max_size=4),
@@ -204,9 +147,6 @@ def test_every_pull_equals_the_model(
         result = pull(root, offset, maximum, max_bytes=max_bytes, message_filter=chosen)
         found = [int.from_bytes(record[28:36], "big") for record in result.records]
         assert (result.status.name, result.next_begin_offset, found) == expected
-
-
-# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_pull_ends_after_32_messages_or_256_kib_or_with_the_file(tmp_path: Path) -> None:
@@ -247,16 +187,6 @@ def test_batches_count_with_all_their_messages(tmp_path: Path) -> None:
     assert len(pull(tmp_path, 0, 100).records) == 7  # 30 messages leave room for another five, 35 do not
 
 
-# --- queues that are not there, or not whole --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("topic", "queue_id"), [("T", 7), ("nosuch", 0), ("..", 0), ("T/0", 0), ("", -1)])
-def test_a_queue_that_does_not_exist_is_empty(topic: str, queue_id: int, tmp_path: Path) -> None:
-    make_store(tmp_path, 3)
-    result = pull(tmp_path, 5, topic=topic, queue_id=queue_id)
-    assert result == GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
-
-
 def test_messages_that_the_log_has_not_either_are_counted(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 90)
     (tmp_path / "consumequeue" / "T" / "0" / f"{FILE_SIZE:020d}").unlink()
@@ -271,74 +201,6 @@ def test_messages_that_the_log_has_not_either_are_counted(tmp_path: Path) -> Non
     assert pull(tmp_path, 40).lost is None
 
 
-def test_the_kernel_pulls_messages_that_were_found_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=20 * 1000)
-    for number in range(2010):
-        writer.append("T", b"", tags=f"Tag{number % 3}", properties={"n": str(number)}, index=False)
-    writer.flush()
-    (tmp_path / "consumequeue" / "T" / "0" / f"{20 * 1000:020d}").unlink()
-    queues, _ = open_queues(tmp_path)
-    assert len(get_message(queues, "T", 0, 1011, 1, PLENTY).records) == 1
-    monkeypatch.setattr("storage.query.get_message._collect", None)
-    for message_filter, wanted in (
-        (None, range(1011, 1043)),
-        (tag_filter("Tag1"), range(1012, 1108, 3)),
-        (ExpressionFilter(parse("n > 1100")), range(1101, 1133)),
-    ):
-        result = get_message(queues, "T", 0, 1011, 32, PLENTY, message_filter)
-        assert bodies(result) == [writer.written[number].record for number in wanted]
-        assert (result.next_begin_offset, result.max_offset) == (wanted[-1] + 1, 2010)
-
-
-def test_a_message_whose_unit_is_zeroed_is_filtered_by_its_own_tag(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 10)
-    write_file(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", FILE_SIZE, {80: bytes(20)})
-    for tag, filters in ((f"Tag{n}", (tag_filter(f"Tag{n}"), AskedFilter(f"Tag{n}"))) for n in range(3)):
-        expected = [written.record for n, written in enumerate(writer.written) if f"Tag{n % 3}" == tag]
-        for chosen in filters:
-            assert bodies(pull(tmp_path, message_filter=chosen)) == expected
-
-
-@pytest.mark.parametrize(("topic", "other"), [("T", "TT"), ("TT", "T")])
-def test_a_message_of_a_topic_with_a_similar_name_is_left_out(topic: str, other: str, tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    stray = writer.append(other, topic.encode())
-    own = [writer.append(topic, b"1"), writer.append(topic, b"2")]
-    writer.flush()
-    writer.overwrite(own[0].physical_offset, bytes(own[0].size))  # so that the log has it no more
-    unit = unit_bytes(stray.physical_offset, stray.size, 0)
-    write_file(tmp_path / "consumequeue" / topic / "0" / f"{0:020d}", 2000, {0: unit})
-    assert bodies(pull(tmp_path, topic=topic)) == [own[1].record]
-
-
-# --- filters ----------------------------------------------------------------------------------------------------------
-
-
-class PropertyFilter:
-    """A filter of the second stage: messages whose property `a` is 1."""
-
-    choice = None
-    matches_everything = False
-    needs_properties = True
-
-    def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
-        return True
-
-    def matches_commit_log(self, properties: bytes | memoryview) -> bool:
-        return property_value(properties, "a") == "1"
-
-
-def test_the_second_stage_sees_the_properties(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    for value in ("1", "2", "11", "1"):
-        writer.append("T", b"", properties={"a": value}, tags="Tag")
-    writer.flush()
-    result = pull(tmp_path, message_filter=PropertyFilter())
-    assert bodies(result) == [writer.written[0].record, writer.written[3].record]
-    nothing = pull(tmp_path, 1, 1, message_filter=PropertyFilter())
-    assert (len(nothing.records), nothing.next_begin_offset) == (1, 4)
-
-
 def test_tags_are_compared_through_the_extension_and_a_lost_one_matches(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 6, ext_bit_map=b"\1" * 14, ext_file_size=80)
     result = pull(tmp_path, message_filter=tag_filter("Tag1"))
@@ -346,9 +208,6 @@ def test_tags_are_compared_through_the_extension_and_a_lost_one_matches(tmp_path
     (tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}").unlink()
     result = pull(tmp_path, message_filter=tag_filter("Tag1"))
     assert bodies(result) == [writer.written[number].record for number in (0, 1, 4)]
-
-
-# --- what a pull waits for --------------------------------------------------------------------------------------------
 
 
 def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,8 +265,76 @@ def test_a_long_pull_alone_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> 
         writer.append("T", b"")
     writer.flush()
     queues, _ = open_queues(tmp_path)
-    queue = queues.queue("T", 0)
-    assert queue is not None
-    assert queue.max_offset == 5000
+    assert queue_of(queues).max_offset == 5000
     assert len(at_once(get_message_lookup(queues, "T", 0, 0, 32, PLENTY)).records) == 32
     assert "long scan" in str(wait_of(get_message_lookup(queues, "T", 0, 0, 5000, PLENTY)))
+
+
+@pytest.mark.parametrize("wrong", [1, 20])
+@pytest.mark.parametrize("filtered", [None, "TagB"])
+def test_a_unit_that_leads_back_to_an_earlier_message_hides_none(
+    wrong: int, filtered: str | None, tmp_path: Path
+) -> None:
+    """Also as the first unit of its file, where a pull begins that sees no unit before it."""
+    writer = tagged_store(tmp_path)
+    units = QueueImage(writer.root / "consumequeue" / "T" / "0")
+    units.put(wrong, units.unit(wrong - 1))
+    for start in range(wrong - 1, wrong + 1):
+        expected = [number for number in range(start, 45) if filtered in (None, tag_of(number))]
+        assert drained(writer.root, start, filtered) == expected
+
+
+@pytest.mark.parametrize(("gone", "is_damaged", "filtered"), [(0, False, None), (2, True, "TagA"), (0, True, None)])
+def test_a_file_that_cannot_be_opened_fails_no_pull_from_the_one_beside_it(
+    gone: int, is_damaged: bool, filtered: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker deletes expired files while others look; also where the unit beside it leads elsewhere."""
+    writer = tagged_store(tmp_path)
+    first, stop = 20 + int(is_damaged and gone == 0), 40 - int(is_damaged and gone == 2)
+    if is_damaged:
+        units = QueueImage(writer.root / "consumequeue" / "T" / "0")
+        units.put(39 if gone else 20, units.unit(25))
+    queues, _ = open_queues(writer.root)
+    queue = queue_of(queues)
+    assert (queue.min_offset, queue.max_offset) == (0, 45)
+    map_of = QueueFiles.map_of
+
+    def map_others(files: QueueFiles, number: int) -> MappedFile:
+        if number == gone:
+            raise StoreError(files.files[number].path, what="cannot be opened")
+        return map_of(files, number)
+
+    monkeypatch.setattr(QueueFiles, "map_of", map_others)
+    chosen = None if filtered is None else tag_filter(filtered)
+    offset, found = first, list[int]()
+    while offset < stop:
+        result = get_message(queues, "T", 0, offset, 32, (1 << 31) - 1, chosen)
+        found += [int.from_bytes(record[20:28]) for record in result.records]
+        assert offset < result.next_begin_offset <= stop
+        offset = result.next_begin_offset
+    assert found == [number for number in range(first, stop) if filtered in (None, tag_of(number))]
+
+
+def tag_of(number: int) -> str:
+    """The tag of a message."""
+    return "TagA" if number % 2 else "TagB"
+
+
+def tagged_store(tmp_path: Path) -> StoreWriter:
+    """Forty-five messages in three files."""
+    writer = StoreWriter(tmp_path / "store", queue_file_size=FILE_SIZE)
+    for number in range(45):
+        writer.append("T", b"body", tags=tag_of(number))
+    writer.close()
+    return writer
+
+
+def drained(root: Path, offset: int, filtered: str | None) -> list[int]:
+    """Queue offsets of what pulls bring from one on."""
+    found: list[int] = []
+    while offset < 45:
+        result = pull(root, offset, message_filter=filtered and tag_filter(filtered))
+        found += [int.from_bytes(record[20:28]) for record in result.records]
+        assert result.next_begin_offset > offset
+        offset = result.next_begin_offset
+    return found

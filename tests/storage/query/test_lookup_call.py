@@ -1,18 +1,21 @@
-"""A query in Python terms on its way into the kernel: what is hashed, whose memory is used, what bounds it."""
+"""A query by key: what is hashed and compared, whose memory is used, what bounds it, and what it says it searched."""
 
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from examples import examples
 from protocol.question import KeyKind, Question
 from storage.kernels import lookups as kernel
+from storage.query.search_report import SearchReport
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import texts
 
 
@@ -24,11 +27,6 @@ class TestNeedle:
         assert needle.decode("utf-8", "surrogatepass") == f"{topic}{infix}{key}"
         assert needle[:topic_length].decode("utf-8", "surrogatepass") == topic
         assert needle[key_start:].decode("utf-8", "surrogatepass") == key
-
-    def test_kinds_are_the_kernels(self) -> None:
-        assert [int(kind) for kind in (KeyKind.ANY, KeyKind.KEY, KeyKind.UNIQUE, KeyKind.TAG)] == [
-            kernel.KIND_ANY, kernel.KIND_KEY, kernel.KIND_UNIQUE, kernel.KIND_TAG,
-        ]  # fmt: skip
 
 
 class TestThreads:
@@ -46,7 +44,7 @@ class TestThreads:
         def ask(first: int) -> None:
             ready.release()
             race.wait()
-            for number in range(300):
+            for number in range(100):
                 key = f"k{(first + number) % 6}"
                 if store.query(Question("T", key)).records != expected[key]:
                     wrong.append(key)
@@ -89,12 +87,83 @@ class TestBounds:
     def test_a_key_of_any_length_has_an_answer(self, store: MessageStore, length: int) -> None:
         assert store.query(Question("T", "x" * length)).count == 0
 
-    @pytest.mark.parametrize(("begin", "end"), [(1, 0), (2**63 - 1, -(2**63)), (2**63 - 1, 2**63 - 1), (-(2**63), -1)])
-    def test_an_empty_window_holds_nothing_but_unique_keys(self, store: MessageStore, begin: int, end: int) -> None:
-        window = {"begin_timestamp": begin, "end_timestamp": end}
-        assert store.query(Question("T", "k", KeyKind.KEY, **window)).count == 0
-        assert store.query(Question("T", "u", KeyKind.UNIQUE, **window)).count == 64
-
 
 def store_messages(store: MessageStore) -> list[oracles.Record]:
     return oracles.read_log([segment.file.path.parent for segment in store.commit_log.segments][:1])
+
+
+KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}
+BROKEN = [b"\xff", b"\xed\xa0\x80", b"\xe4\xbb", b"\xef\xbf\xbd", b"\xc0", b"ok"]
+KEYS = ["\ufffd", "\ufffd\ufffd", "a\ufffd", "\ufffdb", "ok"]
+
+
+def properties(**named: bytes) -> bytes:
+    return b"".join(name.encode() + b"\x01" + value + b"\x02" for name, value in named.items())
+
+
+messages = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from(["T", "\ufffdtopic"]),
+        "properties": st.builds(
+            lambda keys, unique, tags: properties(KEYS=b" ".join(keys), UNIQ_KEY=unique, TAGS=tags),
+            st.lists(st.sampled_from([*BROKEN, b"a\xff", b"\xffb"]), min_size=1, max_size=3),
+            st.sampled_from(BROKEN),
+            st.sampled_from(BROKEN),
+        ),
+        "store_timestamp": st.integers(1000, 1004),
+        "sys_flag": st.sampled_from([0, 0, 12]),
+        "body_crc": st.sampled_from([None, None, None, 1]),
+    }
+)
+
+
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plan=st.lists(messages, min_size=1, max_size=12), profile=st.sampled_from(["5.5", "5.3"]), data=st.data())
+def test_answers_equal_the_oracle_that_scans_everything(
+    plan: list[dict[str, Any]], profile: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("broken")
+    writer = StoreWriter(root, index_slots=3, index_entries=8, profile=profile, segment_size=2048)
+    for message in plan:
+        writer.append(**message)
+    writer.roll()
+    writer.append("T", b"so that damage does not end the log")
+    writer.close()
+    records, store = writer.records, MessageStore.open(root)
+    for _ in range(8):
+        topic, key = data.draw(st.sampled_from(["T", "\ufffdtopic"])), data.draw(st.sampled_from(KEYS))
+        kind = data.draw(st.sampled_from(list(KINDS)))
+        maximum = data.draw(st.integers(1, 3) | st.just(64))
+        begin, end = data.draw(st.sampled_from([(0, 2**63 - 1), (1001, 1003), (1004, 1000)]))
+        before = data.draw(st.sampled_from([2**63 - 1, records[-1].physical_offset, 0]))
+        answer = store.query(Question(topic, key, kind, maximum, begin, end, before))
+        window: dict[str, Any] = {"kind": KINDS[kind], "begin": begin, "end": end, "before_offset": before}
+        everything = oracles.query(records, topic, key, maximum=1000, **window)
+        assert list(answer.physical_offsets) == everything[-maximum:]
+        assert answer.truncated == (len(everything) > maximum)
+
+
+T0 = "2023-11-14T22:13:20"
+
+
+def report(**changes: int) -> SearchReport:
+    fields = {
+        "files_searched": 3, "entries_walked": 12, "refused": 2, "bad_pointers": 0,
+        "index_begin_timestamp": START_TIMESTAMP, "index_end_timestamp": START_TIMESTAMP + 5,
+        "index_begin_physical_offset": 0, "index_end_physical_offset": 4000, "log_minimum": 0, "log_end": 5000,
+        "log_beyond_index": 0, "unscanned": 0,
+    }  # fmt: skip
+    return SearchReport(**{**fields, **changes})
+
+
+class TestSentence:
+    def test_it_tells_what_was_searched_and_what_the_index_covers(self) -> None:
+        assert report().sentence() == (
+            "searched 3 index files, walked 12 entries, refused 2 hash hits; "
+            f"index covers {T0}.000Z to {T0}.005Z, physical offsets 0 to 4000; the log holds 0 to 5000"
+        )
+
+    def test_one_of_a_kind_is_one(self) -> None:
+        text = report(files_searched=1, entries_walked=1, refused=1, bad_pointers=1, log_beyond_index=1).sentence()
+        assert text.startswith("searched 1 index file, walked 1 entry, refused 1 hash hit; met 1 bad pointer; ")
+        assert text.endswith("; the log holds 0 to 5000, 1 byte of it beyond the index, scanned instead")

@@ -82,37 +82,12 @@ def cut_at(writer: StoreWriter, old: list[Written], number: int) -> None:
 
 class TestSound:
     def test_all_records_are_sure_and_little_is_looked_over(self, tmp_path: Path, looked_over: list[int]) -> None:
-        writer, written = make(tmp_path, 200)
+        writer, written = make(tmp_path, 130)
         writer.close()
-        assert writer.log.end > 2 * SEGMENT
+        assert writer.log.end > SEGMENT + 5000
         assert are_sure(tmp_path, written)
         assert looked_over
         assert max(looked_over) <= 600
-
-    def test_a_running_brokers_records_are_sure_that_no_index_has_yet(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path)
-        writer.flush()
-        os.utime(tmp_path / "abort", (START_TIMESTAMP / 1000, START_TIMESTAMP / 1000))
-        later = [writer.append("T", b"no key", store_timestamp=START_TIMESTAMP + 60) for _ in range(3)]
-        assert are_sure(tmp_path, [*written, *later])
-
-    def test_records_before_a_segment_that_starts_with_one_need_no_witness(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path, 120)
-        writer.close()
-        (tmp_path / "checkpoint").unlink()
-        first = [each for each in written if each.physical_offset < SEGMENT]
-        last = far_from(SEGMENT, written[len(first) :])
-        assert last
-        assert are_sure(tmp_path, first)
-        assert none_is_sure(tmp_path, last)
-
-    def test_an_empty_segment_that_a_broker_made_ahead_is_no_witness(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path)
-        writer.close()
-        (tmp_path / "commitlog" / f"{SEGMENT:020d}").write_bytes(bytes(SEGMENT))
-        assert are_sure(tmp_path, written)
-        (tmp_path / "checkpoint").unlink()
-        assert none_is_sure(tmp_path, far_from(0, written))
 
 
 class TestWitness:
@@ -123,48 +98,32 @@ class TestWitness:
             file.seek(position)
             file.write(data)
 
-    @pytest.mark.parametrize(
-        "checkpoint",
-        [
-            None,
-            bytes(7),
-            bytes(4096),
-            packed(START_TIMESTAMP + 1001, 8) + bytes(40),
-            bytes(8) + packed(START_TIMESTAMP + 1001, 8) + bytes(32),
-        ],
-        ids=["none", "short", "not filled", "a later message in the log", "a later message in the queues"],
-    )
-    def test_a_checkpoint_that_knows_of_later_messages_or_of_none(
-        self, tmp_path: Path, checkpoint: bytes | None
-    ) -> None:
+    def test_a_checkpoint_that_knows_of_later_messages_or_of_none(self, tmp_path: Path) -> None:
         writer, written = make(tmp_path)
         writer.close()
         assert are_sure(tmp_path, written)
-        (tmp_path / "checkpoint").unlink()
-        if checkpoint is not None:
-            (tmp_path / "checkpoint").write_bytes(checkpoint)
-        assert none_is_sure(tmp_path, far_from(0, written))
+        later = packed(START_TIMESTAMP + 1001, 8)  # in the log, and in the queues
+        for checkpoint in (bytes(7), bytes(4096), later + bytes(40), bytes(8) + later + bytes(32), None):
+            (tmp_path / "checkpoint").unlink()
+            if checkpoint is not None:
+                (tmp_path / "checkpoint").write_bytes(checkpoint)
+            assert none_is_sure(tmp_path, far_from(0, written)), checkpoint
 
-    @pytest.mark.parametrize(
-        ("position", "data"), [(8, packed(START_TIMESTAMP + 1, 8)), (24, packed(7, 8)), (24, b"\xff" * 8)]
-    )
-    def test_an_index_file_that_names_no_last_record(self, tmp_path: Path, position: int, data: bytes) -> None:
+    def test_an_index_file_that_names_no_last_record(self, tmp_path: Path) -> None:
         writer, written = make(tmp_path)
         writer.close()
-        self.overwrite(writer.index_paths()[-1], position, data)
-        assert none_is_sure(tmp_path, far_from(0, written))
+        path = writer.index_paths()[-1]
+        sound = path.read_bytes()
+        for position, data in ((8, packed(START_TIMESTAMP + 1, 8)), (24, packed(7, 8)), (24, b"\xff" * 8)):
+            self.overwrite(path, position, data)
+            assert none_is_sure(tmp_path, far_from(0, written)), (position, data)
+            path.write_bytes(sound)
 
     def test_a_queue_that_has_another_record_in_the_last_ones_place(self, tmp_path: Path) -> None:
         writer, written = make(tmp_path)
         writer.close()
         queue = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
         self.overwrite(queue, written[-1].queue_offset * 20, packed(written[3].physical_offset, 8))
-        assert none_is_sure(tmp_path, far_from(0, written))
-
-    def test_a_last_record_that_is_damaged(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path)
-        writer.overwrite(written[-1].physical_offset + 90, b"\xff\xff")
-        writer.close()
         assert none_is_sure(tmp_path, far_from(0, written))
 
 
@@ -197,7 +156,7 @@ class TestLeftovers:
         assert none_is_sure(tmp_path, [each for each in old if each.physical_offset > writer.log.end])
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(6, 100))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 100))])
 def test_whatever_happened_to_a_store_the_opened_one_has_the_same(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     writer, written = make(tmp_path, chance.randrange(2, 90))

@@ -1,13 +1,22 @@
-"""Queues of batches: one unit for each record, found by queue offset and by time, whatever lies in the files."""
+"""Queues of batches: found by offset and time; where units are damaged, what the log has is read in their place."""
 
+import itertools
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from queue_stores import batch_queue, open_queues
+from damaged_units import QueueImage, expire
+from doctoring import put
+from examples import examples
+from oracles import packed
+from queue_stores import batch_queue, open_queues, queue_of
+from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.queue import TimeBoundary
+from storage.queue.unit_reader import entries_between
 from store_queries import at_once
 from store_writer import StoreWriter
 
@@ -25,22 +34,6 @@ def make_store(root: Path, sizes: list[int], **options: object) -> StoreWriter:
 
 def directory_of(root: Path) -> Path:
     return root / "batchconsumequeue" / "B" / "0"
-
-
-def test_a_queue_offset_leads_to_the_batch_that_holds_it(tmp_path: Path) -> None:
-    sizes = [3, 1, 5, 2, 2, 4, 1, 1, 9]
-    writer = make_store(tmp_path, sizes)
-    queue = batch_queue(tmp_path, "B")
-    assert (queue.min_offset, queue.max_offset) == (0, sum(sizes))
-    base = 0
-    for written, size in zip(writer.written, sizes, strict=True):
-        for queue_offset in range(base, base + size):
-            entry = queue.entry_at(queue_offset)
-            assert entry is not None
-            assert (entry.queue_offset, entry.batch_size) == (base, size)
-            assert (entry.physical_offset, entry.size) == (written.physical_offset, written.size)
-            assert queue.store_timestamp_at(queue_offset) == written.store_timestamp
-        base += size
 
 
 def test_outside_its_bounds_a_queue_has_no_batch(tmp_path: Path) -> None:
@@ -70,14 +63,10 @@ def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
 def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
     make_store(tmp_path, [1])
     (tmp_path / "batchconsumequeue" / "B" / "1").mkdir()
-    queue = open_queues(tmp_path)[0].queue("B", 1)
-    assert queue is not None
+    queue = queue_of(open_queues(tmp_path)[0], "B", 1)
     assert (queue.min_offset, queue.max_offset) == (-1, 0)
     assert queue.offset_by_timestamp(5, TimeBoundary.LOWER) == 0
     assert queue.entry_at(0) is None
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
 
 
 def model(times: list[int], sizes: list[int], timestamp: int, boundary: TimeBoundary) -> int:
@@ -88,6 +77,7 @@ def model(times: list[int], sizes: list[int], timestamp: int, boundary: TimeBoun
     return max((base for base, time in zip(bases, times, strict=True) if time <= timestamp), default=0)
 
 
+@settings(max_examples=examples(8), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=14),
     st.dictionaries(st.integers(0, 3), st.booleans(), max_size=3),
@@ -115,3 +105,106 @@ def test_every_search_equals_the_model_whatever_files_are_lost(
         for boundary in TimeBoundary:
             expected = model(times, sizes, timestamp, boundary)
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)
+
+
+UNIT = 46
+
+
+def places(queue: BatchConsumeQueue) -> list[tuple[int, int, int]]:
+    """Base offset, batch size and physical offset of every batch of the queue, as a consumer walks over them."""
+    found = entries_between(queue, queue.min_offset, queue.max_offset)
+    return [(each.queue_offset, each.batch_size, each.physical_offset) for each in found]
+
+
+def test_a_unit_that_is_a_copy_of_another_one_is_read_by_nobody(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, batch_queue_file_size=UNIT * 12)
+    for number in range(8):
+        writer.append_inner_batch("T", [(b"%d.%d" % (number, n), {}) for n in range(3)])
+    writer.close()
+    expected = places(batch_queue(tmp_path))
+    path = tmp_path / "batchconsumequeue" / "T" / "0" / f"{0:020d}"
+    for number, other in itertools.product((0, 7), range(8)):
+        sound = path.read_bytes()
+        put(path, number * UNIT, sound[other * UNIT : (other + 1) * UNIT])
+        queue = batch_queue(tmp_path)
+        entries = [(each.queue_offset, each.batch_size, each.physical_offset) for each in queue.entries(0, 100)]
+        assert (number, other, places(queue), entries) == (number, other, expected, expected)
+        path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_units_in_front_of_a_queue_whose_first_batches_have_expired(seed: int, tmp_path: Path) -> None:
+    """They say, damaged as they are, that their batches lie below the log, or anything: the log knows better."""
+    writer = StoreWriter(tmp_path, segment_size=2048, batch_queue_file_size=UNIT * 20)
+    written = [writer.append_inner_batch("T", [(b"a", {}), (b"b", {})]) for _ in range(50)]
+    writer.close()
+    for path in sorted((tmp_path / "commitlog").iterdir())[:2]:
+        path.unlink()
+    first, front, *_ = sorted((tmp_path / "batchconsumequeue" / "T" / "0").iterdir())
+    first.unlink()
+    expected = [each.physical_offset for each in written if each.physical_offset >= 4096]
+    assert [physical for _, _, physical in places(batch_queue(tmp_path))] == expected
+    data, flips = bytearray(front.read_bytes()), random.Random(seed)
+    for _ in range(flips.randrange(1, 60)):
+        data[flips.randrange(5 * UNIT)] ^= 1 << flips.randrange(8)
+    front.write_bytes(data)
+    queue = batch_queue(tmp_path)
+    assert (queue.min_offset, queue.max_offset) == (2 * (len(written) - len(expected)), 2 * len(written))
+    assert [physical for _, _, physical in places(queue)] == expected
+
+
+DAMAGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
+    "zeros": lambda chance, unit: bytes(UNIT),
+    "ones": lambda chance, unit: b"\xff" * UNIT,
+    "noise": lambda chance, unit: chance.randbytes(UNIT),
+    "place": lambda chance, unit: packed(1 << chance.randrange(40), 8) + unit[8:],
+    "size": lambda chance, unit: unit[:8] + packed(-1, 4) + unit[12:],
+    "base offset": lambda chance, unit: unit[:28] + packed(chance.randrange(1 << 40), 8) + unit[36:],
+    "batch size": lambda chance, unit: unit[:36] + packed(chance.randrange(-5, 30_000), 2) + unit[38:],
+}
+
+
+def judge_damaged_batches(root: Path, seed: int) -> None:
+    """A store whose units of batches are damaged at random: bounds and batches must be those of the sound one."""
+    chance = random.Random(seed)
+    writer = StoreWriter(root, segment_size=4096, batch_queue_file_size=UNIT * chance.choice([5, 40, 300]))
+    writer.append("other", b"the first message of all")
+    written = []
+    for number in range(chance.choice([3, 40, 250])):
+        if chance.random() < 0.3:
+            writer.append("other", b"between")
+        written.append(writer.append_inner_batch("T", [(b"%d" % number, {})] * chance.randrange(1, 4)))
+    writer.flush()
+    log_minimum = expire(root, chance.choice([0, 0, 1, 2, 8]))
+    live = [number for number, each in enumerate(written) if each.physical_offset >= log_minimum]
+    if not live:
+        return
+    image, count, done = QueueImage(root / "batchconsumequeue" / "T" / "0", UNIT), len(written), []
+    for _ in range(chance.randrange(1, 5)):
+        kind = chance.choice(sorted(DAMAGES))
+        near = chance.choice([chance.randrange(count), live[0] - chance.randrange(-2, 10), count - chance.randrange(9)])
+        start = min(max(near, 0), count - 1)
+        length = min(chance.choice([1, 1, 3, 40, 100]), count - 1 - start)
+        for number in range(start, start + length):
+            image.put(number, DAMAGES[kind](chance, image.unit(number)))
+        done.append((start, length, kind))
+    if chance.random() < 0.4:
+        image.put(count - 1, DAMAGES["size"](chance, image.unit(count - 1)))
+    queue = batch_queue(root)
+    end = writer.next_queue_offset["T", 0]
+    assert (queue.min_offset, queue.max_offset) == (written[live[0]].queue_offset, end), (seed, done)
+    for number in live:
+        each = written[number]
+        assert queue.message_in_log(each.queue_offset) == each.physical_offset, (seed, done, number)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_damage_changes_neither_bound_and_hides_no_batch(seed: int, tmp_path: Path) -> None:
+    judge_damaged_batches(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("hundred", range(10))
+def test_damage_changes_neither_bound_of_many_stores(hundred: int, tmp_path: Path) -> None:
+    for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
+        judge_damaged_batches(tmp_path / str(seed), seed)

@@ -1,15 +1,22 @@
 """Plain queues: their units, where they end and begin, whatever a broker, a crash or a copy left behind."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from oracles import Record, java_hash, queue_unit, read_log
+from golden_store import GOLDEN
+from oracles import Record, java_hash, packed, queue_unit, read_log
 from queue_stores import PRE_BLANK_UNIT, directory_of, open_queues, plain_queue, write_units
-from storage.queue.queue import Queue
+from storage.files.open_files import OpenFiles
+from storage.files.waiting import finish
+from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.tag_search import offsets_with_tag
-from store_files import write_file
+from store_files import ConsumeQueueExtFiles
 from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
@@ -25,15 +32,8 @@ def make_store(root: Path, messages: int = 12, topic: str = "T", **options: obje
     return writer
 
 
-def offsets(queue: Queue) -> list[int]:
-    return [entry.physical_offset for entry in queue.entries(queue.min_offset, 10_000)]
-
-
 def written_offsets(writer: StoreWriter, queue_id: int = 0) -> list[int]:
     return [written.physical_offset for written in writer.written if written.queue_id == queue_id]
-
-
-# --- what a broker recorded -------------------------------------------------------------------------------------------
 
 
 def queues_by_oracle(root: Path) -> dict[tuple[str, int], list[Record]]:
@@ -62,107 +62,11 @@ def test_the_recorded_queues_hold_a_unit_for_each_message_of_the_log(
         assert [entry.queue_offset for entry in queue.entries(0, 1000)] == list(range(len(records)))
 
 
-# --- entries ----------------------------------------------------------------------------------------------------------
-
-
-def test_outside_its_bounds_a_queue_has_no_entry(tmp_path: Path) -> None:
-    make_store(tmp_path)
-    queue = plain_queue(tmp_path)
-    for queue_offset in (-1, 6, 7, 1 << 62, -(1 << 63)):
-        assert queue.entry_at(queue_offset) is None
-        assert queue.entries(queue_offset, 5) == []
-        assert at_once(queue.walk(queue_offset, 5)) is None
-        assert queue.store_timestamp_at(queue_offset) == -1
-
-
-# --- where a queue ends -----------------------------------------------------------------------------------------------
-
-
-def test_foreign_names_empty_files_and_directories_are_ignored(tmp_path: Path) -> None:
-    make_store(tmp_path)
-    directory = directory_of(tmp_path)
-    (directory / "00000000000000000400").touch()
-    (directory / "notes.txt").write_text("units?")
-    (directory / "00000000000000000200").mkdir()
-    (directory / "0000000000000000300").write_bytes(b"\1" * FILE_SIZE)
-    (directory / "00000000000000000207").write_bytes(b"\1" * FILE_SIZE)
-    assert plain_queue(tmp_path).max_offset == 6
-
-
-@pytest.mark.parametrize("size", [40, 139])
-def test_the_size_of_a_queues_files_is_read_off_them(size: int, tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=size - size % 20)
-    for number in range(120):
-        writer.append("T", b"%d" % number)
-    writer.flush()
-    for path in directory_of(tmp_path).iterdir():
-        write_file(path, path.stat().st_size + size % 20, {})
-    assert offsets(plain_queue(tmp_path)) == written_offsets(writer)
-
-
-def test_behind_a_lost_unit_the_rest_stay_although_their_records_count_otherwise(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE)
-    for number in range(8):
-        writer.append("T", b"%d" % number, queue=number != 3)
-    writer.flush()
-    queue = plain_queue(tmp_path)
-    expected = [place for number, place in enumerate(written_offsets(writer)) if number != 3]
-    assert (queue.max_offset, offsets(queue)) == (7, expected)
-
-
-def test_light_queues_end_where_their_names_in_the_records_say(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE)
-    for number in range(7):
-        properties = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": f"{number},{number + 3}"}
-        writer.append("T", b"%d" % number, queue_id=2, properties=properties)
-    writer.flush()
-    assert offsets(plain_queue(tmp_path, "%LMQ%a")) == [written.physical_offset for written in writer.written]
-    assert (plain_queue(tmp_path, "%LMQ%b").min_offset, plain_queue(tmp_path, "%LMQ%b").max_offset) == (3, 10)
-
-
-# --- where a queue begins ---------------------------------------------------------------------------------------------
-
-
-def test_filler_units_are_no_messages(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE)
-    for queue_offset in range(8, 14):
-        writer.append("T", b"late", queue_offset=queue_offset)
-    writer.flush()
-    queue = plain_queue(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (8, 14)
-    assert queue.entry_at(7) is None
-    assert offsets(queue) == [written.physical_offset for written in writer.written]
-
-
 def test_filler_alone_is_an_empty_queue_that_starts_late(tmp_path: Path) -> None:
     make_store(tmp_path)
     write_units(directory_of(tmp_path, "T", 5), 0, [PRE_BLANK_UNIT] * 3, FILE_SIZE)
     queue = plain_queue(tmp_path, queue_id=5)
     assert (queue.min_offset, queue.max_offset) == (3, 3)
-
-
-def test_a_queue_whose_messages_all_expired_is_empty_at_its_end(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, queue_file_size=FILE_SIZE, segment_size=256)
-    for number in range(12):
-        writer.append("T", bytes(100), queue_id=number // 6)
-    writer.flush()
-    for path in sorted((tmp_path / "commitlog").iterdir())[:6]:
-        path.unlink()
-    queue = plain_queue(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (6, 6)
-    assert queue.entries(0, 9) == []
-
-
-# --- tags -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_hash_of_either_sign_is_found(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    tag = "polygenelubricants"  # hash −2³¹
-    place = writer.append("T", b"", tags=tag).physical_offset
-    writer.flush()
-    for code in (java_hash(tag), java_hash(tag) + (1 << 32)):
-        assert offsets_with_tag(plain_queue(tmp_path), code, 0, 1 << 62).tolist() == [place]
 
 
 def test_tags_are_found_through_the_extension(tmp_path: Path) -> None:
@@ -189,9 +93,6 @@ def test_a_message_whose_extension_is_lost_may_have_any_tag(tmp_path: Path) -> N
     assert (entry.extension, entry.valid_tags_code) == (None, None)
 
 
-# --- what a look-up waits for -----------------------------------------------------------------------------------------
-
-
 def test_a_long_queue_is_scanned_by_a_thread_that_may_wait(tmp_path: Path) -> None:
     make_store(tmp_path)
     path = directory_of(tmp_path) / f"{0:020d}"
@@ -201,3 +102,65 @@ def test_a_long_queue_is_scanned_by_a_thread_that_may_wait(tmp_path: Path) -> No
     assert "long scan" in str(wait_of(queue.measured()))
     known = queue.max_offset
     assert at_once(queue.measured()).max_offset == known
+
+
+BASE = -(1 << 63)
+RECORDED: dict[str, Any] = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())["consume_queue_ext"]
+
+
+def write(directory: Path, content: bytes, start: int = 0) -> ConsumeQueueExt:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{start:020d}").write_bytes(content)
+    return ConsumeQueueExt(directory, OpenFiles())
+
+
+def test_the_recorded_units_are_read_at_the_recorded_addresses(tmp_path: Path) -> None:
+    for name, content in RECORDED["files_hex"].items():
+        (tmp_path / name).write_bytes(bytes.fromhex(content))
+    extension = ConsumeQueueExt(tmp_path, OpenFiles())
+    assert len(RECORDED["puts"]) == 5
+    for put in RECORDED["puts"]:
+        unit = finish(extension.unit_at(put["addr"]))
+        assert unit is not None
+        bitmap = "null" if unit.bitmap is None else str([byte - 256 if byte > 127 else byte for byte in unit.bitmap])
+        bitmap_size = 0 if unit.bitmap is None else len(unit.bitmap)
+        assert put["got"] == (
+            f"CqExtUnit{{size={unit.size}, tagsCode={unit.tags_code}, msgStoreTime={unit.store_timestamp}, "
+            f"bitMapSize={bitmap_size}, filterBitMap={bitmap}}}"
+        )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(0, 1 << 50), st.binary(max_size=40)), max_size=20
+    )
+)
+def test_what_was_put_is_found(tmp_path_factory: pytest.TempPathFactory, units: list[tuple[int, int, bytes]]) -> None:
+    directory = tmp_path_factory.mktemp("extension")
+    files = ConsumeQueueExtFiles(directory, 150)
+    addresses = [files.put(*unit) for unit in units]
+    files.flush()
+    extension = ConsumeQueueExt(directory, OpenFiles())
+    for address, (code, stamp, bitmap) in zip(addresses, units, strict=True):
+        assert finish(extension.unit_at(address)) == ConsumeQueueExtUnit(20 + len(bitmap), code, stamp, bitmap or None)
+
+
+@pytest.mark.parametrize("code", [0, 1, -1, -(1 << 31), (1 << 31) - 1, 1_700_000_000_000, (1 << 63) - 1])
+def test_a_tags_code_is_no_address(code: int, tmp_path: Path) -> None:
+    assert not is_extension_address(code)
+    assert finish(write(tmp_path, packed(20, 2) + bytes(18)).unit_at(code)) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0", packed(20, 2) + bytes(17), packed(-1, 2) + bytes(30), bytes(40), packed(19, 2) + bytes(30),
+     packed(25, 2) + bytes(16) + packed(5, 2) + bytes(4)],
+)  # fmt: skip
+def test_where_no_whole_unit_stands_there_is_none(content: bytes, tmp_path: Path) -> None:
+    assert finish(write(tmp_path, content).unit_at(BASE)) is None
+
+
+def test_a_file_that_cannot_be_opened_any_more_has_no_units(tmp_path: Path) -> None:
+    extension = write(tmp_path, packed(20, 2) + bytes(18))
+    (tmp_path / f"{0:020d}").unlink()
+    assert finish(extension.unit_at(BASE)) is None

@@ -1,4 +1,4 @@
-"""Whether a record is a message of a queue, and which of its messages."""
+"""Whether a record is a message of a queue, which of its messages, and whether the queue has another in its place."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import V1_MAGIC, V2_MAGIC
+from doctoring import make_store, put
+from oracles import V1_MAGIC, V2_MAGIC, packed
 from storage.queue.queue_place import has_another
 from storage.queue.queue_record import QueueName, batch_in, is_queued, queue_place
 from store_files import pack_record, property_bytes, with_host_bits
+from store_writer import StoreWriter, Written
 
 V4 = ("127.0.0.1", 10911)
 V6 = ("fe80::1", 10911)
@@ -37,19 +39,10 @@ def test_a_queue_owns_the_records_of_its_topic_and_id(
     data = record("主题", magic=magic, body=body, **hosts)
     assert QueueName("主题", 3).owns(data)
     assert QueueName("主题", 3).offset_in(data, 4096) == 17
+    assert QueueName("主题", 3).offset_in(data, 4097) is None, "bytes from elsewhere"
     for topic, queue_id in [("主题", 2), ("主", 3), ("主题主", 3), ("", 3), ("T", 3)]:
         assert not QueueName(topic, queue_id).owns(data)
         assert QueueName(topic, queue_id).offset_in(data, 4096) is None
-
-
-def test_a_long_topic_is_told_from_its_prefix() -> None:
-    long = "%RETRY%" + "x" * 200
-    assert QueueName(long, 3).owns(record(long))
-    assert not QueueName(long[:-1], 3).owns(record(long))
-
-
-def test_bytes_from_elsewhere_are_no_message_here() -> None:
-    assert QueueName("T", 3).offset_in(record(), 4097) is None
 
 
 @pytest.mark.parametrize(
@@ -100,10 +93,53 @@ def test_what_has_changed_since_it_was_looked_at_is_no_message(changes: list[tup
     has_another(Path("/proc/none"), changed, 4096)
 
 
-def test_bytes_that_are_no_record_any_more_belong_nowhere() -> None:
-    gone = memoryview(bytes(200))
-    name = QueueName("T", 3)
-    assert (name.owns(gone), name.offset_in(gone, 0), queue_place(gone), batch_in(gone, 17)) == (
-        False, None, None, (17, 1),
-    )  # fmt: skip
-    assert not has_another(Path("/proc/none"), gone, 0)
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[StoreWriter, list[Written]]:
+    writer, written = make_store(tmp_path, 120)
+    writer.close()
+    return writer, written
+
+
+def unit(writer: StoreWriter, each: Written) -> tuple[Path, int]:
+    position = each.queue_offset * 20
+    start = position // 1000 * 1000
+    return writer.root / "consumequeue" / "T" / str(each.queue_id) / f"{start:020d}", position - start
+
+
+def judge(writer: StoreWriter, each: Written) -> bool:
+    return has_another(writer.root, memoryview(each.record), each.physical_offset)
+
+
+def test_an_earlier_record_in_its_place_is_another(made: tuple[StoreWriter, list[Written]]) -> None:
+    writer, written = made
+    path, position = unit(writer, written[101])
+    put(path, position, packed(written[3].physical_offset, 8))
+    assert judge(writer, written[101])
+    assert not judge(writer, written[99])
+
+
+@pytest.mark.parametrize(
+    "data", [bytes(20), b"\xff" * 20, packed(10**9, 8), packed(0, 8) + packed(0x7FFFFFFF, 4) + bytes(8)]
+)
+def test_a_unit_that_points_nowhere_or_further_on_says_nothing(
+    made: tuple[StoreWriter, list[Written]], data: bytes
+) -> None:
+    writer, written = made
+    path, position = unit(writer, written[101])
+    put(path, position, data)
+    assert not judge(writer, written[101])
+
+
+@pytest.mark.parametrize("topic", ["../../etc", "..", ".", "a/b", "a\0b", "x" * 120])
+def test_names_that_lead_elsewhere_are_not_followed(tmp_path: Path, topic: str) -> None:
+    writer = StoreWriter(tmp_path)
+    each = writer.append(topic, b"x", queue=False)
+    (tmp_path / "consumequeue").mkdir()
+    assert not has_another(tmp_path, memoryview(each.record), each.physical_offset)
+
+
+def test_half_messages_and_impossible_queue_offsets_have_no_place(made: tuple[StoreWriter, list[Written]]) -> None:
+    writer, _ = made
+    for queue_offset in (1 << 58, 1 << 59, (1 << 63) - 1):
+        assert not judge(writer, writer.append("T", b"x", queue_offset=queue_offset, queue=False))
+    assert not judge(writer, writer.append("T", b"half", sys_flag=4))

@@ -1,20 +1,23 @@
-"""All queues of a store: what is found in its directories, lazily, and whatever a topic's name may be."""
+"""All queues of a store: what is found in its directories, lazily, whatever a name may be, and their files."""
 
-import errno
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from oracles import java_hash
-from queue_stores import open_queues, write_units
+from protocol.errors import TruncatedFile
+from queue_stores import open_queues, queue_of, write_units
+from storage.files.mapped_file import MappedFile
 from storage.files.open_files import OpenFiles
+from storage.files.waiting import finish
 from storage.log.commit_log import CommitLog
+from storage.queue._unlisted_queues import UnlistedQueues
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue_files import LARGEST_STEP, QueueFiles, last_written
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter
 
@@ -44,42 +47,6 @@ def test_what_is_no_queue_of_a_topic_is_ignored(tmp_path: Path) -> None:
     assert queues.queue_ids("T") == (0, 5, 7), "the directory of queue 5 is lost"
 
 
-def test_a_tree_that_cannot_be_listed_is_a_problem_with_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(errno.EACCES, "no", str(path))
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    queues = QueueStore(tmp_path, CommitLog([], []))
-    told = f"{tmp_path}/consumequeue: cannot be listed: Permission denied; the store is served without it"
-    assert queues.problems[0] == told
-    assert queues.topics() == []
-
-
-def test_a_queue_is_one_object_until_a_refresh(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"1")
-    writer.flush()
-    queues, log = open_queues(tmp_path)
-    first = queues.queue("T", 0)
-    assert first is queues.queue("T", 0)
-    assert first is not None
-    assert first.max_offset == 1
-    writer.append("T", b"2")
-    writer.append("U", b"3")
-    writer.flush()
-    assert (first.max_offset, queues.topics()) == (1, ["T"])
-    again = queues.refresh(CommitLog.open([tmp_path / "commitlog"]))
-    second = again.queue("T", 0)
-    assert second is not None
-    assert (second.max_offset, again.topics()) == (2, ["T", "U"])
-    assert first.max_offset == 1
-    stale = queues.refresh().queue("T", 0)
-    assert stale is not None
-    assert (stale.max_offset, log.end) == (1, CommitLog.open([tmp_path / "commitlog"]).end - 2 * 93)
-
-
 def test_a_topic_whose_type_changed_is_served_from_the_queue_written_last(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", b"plain")
@@ -94,65 +61,92 @@ def test_a_topic_whose_type_changed_is_served_from_the_queue_written_last(tmp_pa
     assert isinstance(queues.queue("U", 5), BatchConsumeQueue)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["T", "U"]), st.integers(0, 2), st.sampled_from([None, "Aa", "BB", "C"]), st.booleans()
-        ),
-        max_size=30,
-    ),
-    st.integers(0, 4000),
-    st.integers(0, 4000),
-)
-def test_messages_with_a_tag_are_found_newest_first(
-    tmp_path_factory: pytest.TempPathFactory,
-    messages: list[tuple[str, int, str | None, bool]],
-    start: int,
-    stop: int,
-) -> None:
-    root = tmp_path_factory.mktemp("tags")
-    writer = StoreWriter(root, queue_file_size=60, batch_queue_file_size=92)
-    for topic, queue_id, tag, is_batch in messages:
-        if is_batch:
-            writer.append_inner_batch(f"B{topic}", [(b"", {})], queue_id=queue_id, tags=tag)
-        else:
-            writer.append(topic, b"", queue_id=queue_id, tags=tag)
-    writer.append("T", b"last")
-    writer.flush()
-    queues, _ = open_queues(root)
-    for topic in ("T", "BU"):
-        for tag in ("Aa", "C", "D"):
-            expected = sorted(
-                (
-                    record.physical_offset
-                    for record in writer.records
-                    if record.topic == topic
-                    and java_hash(record.properties.get("TAGS", "")) == java_hash(tag)
-                    and start <= record.physical_offset < stop
-                ),
-                reverse=True,
-            )
-            found = queues.offsets_with_tag(topic, java_hash(tag), start, stop)
-            assert (found.tolist(), found.dtype) == (expected, np.dtype(np.int64))
-
-
-# --- many queues ------------------------------------------------------------------------------------------------------
-
-
 def test_opening_a_store_of_many_queues_opens_none_of_them(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", b"")
     writer.flush()
-    for number in range(400):
+    for number in range(60):
         write_units(tmp_path / "consumequeue" / f"topic{number}" / "0", 0, [(0, 91, 0)], 20)
     descriptors = set(os.listdir("/proc/self/fd"))
     files = OpenFiles(limit=8)
     queues = QueueStore(tmp_path, CommitLog.open([tmp_path / "commitlog"]), files)
-    assert len(queues.topics()) == 401
+    assert len(queues.topics()) == 61
     assert len(files) == 0
-    for topic in queues.topics()[:200]:
-        queue = queues.queue(topic, 0)
-        assert queue is not None
+    for topic in queues.topics():
+        queue = queue_of(queues, topic, 0)
         assert queue.entry_at(0) is None or topic == "T"
     assert len(files) <= 8
     assert len(set(os.listdir("/proc/self/fd")) - descriptors) < 40
+
+
+KEEP_WRITING = """
+import mmap, sys
+
+with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0) as queue:
+    ones, zeros = b"\\x01" * (len(queue) - 1), bytes(len(queue) - 1)
+    print("writing", flush=True)
+    while True:
+        queue[1:] = ones
+        queue[1:] = zeros
+"""
+"""A process that fills a queue file and clears it again, without end."""
+
+
+def files_of(directory: Path, sizes: dict[int, int], unit_size: int = 20) -> QueueFiles:
+    directory.mkdir(exist_ok=True)
+    for start, size in sizes.items():
+        (directory / f"{start:020d}").write_bytes(bytes(range(256)) * (size // 256) + bytes(range(size % 256)))
+    return QueueFiles(directory, unit_size, OpenFiles())
+
+
+def test_bytes_are_read_within_one_file(tmp_path: Path) -> None:
+    files = files_of(tmp_path, {0: 100, 100: 100})
+    assert bytes(files.read(60, 20) or b"") == bytes(range(60, 80))
+    assert bytes(files.read(100, 5) or b"") == bytes(range(5))
+    assert files.read(90, 20) is None
+    assert files.read(200, 1) is None
+
+
+def test_a_file_cut_after_it_was_listed_is_truncated(tmp_path: Path) -> None:
+    files = files_of(tmp_path, {0: 100})
+    (tmp_path / f"{0:020d}").write_bytes(bytes(40))
+    with pytest.raises(TruncatedFile, match="20 bytes at position 80"):
+        files.read(80, 20)
+
+
+def test_the_end_is_found_while_a_broker_writes(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"\x01" + bytes(LARGEST_STEP - 1))
+    with subprocess.Popen([sys.executable, "-c", KEEP_WRITING, path], stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"writing\n"
+            file = MappedFile.open(path)
+            ends: list[int] = []
+            # On a busy machine the writer may not run for many looks.
+            deadline = time.monotonic() + 60
+            while len(ends) < 300 or (len(set(ends)) == 1 and time.monotonic() < deadline):
+                ends.append(finish(last_written(file, 0, LARGEST_STEP))[0])
+        finally:
+            writer.kill()
+    assert 1 <= min(ends) <= max(ends) <= LARGEST_STEP
+    assert len(set(ends)) > 1
+
+
+def are_missed(writer: StoreWriter) -> bool:
+    return finish(UnlistedQueues().are_missed_by(CommitLog.open(writer.log.directories), frozenset({"B"})))
+
+
+@pytest.mark.parametrize(("topic", "expected"), [("B", False), ("T", True)])
+@pytest.mark.parametrize("is_ledger", [False, True])
+def test_the_queue_of_a_message_between_others_is_missed_if_it_is_plain(
+    tmp_path: Path, topic: str, expected: bool, is_ledger: bool
+) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, is_ledger=is_ledger)
+    writer.append("B", b"x")
+    if is_ledger:
+        writer.log.write_empty_entry()
+    writer.append(topic, b"y")
+    if is_ledger:
+        writer.log.write_empty_entry()
+    assert are_missed(writer) is expected

@@ -79,7 +79,7 @@ def undelivered(queues: QueueStore, writer: StoreWriter, topic: str) -> list[tup
 
 
 @both_kinds
-@pytest.mark.parametrize("seed", [1, 5, 8, 12])
+@pytest.mark.parametrize("seed", [1, 8])
 def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Path, writer: StoreWriter) -> None:
     """Also where damage begins within a unit's tag, and over the ends of files."""
     chance, image = random.Random(seed), image_of(root, topic)
@@ -90,22 +90,6 @@ def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Pa
         image.put(number, kept + content[len(kept) :])
     queues = open_queues(root)[0]
     assert (missing(queues, writer, topic), undelivered(queues, writer, topic)) == ([], [])
-
-
-def test_messages_of_units_that_lead_to_others_are_found(root: Path, writer: StoreWriter) -> None:
-    image = image_of(root, "T")
-    for place, leads_to in ((5, 20), (20, 5), (7, 8), (7, 12), (8, 7), (8, 3), (16, 15), (23, 40)):
-        image.put(place, image.unit(leads_to))
-        assert not missing(open_queues(root)[0], writer, "T"), (place, leads_to)
-        image.put(place, image.unit(place))
-
-
-@both_kinds
-@pytest.mark.parametrize("lost", [(1,), (2, 3)])
-def test_messages_of_lost_files_are_found(lost: tuple[int, ...], topic: str, root: Path, writer: StoreWriter) -> None:
-    for file in lost:
-        (root / TREE[topic] / topic / "0" / f"{file * UNIT[topic] * UNITS_A_FILE:020}").unlink()
-    assert not missing(open_queues(root)[0], writer, topic)
 
 
 def test_while_the_log_is_searched_a_query_is_not_answered(

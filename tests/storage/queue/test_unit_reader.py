@@ -12,12 +12,11 @@ from doctoring import put
 from examples import examples
 from oracles import java_hash, packed, read_record
 from queue_stores import open_queues, unit_bytes
-from storage.files.waiting import finish
 from storage.query.get_message import get_message
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue_store import QueueStore
-from storage.queue.unit_reader import LOST, UnitReader, entries_between
+from storage.queue.unit_reader import LOST, entries_between
 from store_writer import StoreWriter, Written
 
 COUNT, A_FILE = 60, 10
@@ -89,7 +88,7 @@ def pulled(queues: QueueStore, topic: str, end: int) -> list[memoryview]:
 NUMBERS = st.integers(0, COUNT - A_FILE - 1)
 
 
-@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     damaged=st.dictionaries(NUMBERS, st.sampled_from(KINDS), max_size=12),
     lost_files=st.sets(st.integers(0, COUNT // A_FILE - 2), max_size=2),
@@ -136,7 +135,7 @@ def test_entries_are_those_of_all_messages_that_the_log_has_and_pulls_bring_them
         assert found == [each.physical_offset for number, each in enumerate(made.plain) if number not in gone]
 
 
-@settings(max_examples=examples(16), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     damaged=st.dictionaries(
         st.integers(0, BATCHES - BATCHES_A_FILE - 1), st.sampled_from([bytes(46), b"\x7f" * 46]), max_size=6
@@ -161,20 +160,3 @@ def test_entries_are_those_of_all_batches(damaged: dict[int, bytes], lost_files:
         ]
         expected = [each.physical_offset for each in made.batches]
         assert places(pulled(queues, "B", queue.max_offset)) == expected
-
-
-def test_units_of_a_hole_come_from_the_log_once_somebody_has_met_one_of_them(made: Made, tmp_path: Path) -> None:
-    root = shutil.copytree(made.root, tmp_path / "store")
-    put(root / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * 3, b"\xff" * 60)
-    queue = open_queues(root)[0].queue("T", 0)
-    assert isinstance(queue, ConsumeQueue)
-    reader = UnitReader(queue)
-    found: list[int] = []
-    while (unit := finish(reader.unit_at(len(found), A_FILE))) is not None:
-        if len(found) == 3:
-            assert (unit[2], reader.is_of_log) == (-1, False)
-            unit = finish(reader.instead_of(*unit[:2]))
-        assert reader.is_of_log == (3 <= len(found) < 6)
-        found.append(unit[2])
-    assert found == [each.physical_offset for each in made.plain[:A_FILE]]
-    assert finish(UnitReader(queue).unit_at(4, A_FILE)) == (4, 5, found[4], made.plain[4].size, java_hash("B"))

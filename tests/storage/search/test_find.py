@@ -1,15 +1,33 @@
-"""Search by a text of unknown kind: everything that the recorded producer got for its messages finds them."""
+"""Search by a text of unknown kind, by very many keys, and by the id of an expired message's origin."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import oracles
+from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
+from broker_harness import service_of, serving_in_a_thread
+from command_line import rocketlens
+from examples import examples
+from golden_store import CASES, unpack
+from oracles import Record, index_hash, read_log, split_keys
 from protocol.find_place import FindPlace
-from protocol.question import Question
+from protocol.message_id import decode_message_id
+from protocol.properties import DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID
+from protocol.question import OFFSET_ID, KeyKind, Question
+from rocketlens import connect
+from storage.search import origin_copies
 from storage.search.find import Finder, message_at
+from storage.search.lookup import KeyHashes, LookupHere, look_up
+from storage.search.origin_copies import copies_of
 from storage.store.message_store import MessageStore
 from storage.store.topic_catalog import topic_names
+from store_writer import StoreWriter
+from strategies import KEYS, TOPICS, StorePlan, store_plans
+from web_questions import ApiOf
 
 HOT = 6581
 
@@ -33,7 +51,7 @@ def noted(finder: Finder, kind: str) -> str:
 def test_every_record_is_found_by_what_names_it(store: MessageStore, g1_store: Path) -> None:
     records = oracles.read_log(g1_store / "commitlog")
     assert len(records) > 300
-    for record in records[::13]:
+    for record in records[::40]:
         message, damage = message_at(store, record.physical_offset)
         assert message is not None
         assert damage is None
@@ -56,7 +74,7 @@ def test_keys_and_tags_are_those_that_records_have(store: MessageStore, g1_store
         assert found == expected != set()
 
 
-@pytest.mark.parametrize("maximum", [1, 7, 40, 41])
+@pytest.mark.parametrize("maximum", [7, 40])
 def test_a_search_goes_on_where_there_was_no_room(store: MessageStore, maximum: int) -> None:
     whole = [each.message.physical_offset for each in find(store, "hotkey", maximum=1000).found]
     pages: list[int] = []
@@ -70,21 +88,6 @@ def test_a_search_goes_on_where_there_was_no_room(store: MessageStore, maximum: 
     assert len(whole) == 40
 
 
-def test_a_search_whose_time_is_up_looks_into_one_topic_all_the_same(store: MessageStore) -> None:
-    count, place = 0, FindPlace()
-    found = []
-    while True:
-        finder = find(store, "BB", place, is_time_up=lambda: True)
-        found += finder.found
-        count += 1
-        if finder.place is None:
-            break
-        assert finder.place > place or finder.place.kind != place.kind
-        place = finder.place
-    assert count == 2 * len(topic_names(store))
-    assert len(found) == 2
-
-
 def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
     for text in ("hotkey", str(HOT)):
         finder = find(store, text, refusal=lambda message: f"not {message.topic}")
@@ -92,15 +95,178 @@ def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
     assert noted(finder, "physical offset") == "not TopicTest"
 
 
-def test_each_thing_that_was_tried_says_what_it_came_to(store: MessageStore) -> None:
-    finder = find(store, str(HOT + 1))
-    assert noted(finder, "physical offset").startswith("no message there: physical offset 6582 lies inside")
-    assert [each.kind for each in finder.readings] == ["physical offset", "unique key or key", "tag"]
-    finder = find(store, "0A00000100002A9F00000000000019B5", topic="TopicTest")
-    assert noted(finder, "offset message id") == (
-        "the id names 10.0.0.1:10911, the message there was stored by 127.0.0.1:10911"
+ROLLBACK = 0xC
+
+
+def named(store: MessageStore, queries: list[str], **options: object) -> set[tuple[str, int]]:
+    steps = list(look_up(LookupHere(store), queries, **options))  # type: ignore[arg-type]
+    found = [(match.text, match.message.physical_offset) for step in steps for match in step.matches]
+    assert [offset for _, offset in found] == sorted(offset for _, offset in found)
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+def by_loop(records: list[Record], queries: list[str], topic: str | None, kind: str | None) -> set[tuple[str, int]]:
+    return {
+        (query, record.physical_offset)
+        for record in records
+        if (topic is None or record.topic == topic) and record.sys_flag & ROLLBACK != ROLLBACK
+        for query in queries
+        if query
+        and (
+            (kind != "unique key" and query in split_keys(record.properties.get("KEYS", "")))
+            or (kind != "key" and query == record.properties.get("UNIQ_KEY"))
+        )
+    }
+
+
+class TestAnyStore:
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        store_plans().filter(lambda plan: plan.messages),
+        st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),
+        st.sampled_from([None, *TOPICS]),
+        st.sampled_from([None, "unique key or key", "unique key", "key"]),
     )
-    assert (
-        noted(find(store, str(HOT), topic="TopicTx"), "physical offset")
-        == "the message there is one of topic TopicTest"
-    )
+    def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(
+        self,
+        tmp_path_factory: pytest.TempPathFactory,
+        plan: StorePlan,
+        queries: list[str],
+        topic: str | None,
+        kind: str | None,
+    ) -> None:
+        root = tmp_path_factory.mktemp("store")
+        plan.write(root)
+        found = named(MessageStore.open(root), queries, topic=topic, kind=kind)
+        assert found == by_loop(read_log(root / "commitlog"), queries, topic, kind)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    for number in range(50):
+        writer.append("T", keys=f"k{number % 7} Aa", unique_key=f"U{number}")
+    writer.close()
+    return writer
+
+
+class TestKinds:
+    def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(
+        self, tmp_path: Path
+    ) -> None:
+        unique_key = "7F000001" + "00002A9F" + "00000000000F0000"
+        writer = StoreWriter(tmp_path)
+        first = writer.append("T", unique_key=unique_key)
+        second = writer.append("T")
+        writer.close()
+        store = MessageStore.open(tmp_path)
+        queries = [second.offset_message_id, unique_key]
+        assert named(store, queries) == {(queries[0], second.physical_offset), (unique_key, first.physical_offset)}
+        assert named(store, queries, kind=KeyKind.ANY.words) == {(unique_key, first.physical_offset)}
+        assert named(store, queries, kind=OFFSET_ID) == {(queries[0], second.physical_offset)}
+
+    def test_a_foreign_hosts_id_names_the_place_if_it_is_said_to_be_one(self, writer: StoreWriter) -> None:
+        message = writer.written[3]
+        foreign = "0A000001" + message.offset_message_id[8:]
+        assert decode_message_id(foreign).physical_offset == message.physical_offset
+        store = MessageStore.open(writer.root)
+        assert named(store, [foreign]) == set()
+        assert named(store, [foreign], kind=OFFSET_ID) == {(foreign, message.physical_offset)}
+
+
+class TestHashes:
+    @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=8))
+    def test_the_hashes_of_many_are_those_of_each(self, keys: list[str], topic: str) -> None:
+        assert KeyHashes(keys).within(topic).tolist() == [index_hash(f"{topic}#{key}") for key in keys]
+
+
+def test_a_batch_is_stopped(writer: StoreWriter) -> None:
+    steps = list(look_up(LookupHere(MessageStore.open(writer.root)), ["U1"], should_stop=lambda: True))
+    assert steps == []
+
+
+GONE = "7F00000100002A9F0000000000000000"
+OTHER = "7F00000100002A9F00000000000000FF"
+DEAD_LETTER, RETRY = 4967, 4734
+"""Where the copies are in the recorded case."""
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    return unpack("store", tmp_path, archives=CASES / "B5-expired-origin")
+
+
+def test_an_expired_message_is_found_by_its_copies(case: Path) -> None:
+    text = GONE.lower()
+    outcome = rocketlens("find", case, text, "--json")
+    assert outcome.code == 0
+    assert [each["physicalOffset"] for each in outcome.messages] == [DEAD_LETTER, RETRY]
+    assert f"copies of it: the dead letter at {DEAD_LETTER}, the retry at {RETRY}" in outcome.errors
+    assert "no message there: physical offset 0 lies before the log's start" in outcome.errors
+    assert "g gave up" in rocketlens("life", case, text).text
+    answer = ApiOf(case).ask("/find", text=text).json
+    assert [each["physicalOffset"] for each in answer["messages"]] == [DEAD_LETTER, RETRY]
+
+
+def test_a_server_is_asked_for_the_copies_of_an_expired_message_by_our_own_client(case: Path, tmp_path: Path) -> None:
+    here = rocketlens("find", case, GONE, "--json")
+    with serving_in_a_thread(service_of(MessageStore.open(case))) as address:
+        outcome = rocketlens("find", address, GONE, "--json")
+        assert (outcome.code, outcome.messages) == (0, here.messages)
+        assert f"copies of it: the dead letter at {DEAD_LETTER}, the retry at {RETRY}" in outcome.errors
+        one = rocketlens("find", address, GONE, "--topic", "%DLQ%g", "--json")
+        assert [each["physicalOffset"] for each in one.messages] == [DEAD_LETTER]
+        assert rocketlens("find", address, OTHER).code == 1
+        assert "g gave up" in rocketlens("life", address, GONE).text
+    service = service_of(MessageStore.open(case), acl=write_accounts(tmp_path / "plain_acl.yml"))
+    keys = {"access_key": DEFAULTS, "secret_key": DEFAULTS_SECRET}  # which is no administrator
+    with serving_in_a_thread(service) as address, connect(str(address), **keys) as remote:
+        assert (
+            "copies of it are listed to administrators" in remote.find(GONE, kind="offset message id").readings[0].note
+        )
+
+
+@pytest.mark.parametrize("mask", ["unique_key", "store_host", "properties"])
+def test_nothing_is_found_by_an_id_that_is_hidden(mask: str, case: Path) -> None:
+    outcome = rocketlens("find", case, GONE, "--mask", mask)
+    assert outcome.code == 1
+    assert "copies of it" not in outcome.errors
+
+
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    copies=st.lists(
+        st.tuples(
+            st.sampled_from(["%DLQ%g", "%RETRY%g", "%RETRY%h_T", "T", "SCHEDULE_TOPIC_XXXX"]),
+            st.sampled_from([ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID, "KEYS"]),
+            st.sampled_from([GONE, OTHER]),
+        ),
+        max_size=30,
+    ),
+    at_once=st.integers(1, 9),
+)
+def test_those_of_retry_and_dead_letter_topics_that_name_it_are_found_and_no_others(
+    copies: list[tuple[str, str, str]], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(origin_copies, "AT_ONCE", at_once)
+    with tempfile.TemporaryDirectory() as directory:
+        writer = StoreWriter(Path(directory))
+        places = [
+            writer.append(topic, b"x", properties={name: text}, queue_id=number % 2).physical_offset
+            for number, (topic, name, text) in enumerate(copies)
+        ]
+        writer.append("T", b"x")
+        writer.close()
+        expected = [
+            (not topic.startswith("%DLQ%"), topic, place)
+            for (topic, name, text), place in zip(copies, places, strict=True)
+            if topic.startswith("%") and name != "KEYS" and text == GONE
+        ]
+        store = MessageStore.open(directory)
+        found = [
+            (not each.topic.startswith("%DLQ%"), each.topic, each.physical_offset) for each in copies_of(store, GONE)
+        ]
+        assert sorted(found) == sorted(expected)
+        assert [each[:2] for each in found] == sorted(each[:2] for each in found)
+        assert list(copies_of(store, GONE, lambda: True)) == []

@@ -8,12 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_oracle
+from doctoring import make_store, put
 from examples import examples
 from oracles import read_log
+from queue_stores import unit_bytes
 from search_oracle import Hit
 from storage.search import _by_queue, _by_time
 from storage.search import plan as planning
-from storage.search._by_queue import required_tags
+from storage.search._by_queue import offsets_by_queue, required_tags
 from storage.search.criteria import Criteria
 from storage.search.engine import search
 from storage.search.plan import make_plan
@@ -57,20 +59,6 @@ class TestByQueue:
     def loop(self, writer: StoreWriter, criteria: Criteria) -> list[Hit]:
         return search_oracle.hits(read_log(writer.root / "commitlog"), criteria)
 
-    def test_a_topic_is_found_by_the_units_of_its_queues(self, writer: StoreWriter) -> None:
-        hits, notes = searched(self.open(writer), Criteria(topic="T"))
-        assert hits == self.loop(writer, Criteria(topic="T"))
-        assert "12 records up to" in notes
-
-    @pytest.mark.parametrize("where", ["TAGS = 'A'", "a IS NULL AND (TAGS IN ('A', 'none') AND TAGS <> 'B')"])
-    def test_an_expression_that_asks_for_tags_is_narrowed_by_their_hashes(
-        self, writer: StoreWriter, where: str
-    ) -> None:
-        hits, notes = searched(self.open(writer), Criteria(topic="T", where=where))
-        assert hits == self.loop(writer, Criteria(topic="T", where=where))
-        assert len(hits) == 6
-        assert "6 records up to" in notes
-
     def test_only_what_an_expression_requires_of_tags_narrows(self) -> None:
         for where in ("TAGS <> 'A'", "TAGS = 'A' OR b = 'x'", "NOT TAGS = 'A'", "TAGS NOT IN ('A')", "b = 'A'"):
             assert required_tags(Criteria(where=where)) is None, where
@@ -78,38 +66,6 @@ class TestByQueue:
         # What is masked is compared as it is shown, so that the bytes to search say nothing of it.
         assert required_tags(Criteria(where="TAGS = 'A'", masked=("/x/",))) is None
         assert required_tags(Criteria(where=f"{'(' * 40}TAGS = 'A'{' AND b = 1)' * 40}")) == ("A",)
-
-    def test_a_segment_without_the_topic_is_spared_and_one_full_of_it_is_scanned(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(planning, "COST_OF_RECORD", 300)
-        writer = StoreWriter(tmp_path / "store", segment_size=4096)
-        for topic in ("U", "T", "U"):
-            for number in range(60):
-                writer.append(topic if number % 20 > 3 else "V", b"%d" % number, queue_id=number % 4)
-        store = self.open(writer)
-        hits, notes = searched(store, Criteria(topic="T"))
-        assert hits == self.loop(writer, Criteria(topic="T"))
-        assert "48 records up to" in notes
-        assert "segments that are full of them are scanned" in notes
-        plan = make_plan(store, Criteria(topic="T"))
-        assert plan.total_bytes == store.commit_log.end - store.commit_log.minimum
-        read = sum(chunk.size for chunk in plan.chunks if chunk.listed is None)
-        assert 48 * 80 < read < plan.total_bytes / 2
-        assert "scanned" not in searched(store, Criteria(topic="V"))[1]
-
-    def test_a_tag_of_waiting_messages_is_found_though_their_units_hold_times(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path / "store")
-        for number in range(4):
-            writer.append(
-                "SCHEDULE_TOPIC_XXXX", b"x", tags="AB"[number % 2], properties={"DELAY": "3"}, queue_id=number
-            )
-            writer.append("U", b"x")
-        criteria = Criteria(topic="SCHEDULE_TOPIC_XXXX", tag="A")
-        hits, notes = searched(self.open(writer), criteria)
-        assert hits == self.loop(writer, criteria)
-        assert len(hits) == 2
-        assert "4 records up to" in notes
 
     def test_what_lies_behind_the_last_unit_is_scanned(self, writer: StoreWriter) -> None:
         for number in range(9):
@@ -140,13 +96,6 @@ class TestByQueue:
             assert victim.physical_offset not in {offset for offset, _ in hits}
             assert len(hits) == 11
             assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
-
-    def test_messages_of_batches_are_not_looked_up_by_the_units_of_their_records(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path / "batches")
-        batch = writer.append_inner_batch("B", [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B"})])
-        for _ in range(9):
-            writer.append("U", b"x")
-        assert searched(self.open(writer), Criteria(topic="B", tag="B")) == ([(batch.physical_offset, 1)], "")
 
 
 class TestByIndex:
@@ -192,7 +141,7 @@ class TestByTime:
 
 
 class TestAnyPlan:
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         store_plans().filter(lambda plan: plan.messages),
         st.sampled_from(TOPICS),
@@ -215,3 +164,24 @@ class TestAnyPlan:
             assert set(hits) <= set(expected)
         else:
             assert hits == expected
+
+
+END = 1 << 60
+
+
+@pytest.mark.parametrize("tags", [None, ("t",)])
+def test_a_damaged_unit_leaves_the_search_to_a_scan(tmp_path: Path, tags: tuple[str, ...] | None) -> None:
+    writer, written = make_store(tmp_path, 200)
+    written += [writer.append("T", b"", tags="t", queue_id=queue_id) for queue_id in (2, 3)]
+    writer.close()
+    everything = [each.physical_offset for each in written]
+    found = offsets_by_queue(MessageStore.open(tmp_path).snapshot, "T", tags, 0, END)
+    assert found is not None
+    assert found.tolist() == everything
+    other = written[4]
+    for damage in (bytes(20), unit_bytes(other.physical_offset, other.size, 0)):
+        path = tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}"
+        whole = path.read_bytes()
+        put(path, 20 * 30, damage)
+        assert offsets_by_queue(MessageStore.open(tmp_path).snapshot, "T", tags, 0, END) is None
+        put(path, 0, whole)
