@@ -17,12 +17,9 @@ from job_runs import compact_in_place, compact_store, small_steps
 from kept_store import SLOTS, append_some, assert_all_found, written
 from protocol.question import KeyKind, Question
 from storage.files.mapped_file import MappedFile
-from storage.index import _index_coverage, index_examination
+from storage.index import _index_coverage
 from storage.index._index_coverage import find_gaps
 from storage.index.index_file import IndexFile, determine_shape
-from storage.index.index_set import IndexSet
-from storage.index.state_cache import StateCache
-from storage.kernels.indexes import GAP_BYTES
 from storage.log.commit_log import CommitLog
 from storage.store.message_store import MessageStore, StoreOptions
 from store_queries import KINDS
@@ -54,10 +51,7 @@ def last_file(writer: StoreWriter) -> Path:
     return max((writer.root / "index").iterdir())
 
 
-# --- what is read instead of the log --------------------------------------------------------------------------------
-
-
-@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(store_plans(maximum_messages=30), st.booleans(), st.booleans(), st.data())
 def test_any_store_answers_every_key_after_any_compaction(
     tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, drop_tags: bool, from_log: bool, data: st.DataObject
@@ -87,9 +81,6 @@ def test_any_store_answers_every_key_after_any_compaction(
         assert list(answer.physical_offsets) == right or (kind is KeyKind.TAG and store.snapshot.index.untagged)
 
 
-# --- what is not in the files ---------------------------------------------------------------------------------------
-
-
 def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path: Path) -> None:
     writer = written(tmp_path, 30)
     for number in range(5):
@@ -110,7 +101,7 @@ def test_a_damaged_byte_anywhere_hides_nothing(tmp_path: Path) -> None:
     """In entries and mark even a flipped bit is noticed: the mark's checksum is for both."""
     writer, generator = written(tmp_path, 15), random.Random(5)
     compact_in_place(writer, tmp_path / "work")
-    for _ in range(examples(12)):
+    for _ in range(examples(5)):
         path = generator.choice(sorted((writer.root / "index").iterdir()))
         whole = path.read_bytes()
         content = bytearray(whole)
@@ -118,9 +109,6 @@ def test_a_damaged_byte_anywhere_hides_nothing(tmp_path: Path) -> None:
         path.write_bytes(content)
         assert_all_found(MessageStore.open(writer.root), writer.records)
         path.write_bytes(whole)
-
-
-# --- what a broker puts behind --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -148,37 +136,6 @@ def test_what_a_broker_put_behind_is_read_too(filled: StoreWriter) -> None:
     assert_all_found(store, filled.records)
 
 
-def test_entries_below_those_that_are_there_make_a_file_unsound(filled: StoreWriter) -> None:
-    path = last_file(filled)
-    path.write_bytes(put_behind(path.read_bytes(), SLOTS, filled.records[30:32]))
-    store = MessageStore.open(filled.root)
-    assert not store.snapshot.index.files
-    assert_all_found(store, filled.records)
-
-
-def test_entries_are_followed_while_a_broker_puts_them(filled: StoreWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = look(filled, IndexSet([], [], (0, 0)))
-    for step in range(4):
-        if step == 2:
-            append_some(filled, 3)
-        let_broker_put(filled, 4)
-        with monkeypatch.context() as patch:
-            patch.setattr(index_examination, "determine_shape", None)
-            index = look(filled, index)
-        anew = look(filled, IndexSet([], [], (0, 0)))
-        assert index.files[0].index.shape == anew.files[0].index.shape
-        log = CommitLog.open(filled.log.directories)
-        assert index.uncovered(log.minimum, log.end) == anew.uncovered(log.minimum, log.end)
-
-
-def look(writer: StoreWriter, index: IndexSet) -> IndexSet:
-    log = CommitLog.open(writer.log.directories)
-    return index.renewed(writer.root / "index", log, None, StateCache(None))
-
-
-# --- gaps -----------------------------------------------------------------------------------------------------------
-
-
 def gaps_of(path: Path, log: CommitLog, slots: int = SLOTS) -> tuple[tuple[int, int], ...]:
     file = MappedFile.open(path)
     shape = determine_shape(file, [slots])
@@ -186,7 +143,7 @@ def gaps_of(path: Path, log: CommitLog, slots: int = SLOTS) -> tuple[tuple[int, 
     return find_gaps(IndexFile(file, shape), log, has_tags=True)
 
 
-@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(indexed=st.lists(st.booleans(), min_size=2, max_size=40), compared=st.sampled_from([1000, 1 << 27]))
 def test_gaps_in_the_newest_part_are_those_of_the_index_it_was_made_from(
     tmp_path_factory: pytest.TempPathFactory, indexed: list[bool], compared: int
@@ -203,20 +160,3 @@ def test_gaps_in_the_newest_part_are_those_of_the_index_it_was_made_from(
         before = gaps_of(writer.index_paths()[0], log)
         compact_in_place(writer, directory / "work")
         assert gaps_of(last_file(writer), log) == before
-
-
-def test_neighbours_in_the_log_far_apart_tell_of_a_gap(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=1000, segment_size=64 << 20)
-    first = [writer.append("T", bytes(100), keys=f"k{number}") for number in range(5)]
-    writer.append("T", bytes(GAP_BYTES + 1), keys="b", index=False)
-    then = [writer.append("T", bytes(100), keys=f"k{number}") for number in range(5)]
-    writer.append("T", bytes(GAP_BYTES - 2000), keys="c", index=False)  # no gap, as far as distances tell
-    last = [writer.append("T", bytes(100), keys=f"k{number}") for number in range(5)]
-    writer.close()
-    compact_in_place(writer, tmp_path / "work")
-    file = MappedFile.open(last_file(writer))
-    shape = determine_shape(file, [SLOTS])
-    assert shape is not None
-    assert shape.gaps == ((first[-1].physical_offset, then[0].physical_offset),)
-    assert (shape.minimum, shape.maximum) == (0, last[-1].physical_offset)
-    assert_all_found(MessageStore.open(writer.root), writer.records)

@@ -1,5 +1,7 @@
-"""Slot and entry counts, which stand nowhere in the file, found out from its bytes; header, slots, chains."""
+"""Slot and entry counts found out from a file's bytes, by majority where some of them lie; header, slots, chains."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +13,20 @@ import oracles
 from examples import examples
 from golden_store import GOLDEN, unpack
 from oracles import IndexImage
+from protocol.errors import StoreError
 from storage.files.mapped_file import MappedFile
-from storage.index._index_shape import MAXIMUM_GAPS, IndexShape
+from storage.index import index_copy as module
+from storage.index._index_shape import MAXIMUM_GAPS
+from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
 from storage.index.index_file import (
-    DEFAULT_ENTRIES,
-    DEFAULT_SLOTS,
     HEADER,
     IndexEntry,
     IndexFile,
     IndexHeader,
     determine_shape,
-    last_data_position,
     read_header,
 )
+from storage.index.index_mark import IndexMark, write_mark
 from storage.kernels.indexes import GAP_BYTES
 from store_files import write_file, write_index_file
 from strategies import KEYS
@@ -45,15 +48,8 @@ def numbered(count: int) -> list[str]:
     return [f"k{number}" for number in range(count)]
 
 
-class TestLastData:
-    @pytest.mark.parametrize("place", [0, 4096, (8 << 20) - 1])
-    def test_the_last_byte_that_is_not_zero_is_found_among_holes(self, tmp_path: Path, place: int) -> None:
-        write_file(tmp_path / "file", 8 << 20, {0: b"\1", place: b"\7"})
-        assert last_data_position(MappedFile.open(tmp_path / "file")) == place
-
-
 class TestCounts:
-    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         slots=st.integers(1, 200),
         keys=st.lists(st.sampled_from([*KEYS, *numbered(40)]), min_size=1, max_size=60),
@@ -71,72 +67,8 @@ class TestCounts:
         assert (shape.minimum, shape.maximum, shape.ascending) == (100, 100 * len(keys), True)
         assert shape.gaps == ()
 
-    def test_a_file_of_default_size_is_read_without_reading_its_holes(self, tmp_path: Path) -> None:
-        image = oracles.index_image(numbered(1000), DEFAULT_SLOTS, DEFAULT_ENTRIES)
-        path = tmp_path / "file"
-        pieces = {40 + 4 * slot: oracles.packed(number, 4) for slot, number in image.slots.items()}
-        first = 40 + 4 * DEFAULT_SLOTS + 20
-        write_file(path, image.size, {0: image.header(), **pieces, first: image.entry_bytes()})
-        assert path.stat().st_size == 420_000_040
-        shape = determine_shape(MappedFile.open(path), [DEFAULT_SLOTS])
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (DEFAULT_SLOTS, 1000)
-
-    @pytest.mark.parametrize("index_count", [0, 41, 2**31 - 1, -1])
-    def test_a_header_count_that_lies_is_no_match_for_a_neighbours_slots(
-        self, tmp_path: Path, index_count: int
-    ) -> None:
-        image = oracles.index_image(numbered(40), 97, 150)
-        file = file_of(tmp_path / "file", image, changes={36: oracles.packed(index_count, 4)})
-        shape = determine_shape(file, [13, 97])
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (97, 40)
-
-
-class TestAmbiguity:
-    """One entry of hash 0 looks alike under several slot counts: its file is all zeros but for a few bytes."""
-
-    def image(self, slots: int, entries: int) -> IndexImage:
-        image = IndexImage(slots, entries)
-        image.entries.append((0, 1 << 40, 0, 0))
-        image.slots[0] = 1
-        image.begin_physical_offset = image.end_physical_offset = 1 << 40
-        image.begin_timestamp = image.end_timestamp = T0
-        return image
-
-    def test_the_length_breaks_the_tie(self, tmp_path: Path) -> None:
-        shape = determine_shape(file_of(tmp_path / "file", self.image(97, 150)))
-        assert shape is not None
-        assert (shape.slots, shape.entries, shape.minimum) == (97, 1, 1 << 40)
-
-    def test_counts_that_somebody_knows_decide(self, tmp_path: Path) -> None:
-        file = file_of(tmp_path / "file", self.image(97, 150), size=3500 + 3)
-        shape = determine_shape(file, [], (97, 150))
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (97, 1)
-
 
 class TestEmpty:
-    def test_a_file_of_zeros_takes_its_neighbours_slots(self, tmp_path: Path) -> None:
-        write_file(tmp_path / "file", 5000, {})
-        file = MappedFile.open(tmp_path / "file")
-        assert determine_shape(file, [97, 5]) == IndexShape(97, 0, 0, 0, True, ())
-        assert determine_shape(file) == IndexShape(DEFAULT_SLOTS, 0, 0, 0, True, ())
-        assert determine_shape(file, [97], (7, 9)) == IndexShape(7, 0, 0, 0, True, ())
-
-    @pytest.mark.parametrize("index_count", [0, 1])
-    def test_a_seeded_file_without_entries_is_empty(self, tmp_path: Path, index_count: int) -> None:
-        """Made by the first message behind a full file, which had no keys."""
-        full = oracles.index_image(numbered(4), 7, 5)
-        image = full.successor()
-        file = file_of(tmp_path / "file", image, changes={36: oracles.packed(index_count, 4)})
-        assert determine_shape(file, [7]) == IndexShape(7, 0, 0, 0, True, ())
-        assert read_header(file).begin_physical_offset == full.end_physical_offset
-
-    def test_a_header_that_counts_entries_where_there_are_none_is_undecided(self, tmp_path: Path) -> None:
-        write_file(tmp_path / "file", 5000, {36: oracles.packed(5, 4)})
-        assert determine_shape(MappedFile.open(tmp_path / "file"), [97]) is None
-
     def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:
         image = IndexImage(7, 200)
         for number in range(100):
@@ -149,7 +81,7 @@ class TestEmpty:
 
 class TestReading:
     @given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=25), slots=st.integers(1, 9))
-    @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_header_entries_and_chains_are_those_that_were_put(
         self, tmp_path: Path, keys: list[str], slots: int
     ) -> None:
@@ -201,3 +133,150 @@ class TestGolden:
             assert file.size == 40 + 4 * slots + 20 * entries
             content = np.frombuffer(file.view, dtype=np.uint8).tobytes()
             assert oracles.first_bad_entry(content, slots, shape.entries) == 0
+
+
+SLOTS, ENTRIES = 13, 40
+T0 = 1_700_000_000_000
+
+
+def image_of(count: int, slots: int = SLOTS, entries: int = ENTRIES) -> oracles.IndexImage:
+    image = oracles.IndexImage(slots, entries)
+    for number in range(count):
+        image.put(f"T#k{number % 17}{number}", 100 * (number + 1), T0 + 1000 * number)
+    return image
+
+
+def copy_of(path: Path, content: bytes) -> IndexCopy:
+    path.write_bytes(content)
+    return IndexCopy(path)
+
+
+def changed(content: bytes, *changes: tuple[int, bytes]) -> bytes:
+    data = bytearray(content)
+    for position, new in changes:
+        data[position : position + len(new)] = new
+    return bytes(data)
+
+
+def entry_place(number: int, field: int = 0, slots: int = SLOTS) -> int:
+    return 40 + 4 * slots + 20 * number + field
+
+
+class TestBytes:
+    def test_header_slots_and_entries_are_those_of_the_file(self, tmp_path: Path) -> None:
+        image = image_of(20)
+        copy = copy_of(tmp_path / "file", image.to_bytes())
+        assert copy.size == image.size
+        assert copy.header.index_count == 21
+        assert copy.header.end_physical_offset == 2000
+        assert copy.slots(SLOTS).tolist() == [image.slots.get(slot, 0) for slot in range(SLOTS)]
+        entries = copy.entries(SLOTS, 20)
+        assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
+
+    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(places=st.sets(st.integers(0, (1 << 18) - 1), max_size=6), start=st.integers(0, 1 << 18))
+    def test_the_first_and_the_last_byte_are_found_wherever_they_are(
+        self, tmp_path: Path, places: set[int], start: int
+    ) -> None:
+        path = tmp_path / "file"
+        path.unlink(missing_ok=True)
+        write_file(path, 1 << 18, dict.fromkeys(places, b"x"))
+        copy = IndexCopy(path)
+        assert copy.last_data == max(places, default=-1)
+        assert copy.first_data(start, 1 << 18) == min((place for place in places if place >= start), default=-1)
+
+    def test_a_file_longer_than_any_broker_maps_is_refused_unread(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "file", 1 << 31, {})
+        with pytest.raises(StoreError, match="at most 2147483647"):
+            IndexCopy(tmp_path / "file")
+
+    def test_a_file_that_is_cut_while_it_is_read_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(b"x" * 10_000)
+        extents = module.data_extents
+
+        def cut(descriptor: int, size: int) -> Sequence[tuple[int, int]]:
+            found = list(extents(descriptor, size))
+            os.truncate(path, 5_000)
+            return found
+
+        monkeypatch.setattr(module, "data_extents", cut)
+        with pytest.raises(StoreError, match=r"10000.*5000"):
+            IndexCopy(path)
+
+    def test_a_file_system_that_knows_no_holes_has_one_extent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_bytes(b"x" * 100)
+
+        def refuse(*_: object) -> int:
+            raise OSError(22, "not here")
+
+        with (tmp_path / "file").open("rb") as file:
+            monkeypatch.setattr(os, "lseek", refuse)
+            assert list(data_extents(file.fileno(), 100)) == [(0, 100)]
+
+
+class TestCountSlots:
+    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=30), slots=st.integers(1, 40), told=st.booleans())
+    def test_a_sound_file_has_the_count_it_was_made_with_if_that_is_told_and_one_that_explains_it_else(
+        self, tmp_path: Path, keys: list[str], slots: int, told: bool
+    ) -> None:
+        image = oracles.IndexImage(slots, len(keys) + 1)
+        for number, key in enumerate(keys):
+            image.put(f"T#{key}", 100 * number, T0)
+        copy = copy_of(tmp_path / "file", image.to_bytes())
+        found = count_slots(copy, [slots] if told else [])
+        assert found == slots or not told
+        assert oracles.first_bad_entry(image.to_bytes(), found, (copy.last_data - 40 - 4 * found) // 20) == 0
+
+    def test_a_damaged_file_has_the_count_that_most_of_it_agrees_with(self, tmp_path: Path) -> None:
+        damages = {
+            "a pointer": [(entry_place(9, 16), b"\x00\x00\x00\x26")],
+            "a hash": [(entry_place(3), b"\x12\x34\x56\x78")],
+            "slots": [(40 + 4 * n, bytes(4)) for n in range(6)],
+            "count and pointer": [(36, b"\x7f\xff\xff\xff"), (entry_place(20, 16), bytes(4))],
+            "five entries": [(entry_place(5), bytes(100))],
+        }
+        for kind, changes in damages.items():
+            copy = copy_of(tmp_path / "file", changed(image_of(39).to_bytes(), *changes))
+            assert [count_slots(copy, told) for told in ([], [97, SLOTS])] == [SLOTS, SLOTS], kind
+
+    def test_bytes_that_no_count_explains_have_none(self, tmp_path: Path) -> None:
+        noise = np.random.default_rng(3).integers(1, 255, 900, dtype=np.uint8).tobytes()
+        assert count_slots(copy_of(tmp_path / "file", noise), [SLOTS]) == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "grows", "entries"),
+    [
+        (0, False, 20),
+        (25, False, 20),
+        (-1, False, 20),
+        (2**31 - 1, False, 20),
+        (21, True, 20),
+        (1, True, 0),
+        (30, True, 20),
+    ],
+)
+def test_a_header_that_lies_is_outvoted_and_one_of_a_file_that_grows_is_not(
+    tmp_path: Path, said: int, grows: bool, entries: int
+) -> None:
+    """One that grows has the entries that its header counted first, unless there are fewer bytes."""
+    content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))
+    counts = count_entries(copy_of(tmp_path / "file", content), SLOTS, grows=grows)
+    assert counts == IndexCounts(SLOTS, ENTRIES, entries)
+
+
+def test_the_mark_of_a_compacted_file_is_read_with_it(tmp_path: Path) -> None:
+    content = bytearray(image_of(20).to_bytes())
+    assert copy_of(tmp_path / "file", bytes(content)).mark(SLOTS) is None
+    write_mark(content, SLOTS, 15, complete=True, tags=False)
+    copy = copy_of(tmp_path / "file", bytes(content))
+    assert copy.mark(SLOTS) == IndexMark(15, True, False)
+    assert copy.is_marked_truly(SLOTS)
+    content[entry_place(15, 11)] ^= 1
+    copy = copy_of(tmp_path / "file", bytes(content))
+    assert copy.mark(SLOTS) is not None
+    assert not copy.is_marked_truly(SLOTS)

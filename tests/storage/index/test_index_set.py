@@ -1,17 +1,21 @@
-"""All index files together: what they cover, what is scanned instead, what is said about those that are of no use."""
+"""All index files together: what they cover while they grow, what is scanned instead, what is said of useless ones."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import growing_index
 import oracles
-from golden_store import GOLDEN, log_folders, unpack
+from examples import examples
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
 from storage.index._index_shape import IndexShape
-from storage.index.index_file import IndexFile
+from storage.index.index_examination import grown_shape
+from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_set import CoveringFile, IndexSet
 from storage.index.state_cache import StateCache
 from storage.log.commit_log import CommitLog
@@ -49,37 +53,25 @@ class TestCoverage:
     """What is not strictly between the first and the last entry of a file, or in its gaps, is scanned."""
 
     @pytest.mark.parametrize(
-        ("shapes", "expected"),
+        ("start", "shapes", "expected"),
         [
-            ([], [(0, 1000)]),
-            ([span(100, 900)], [(0, 101), (900, 1000)]),
-            ([span(100, 400), span(400, 900)], [(0, 101), (400, 401), (900, 1000)]),
-            ([span(100, 400), span(500, 900)], [(0, 101), (400, 501), (900, 1000)]),
-            ([span(100, 600), span(400, 900)], [(0, 101), (900, 1000)]),
-            ([span(100, 900, (300, 400), (500, 600))], [(0, 101), (300, 401), (500, 601), (900, 1000)]),
-            ([span(100, 900, (300, 900))], [(0, 101), (300, 901), (900, 1000)]),
-            ([span(100, 100)], [(0, 101), (100, 1000)]),
-            ([span(100, 5000)], [(0, 101)]),
-            ([span(2000, 5000)], [(0, 1000)]),
+            (0, [], [(0, 1000)]),
+            (0, [span(100, 400), span(400, 900)], [(0, 101), (400, 401), (900, 1000)]),
+            (0, [span(100, 400), span(500, 900)], [(0, 101), (400, 501), (900, 1000)]),
+            (0, [span(100, 600), span(400, 900)], [(0, 101), (900, 1000)]),
+            (0, [span(100, 900, (300, 400), (500, 900))], [(0, 101), (300, 401), (500, 901), (900, 1000)]),
+            (0, [span(100, 100)], [(0, 101), (100, 1000)]),
+            (0, [span(100, 5000)], [(0, 101)]),
+            (0, [span(2000, 5000)], [(0, 1000)]),
+            (500, [span(100, 400)], [(500, 1000)]),
+            (500, [span(100, 400), span(600, 800)], [(500, 601), (800, 1000)]),
+            (500, [span(100, 1000)], []),
         ],
     )
     def test_ranges_to_be_scanned_reach_from_one_covered_range_to_the_next(
-        self, tmp_path: Path, shapes: list[IndexShape], expected: list[Span]
+        self, tmp_path: Path, start: int, shapes: list[IndexShape], expected: list[Span]
     ) -> None:
-        assert set_of(tmp_path, *shapes).uncovered(0, 1000) == expected
-
-    @pytest.mark.parametrize(
-        ("shapes", "expected"),
-        [
-            ([span(100, 400)], [(500, 1000)]),
-            ([span(100, 400), span(600, 800)], [(500, 601), (800, 1000)]),
-            ([span(100, 1000)], []),
-        ],
-    )
-    def test_a_log_whose_beginning_expired_is_scanned_from_its_start(
-        self, tmp_path: Path, shapes: list[IndexShape], expected: list[Span]
-    ) -> None:
-        assert set_of(tmp_path, *shapes).uncovered(500, 1000) == expected
+        assert set_of(tmp_path, *shapes).uncovered(start, 1000) == expected
 
 
 class TestOpening:
@@ -90,11 +82,10 @@ class TestOpening:
             f"{tmp_path / 'index'} cannot be listed: Not a directory; every key is looked for in the log",
         )
 
-    @pytest.mark.parametrize("name", ["20260101000000000.tmp", "2026010100000000"])
-    def test_what_is_no_index_file_is_named_and_ignored(self, tmp_path: Path, name: str) -> None:
-        writer = filled(tmp_path, 5)
-        (tmp_path / "index" / name).write_bytes(bytes(1000))
-        assert opened(writer).problems == (f"{tmp_path / 'index' / name} is no index file and is ignored",)
+    def test_what_is_no_index_file_is_named_and_ignored(self, tmp_path: Path) -> None:
+        writer, path = filled(tmp_path, 5), tmp_path / "index" / "2026010100000000"
+        path.write_bytes(bytes(1000))
+        assert opened(writer).problems == (f"{path} is no index file and is ignored",)
 
     def test_names_in_other_digits_and_other_calendars_are_index_files(self, tmp_path: Path) -> None:  # th-TH, ar-EG
         writer = filled(tmp_path, 30)
@@ -116,18 +107,6 @@ class TestOpening:
         assert index.problems == ()
         assert len(index.files) == 1
 
-    def test_entries_that_fall_in_physical_offset_are_not_relied_on(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 30, index_entries=200)
-        image = oracles.IndexImage(31, 200)
-        for record in sorted(writer.records, key=lambda record: record.physical_offset != 0, reverse=True):
-            for text in oracles.index_keys(record):
-                image.put(text, record.physical_offset, record.store_timestamp)
-        writer.index.files = [image]
-        writer.close()
-        index = opened(writer)
-        assert index.files == ()
-        assert "do not belong to this log" in index.problems[0]
-
 
 class TestCounts:
     def test_an_undecided_file_asks_for_its_counts_and_is_scanned(self, tmp_path: Path) -> None:
@@ -141,30 +120,14 @@ class TestCounts:
         assert problem.startswith(f"{path}: no slot count reproduces its slots and pointers; its range is scanned")
         assert "--index-slots" in problem
         assert "--index-entries" in problem
-
-    def test_told_its_counts_an_undecided_file_is_used(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, 30, index_entries=1000)
-        (path,) = writer.index_paths()
-        write_file(path, path.stat().st_size, {36: bytes(4)})
         index = opened(writer, (31, 1000))
         assert index.problems == ()
         assert [file.index.shape.entries for file in index.files] == [60]
 
 
-class TestView:
-    @pytest.mark.parametrize(("size", "slots", "seen"), [(40, 5_000_000, 0), (68, 7, 0), (108, 7, 1), (60 << 30, 7, 1)])
-    def test_a_file_of_any_length_can_be_shown(self, size: int, slots: int, seen: int, tmp_path: Path) -> None:
-        path = tmp_path / "20260101000000000"
-        path.touch()
-        os.truncate(path, size)
-        index = IndexFile(MappedFile.open(path), IndexShape(slots, 0, 0, 0, True, ()))
-        assert len(IndexSet([CoveringFile(index, has_tags=True)], [], (0, 0)).view) == seen
-
-
 class TestGolden:
-    @pytest.mark.parametrize("name", ["store"])
-    def test_the_recorded_index_covers_all_but_the_ends_of_its_files(self, tmp_path: Path, name: str) -> None:
-        root = unpack(name, tmp_path)
+    def test_the_recorded_index_covers_all_but_the_ends_of_its_files(self, g1_store: Path) -> None:
+        root = g1_store
         log = CommitLog.open([root / "commitlog"])
         index = IndexSet.open(root / "index", log, None, StateCache(None))
         assert index.problems == ()
@@ -174,16 +137,6 @@ class TestGolden:
         starts = [record.physical_offset for record in oracles.read_log(root / "commitlog")]
         scanned = {s for s in starts if any(a <= s < b for a, b in index.uncovered(log.minimum, log.end))}
         assert scanned <= ends | {start for start in starts if start > max(ends)}
-
-    @pytest.mark.parametrize("name", ["g2-hosts", "g2-queues-5.5.1", "g2-ext", "g2-dledger-mixed"])
-    def test_other_recorded_indexes_are_sound(self, tmp_path: Path, name: str) -> None:
-        folder = GOLDEN / "g2" / name
-        root = unpack("store", tmp_path, archives=folder)
-        log = CommitLog.open(log_folders(root))
-        index = IndexSet.open(root / "index", log, None, StateCache(None))
-        assert index.problems == ()
-        assert len(index.files) == len(list((root / "index").iterdir())) > 0
-        assert all(file.index.shape.ascending and not file.index.shape.gaps for file in index.files)
 
 
 class TestCache:
@@ -201,15 +154,14 @@ class TestCache:
             monkeypatch.setattr(module, name, None)
         assert self.ranges(writer, state) == first
 
-    @pytest.mark.parametrize("anew", [0, 40])
-    def test_a_finding_of_before_the_log_was_cut_is_thrown_away(self, tmp_path: Path, anew: int) -> None:
+    def test_a_finding_of_before_the_log_was_cut_is_thrown_away(self, tmp_path: Path) -> None:
         """The index file stays as it was, and knows nothing of what was written anew."""
         writer, state = filled(tmp_path / "store", 30, index_entries=1000), tmp_path / "state"
         before = self.ranges(writer, state)
         start = writer.written[20].physical_offset
         writer.overwrite(start, bytes(writer.log.end - start))
         writer.log.end, writer.written = start, writer.written[:20]
-        for number in range(anew):
+        for number in range(40):
             writer.append("T", b"another length", keys=f"new{number}", index=False)
         for path in writer.log.segments.values():
             os.utime(path, ns=(1, 1))  # clocks of file systems may tick too slowly to tell
@@ -217,3 +169,130 @@ class TestCache:
         assert ranges != before
         for written in writer.written[20:]:
             assert any(begin <= written.physical_offset < end for begin, end in ranges)
+
+
+SLOTS = 7
+
+
+class Growing:
+    """One store whose index file is looked at again and again."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.writer = StoreWriter(root, index_slots=SLOTS, **{"index_entries": 1000, "segment_size": 4096, **options})
+        self.index = IndexSet([], [], (0, 0))
+
+    def add(self, *indexed: bool, tags: str | None = "t") -> None:
+        for index in indexed:
+            number = len(self.writer.written)
+            self.writer.append("T", b"x" * 20, keys=f"k{number} a", unique_key=f"u{number}", tags=tags, index=index)
+        self.writer.flush()
+
+    @property
+    def log(self) -> CommitLog:
+        return CommitLog.open(self.writer.log.directories)
+
+    def look(self) -> IndexSet:
+        self.index = self.index.renewed(self.writer.root / "index", self.log, None, StateCache(None))
+        return self.index
+
+    def anew(self) -> IndexSet:
+        return IndexSet.open(self.writer.root / "index", self.log, None, StateCache(None))
+
+    @property
+    def file(self) -> IndexFile:
+        return self.index.files[-1].index
+
+    def unlisted(self) -> set[int]:
+        """Offsets of records of which some entry is missing in the files that are known, by the oracle."""
+        entries = {
+            (entry.key_hash, entry.physical_offset)
+            for covering in self.index.files
+            for number in range(1, covering.index.shape.entries + 1)
+            for entry in [covering.index.entry(number)]
+        }
+        has_tags = all(covering.has_tags for covering in self.index.files)
+        return {r.physical_offset for r in self.writer.records if oracles.lacks_entry(r, entries, has_tags)}
+
+
+class TestFollowing:
+    @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
+        st.sampled_from([5, 12, 1000]),
+        st.sampled_from(["5.5", "5.3"]),
+    )
+    def test_all_that_has_no_entry_is_left_to_the_scan(
+        self, tmp_path_factory: pytest.TempPathFactory, steps: list[list[bool]], entries: int, profile: str
+    ) -> None:
+        growing = Growing(tmp_path_factory.mktemp("steps"), index_entries=entries, profile=profile)
+        for indexed in steps:
+            growing.add(*indexed)
+            index, log = growing.look(), growing.log
+            ranges = index.uncovered(log.minimum, log.end)
+            assert all(any(start <= o < stop for start, stop in ranges) for o in growing.unlisted())
+            assert [f.index.shape.entries for f in index.files] == [
+                len(image.entries) for image in growing.writer.index.files if image.entries
+            ]
+            assert index.last_update == growing.anew().last_update
+
+
+class TestStatesOfAPut:
+    """A file may be looked at between any two stores of a broker's."""
+
+    def test_a_growth_is_taken_in_when_the_header_counts_it(self, tmp_path: Path) -> None:
+        growing = Growing(tmp_path)
+        growing.add(*[True] * 3)
+        shape = growing.look().files[0].index.shape
+        written = growing.writer.append("T", keys="new", index=False)
+        image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
+        for content in growing_index.put_in_steps(image, "T#new", written.physical_offset, written.store_timestamp):
+            write_file(path, image.size, {0: content})
+            grown = grown_shape(growing.file, growing.log, True)
+            assert grown is not None
+            counted = oracles.signed(content, 36, 4) - 1
+            assert (grown.entries, grown.maximum) == (
+                counted,
+                written.physical_offset if counted > shape.entries else shape.maximum,
+            )
+
+
+class TestDamage:
+    def test_entries_that_do_not_hold_together_have_the_whole_file_examined(self, tmp_path: Path) -> None:
+        growing = Growing(tmp_path)
+        growing.add(*[True] * 3)
+        growing.look()
+        image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
+        growing.add(*[True] * 3)
+        entry = 40 + 4 * SLOTS + 20 * len(image.entries)
+        write_file(path, image.size, {entry: oracles.packed(-5, 4)})
+        assert grown_shape(growing.file, growing.log, True) is None
+        assert growing.look().files == ()
+        assert "no slot count reproduces" in growing.index.problems[0]
+
+    def test_a_file_of_no_use_is_examined_again_when_it_has_doubled(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[object] = []
+
+        def counting(*arguments: Any) -> IndexShape | None:
+            looks.append(arguments)
+            return determine_shape(*arguments)
+
+        monkeypatch.setattr(module, "determine_shape", counting)
+        growing = Growing(tmp_path)
+        growing.add(*[True] * 4)
+        image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
+        write_file(path, image.size, {40 + 4 * SLOTS + 20: oracles.packed(-5, 4)})
+        for count in (0, 1, 1, 1, 1, 1):
+            growing.add(*[True] * count)
+            write_file(path, image.size, {40 + 4 * SLOTS + 20: oracles.packed(-5, 4)})
+            growing.look()
+        assert len(looks) == 2
+
+    def test_a_header_that_lies_is_not_followed_out_of_the_file(self, tmp_path: Path) -> None:
+        growing = Growing(tmp_path, index_entries=20)
+        growing.add(True, True)
+        growing.look()
+        image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
+        write_file(path, image.size, {36: oracles.packed(2**31 - 1, 4)})
+        assert grown_shape(growing.file, growing.log, True) is None

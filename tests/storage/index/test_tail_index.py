@@ -17,7 +17,6 @@ from storage.index.tail_index import (
     empty_tail,
     extend_tail,
 )
-from storage.kernels.records import MAXIMUM_PIECES
 from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
@@ -56,7 +55,7 @@ def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) 
 
 
 class TestScanning:
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(maximum_messages=15))
     def test_a_whole_log_is_found_under_what_a_broker_indexes(
         self, plan: StorePlan, tmp_path_factory: pytest.TempPathFactory
@@ -72,8 +71,8 @@ class TestScanning:
 
 
 class TestBudget:
-    @pytest.mark.parametrize("budget", [1, 500])
-    def test_a_scan_in_steps_finds_what_one_in_a_go_finds(self, tmp_path: Path, budget: int) -> None:
+    def test_a_scan_in_steps_finds_what_one_in_a_go_finds(self, tmp_path: Path) -> None:
+        budget = 500
         writer = filled(tmp_path)
         log = log_of(writer)
         tail, steps = empty_tail([(0, writer.log.end)]), 0
@@ -86,31 +85,9 @@ class TestBudget:
         assert pairs(tail) == expected_pairs(writer)
         assert tail.entry_count == len(expected_pairs(writer))
 
-    def test_a_record_with_more_keys_than_fit_a_block_is_noted_whole(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=1 << 17)
-        keys = " ".join(chr(0x21 + number % 90) for number in range(16_000))
-        writer.append("T", keys=keys)
-        writer.append("T", keys="last")
-        writer.close()
-        assert len(keys) < MAXIMUM_PIECES
-        tail = extend_tail(empty_tail([(0, writer.log.end)]), log_of(writer), EVERYTHING)
-        assert pairs(tail) == expected_pairs(writer)
-
 
 class TestDamage:
-    def test_a_record_with_a_wrong_checksum_is_noted_for_its_keys_may_be_sound(self, tmp_path: Path) -> None:
-        """Whether it is served is decided when it is asked for."""
-        writer = StoreWriter(tmp_path, segment_size=1024)
-        writer.append("T", b"bad", keys="a", body_crc=1)
-        writer.roll()
-        writer.append("T", keys="b")
-        writer.close()
-        log = log_of(writer)
-        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
-        assert (oracles.index_hash("T#a"), 0) in pairs(tail)
-        assert tail.skipped == ()
-
-    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_damage_hides_only_what_it_hit(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -127,28 +104,16 @@ class TestDamage:
 
 
 class TestCandidates:
-    @pytest.mark.parametrize(("key_hash", "expected"), [(0, [1]), (5, [2, 7]), (2**31 - 1, [3]), (6, [])])
-    def test_hashes_at_both_ends_are_found_too(self, key_hash: int, expected: list[int]) -> None:
+    def test_hashes_at_both_ends_are_found_too(self) -> None:
         run = EntryRun.of([array("i", [5, 0, 5, 2**31 - 1])], [array("q", [7, 1, 2, 3])])
-        assert TailIndex((run,)).offsets_of(key_hash) == expected
+        assert [TailIndex((run,)).offsets_of(key_hash) for key_hash in (0, 5, 2**31 - 1, 6)] == [[1], [2, 7], [3], []]
         assert (run.first, run.last) == (1, 7)
 
 
 class TestCovering:
     """The same tail for other ranges: nothing known is scanned again, nothing that is not asked for is kept."""
 
-    def test_damage_is_forgotten_with_its_range(self, tmp_path: Path) -> None:
-        writer = filled(tmp_path, segment_size=8192)
-        lost = writer.written[10]
-        writer.overwrite(lost.physical_offset, bytes(lost.size))
-        writer.roll()
-        writer.append("T", keys="after")
-        log = log_of(writer)
-        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
-        assert tail.covering([(0, lost.physical_offset + 1)]).skipped == tail.skipped != ()
-        assert tail.covering([(0, lost.physical_offset)]).skipped == ()
-
-    @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_sequence_of_ranges_is_known_as_a_new_scan_would_know_it(
         self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -15,7 +15,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def followed(tmp_path: Path) -> Followed:
+def followed(tmp_path: Path, hurried: None) -> Followed:
     """A store that grows, and a follower of it."""
     return Followed(tmp_path / "store")
 

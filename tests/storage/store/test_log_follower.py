@@ -1,4 +1,4 @@
-"""Which of the bytes behind the end of a log are records, and when."""
+"""Which of the bytes behind the end of a log are records, and when: half written, torn, cut off, or old."""
 
 import os
 import shutil
@@ -8,19 +8,23 @@ from typing import Any
 import pytest
 
 from growing_store import Followed
+from oracles import BLANK_MAGIC, packed
 from protocol.question import KeyKind
+from storage.files.mapped_file import MappedFile
+from storage.log import segment_end
 from storage.log.commit_log import CommitLog
-from storage.store import _log_follower
-from storage.store._log_follower import LogFollower
+from storage.log.log_place import RecordPlace
+from storage.store import _log_follower, _old_bytes
+from storage.store._log_follower import DAMAGED_SECONDS, LogFollower
+from storage.store._log_growth import LogGrowth
+from storage.store._old_bytes import OldBytes
 from storage.store.message_store import MessageStore
-from store_files import LEDGER_HEAD
-from store_writer import Written
-
-pytestmark = pytest.mark.usefixtures("hurried")
+from store_files import LEDGER_HEAD, write_file
+from store_writer import StoreWriter, Written
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "ledger"])
-def followed(tmp_path: Path, request: pytest.FixtureRequest) -> Followed:
+def followed(tmp_path: Path, hurried: None, request: pytest.FixtureRequest) -> Followed:
     """A store with either kind of log that grows, and a follower of it."""
     return Followed(tmp_path / "store", is_ledger=request.param, segment_size=4096)
 
@@ -31,12 +35,11 @@ def start_of(followed: Followed, written: Written) -> int:
 
 
 class TestTornRecords:
-    @pytest.mark.parametrize("share", [0.0, 0.1, 0.99])
     def test_half_a_record_is_no_record_and_the_rest_makes_it_one(
-        self, followed: Followed, share: float, monkeypatch: pytest.MonkeyPatch
+        self, followed: Followed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
-        written = followed.growing.add_torn(share, body=b"x" * 200)
+        written = followed.growing.add_torn(0.1, body=b"x" * 200)
         followed.poll(4)
         assert followed.store.record_at(written.physical_offset) is None
         assert followed.store.commit_log.end == start_of(followed, written)
@@ -60,12 +63,6 @@ class TestTornRecords:
         followed.poll(3)
         assert followed.found("late") == [whole.physical_offset]
 
-    def test_a_record_with_a_zero_byte_counts_when_its_queue_has_it(self, followed: Followed) -> None:
-        written = followed.growing.add(properties={"a": "\0"})
-        followed.growing.flush()
-        followed.poll(2)
-        assert followed.store.record_at(written.physical_offset) == written.record
-
     def test_a_record_that_changes_is_looked_at_anew(self, followed: Followed) -> None:
         first = followed.growing.add(body=b"first")
         followed.poll(1)
@@ -77,14 +74,6 @@ class TestTornRecords:
         assert followed.store.record_at(first.physical_offset) is None
         followed.poll(1)
         assert followed.store.record_at(first.physical_offset) == changed
-
-    def test_a_record_whose_checksum_is_wrong_does_not_hide_those_behind_it(self, followed: Followed) -> None:
-        bad = followed.growing.add(body_crc=1)
-        good = followed.growing.add(keys="good")
-        followed.growing.flush()
-        followed.poll(6)
-        assert followed.store.record_at(bad.physical_offset) is None
-        assert followed.found("good") == [good.physical_offset]
 
     def test_a_record_that_stays_torn_ends_the_log_and_is_told_of(self, followed: Followed) -> None:
         written = followed.growing.add_torn(0.5)
@@ -100,48 +89,12 @@ class TestTornRecords:
 
 
 class TestEnds:
-    def test_a_log_that_has_no_segment_yet_has_no_end_to_look_at(self, tmp_path: Path) -> None:
-        follower, log = LogFollower([tmp_path]), CommitLog.open([tmp_path])
-        assert follower.look(log, lambda *_: True) is None
-        assert follower.look(CommitLog.open([tmp_path]), lambda *_: True) is None
-        assert (follower.last_offset, follower.watched(log)) == (-1, [])
-
-    def test_the_same_end_of_another_log_is_gone_on_from(self, followed: Followed) -> None:
-        """As when segments expired at the other end: what was seen of a record that settles is kept."""
-        log = followed.store.commit_log
-        follower = LogFollower(log_directories(followed))
-        follower.adopt(log)
-        written = followed.growing.add()
-        assert follower.look(log, lambda *_: False) is None
-        growth = follower.look(CommitLog(log.segments, ()), lambda *_: False)
-        assert growth is not None
-        assert growth.last == written.physical_offset
-
-    def test_the_next_segment_is_looked_for_until_it_is_there(self, followed: Followed) -> None:
-        followed.growing.writer.roll()
-        followed.poll(2)
-        written = followed.growing.add()
-        followed.growing.flush()
-        followed.poll(3)
-        assert followed.store.record_at(written.physical_offset) == written.record
-
-    @pytest.mark.parametrize("behind", [0, 200])
-    def test_a_log_that_is_cut_behind_its_end_is_opened_anew(self, followed: Followed, behind: int) -> None:
-        followed.settle()
-        log = followed.store.commit_log
-        os.truncate(log.segments[-1].file.path, log.end + behind)
-        followed.settle()
-        segment = followed.store.commit_log.segments[-1]
-        assert (segment.file.size, segment.end) == (log.end + behind, log.end)
-        assert followed.poll(3) == []
-
-    @pytest.mark.parametrize("kept", [0, 64])
-    def test_a_log_that_is_cut_before_its_end_is_opened_anew(self, followed: Followed, kept: int) -> None:
+    def test_a_log_that_is_cut_before_its_end_is_opened_anew(self, followed: Followed) -> None:
         followed.growing.add()
         followed.growing.flush()
         followed.settle()
         last = followed.growing.writer.written[-1]
-        os.truncate(followed.store.commit_log.segments[-1].file.path, last.physical_offset + kept)
+        os.truncate(followed.store.commit_log.segments[-1].file.path, last.physical_offset + 64)
         followed.settle()
         assert followed.store.commit_log.end == start_of(followed, last)
         assert followed.store.record_at(last.physical_offset) is None
@@ -151,10 +104,6 @@ class TestEnds:
         followed.settle()
         assert followed.store.commit_log.segments == ()
         assert any("is empty" in problem for problem in followed.store.problems)
-
-
-def log_directories(followed: Followed) -> tuple[Path, ...]:
-    return followed.store.layout.commit_log_directories
 
 
 class TestCutLogs:
@@ -205,3 +154,204 @@ class TestCutLogs:
         followed.check()
         assert followed.found("o5") == []
         assert followed.found("n7") != []
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, hurried: None) -> Followed:
+    """A ledger that grows, and a follower of it."""
+    return Followed(tmp_path / "store", is_ledger=True)
+
+
+def test_it_grows_over_segments_elections_and_changes_of_the_group(ledger: Followed) -> None:
+    for number in range(40):
+        ledger.growing.add(body=b"x" * (number % 7 * 40))
+        if number % 9 == 0:
+            ledger.growing.log.write_empty_entry()
+        if number % 11 == 0:
+            ledger.growing.log.write_empty_entry(3, b"n0-127.0.0.1:40911;n1-127.0.0.1:40912")
+        ledger.growing.flush()
+        if number % 5 == 0:
+            ledger.settle()
+            ledger.check()
+    ledger.settle()
+    ledger.check()
+    assert len(ledger.store.commit_log.segments) > 3
+    assert ledger.store.problems == []
+
+
+def test_a_log_that_was_opened_with_a_torn_end_grows_once_its_entry_is_whole(ledger: Followed) -> None:
+    torn = ledger.growing.add_torn(0.5, keys="first")
+    ledger.open()
+    ledger.poll(2)
+    assert ledger.store.record_at(torn.physical_offset) is None
+    ledger.growing.mend()
+    ledger.growing.log.write_empty_entry()
+    second = ledger.growing.add(keys="second")
+    ledger.growing.flush()
+    ledger.settle()
+    assert ledger.store.commit_log.end == ledger.growing.log.end
+    assert ledger.found("first") == [torn.physical_offset]
+    assert ledger.found("second") == [second.physical_offset]
+    ledger.check()
+
+
+SEGMENT = 1024
+MAGIC = BLANK_MAGIC.to_bytes(4, "big")
+
+
+class Clock:
+    """Time as the follower sees it, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Growing:
+    """A log of three segments that are there in advance, of which nothing is written yet, and who follows it."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.clock, self.directory = clock, root / "followed"
+        self.directory.mkdir(parents=True)
+        for base in range(0, 3 * SEGMENT, SEGMENT):
+            (self.directory / f"{base:020d}").write_bytes(bytes(SEGMENT))
+        self.log = CommitLog.open([self.directory])
+        self.follower = LogFollower([self.directory])
+
+    def write(self, physical_offset: int, data: bytes) -> None:
+        base = physical_offset // SEGMENT * SEGMENT
+        descriptor = os.open(self.directory / f"{base:020d}", os.O_WRONLY)
+        os.pwrite(descriptor, data, physical_offset - base)
+        os.close(descriptor)
+
+    def look(self, seconds: float = 0.0) -> LogGrowth | None:
+        """Look twice, some time apart."""
+        growths = []
+        for wait in (0.0, seconds):
+            self.clock.now += wait
+            growth = self.follower.look(self.log, lambda *_: False)
+            if growth is not None:
+                self.log = growth.commit_log
+                growths.append(growth)
+        return growths[-1] if growths else None
+
+
+@pytest.fixture
+def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Growing:
+    clock = Clock()
+    monkeypatch.setattr(_log_follower, "time", clock)
+    return Growing(tmp_path, clock)
+
+
+def written_log(root: Path) -> tuple[StoreWriter, list[Written]]:
+    """Records in two segments, the first closed by its BLANK."""
+    writer = StoreWriter(root, segment_size=SEGMENT)
+    written = [writer.append("T", b"x" * (40 + number), keys=f"k{number}") for number in range(8)]
+    writer.close()
+    assert SEGMENT < writer.log.end < 2 * SEGMENT
+    return writer, written
+
+
+def test_no_beginning_of_anything_is_taken_for_damage_or_for_an_end(growing: Growing, tmp_path: Path) -> None:
+    writer, written = written_log(tmp_path / "written")
+    closed = max(each.physical_offset + each.size for each in written if each.physical_offset < SEGMENT)
+    pieces = [(each.physical_offset, each.record) for each in written]
+    pieces.append((closed, packed(SEGMENT - closed, 4) + MAGIC))
+    for start, data in sorted(pieces):
+        for number, byte in enumerate(data):
+            growing.write(start + number, bytes([byte]))
+            # However long a writer stands still within the first eight bytes.
+            growing.look(10 * DAMAGED_SECONDS if number < 8 else 0.0)
+            assert (growing.log.torn_end, growing.log.damage) == (None, ())
+            assert growing.log.end <= max(start, closed if start < SEGMENT else start) or number == len(data) - 1
+        growing.look(0.05)
+    assert growing.log.end == writer.log.end
+    assert [growing.log.record_at(each.physical_offset) for each in written] == [each.record for each in written]
+
+
+class TestWrongSize:
+    def test_a_blank_of_a_wrong_size_is_damage_once_the_log_goes_on_in_the_next_segment(
+        self, growing: Growing, tmp_path: Path
+    ) -> None:
+        _, written = written_log(tmp_path / "written")
+        behind = next(each for each in written if each.physical_offset == SEGMENT)
+        growing.write(0, written[0].record)
+        growing.look(0.05)
+        end = growing.log.end
+        growing.write(end, packed(8, 4) + MAGIC)
+        growing.look(10 * DAMAGED_SECONDS)
+        assert (growing.log.end, growing.log.torn_end) == (end, None)
+        growing.write(SEGMENT, behind.record)
+        for _ in range(3):
+            growing.look(2 * DAMAGED_SECONDS)
+        assert growing.log.record_at(SEGMENT) == behind.record
+        assert growing.log.record_at(0) == written[0].record
+
+
+def test_what_was_searched_in_vain_is_not_searched_again_and_what_comes_behind_is_found(
+    growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_log_follower, "LOOK_AHEAD_BYTES", 400)
+    monkeypatch.setattr(segment_end, "CHUNK", 50)
+    _, written = written_log(tmp_path / "written")
+    growing.write(0, b"\xff" * 100)
+    for _ in range(3):
+        growing.look(2 * DAMAGED_SECONDS)
+    assert growing.log.torn_end is not None
+    growing.write(written[2].physical_offset, written[2].record)
+    for _ in range(3):
+        growing.look(2 * DAMAGED_SECONDS)
+    assert growing.log.record_at(written[2].physical_offset) == written[2].record
+
+
+SIZE = 4096
+
+
+class Segment:
+    """A file of old bytes, each position's its own, in which a broker goes on writing."""
+
+    def __init__(self, path: Path, *, base_offset: int = 0, content: bytes | None = None) -> None:
+        old = b"".join(number.to_bytes(4, "big") for number in range(1, SIZE // 4 + 1))
+        write_file(path, SIZE, {0: old if content is None else content})
+        self.path = path
+        self.base_offset, self.file = base_offset, MappedFile.open(path)
+
+    def at(self, position: int) -> RecordPlace:
+        return RecordPlace(self.base_offset, self.file, position)
+
+    def write(self, position: int, data: bytes) -> None:
+        with self.path.open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Segment:
+    return Segment(tmp_path / "segment")
+
+
+def behind(place: RecordPlace, known: OldBytes | None = None) -> OldBytes:
+    old = OldBytes.behind(place, known)
+    assert old is not None
+    return old
+
+
+def test_what_was_seen_is_known_while_the_end_moves_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the part that is remembered: a new record that was written meanwhile is not taken for old."""
+    monkeypatch.setattr(_old_bytes, "MOST_BYTES", 400)
+    monkeypatch.setattr(_old_bytes, "LEAST_BYTES", 200)
+    old = behind(segment.at(0))
+    for end in range(0, SIZE - 200, 100):
+        old = behind(segment.at(end), old)
+        segment.write(end + 100, b"new" + end.to_bytes(4, "big"))
+        assert not old.lay_at(segment.at(end + 100), end + 200), "written when it was ahead already"
+        assert old.lay_at(segment.at(end + 150), end + 200) or end + 200 > SIZE
+
+
+def test_another_segment_has_nothing_old(tmp_path: Path, segment: Segment) -> None:
+    """A broker that cuts its log removes the segments behind."""
+    old, following = behind(segment.at(0)), Segment(tmp_path / "next", base_offset=SIZE)
+    assert not old.lay_at(following.at(0), 100)
+    assert OldBytes.behind(following.at(0), old) is None

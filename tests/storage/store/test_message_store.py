@@ -4,8 +4,6 @@ import itertools
 import shutil
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,14 +14,8 @@ from examples import examples
 from oracles import END_OF_TIME
 from protocol.message import Message, decode_messages
 from protocol.question import KeyKind, Question
-from storage.files.waiting import Unfinished, Wait, WaitKind, begin
-from storage.kernels.lookups import STOPPED_LONG, Found, KeyQuery
-from storage.kernels.store_view import StoreView
-from storage.query import lookup_call
-from storage.query.lookup_call import run_lookup
 from storage.store.message_store import MessageStore
-from store_queries import KINDS, found, open_written
-from store_writer import StoreWriter
+from store_queries import KINDS
 from strategies import KEYS, TAGS, TOPICS, BatchPlan, StorePlan, batch_plans, store_plans
 
 
@@ -31,7 +23,7 @@ from strategies import KEYS, TAGS, TOPICS, BatchPlan, StorePlan, batch_plans, st
 class TestExactAnswers:
     """ "A record is returned only if it is a valid record at that offset …, its topic matches and its key …" """
 
-    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(all_indexed=True), data=st.data())
     def test_random_stores_answer_like_the_oracle_that_scans_everything(
         self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -67,7 +59,7 @@ class TestExactAnswers:
 
 
 class TestBatches:
-    @settings(max_examples=examples(8))
+    @settings(max_examples=examples(4))
     @given(plan=batch_plans, lost=st.booleans())
     def test_a_batch_is_found_by_what_its_messages_carry(self, plan: BatchPlan, lost: bool) -> None:
         """Whether index files cover it or not: brokers index the record alone."""
@@ -103,48 +95,3 @@ def has(record: oracles.Record, text: str, kind: KeyKind) -> bool:
 def breaks_off(message: Message | oracles.Record) -> bool:
     """Whether it is a batch that could not be taken apart, of which the first messages can be read in place."""
     return message.sys_flag & 0xC1 == 0xC0
-
-
-class TestWaiting:
-    """A look-up says what it waits for instead of waiting."""
-
-    def test_a_long_chain_is_left_to_another_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        writer = StoreWriter(tmp_path, index_slots=1, index_entries=200)
-        first = writer.append("T", keys="first")
-        for _ in range(100):
-            writer.append("T", keys="x")
-        store = open_written(writer, tmp_path)
-        monkeypatch.setattr(lookup_call, "STEPS_AT_ONCE", 50)
-        assert ask_until_warm(store, Question("T", "x", maximum=10)) is None
-        wait = ask_until_warm(store, Question("T", "first"))
-        assert wait is not None
-        assert (wait.kind, str(wait)) == (WaitKind.CHAIN, "a long chain of index entries")
-        assert found(store, "T", "first") == [first.physical_offset]
-
-    def test_the_same_look_up_goes_on_to_the_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        writer = StoreWriter(tmp_path)
-        written = writer.append("T", keys="x")
-        store = open_written(writer, tmp_path)
-        query = Question("T", "x")
-
-        def cold_at_first(view: StoreView, query: KeyQuery, tick: int) -> Found:
-            stopped = cast(Found, SimpleNamespace(status=STOPPED_LONG))
-            return stopped if tick else run_lookup(view, query, tick)
-
-        monkeypatch.setattr("storage.store.message_store.run_lookup", cold_at_first)
-        step = begin(store.query_lookup(query))
-        assert isinstance(step, Unfinished)
-        assert step.wait.kind is WaitKind.CHAIN
-        assert step.finish().physical_offsets == (written.physical_offset,)
-
-
-def ask_until_warm(store: MessageStore, query: Question) -> Wait | None:
-    """What a query waits for besides pages, which are brought in; None where it is answered."""
-    for _ in range(200):
-        step = begin(store.query_lookup(query))
-        if not isinstance(step, Unfinished):
-            return None
-        if step.wait.kind is not WaitKind.PAGE:
-            return step.wait
-        step.wait.warm()
-    raise AssertionError("still cold")

@@ -1,17 +1,21 @@
-"""What a broker appends is answered at once, in every way, and nothing else is taken for it."""
+"""What a broker appends, removes or exchanges is followed at once, and nothing earlier is kept."""
 
 import os
-import threading
+import shutil
+import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from growing_store import Followed, GrowingStore
-from protocol.question import KeyKind, Question
-from storage.store import _log_follower, _refresh
+from growing_store import Followed, GrowingStore, held
+from kept_store import assert_all_found, incomplete, written
+from protocol.errors import NotAStore
+from protocol.question import KeyKind
+from queue_stores import queue_of
+from storage.store import _store_watch
 from storage.store.message_store import MessageStore, StoreOptions
-
-pytestmark = pytest.mark.usefixtures("hurried")
 
 
 class TestGrowth:
@@ -25,68 +29,24 @@ class TestGrowth:
         assert followed.found("new") == [written.physical_offset]
         assert followed.found("unique", KeyKind.UNIQUE) == [written.physical_offset]
         assert followed.found("tag", KeyKind.TAG) == [written.physical_offset]
-        queue = followed.store.queues.queue("T", 0)
-        assert queue is not None
-        assert queue.max_offset == 2
+        assert queue_of(followed.store.queues).max_offset == 2
         followed.check()
-
-    def test_a_rest_ends_when_something_comes(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-        followed.settle()
-        monkeypatch.setattr(_refresh, "MOST_RESTS", 2**31 - 1)
-        resting = threading.Thread(target=followed.follower.rest, args=(0.001,), daemon=True)
-        resting.start()
-        followed.growing.add()
-        resting.join(60)
-        assert not resting.is_alive()
-
-    def test_a_record_counts_at_once_when_another_one_follows(self, followed: Followed) -> None:
-        first, second = followed.growing.add(), followed.growing.add()
-        followed.poll(1)
-        assert followed.store.record_at(first.physical_offset) == first.record
-        assert followed.store.record_at(second.physical_offset) is None
 
     def test_a_message_whose_unit_comes_later_is_told_of_again_when_it_has_come(self, followed: Followed) -> None:
         followed.poll()
         followed.growing.add()
         told = followed.poll(4)
         assert [arrivals.queues for arrivals in told] == [{("T", 0)}] * 3
-        queue = followed.store.queues.queue("T", 0)
-        assert queue is not None
-        assert queue.max_offset == 1
+        assert queue_of(followed.store.queues).max_offset == 1
         followed.growing.flush()
         assert [arrivals.queues for arrivals in followed.poll(4)] == [{("T", 0)}]
-        queue = followed.store.queues.queue("T", 0)
-        assert queue is not None
-        assert queue.max_offset == 2
+        assert queue_of(followed.store.queues).max_offset == 2
 
-    def test_a_message_that_a_refresh_took_in_is_told_of_when_its_unit_has_come(self, followed: Followed) -> None:
-        followed.poll()
-        written = followed.growing.add()
-        followed.store.refresh()
-        assert followed.store.record_at(written.physical_offset) == written.record
-        assert [arrivals.queues for arrivals in followed.poll(2)] == [None, None]
-        followed.growing.flush()
-        assert [arrivals.queues for arrivals in followed.poll(4)] == [None]
-        queue = followed.store.queues.queue("T", 0)
-        assert queue is not None
-        assert queue.max_offset == 2
-
-    def test_units_on_their_way_when_a_log_is_opened_anew_are_told_of(self, followed: Followed) -> None:
-        written = followed.growing.add(body=b"one")
-        followed.growing.flush()
-        followed.settle()
-        os.truncate(followed.growing.root / "commitlog" / f"{0:020d}", written.physical_offset + written.size)
-        followed.growing.writer.overwrite(written.physical_offset + 8, b"!")
-        assert [arrivals.queues for arrivals in followed.poll(3)] == [None]
-        queue = followed.store.queues.queue("T", 0)
-        assert queue is not None
-        assert queue.max_offset == 1
-
-    @pytest.mark.parametrize("topic", ["../consumequeue/T", "..", ".", "a/b", "a\0b", "\udcff"])
-    def test_a_record_of_any_topic_does_no_harm(self, followed: Followed, topic: str) -> None:
-        written = followed.growing.writer.append(topic, queue=False)
-        followed.poll(5)
-        assert followed.store.record_at(written.physical_offset) == written.record
+    def test_a_record_of_any_topic_does_no_harm(self, followed: Followed) -> None:
+        for topic in ("../consumequeue/T", "..", ".", "a/b", "a\0b", "\udcff"):
+            written = followed.growing.writer.append(topic, queue=False)
+            followed.poll(5)
+            assert followed.store.record_at(written.physical_offset) == written.record
         assert followed.store.queues.topics() == ["T"]
 
     def test_messages_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
@@ -100,34 +60,183 @@ class TestGrowth:
             followed.growing.add(queue_id=1)
             followed.growing.flush()
             assert followed.poll()
-            queue = followed.store.queues.queue("T", 0)
-            assert queue is not None
-            assert queue.max_offset == count
+            assert queue_of(followed.store.queues).max_offset == count
         followed.check()
 
-    def test_much_is_taken_in_piece_by_piece(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_log_follower, "STEP_BYTES", 500)
-        for _ in range(40):
-            followed.growing.add(body=b"x" * 60)
+
+class TestFiles:
+    def test_a_segment_that_was_cut_is_noticed_although_no_name_came_or_went(self, followed: Followed) -> None:
+        for _ in range(80):
+            followed.growing.add(body=b"x" * 50)
         followed.growing.flush()
-        ends = []
-        while (arrivals := followed.follower.poll()) is not None and arrivals.more:
-            ends.append(followed.store.commit_log.end)
-        assert len(ends) > 10
-        assert ends == sorted(set(ends))
+        followed.settle()
+        first, second = followed.store.commit_log.segments[:2]
+        grow_old(followed.growing.root)
+        followed.follower.watch()
+        assert not followed.follower.watch()
+        os.truncate(first.file.path, 700)
+        assert followed.follower.watch()
+        assert followed.store.commit_log.holes == ((700, second.base_offset),)
+        written = followed.growing.writer.written[1]
+        assert followed.store.record_at(written.physical_offset) == written.record
+
+    def test_an_index_that_is_new_is_not_held_against_a_segment_that_was_cut(self, followed: Followed) -> None:
+        growing = followed.growing
+        for _ in range(80):
+            growing.add(body=b"x" * 50)
+        growing.flush()
+        followed.settle()
+        first, second = followed.store.commit_log.segments[:2]
+        growing.exchange_index(slots=3, entries=50)
+        os.truncate(first.file.path, 0)  # who looks at it through the map ends the process
+        assert followed.follower.watch()
+        assert {file.index.shape.slots for file in followed.store.snapshot.index.files} == {3}
+        growing.writer.written = [each for each in growing.writer.written if each.physical_offset >= second.base_offset]
+        followed.check()
+
+    @pytest.mark.parametrize("part", ["", "commitlog/00000000000000000000"])
+    def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(
+        self, followed: Followed, tmp_path: Path, part: str
+    ) -> None:
+        followed.settle()
+        written = followed.growing.writer.written[0]
+        os.rename(followed.growing.root / part, tmp_path / "elsewhere")
+        grow_old(followed.growing.root)
+        for _ in range(3):
+            with pytest.raises(NotAStore):
+                followed.follower.watch()
+            assert followed.store.record_at(written.physical_offset) == written.record
+        os.rename(tmp_path / "elsewhere", followed.growing.root / part)
+        followed.growing.add()
+        followed.growing.flush()
         followed.settle()
         followed.check()
 
+    def test_keys_of_a_segment_that_comes_back_are_found(self, tmp_path: Path) -> None:
+        writer = written(tmp_path, 200)
+        shutil.rmtree(writer.root / "index")
+        lost = writer.log.segments[sorted(writer.log.segments)[3]]
+        aside = lost.rename(tmp_path / "aside")
+        store = MessageStore.open(writer.root, StoreOptions(scan_budget=0))
+        store.finish_scan()
+        assert "no segment holds" in (incomplete(store) or "")
+        aside.rename(lost)
+        assert store.renew()
+        store.finish_scan()
+        assert incomplete(store) is None
+        assert_all_found(store, writer.records, writer.records[::3])
 
-def test_options_hold_for_what_comes_later(tmp_path: Path) -> None:
+    def test_a_topic_that_was_deleted_is_gone_and_may_come_again(self, followed: Followed) -> None:
+        for number in range(10):
+            followed.growing.add("Gone", queue_id=number % 2)
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+        writer = followed.growing.writer
+        shutil.rmtree(followed.growing.root / "consumequeue" / "Gone")
+        for key in [key for key in writer.queues if key[0] == "Gone"]:
+            del writer.queues[key]
+            writer.next_queue_offset[key] = 0
+        followed.settle()
+        followed.check()
+        assert not followed.store.queues.has_topic("Gone")
+        for _ in range(3):
+            followed.growing.add("Gone")
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+    def test_a_broker_that_stops_is_noticed(self, followed: Followed) -> None:
+        assert followed.store.state.abort
+        followed.growing.writer.close()
+        followed.settle()
+        assert not followed.store.state.abort
+
+
+def grow_old(root: Path) -> None:
+    """Date the last changes of a store back, so that the next changes have visibly later times."""
+    for path in filter(Path.exists, (root, *root.rglob("*"))):
+        os.utime(path, ns=(0, time.time_ns() - 2 * _store_watch.YOUNG_NS))
+
+
+@pytest.mark.usefixtures("hurried")
+class TestLeaks:
+    def test_maps_and_descriptors_of_files_that_are_gone_are_let_go(self, tmp_path: Path) -> None:
+        """Nothing is held of a file that was deleted, however often files were rolled over, expired and exchanged."""
+        followed = Followed(tmp_path / "store", index_entries=12)
+        growing = followed.growing
+        most_files = 0
+        for step in range(9):
+            for number in range(12):
+                growing.add(queue_id=number % 2, body=b"x" * 90)
+            growing.flush()
+            followed.settle()
+            followed.check_queues()
+            if step > 3:
+                growing.expire(1 + step % 2)
+            if step % 4 == 3:
+                growing.exchange_index()
+                growing.writer.index.files.clear()
+                growing.exchange_queues()
+            followed.settle()
+            maps, descriptors = held(growing.root)
+            files = {str(path) for path in growing.root.rglob("*") if path.is_file()}
+            assert set(maps) <= files
+            assert set(descriptors) <= files
+            assert len(maps) == len(set(maps))
+            assert len(descriptors) <= 2 * len(maps), "a map of Python's has a descriptor of its own"
+            most_files = max(most_files, len(files))
+        assert len(growing.log.segments) < most_files < 200
+
+    def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
+        monkeypatch.setattr(_store_watch, "YOUNG_NS", 0)  # directories are as good as old
+        followed = Followed(tmp_path / "store")
+        for _ in range(12):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check_queues()
+        assert not followed.follower.watch()
+        first = min((tmp_path / "store/consumequeue/T/0").iterdir())
+        assert str(first) in held(tmp_path)[0]
+        first.unlink()
+        followed.follower.watch()
+        maps, descriptors = held(tmp_path)
+        assert not [path for path in (*maps, *descriptors) if path.endswith(" (deleted)")]
+        followed.check_queues()
+        assert not followed.follower.watch(), "nothing else has changed"
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingStore:
     growing = GrowingStore(tmp_path / "store")
-    growing.add()
+    for _ in range(12):
+        growing.add()
     growing.flush()
-    store = MessageStore.open(growing.root, StoreOptions(index_slots=7, index_entries=20, scan_budget=0))
-    follower = store.follower()
-    written = growing.add(keys="new")
-    growing.flush()
-    for _ in range(3):
-        follower.poll()
-    follower.watch()
-    assert store.query(Question("T", "new")).physical_offsets == (written.physical_offset,)
+    return growing
+
+
+class TestLettingGo:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda store, growing: store.refresh(),
+            lambda store, growing: growing.exchange_index() or store.renew(),
+            lambda store, growing: growing.expire() or store.renew(),
+        ],
+        ids=["growth", "index", "expiry"],
+    )
+    def test_a_snapshot_goes_with_the_next_one(
+        self, growing: GrowingStore, change: Callable[[MessageStore, GrowingStore], object]
+    ) -> None:
+        for _ in range(30):
+            growing.add(body=b"x" * 100)
+        growing.flush()
+        store = MessageStore.open(growing.root)
+        before = weakref.ref(store.snapshot)
+        growing.add()
+        change(store, growing)
+        assert before() is None

@@ -1,5 +1,7 @@
-"""Whether a broker runs on a store, whether it crashed, and what it was called."""
+"""Whether a broker runs on a store, whether it crashed, what it was called, and where our state of it is kept."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,23 +11,26 @@ import pytest
 
 from storage.layout.store_config import StoreConfig
 from storage.log.commit_log import CommitLog
+from storage.store.file_sizes import file_sizes
+from storage.store.message_store import MessageStore
+from storage.store.state_place import default_state_directory, known_state_directory
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
 from store_writer import StoreWriter
 
 LOCKER = """
 import fcntl, os, sys
 descriptor = os.open(sys.argv[1], os.O_RDWR)
-fcntl.lockf(descriptor, getattr(fcntl, sys.argv[2]), 1, 0)
+fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 0)
 print("locked", flush=True)
 sys.stdin.read()
 """
 
 
-@pytest.fixture(params=["LOCK_EX"])
-def locked_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
+@pytest.fixture
+def locked_store(tmp_path: Path) -> Iterator[tuple[Path, int]]:
     """A store whose `lock` another process holds as a broker does, and that process's id."""
     (tmp_path / "lock").write_text("lock")
-    command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock"), request.param]
+    command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
@@ -41,14 +46,6 @@ def test_a_held_lock_is_seen_and_not_taken(locked_store: tuple[Path, int]) -> No
         assert state == StoreState(abort=True, lock_held=True, lock_pid=pid, broker_pid=4711)
     assert state.is_live
     assert not state.has_crashed
-
-
-def test_asking_leaves_the_lock_to_others(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text("lock")
-    assert not read_store_state(tmp_path).lock_held
-    command = [sys.executable, "-c", LOCKER.replace("LOCK_EX", "LOCK_EX | fcntl.LOCK_NB"), str(tmp_path / "lock")]
-    result = subprocess.run([*command, "LOCK_EX"], input="", capture_output=True, text=True, check=True)
-    assert result.stdout == "locked\n"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +67,6 @@ def test_a_store_that_nobody_holds(files: dict[str, str], expected: StoreState, 
     assert state.has_crashed == state.abort
 
 
-# --- identity ---------------------------------------------------------------------------------------------------------
-
-
 def topics(*configs: tuple[str, int, int]) -> dict[str, object]:
     return {
         "topicConfigTable": {
@@ -85,12 +79,6 @@ def topics(*configs: tuple[str, int, int]) -> dict[str, object]:
 def identity(root: Path, *configs: tuple[str, int, int], log: CommitLog | None = None) -> StoreIdentity:
     StoreWriter(root).write_config("topics.json", topics(*configs))
     return infer_identity(StoreConfig.load(root), log)
-
-
-def test_the_recorded_store_names_its_broker(g1_store: Path) -> None:
-    expected = StoreIdentity("DefaultCluster", "broker-a")
-    assert infer_identity(StoreConfig.load(g1_store)) == expected
-    assert infer_identity(StoreConfig.load(g1_store), CommitLog.open([g1_store / "commitlog"])) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,23 +107,12 @@ def test_topics_that_a_broker_makes_name_it(
     assert identity(tmp_path, *made) == expected
 
 
-@pytest.mark.parametrize("is_ledger", [False, True])
-def test_without_topics_the_records_name_the_cluster(tmp_path: Path, is_ledger: bool) -> None:
-    writer = StoreWriter(tmp_path, is_ledger=is_ledger)
+def test_without_topics_the_records_name_the_cluster(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, is_ledger=True)
     writer.append("T", b"")
     writer.append("T", b"", properties={"CLUSTER": "north"})
     found = infer_identity(StoreConfig.load(tmp_path), CommitLog.open(writer.log.directories))
     assert found == StoreIdentity("north", "broker-a")
-
-
-def test_a_store_that_says_nothing_gets_a_brokers_defaults(tmp_path: Path) -> None:
-    assert infer_identity(StoreConfig.load(tmp_path)) == StoreIdentity("DefaultCluster", "broker-a")
-    writer = StoreWriter(tmp_path)
-    for _ in range(100):
-        writer.append("T", b"")
-    log = CommitLog.open([tmp_path / "commitlog"])
-    assert infer_identity(StoreConfig.load(tmp_path), log) == StoreIdentity("DefaultCluster", "broker-a")
-    assert infer_identity(StoreConfig.load(tmp_path), CommitLog([], [])) == StoreIdentity("DefaultCluster", "broker-a")
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["5.x", "4.x"])
@@ -152,3 +129,85 @@ def test_of_several_names_the_last_is_taken_and_all_are_said(is_new: bool, tmp_p
     assert "--broker-name" in found.ambiguities[1]
     one = identity(tmp_path, ("rmq_sys_SYNC_BROKER_MEMBER_new", 6, 1), ("x", 7, 1), ("y", 7, 1), ("c", 7, 16))
     assert one == StoreIdentity("c", "new")
+
+
+IDENTITY = StoreIdentity("DefaultCluster", "broker-a")
+
+
+def test_the_default_lies_below_the_users_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_state_directory(tmp_path / "store", IDENTITY)
+    assert path.parent == tmp_path / "rocketlens"
+    assert path.name.startswith("DefaultCluster-broker-a-")
+    monkeypatch.setenv("XDG_STATE_HOME", "relative/is/ignored")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = default_state_directory(tmp_path / "store", IDENTITY)
+    assert path.parent == tmp_path / "home" / ".local" / "state" / "rocketlens"
+
+
+def test_stores_have_a_directory_each_however_their_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one = default_state_directory(tmp_path / "one", IDENTITY)
+    assert one != default_state_directory(tmp_path / "two", IDENTITY)
+    (tmp_path / "one").mkdir()
+    os.symlink(tmp_path / "one", tmp_path / "link")
+    assert one == default_state_directory(tmp_path / "two" / ".." / "one", IDENTITY)
+    assert one == default_state_directory(tmp_path / "link", IDENTITY)
+
+
+def test_names_of_the_store_cannot_lead_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_state_directory(tmp_path, StoreIdentity("../../etc", "x" * 5000))
+    assert path.parent == tmp_path / "rocketlens"
+    assert len(path.name) < 200
+
+
+def test_the_default_directory_of_a_store_is_known_once_a_server_has_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    store, other = tmp_path / "store", tmp_path / "other"
+    assert known_state_directory(store) is None
+    path = default_state_directory(store, IDENTITY)
+    path.mkdir(parents=True)
+    assert known_state_directory(store) == path
+    assert known_state_directory(other) is None
+    default_state_directory(store, StoreIdentity("C", "renamed")).mkdir()
+    assert known_state_directory(store) is None, "which of the two is the store's is not known yet"
+
+
+def sizes_of(root: Path) -> dict[str, int]:
+    return file_sizes(MessageStore.open(root).snapshot)
+
+
+def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store: Path) -> None:
+    assert sizes_of(g1_store) == {
+        "mappedFileSizeCommitLog": 131072,
+        "mappedFileSizeConsumeQueue": 2000,
+        "maxHashSlotNum": 97,
+        "maxIndexNum": 150,
+    }
+
+
+def test_one_file_that_was_cut_does_not_count_against_the_others(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096, queue_file_size=400)
+    for number in range(90):
+        writer.append("T", bytes(200), queue_id=number % 2)
+    writer.close()
+    last = max((tmp_path / "commitlog").iterdir())
+    last.write_bytes(last.read_bytes()[:1000])
+    (tmp_path / "consumequeue" / "T" / "0" / "00000000000000000000").write_bytes(bytes(30))
+    (tmp_path / "consumequeue" / "T" / "0" / "notes.txt").write_bytes(bytes(7))
+    sizes = sizes_of(tmp_path)
+    assert (sizes["mappedFileSizeCommitLog"], sizes["mappedFileSizeConsumeQueue"]) == (4096, 400)
+
+
+def test_what_is_not_there_has_no_size(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096)
+    writer.append("T", b"alone")
+    writer.close()
+    for tree in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / tree)
+    assert sizes_of(tmp_path) == {"mappedFileSizeCommitLog": 4096}

@@ -2,21 +2,17 @@
 
 import os
 import random
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from golden_store import GOLDEN, unpack
-from oracles import read_log, read_record
+from oracles import read_record
 from protocol.errors import NotAStore, StoreError
 from protocol.message import decode_message, decode_messages
 from protocol.question import KeyKind, Question
-from storage.filter.expression import ExpressionFilter
-from storage.filter.sql92 import parse
-from storage.filter.tag import TagFilter, parse_tag_expression
+from queue_stores import queue_of
 from storage.layout.tier_layout import TierLayout, recognise_tier
 from storage.query.get_message import GetMessageStatus, get_message
 from storage.queue._joined_queue import JoinedQueue
@@ -53,8 +49,8 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
     return make_tiered(tmp_path_factory.mktemp("tiered"))
 
 
-def make_tiered(directory: Path, *, is_ledger: bool = False) -> Tiered:
-    writer = StoreWriter(directory / "store", segment_size=4096, is_ledger=is_ledger)
+def make_tiered(directory: Path) -> Tiered:
+    writer = StoreWriter(directory / "store", segment_size=4096)
     written: dict[int, list[Written]] = {0: [], 1: []}
     for number in range(MESSAGES * 2):
         queue_id = number % 2
@@ -68,8 +64,7 @@ def make_tiered(directory: Path, *, is_ledger: bool = False) -> Tiered:
     writer.close()
     write_tier(directory / "tier", [message for each in written.values() for message in each[:IN_TIER]])
     first = written[0][EXPIRED].physical_offset
-    log = directory / "store" / ("dledger-n0/data" if is_ledger else "commitlog")
-    for segment in log.iterdir():
+    for segment in (directory / "store" / "commitlog").iterdir():
         if int(segment.name) + 4096 <= first:
             segment.unlink()
     return Tiered(directory / "store", directory / "tier", written)
@@ -103,16 +98,6 @@ def expected(tiered: Tiered, queue_id: int, first: int, stop: int) -> list[tuple
 
 
 @pytest.mark.parametrize("queue_id", [0, 1])
-def test_a_tier_alone_gives_each_of_its_messages_once(tiered: Tiered, queue_id: int) -> None:
-    store = tiered.alone()
-    assert store.problems == []
-    queue = store.queues.queue("T", queue_id)
-    assert queue is not None
-    assert (queue.min_offset, queue.max_offset) == (0, IN_TIER)
-    assert bodies(pull_all(store, queue_id)) == expected(tiered, queue_id, 0, IN_TIER)
-
-
-@pytest.mark.parametrize("queue_id", [0, 1])
 def test_a_queue_goes_on_from_the_tier_into_the_log_without_a_seam(tiered: Tiered, queue_id: int) -> None:
     store = tiered.open()
     assert store.problems == []
@@ -127,26 +112,11 @@ def test_a_queue_goes_on_from_the_tier_into_the_log_without_a_seam(tiered: Tiere
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
-def test_filters_let_the_same_messages_through_on_both_sides(tiered: Tiered, is_alone: bool) -> None:
-    store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
-    records = [read_record(each.record, 0) for each in tiered.written[0][:stop]]
-    tagged = [record.queue_offset for record in records if record and record.properties["TAGS"] == "TagB"]
-    ranged = [record.queue_offset for record in records if record and 10 < int(record.properties["a"]) <= 170]
-    assert 0 < len(tagged) < stop
-    assert 0 < len(ranged) < stop
-    by_tag = pull_all(store, 0, TagFilter(parse_tag_expression("TagB")))
-    by_expression = pull_all(store, 0, ExpressionFilter(parse("a > 10 AND a <= 170")))
-    assert [offset for offset, _ in bodies(by_tag)] == tagged
-    assert [offset for offset, _ in bodies(by_expression)] == ranged
-
-
-@pytest.mark.parametrize("is_alone", [False, True])
 def test_times_are_found_over_both_parts(tiered: Tiered, is_alone: bool) -> None:
     store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
-    queue = store.queues.queue("T", 1)
-    assert queue is not None
+    queue = queue_of(store.queues, queue_id=1)
     times = [each.store_timestamp for each in tiered.written[1][:stop]]
-    for number, time in enumerate(times):
+    for number, time in list(enumerate(times))[::5]:
         assert queue.store_timestamp_at(number) == time
         assert queue.offset_by_timestamp(time, TimeBoundary.LOWER) == number
         assert queue.offset_by_timestamp(time, TimeBoundary.UPPER) == number
@@ -164,7 +134,7 @@ def found_offsets(store: MessageStore, key: str, kind: KeyKind, **options: int) 
 def test_each_message_is_found_by_key_and_unique_key_once(tiered: Tiered, is_alone: bool) -> None:
     store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
     for queue_id, written in tiered.written.items():
-        for offset in range(0, stop, 7):
+        for offset in range(0, stop, 25):
             number = offset * 2 + queue_id
             assert written[offset].queue_offset == offset
             assert found_offsets(store, f"U{number:04d}", KeyKind.UNIQUE) == [(queue_id, offset)]
@@ -191,12 +161,6 @@ def test_the_newest_matches_come_first_and_what_is_left_out_is_said(tiered: Tier
     assert second.incomplete is None
 
 
-def test_an_offset_of_an_expired_message_is_refused_with_the_way_out(tiered: Tiered) -> None:
-    for store in (tiered.open(), tiered.alone()):
-        assert store.record_at(0) is None
-        assert "ask for its messages by key, unique key or queue offset" in store.explain_absence(0)
-
-
 def test_a_store_and_its_tier_are_followed_while_both_grow(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     written = [writer.append("T", b"%d" % number, unique_key=f"U{number}") for number in range(40)]
@@ -217,45 +181,6 @@ def test_a_store_and_its_tier_are_followed_while_both_grow(tmp_path: Path) -> No
         assert found_offsets(store, f"U{own - 1}", KeyKind.UNIQUE) == [(0, own - 1)]
     assert store.problems == []
     writer.close()
-
-
-def test_a_log_of_dledgers_goes_on_from_its_tier(tmp_path: Path) -> None:
-    tiered = make_tiered(tmp_path, is_ledger=True)
-    store = tiered.open()
-    for queue_id in (0, 1):
-        queue = store.queues.queue("T", queue_id)
-        assert isinstance(queue, JoinedQueue)
-        assert 0 < queue.parts[-1].first <= EXPIRED
-        assert bodies(pull_all(store, queue_id)) == expected(tiered, queue_id, 0, MESSAGES)
-    assert found_offsets(store, "U0000", KeyKind.UNIQUE) == [(0, 0)]
-    assert found_offsets(store, f"U{MESSAGES * 2 - 1:04d}", KeyKind.UNIQUE) == [(1, MESSAGES - 1)]
-
-
-def test_queues_in_rocksdb_go_on_from_their_tier(tmp_path: Path) -> None:
-    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb")
-    records = [each for each in read_log(root / "commitlog") if each.topic == "LedgerTopic" and each.queue_id == 0]
-    first, *_ = segments = sorted((root / "commitlog").iterdir())
-    log = b"".join(path.read_bytes() for path in segments)
-    written = [
-        Written(
-            each.physical_offset, each.total_size, each.queue_offset, each.topic, each.queue_id, each.store_timestamp,
-            "", log[each.physical_offset : each.physical_offset + each.total_size],
-        )
-        for each in records
-    ]  # fmt: skip
-    expired = [each for each in written if each.physical_offset < first.stat().st_size]
-    assert 0 < len(expired) < len(written)
-    write_tier(tmp_path / "tier", written)
-    first.unlink()
-    store = MessageStore.open(root, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
-    store.finish_scan()
-    offset, found = 0, []
-    while offset < len(written):
-        result = get_message(store.queues, "LedgerTopic", 0, offset, 32, 1 << 20)
-        assert result.next_begin_offset > offset, result.status
-        found += result.records
-        offset = result.next_begin_offset
-    assert bodies(found) == [(each.queue_offset, each.body) for each in records]
 
 
 def test_a_tier_that_begins_later_and_a_log_that_begins_later_still_leave_what_there_is(
@@ -311,25 +236,6 @@ def test_half_a_queue_is_refused_by_name_and_never_empty(tmp_path: Path, tiered:
         assert bodies(pull_all(store, 1))[:IN_TIER] == expected(tiered, 1, 0, IN_TIER)
 
 
-def test_a_tier_that_is_taken_away_is_an_error_and_what_was_read_is_still_served(
-    tmp_path: Path, tiered: Tiered
-) -> None:
-    copied = copy_of(tiered, tmp_path)
-    store = copied.alone()
-    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, IN_TIER)
-    copied.tier.rename(tmp_path / "away")
-    with pytest.raises(StoreError, match=re.escape(str(copied.tier))):
-        store.renew()
-    assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, IN_TIER)
-
-
-def test_a_directory_that_is_no_tier_is_refused(tmp_path: Path, tiered: Tiered) -> None:
-    (tmp_path / "nothing").mkdir()
-    for wrong in (tmp_path / "nothing", tmp_path / "missing", tiered.store):
-        with pytest.raises(NotAStore, match="tiered files of one broker"):
-            MessageStore.open(tiered.store, StoreOptions(tier=wrong))
-
-
 def test_one_of_several_brokers_has_to_be_named(tmp_path: Path, tiered: Tiered) -> None:
     copied = copy_of(tiered, tmp_path)
     (broker,) = copied.tier.glob("*/broker-a")
@@ -340,14 +246,14 @@ def test_one_of_several_brokers_has_to_be_named(tmp_path: Path, tiered: Tiered) 
     assert bodies(pull_all(one, 0)) == expected(tiered, 0, 0, IN_TIER)
 
 
-@pytest.mark.parametrize("text", ["", '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{', "[1]"])
-def test_cut_metadata_is_named_and_the_files_are_served(tmp_path: Path, tiered: Tiered, text: str) -> None:
+def test_cut_metadata_is_named_and_the_files_are_served(tmp_path: Path, tiered: Tiered) -> None:
     copied = copy_of(tiered, tmp_path)
     path = copied.store / "config" / "tieredStoreMetadata.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    store = copied.open()
-    assert any(str(path) in problem and "by its files alone" in problem for problem in store.problems)
+    for text in ("", '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{', "[1]"):
+        path.write_text(text)
+        store = copied.open()
+        assert any(str(path) in problem and "by its files alone" in problem for problem in store.problems)
     assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, MESSAGES)
 
 
@@ -368,7 +274,7 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
     assert any(tier_name(0) in problem and "99999999" in problem for problem in problems)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, tmp_path: Path, tiered: Tiered) -> None:
     chance = random.Random(seed)
     first = chance.randrange(IN_TIER)
@@ -390,7 +296,7 @@ def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, 
     assert [offset for offset, _ in bodies(pull_all(joined, 0, start=start))] == wanted
 
 
-@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 20))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))])
 def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
     seed: int, tmp_path: Path, tiered: Tiered
 ) -> None:

@@ -1,34 +1,37 @@
-"""What a store finds out after it was opened: index files that were only looked over, keys beyond the index."""
+"""What a store finds out after it was opened, and the index files of our own that it keeps of keys beyond the index."""
 
+import copy
+import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oracles
 from examples import examples
 from kept_store import (
+    SLOTS,
     Kept,
-    answers,
     append_some,
     assert_all_found,
     incomplete,
     written,
 )
+from killing import Renames, every_kill
+from protocol.checksum import crc32
 from protocol.question import Question
 from storage.index import _index_coverage, index_examination
 from storage.ranges import total_length
 from storage.store import _upkeep
-from storage.store._manifest import MANIFEST
-from storage.store._store_watch import StoreWatch
+from storage.store._manifest import MANIFEST, VERSION
 from storage.store.message_store import MessageStore, StoreOptions
-from storage.store.snapshot import with_index
 from store_writer import StoreWriter
-
-# --- files that were only looked over -------------------------------------------------------------------------------
 
 
 class TestChecks:
@@ -54,14 +57,11 @@ class TestChecks:
         unchecked = [found.file.path.name for found in store.snapshot.index.unchecked]
         assert unchecked == [path.name for path in writer.index_paths()[-4::-1]]
 
-    @pytest.mark.parametrize("field", ["slot", "offset"])
-    def test_damage_that_a_first_look_does_not_see_is_found_later(self, tmp_path: Path, field: str) -> None:
+    def test_damage_that_a_first_look_does_not_see_is_found_later(self, tmp_path: Path) -> None:
         writer = written(tmp_path, 700, index_slots=97, index_entries=3000, segment_size=131072)
         path = writer.index_paths()[0]
         content = bytearray(path.read_bytes())
-        entry = 40 + 4 * 97 + 20 * 1400  # neither among the first nor among the last
-        place = {"slot": 40 + 4 * 50 + 2, "offset": entry + 4}[field]
-        content[place] ^= 0x20
+        content[40 + 4 * 97 + 20 * 1400 + 4] ^= 0x20  # an entry neither among the first nor among the last
         path.write_bytes(content)
         store = MessageStore.open(writer.root, StoreOptions(check_budget=0, scan_budget=0))
         assert "still to be checked" in (incomplete(store) or "")
@@ -70,18 +70,6 @@ class TestChecks:
         assert any("scanned from the log" in problem for problem in store.problems)
         records = writer.records
         assert_all_found(store, records, records[340:360])
-
-    def test_a_file_that_leaves_a_doubt_covers_nothing_until_it_is_checked(self, tmp_path: Path) -> None:
-        writer = written(tmp_path)
-        path = writer.index_paths()[4]
-        content = bytearray(path.read_bytes())
-        content[36:40] = oracles.packed(3, 4)  # the header counts fewer entries than there are
-        path.write_bytes(content)
-        store = MessageStore.open(writer.root, StoreOptions(check_budget=0, scan_budget=0))
-        assert_all_found_but_for(store, writer)
-        store.finish_scan()
-        assert len(store.snapshot.index.files) == len(writer.index_paths())
-        assert_all_found(store, writer.records)
 
     def test_who_does_not_keep_the_state_reads_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = written(tmp_path)
@@ -95,27 +83,8 @@ class TestChecks:
         assert store.snapshot.index.unchecked == ()
         assert_all_found(store, writer.records)
 
-    def test_it_stops_when_it_is_told_to(self, tmp_path: Path) -> None:
-        writer = written(tmp_path)
-        store = MessageStore.open(writer.root, StoreOptions(check_budget=0))
-        steps = iter([False, False, True, True])
-        store.finish_scan(lambda: next(steps))
-        assert len(store.snapshot.index.unchecked) == len(writer.index_paths()) - 2
-
-    def test_a_file_that_comes_while_it_is_served_is_looked_over_and_checked(self, tmp_path: Path) -> None:
-        writer = written(tmp_path)
-        aside = writer.index_paths()[-1].rename(tmp_path / "aside")
-        store = MessageStore.open(writer.root, StoreOptions(check_budget=0))
-        store.finish_scan()
-        aside.rename(writer.index_paths()[-1])
-        assert store.renew()
-        assert len(store.snapshot.index.unchecked) == 1
-        store.finish_scan()
-        assert store.snapshot.index.unchecked == ()
-        assert_all_found(store, writer.records)
-
     @pytest.mark.untraced
-    @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_any_damaged_file_is_found_out_in_the_end(
         self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -130,16 +99,6 @@ class TestChecks:
         store = MessageStore.open(writer.root, StoreOptions(check_budget=0))
         store.finish_scan()
         assert_all_found(store, writer.records)
-
-
-def assert_all_found_but_for(store: MessageStore, writer: StoreWriter) -> None:
-    """Nothing that is found is wrong, and what may be missing is said to be."""
-    assert incomplete(store)
-    for _, offsets, right in answers(store, writer.records):
-        assert set(offsets) <= set(right)
-
-
-# --- entries that lead nowhere --------------------------------------------------------------------------------------
 
 
 class TestStrays:
@@ -171,36 +130,14 @@ class TestStrays:
     def test_a_file_whose_entry_points_into_a_message_covers_nothing_any_more(self, tmp_path: Path) -> None:
         writer = self.written(tmp_path)
         self.moved(writer, 30, 4)
-        store = MessageStore.open(writer.root)
-        files = len(store.snapshot.index.files)
+        options = StoreOptions(state_directory=tmp_path / "state")
+        store = MessageStore.open(writer.root, options)
         assert not any("inside a message" in problem for problem in store.problems)
         assert list(store.query(Question("T", "k30")).physical_offsets) == [writer.written[30].physical_offset]
-        assert len(store.snapshot.index.files) == files - 1
         assert any("inside a message" in problem for problem in store.problems)
-        assert_all_found(store, writer.records, writer.records[20:50])
-
-    def test_it_is_not_trusted_at_the_next_start_either(self, tmp_path: Path) -> None:
-        writer = self.written(tmp_path)
-        self.moved(writer, 30, 4)
-        options = StoreOptions(state_directory=tmp_path / "state")
-        MessageStore.open(writer.root, options).query(Question("T", "k30"))
-        again = MessageStore.open(writer.root, options)
-        assert len(again.snapshot.index.files) == len(writer.index_paths()) - 1
-        assert_all_found(again, writer.records, writer.records[20:50])
-
-    def test_where_the_log_is_damaged_its_index_is_not_to_blame(self, tmp_path: Path) -> None:
-        writer = self.written(tmp_path)
-        writer.overwrite(writer.written[30].physical_offset + 4, bytes(4))
-        store = MessageStore.open(writer.root)
-        files = len(store.snapshot.index.files)
-        for _ in range(2):
-            assert store.query(Question("T", "k30")).count == 0
-        assert store.snapshot.damage == (writer.written[30].physical_offset,)
-        assert len(store.snapshot.index.files) == files
-        assert_all_found(store, writer.records, writer.records[20:50])
-
-
-# --- keys that become files -----------------------------------------------------------------------------------------
+        for each in (store, MessageStore.open(writer.root, options)):
+            assert len(each.snapshot.index.files) == len(writer.index_paths()) - 1
+            assert_all_found(each, writer.records, writer.records[20:50])
 
 
 @pytest.fixture
@@ -243,20 +180,6 @@ class TestKeptEntries:
         assert len(reader.snapshot.index.kept) == len(keeper.snapshot.index.kept)
         assert_all_found(reader, kept.writer.records)
 
-    def test_they_are_not_missed_when_the_index_changes_while_they_are_looked_at(self, kept: Kept) -> None:
-        reader = kept.open(keeps=False, finish=False)
-        watch = StoreWatch(kept.writer.root, StoreOptions())
-        kept.open()
-        late = watch.look(reader.snapshot)
-        assert late is not None
-        meanwhile = with_index(reader.snapshot, reader.snapshot.index.with_kept(None, []))
-        assert late(meanwhile) is None
-        again = watch.look(meanwhile)
-        assert again is not None
-        after = again(meanwhile)
-        assert after is not None
-        assert len(after.index.kept) >= 9
-
     def test_where_nothing_can_be_written_scanning_stops_and_it_is_said(self, kept: Kept) -> None:
         kept.directory.parent.mkdir()
         kept.directory.write_text("no directory")
@@ -276,22 +199,6 @@ class TestKeptEntries:
         store.finish_scan()
         assert incomplete(store) is None
         assert not any("free" in problem for problem in store.problems)
-        assert_all_found(store, kept.writer.records)
-
-    def test_keys_of_what_a_broker_goes_on_writing_are_moved_too(self, kept: Kept) -> None:
-        store = kept.open()
-        before = len(store.snapshot.index.kept)
-        kept.writer.index.files.clear()  # its index is switched off
-        append_some(kept.writer, 200, index=False)
-        kept.writer.flush()
-        shutil.rmtree(kept.writer.root / "index", ignore_errors=True)
-        follower = store.follower()
-        while follower.poll() is not None:
-            pass
-        assert store.renew()
-        store.finish_scan()
-        assert len(store.snapshot.index.kept) > before
-        assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
         assert_all_found(store, kept.writer.records)
 
     def test_holes_of_an_index_are_kept_range_by_range(self, tmp_path: Path, small: None) -> None:
@@ -323,3 +230,208 @@ def test_two_threads_that_finish_do_it_once(tmp_path: Path, small: None) -> None
     assert incomplete(store) is None
     assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
     assert_all_found(store, kept.writer.records)
+
+
+Change = Callable[[Kept, list[list[Any]]], object]
+
+
+def noted(kept: Kept) -> list[list[Any]]:
+    """The lines of the manifest."""
+    content = msgpack.unpackb((kept.directory / MANIFEST).read_bytes())
+    assert content["crc"] == crc32(content["files"])
+    rows: list[list[Any]] = msgpack.unpackb(content["files"])
+    return rows
+
+
+def note(kept: Kept, rows: list[Any], **more: Any) -> None:
+    """Write a manifest that is whole, whatever it says."""
+    files = msgpack.packb(rows)
+    content = {"version": VERSION, "crc": crc32(files), "files": files, **more}
+    (kept.directory / MANIFEST).write_bytes(msgpack.packb(content))
+
+
+def put(content: bytes) -> Change:
+    return lambda kept, _: (kept.directory / MANIFEST).write_bytes(content)
+
+
+def said_of_lines(change: Callable[[Any], object]) -> Change:
+    def act(kept: Kept, before: list[list[Any]]) -> None:
+        rows = copy.deepcopy(before)
+        for row in rows:
+            change(row)
+        note(kept, rows)
+
+    return act
+
+
+MANIFESTS: list[Change] = [
+    *(put(content) for content in (b"", b"garbage", b"\x91" * 3000, b"\x82\xa7version\x01\xa5files\x90")),
+    lambda kept, before: note(kept, before, version=VERSION + 1),
+    lambda kept, before: note(kept, before, crc=1),
+]
+CHANGES = [
+    said_of_lines(lambda row: row.pop()),
+    said_of_lines(lambda row: row.__setitem__(0, "../../../store/index")),
+    said_of_lines(lambda row: row.__setitem__(1, [1, 2, 3])),
+    said_of_lines(lambda row: row.__setitem__(2, 0)),
+    said_of_lines(lambda row: row.__setitem__(4, [])),
+    said_of_lines(lambda row: row.__setitem__(4, [[0, 1 << 63]])),
+    said_of_lines(lambda row: row.__setitem__(4, [[-1, 5]])),
+    said_of_lines(lambda row: row.__setitem__(4, [[0, 500], [400, 600]])),
+    said_of_lines(lambda row: row.__setitem__(4, [[0, row[4][-1][1] + 3000]])),
+    said_of_lines(lambda row: row.__setitem__(5, "mark")),
+]
+
+
+@pytest.mark.untraced
+class TestDistrust:
+    """What lies in the directory may be of another time, of another log, damaged or made up."""
+
+    @pytest.mark.parametrize("is_whole", [False, True])
+    def test_what_says_what_cannot_be_is_not_believed(self, kept: Kept, is_whole: bool) -> None:
+        """A manifest that is none, and one of which each line was changed in one way."""
+        kept.open()
+        before = noted(kept)
+        for change in CHANGES if is_whole else MANIFESTS:
+            change(kept, before)
+            store = kept.open(keeps=False, finish=False)
+            assert store.snapshot.index.kept == ()
+            assert "still to be scanned" in (incomplete(store) or "")
+        store = kept.open()
+        assert_all_found(store, kept.writer.records, kept.writer.records[::17])
+        assert len(noted(kept)) == len(store.snapshot.index.kept) > 2
+
+    @pytest.mark.parametrize("what", ["fifo", "of another"])
+    def test_whatever_lies_in_the_place_of_a_file_is_not_taken_for_it(self, kept: Kept, what: str) -> None:
+        kept.open()
+        first, second, *_ = sorted(kept.directory.glob("0*"))
+        content = second.read_bytes()
+        first.unlink()
+        os.mkfifo(first) if what == "fifo" else first.write_bytes(content)
+        store = kept.open()
+        assert_all_found(store, kept.writer.records, kept.writer.records[::7])
+        assert first.name not in {file.index.name for file in store.snapshot.index.kept}
+
+    @settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_a_damaged_file_of_our_own_hides_nothing(
+        self, small: None, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    ) -> None:
+        kept = Kept(tmp_path_factory.mktemp("damaged"), 110)
+        kept.open()
+        path = data.draw(st.sampled_from(sorted(kept.directory.glob("0*"))))
+        status, content = path.stat(), bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            place = data.draw(st.integers(40, len(content) - 1))
+            assume(place < 164 or not 4 <= (place - 164) % 20 < 16)
+            content[place] = data.draw(st.integers(0, 255))
+        with path.open("r+b") as file:
+            file.write(content)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if nobody had touched it
+        store = kept.open(check_budget=data.draw(st.sampled_from([0, None])))
+        assert_all_found(store, kept.writer.records)
+
+    def test_files_of_another_log_are_not_believed(self, tmp_path: Path, small: None) -> None:
+        mine, other = Kept(tmp_path / "mine", 150), Kept(tmp_path / "other", 1)
+        for number in range(150):
+            other.writer.append("T", b"x" * (number % 50), keys=f"other{number}", unique_key=f"v{number}", tags="t")
+        other.writer.close()
+        shutil.rmtree(other.writer.root / "index")
+        mine.open()
+        other.directory = mine.directory
+        assert other.open(keeps=False, finish=False).snapshot.index.kept == ()
+        store = other.open()
+        assert len(store.snapshot.index.kept) > 2
+        assert_all_found(store, other.writer.records)
+        assert_all_found(mine.open(), mine.writer.records)
+
+    def test_keys_behind_the_last_record_with_keys_are_scanned_where_the_log_was_cut_there(
+        self, tmp_path: Path, small: None
+    ) -> None:
+        """The last record with keys stands unchanged; what came behind it was written anew, and has keys now."""
+        kept = Kept(tmp_path, 100)
+        for _ in range(100):
+            kept.writer.append("T", bytes(40))
+        append_some(kept.writer, 20)
+        kept.writer.flush()
+        shutil.rmtree(kept.writer.root / "index")
+        kept.open()
+        cut(kept.writer, 199)
+        append_some(kept.writer, 30, keys="anew all0")
+        kept.writer.flush()
+        shutil.rmtree(kept.writer.root / "index")
+        assert_all_found(kept.open(), kept.writer.records)
+
+    def test_what_was_damaged_or_missing_when_they_were_made_is_scanned_at_the_next_start(self, kept: Kept) -> None:
+        writer = kept.writer
+        whole = {base: path.read_bytes() for base, path in writer.log.segments.items()}
+        records = writer.records
+        writer.overwrite(writer.written[40].physical_offset, bytes(writer.written[40].size))
+        base = sorted(writer.log.segments)[2]
+        writer.log.segments[base].unlink()
+        store = kept.open()
+        assert len(store.snapshot.index.kept) > 2
+        for base, path in writer.log.segments.items():  # mended, say from a slave
+            path.write_bytes(whole[base])
+        store = kept.open()
+        assert incomplete(store) is None
+        assert_all_found(store, records)
+
+
+def cut(writer: StoreWriter, number: int) -> None:
+    """Cut the log before a message, as a broker that starts after a crash does."""
+    start = writer.written[number].physical_offset
+    for gone in writer.written[number:]:
+        writer.overwrite(gone.physical_offset, bytes(gone.size))
+    for base in [base for base in writer.log.segments if base > start]:
+        writer.log.segments.pop(base).unlink()
+    writer.log.end, writer.written = start, writer.written[:number]
+
+
+class TestTidying:
+    def test_files_that_the_stores_own_index_makes_needless_are_deleted(self, kept: Kept) -> None:
+        store = kept.open()
+        assert len(store.snapshot.index.kept) > 2
+        index = kept.writer.root / "index"
+        index.mkdir()
+        for number, data in enumerate(oracles.build_index(kept.writer.records, SLOTS, 150)):
+            (index / f"{20260101000000000 + number}").write_bytes(data)
+        assert store.renew()
+        store.finish_scan()
+        assert kept.names == [MANIFEST]
+        assert_all_found(store, kept.writer.records)
+        assert store.renew()
+        assert store.snapshot.index.kept == ()
+        store.finish_scan()
+        assert_all_found(store, kept.writer.records)
+
+    def test_what_is_not_ours_is_left_alone(self, kept: Kept) -> None:
+        kept.open()
+        for name in ("thesis.txt", "20260101000000000", "00000000000000099.bak"):
+            (kept.directory / name).write_bytes(b"a user's")
+        (kept.directory / "folder").mkdir()
+        store = kept.open()
+        assert_all_found(store, kept.writer.records, kept.writer.records[::17])
+        assert {"thesis.txt", "20260101000000000", "00000000000000099.bak", "folder"} < set(kept.names)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    "each", [pytest.param(1, marks=pytest.mark.soak, id="each step"), pytest.param(5, id="some steps")]
+)
+def test_a_kill_at_any_step_leaves_nothing_that_is_wrong(tmp_path: Path, small: None, each: int) -> None:
+    kept = Kept(tmp_path, 110)
+    records = kept.writer.records
+    kills = 0
+    for _ in every_kill(kept.open, (), Renames.ALL, each=each):
+        kills += each
+        reader = kept.open(keeps=False)
+        assert incomplete(reader) is None
+        assert_all_found(reader, records, records[::9])
+        keeper = kept.open()
+        assert incomplete(keeper) is None
+        assert_all_found(keeper, records, records[::9])
+        assert kept.names == [row[0] for row in noted(kept)] + [MANIFEST]
+        shutil.rmtree(kept.directory)
+    assert kills >= 12
+    assert noted(kept)
