@@ -1,19 +1,25 @@
-"""A message's life: g1's as recorded, and what g1 lacks as the layouts have it."""
+"""A message's life: g1's as recorded, what g1 lacks as the layouts have it, drawn transactions, and known filters."""
 
 import json
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from examples import examples
 from golden_store import G1, GOLDEN, unpack
-from protocol.message import decode_message
+from protocol.message import Message, decode_message
 from protocol.system_topics import Stage
 from protocol.trace import TraceKind
 from storage.life.message_life import Event, MessageLife, find_life
-from storage.life.verdicts import Ending
+from storage.life.transactions import endings
+from storage.life.verdicts import LONGEST_FILTER, Ending, KnownFilter, Passage
 from storage.queue.consume_queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
 assert FAILED
@@ -46,10 +52,9 @@ def stages(events: tuple[Event, ...]) -> list[Stage | None]:
     return [event.stage for event in events]
 
 
-@pytest.mark.parametrize("topic", [None, "TopicBatch"])
-def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore, topic: str | None) -> None:
+def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore) -> None:
     for row in FAILED:
-        life = find_life(g1, row[4], topic)
+        life = find_life(g1, row[4])
         assert life.incomplete is None
         assert stages(life.events) == [Stage.DELIVERED, Stage.SCHEDULED, Stage.RETRY]
         delivered, waiting, back = (event.message for event in life.events)
@@ -102,15 +107,11 @@ def test_a_timed_message_waited_until_the_moment_that_its_sender_set(g2: Message
         ([], {"T@G": 0}, "not yet"),
         ([], {"T@G": 1}, "is beyond it"),
         ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 1}, "failed, retry 1 waits"),
-        ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 0}, "failed, retry 1 waits"),
-        ([("%RETRY%G", 1)], {"T@G": 1}, "failed, retry 1 waits"),
         ([("%RETRY%G", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 1"),
         ([("%RETRY%G", 1), ("SCHEDULE_TOPIC_XXXX", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "failed, retry 2 waits"),
         ([("%DLQ%G", 17)], {"T@G": 1, "%DLQ%G@G": 1}, "gave up after 16 retries → DLQ"),
         ([("%RETRY%G", 1), ("%DLQ%G", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "gave up after 1 retry → DLQ"),
-        ([("%DLQ%G", 1)], {"T@G": 1}, "gave up after 0 retries → DLQ"),
         ([("%DLQ%G", 17), ("T", 0)], {"T@G": 1}, "not yet"),
-        ([("%DLQ%G", 17), ("T", 0)], {"T@G": 2}, "is beyond it"),
         ([("%RETRY%G", 16), ("%RETRY%other", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 16"),
     ],
 )
@@ -177,3 +178,215 @@ def entries_of(store: MessageStore) -> list[ConsumeQueueEntry]:
     queue = store.queues.queue("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 0)
     assert queue is not None
     return queue.entries(0, 2)
+
+
+HALF, OPERATIONS, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+BORN = 1_700_000_000_500
+
+
+@dataclass
+class Half:
+    """A half message that was written, and what became of it, in order."""
+
+    physical_offset: int
+    queue_offset: int
+    checks: int
+    done: list[str] = field(default_factory=list)
+    commits: int = 0
+    is_rolled_back: bool = False
+
+
+class Broker:
+    """Writes what a broker stores of the transactions of some messages."""
+
+    def __init__(self, writer: StoreWriter) -> None:
+        self.writer = writer
+        self.halves: dict[str, list[Half]] = {}
+
+    def _append(self, topic: str, key: str, checks: int, **more: int) -> tuple[int, int]:
+        properties = {"TRANSACTION_CHECK_TIMES": str(checks)} if checks else {}
+        if topic != "T":
+            properties["REAL_TOPIC"] = "T"
+        born = BORN + sum(map(ord, key))
+        written = self.writer.append(
+            topic, key.encode(), unique_key=key, properties=properties, born_timestamp=born, **more
+        )
+        return written.physical_offset, written.queue_offset
+
+    def prepare(self, key: str, checks: int = 0) -> None:
+        half = Half(*self._append(HALF, key, checks), checks)
+        self.halves.setdefault(key, []).append(half)
+
+    def put_back(self, key: str) -> None:
+        last = self.halves[key][-1]
+        self.prepare(key, last.checks + 1)
+        last.done.append(f"put back for check {last.checks + 1} ({self.halves[key][-1].physical_offset})")
+
+    def commit(self, key: str, half: Half) -> None:
+        self._append("T", key, half.checks, sys_flag=8, prepared_transaction_offset=half.physical_offset)
+        self._operate(half)
+        half.commits += 1
+
+    def roll_back(self, half: Half) -> None:
+        self._operate(half)
+        half.is_rolled_back = True
+
+    def _operate(self, half: Half) -> None:
+        self.writer.append(OPERATIONS, f"{half.queue_offset},".encode(), tags="d")
+
+    def discard(self, key: str) -> None:
+        last = self.halves[key][-1]
+        place, _ = self._append(DISCARDED, key, last.checks)
+        times = f"checked {last.checks} time{'s' * (last.checks != 1)}, " if last.checks else ""
+        last.done.append(f"{times}given up ({place})")
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("AB"), st.sampled_from(["put back", "commit", "roll back", "discard"]), st.integers(0, 9)
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=examples(8))
+@given(STEPS)
+def test_a_half_message_says_all_that_became_of_it(steps: list[tuple[str, str, int]]) -> None:
+    """The producer may answer for a half that was put back since, commit twice, or come when it was given up."""
+    with tempfile.TemporaryDirectory() as directory:
+        writer = StoreWriter(Path(directory) / "store")
+        broker = Broker(writer)
+        for key in "AB":
+            broker.prepare(key)
+        given_up = set()
+        for key, step, number in steps:
+            half = broker.halves[key][number % len(broker.halves[key])]
+            if step == "commit":
+                broker.commit(key, half)
+            elif step == "roll back" and not half.commits:
+                broker.roll_back(half)
+            elif step == "put back" and key not in given_up:
+                broker.put_back(key)
+            elif step == "discard" and key not in given_up:
+                broker.discard(key)
+                given_up.add(key)
+        writer.close()
+        store = MessageStore.open(Path(directory) / "store")
+        for key in "AB":
+            life = find_life(store, key)
+            notes = {event.message.physical_offset: event.note for event in life.events if event.message}
+            for half in broker.halves[key]:
+                assert sorted(notes[half.physical_offset].split(", ")) == sorted(expected(half).split(", "))
+            said = life.stories[0].transaction or ""
+            commits = sum(half.commits for half in broker.halves[key])
+            words = {0: "", 1: "committed", **{count: f"committed {count} times" for count in range(2, 20)}}[commits]
+            assert said.split(", ")[0] == words or not commits
+            assert ("discarded" in said) == (key in given_up)
+            assert ("rolled back" in said) == any(
+                each.is_rolled_back and not each.commits for each in broker.halves[key]
+            )
+
+
+def expected(half: Half) -> str:
+    said = list(half.done)
+    if half.commits:
+        said.append("committed" if half.commits == 1 else f"committed {half.commits} times")
+    elif half.is_rolled_back:
+        said.append("rolled back")
+    return ", ".join(said) or "not ended"
+
+
+def test_it_is_said_where_not_all_operations_were_searched(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    broker = Broker(writer)
+    broker.prepare("A")
+    for number in range(1, 5):
+        writer.append(OPERATIONS, f"{number},".encode(), tags="d")
+    broker.roll_back(broker.halves["A"][0])
+    writer.close()
+    store = MessageStore.open(tmp_path / "store")
+    records = [event.message for event in find_life(store, "A").events if event.message]
+    assert [each.text for each in endings(store, records, 4).values()] == [
+        "how it ended is not known: 4 operations were searched"
+    ]
+    assert [each.text for each in endings(store, records, 5).values()] == ["rolled back"]
+
+
+def test_a_half_that_its_producer_wants_left_alone_is_put_back_unchecked(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    immune = {"REAL_TOPIC": "T", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
+    more = {"TRANSACTION_CHECK_TIMES": "1", "TRAN_PREPARED_QUEUE_OFFSET": "0"}
+    for properties in (immune, immune | more):
+        writer.append(HALF, b"A", unique_key="A", properties=properties, born_timestamp=BORN)
+    writer.close()
+    notes = [event.note for event in find_life(MessageStore.open(tmp_path / "store"), "A").events]
+    assert notes == [f"put back unchecked ({writer.written[1].physical_offset})", "not ended"]
+
+
+STORED = START_TIMESTAMP + 1
+
+
+def written(directory: Path, filters: dict[str, dict[str, object]], **more: object) -> MessageStore:
+    """A store with one message, and the groups `filtering` and `other` beyond it."""
+    writer = StoreWriter(directory / "store")
+    writer.append("T", b"body", unique_key="U", **more)  # type: ignore[arg-type]
+    writer.close()
+    writer.write_config(
+        "consumerOffset.json", {"offsetTable": {"T@filtering": {"0": 1}, "T@other": {"0": 1}, "T@late": {"0": 0}}}
+    )
+    data = {
+        group: {"consumerGroup": group, "topic": "T", "expressionType": "SQL92", **each}
+        for group, each in filters.items()
+    }
+    config = writer.root / "config" / "consumerFilter.json"
+    config.write_text(json.dumps({"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": data}}}))
+    return MessageStore.open(writer.root)
+
+
+@pytest.mark.parametrize(
+    ("registered", "ending", "passage", "text"),
+    [
+        ({"expression": "a > 5"}, Ending.SKIPPED, Passage.SKIPPED, "skipped by its filter"),
+        ({"expression": "a > 2"}, Ending.PASSED, Passage.CONSUMED, "has passed it"),
+        ({"expression": "a > 5", "bornTime": STORED}, Ending.SKIPPED, Passage.SKIPPED, "skipped by its filter"),
+        # The group may have had another filter when it came to the message.
+        ({"expression": "a > 5", "bornTime": STORED + 1}, Ending.PASSED, Passage.BEYOND, "is beyond it"),
+        ({"expression": "a > 5", "deadTime": STORED - 1}, Ending.PASSED, Passage.BEYOND, "is beyond it"),
+        ({"expression": "a >"}, Ending.PASSED, Passage.BEYOND, "is beyond it"),
+    ],
+)
+def test_a_filter_that_the_broker_had_registered_says_who_was_skipped(
+    tmp_path: Path, registered: dict[str, object], ending: Ending, passage: Passage, text: str
+) -> None:
+    store = written(tmp_path, {"filtering": registered}, properties={"a": "3"})
+    verdicts = {each.group: each for each in find_life(store, "U").verdicts}
+    said = verdicts["filtering"]
+    assert (said.ending, said.passage, said.text, said.is_certain) == (ending, passage, text, passage != Passage.BEYOND)
+    assert (verdicts["other"].text, verdicts["other"].is_certain) == ("is beyond it", False)
+    assert verdicts["late"].text == "not yet"
+
+
+def message(tag: str | None, directory: Path) -> Message:
+    writer = StoreWriter(directory)
+    writer.append("T", b"", tags=tag)
+    writer.close()
+    return decode_message(writer.written[0].record)
+
+
+@settings(max_examples=examples(8))
+@given(
+    tag=st.sampled_from([None, "A", "B", "BB", "Aa"]),
+    wanted=st.lists(st.sampled_from(["A", "B", "BB", "Aa"]), max_size=3),
+)
+def test_a_subscription_to_tags_lets_through_those_that_it_names(
+    tmp_path_factory: pytest.TempPathFactory, tag: str | None, wanted: list[str]
+) -> None:
+    """Compared as clients do: `Aa` and `BB` have one hash."""
+    known = KnownFilter(" || ".join(wanted) or "*", "TAG")
+    assert known.lets_through(message(tag, tmp_path_factory.mktemp("tag"))) == (not wanted or tag in wanted)
+
+
+def test_a_filter_that_is_too_long_is_not_applied(tmp_path: Path) -> None:
+    long = "a > 5 OR " * (LONGEST_FILTER // 9 + 1) + "a > 5"
+    assert KnownFilter(long, "SQL92").lets_through(message("A", tmp_path)) is None
+    assert KnownFilter("true", "OTHER").lets_through(message("A", tmp_path)) is None

@@ -1,11 +1,13 @@
-"""What waits: as a recorded broker went on to deliver it, and as an oracle sees random stores."""
+"""What waits: as a recorded broker went on to deliver it, as an oracle sees random stores, and what lives say of it."""
 
 import errno
 import os
 import shutil
 import struct
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,14 @@ from hypothesis import strategies as st
 
 from examples import examples
 from golden_store import GOLDEN, unpack
-from pending_oracle import SCHEDULE, TIMER, Judged, judge
+from oracles import Record, delay_milliseconds
+from storage.life.message_life import find_life
 from storage.life.pending import Pending, PendingState, PendingWindow
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.times import LARGEST
 from store_writer import START_TIMESTAMP, StoreWriter
 
+TIMER, SCHEDULE = "rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"
 RECORDED = ("g2-queues", pytest.param("g2-queues-5.5.1", marks=pytest.mark.soak))
 LISTED = {state.value for state in PendingState}
 
@@ -67,20 +71,6 @@ def test_before_the_first_delivery_just_what_was_delivered_later_waits(
         assert delayed.due_timestamp == delayed.message.store_timestamp + 1000
 
 
-def test_without_the_brokers_checkpoints_the_last_message_decides_and_this_is_said(
-    recorded: tuple[Path, dict[str, list[str]], set[str]],
-) -> None:
-    root, produced, _ = recorded
-    for name in ("timercheck", "delayOffset.json", "delayOffset.json.bak"):
-        (root / "config" / name).unlink()
-    with Pending(opened(root)) as pending:
-        assert [each.message.unique_key for each in pending.messages()] == [produced["timer-far"][2]]
-        assert not pending.as_of.timers_known
-        assert not pending.as_of.levels_known
-        assert ["delayOffset.json is missing" in note for note in pending.as_of.notes] == [True, False]
-        assert "timercheck is missing" in pending.as_of.notes[1]
-
-
 def test_a_directory_that_may_not_be_searched_is_a_sentence(
     recorded: tuple[Path, dict[str, list[str]], set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +95,74 @@ def test_a_directory_that_may_not_be_searched_is_a_sentence(
         assert ["Permission denied" in note for note in pending.as_of.notes] == [True, True]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A record in one of these topics that is not delivered; `fate` as the product names it, or rolled, or cancel."""
+
+    due: int
+    physical_offset: int
+    topic: str
+    fate: str
+
+
+def judge(
+    records: Iterable[Record], timer_check: tuple[int, int] | None, level_offsets: dict[int, int] | None
+) -> list[Judged]:
+    """Every record that waits, ascending by due time and place.
+
+    `timer_check` is the time and queue offset of config/timercheck, `level_offsets` those of delayOffset.json; None for
+    a file that is missing, so that the newest store time decides.
+    """
+    everything = list(records)
+    last = max((record.store_timestamp for record in everything), default=0)
+    left = []
+    for record in everything:
+        if record.topic == SCHEDULE:
+            level = record.queue_id + 1
+            due = record.store_timestamp + delay_milliseconds(level)
+            next_offset = 0 if level_offsets is None else level_offsets.get(level, 0)
+            end = sum((each.topic, each.queue_id) == (SCHEDULE, record.queue_id) for each in everything)
+            is_missed = next_offset > end and is_undelivered(record, everything)
+            if is_missed or (due > last if level_offsets is None else record.queue_offset >= next_offset):
+                fate = "overdue" if due <= last or is_missed else "waiting"
+                left.append(Judged(due, record.physical_offset, record.properties["REAL_TOPIC"], fate))
+    timers = []
+    for record in everything:
+        if record.topic == TIMER:
+            due = int(record.properties["TIMER_OUT_MS"])
+            time, offset = timer_check or (last + 1, 1 << 62)
+            is_ahead = timer_check is not None and offset > sum(each.topic == TIMER for each in everything)
+            is_missed = is_ahead and ("TIMER_DEL_UNIQKEY" in record.properties or is_undelivered(record, everything))
+            if due >= time or record.queue_offset >= offset or is_missed:
+                timers.append((record, due, due < time))
+    for record, due, is_late in timers:
+        properties = record.properties
+        key, rolls = properties.get("UNIQ_KEY"), int(properties.get("TIMER_ROLL_TIMES", "0"))
+        fate = "overdue" if is_late else "waiting"
+        for other, other_due, _ in timers:
+            if other_due == due and key is not None:
+                said = other.properties.get("TIMER_DEL_UNIQKEY")
+                if said in (key, f"{properties['REAL_TOPIC']}+{key}"):
+                    fate = "cancelled"
+        if "TIMER_DEL_UNIQKEY" in properties:
+            fate = "cancel"
+        for other, other_due, _ in timers:
+            is_same = key is not None and other.properties.get("UNIQ_KEY") == key and other_due == due
+            if is_same and int(other.properties.get("TIMER_ROLL_TIMES", "0")) > rolls:
+                fate = "rolled"
+        left.append(Judged(due, record.physical_offset, properties["REAL_TOPIC"], fate))
+    return sorted(left, key=lambda each: (each.due, each.physical_offset))
+
+
+def is_undelivered(record: Record, everything: Iterable[Record]) -> bool:
+    """Whether a record that waits has a unique key, and no later record of its topic has that."""
+    key, topic = record.properties.get("UNIQ_KEY"), record.properties["REAL_TOPIC"]
+    return key is not None and not any(
+        (each.topic, each.properties.get("UNIQ_KEY")) == (topic, key) and each.physical_offset > record.physical_offset
+        for each in everything
+    )
+
+
 SECONDS = st.integers(0, 4)
 TIMERS = st.fixed_dictionaries(
     {
@@ -122,7 +180,7 @@ CHECKS = st.one_of(st.none(), st.tuples(SECONDS, st.integers(0, 8)))
 OFFSETS = st.one_of(st.none(), st.dictionaries(st.integers(1, 3), st.integers(0, 4)))
 
 
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(8))
 @given(messages=st.lists(st.one_of(TIMERS, LEVELS, DELIVERED), max_size=14), check=CHECKS, offsets=OFFSETS)
 def test_random_stores_are_judged_as_by_the_oracle(
     tmp_path_factory: pytest.TempPathFactory,
@@ -202,16 +260,6 @@ def many_timers(root: Path, count: int) -> StoreWriter:
         due = {"TIMER_OUT_MS": str(START_TIMESTAMP + 10_000_000 + number % 7 * 1000), "REAL_TOPIC": f"T{number % 3}"}
         writer.append(TIMER, properties=due, unique_key=f"K{number}", index=False)
     return writer
-
-
-def test_many_messages_come_by_due_time_from_several_reads(tmp_path: Path) -> None:
-    many_timers(tmp_path / "store", 1100).close()
-    write_timer_check(tmp_path / "store", START_TIMESTAMP, 1100)
-    with Pending(opened(tmp_path / "store")) as pending:
-        order = [(each.due_timestamp, each.message.physical_offset) for each in pending.messages()]
-        assert len(order) == 1100
-        assert order == sorted(order)
-        assert [(topic.topic, topic.waiting) for topic in pending.topics()] == [("T0", 367), ("T1", 367), ("T2", 366)]
 
 
 def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
@@ -307,14 +355,95 @@ def test_a_message_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
         assert "the records of 1 message of rmq_sys_wheel_timer, queue 0, are damaged or missing" in pending.incomplete
 
 
-@pytest.mark.parametrize("gone", [TIMER, SCHEDULE])
-def test_one_topic_that_is_gone_is_missed_by_the_brokers_checkpoints(tmp_path: Path, gone: str) -> None:
+def test_one_topic_that_is_gone_is_missed_by_the_brokers_checkpoints(tmp_path: Path) -> None:
     writer = many_timers(tmp_path / "store", 5)
     writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
     writer.close()
     write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
     writer.write_config("delayOffset.json", {"offsetTable": {5: 1}})
-    shutil.rmtree(tmp_path / "store" / "consumequeue" / gone)
+    shutil.rmtree(tmp_path / "store" / "consumequeue" / TIMER)
     with Pending(opened(tmp_path / "store")) as pending:
         assert pending.incomplete is not None
         assert "the store has no queue of" in pending.incomplete
+
+
+COUNT = 4
+DUE = START_TIMESTAMP + 5_000
+
+
+def life_notes(store: MessageStore) -> list[str]:
+    """The note of the first record of each message."""
+    return [find_life(store, f"K{number}").events[0].note for number in range(COUNT)]
+
+
+@settings(deadline=None, max_examples=examples(6))
+@given(delivered=st.sets(st.integers(0, COUNT - 1)), next_offset=st.none() | st.integers(0, 2 * COUNT))
+def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(
+    delivered: set[int], next_offset: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        writer = StoreWriter(Path(directory) / "store")
+        for number in range(COUNT):
+            writer.append(SCHEDULE, unique_key=f"K{number}", properties={"REAL_TOPIC": "T"}, queue_id=2)
+        for number in sorted(delivered):
+            writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
+        writer.close()
+        if next_offset is not None:
+            writer.write_config("delayOffset.json", {"offsetTable": {3: next_offset}})
+        for number, note in enumerate(life_notes(MessageStore.open(writer.root))):
+            assert ("level 3, delivered" in note) == (number in delivered)
+            if number in delivered:
+                continue
+            if next_offset is None:
+                assert note == "delay level 3"
+            elif next_offset > COUNT:
+                assert f"delayOffset.json is ahead of the level's queue ({next_offset} > {COUNT})" in note
+            elif next_offset > number:
+                assert note.endswith("counted as delivered, but no record of its delivery is there")
+            else:
+                assert note == "delay level 3, not delivered yet"
+
+
+@settings(deadline=None, max_examples=examples(6))
+@given(
+    delivered=st.sets(st.integers(0, COUNT - 1)),
+    check=st.none() | st.tuples(st.sampled_from([DUE - 1000, DUE + 1000]), st.integers(0, 2 * COUNT)),
+)
+def test_a_timer_message_is_delivered_where_its_delivery_is_stored(
+    delivered: set[int], check: tuple[int, int] | None
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        writer = StoreWriter(Path(directory) / "store")
+        for number in range(COUNT):
+            writer.append(TIMER, unique_key=f"K{number}", properties={"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)})
+        for number in sorted(delivered):
+            writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
+        writer.close()
+        if check is not None:
+            config = writer.root / "config"
+            config.mkdir(exist_ok=True)
+            (config / "timercheck").write_bytes(struct.pack(">qqqqqqq", check[0], 0, check[1], 0, 0, 0, 0).ljust(4096))
+        for number, note in enumerate(life_notes(MessageStore.open(writer.root))):
+            assert (note == "delivered") == (number in delivered)
+            if number in delivered:
+                continue
+            if check is None:
+                assert note == ""
+            elif check[1] > COUNT:
+                assert f"timercheck is ahead of the timer's queue ({check[1]} > {COUNT})" in note
+            elif check[0] > DUE and check[1] > number:
+                assert note == "cancelled, or counted as delivered: no record of its delivery is there"
+            else:
+                assert note == "not delivered yet"
+
+
+def test_a_timer_message_whose_time_is_far_is_stored_again(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    far = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)}
+    for more in ({}, {"TIMER_ROLL_TIMES": "1"}, {"TIMER_ROLL_TIMES": "2"}):
+        writer.append(TIMER, unique_key="K0", properties={**far, **more}, born_timestamp=START_TIMESTAMP)
+    writer.append("T", unique_key="K0", born_timestamp=START_TIMESTAMP)
+    writer.close()
+    again = "stored again, for its time is far"
+    notes = [event.note for event in find_life(MessageStore.open(writer.root), "K0").events]
+    assert notes == [again, again, "delivered", ""]

@@ -55,7 +55,7 @@ def played(directory: Path, steps: list[tuple[str, int, int]], *, has_origin: bo
     return broker
 
 
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=examples(10))
 @given(STEPS, st.booleans())
 def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(
     steps: list[tuple[str, int, int]], has_origin: bool

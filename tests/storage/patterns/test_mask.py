@@ -3,13 +3,13 @@
 import json
 import pickle
 import re
-from operator import mul
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asked_patterns import recorded
+from examples import examples
 from message_encoding import encode_message
 from protocol.mask import Mask
 from protocol.message import Message, decode_message
@@ -23,8 +23,7 @@ PATTERNS = (
     r"(?<=a).", r"^.|.$", r"(?m)^.", r"(?s)a.b", r"[à-ý]{2}", r"(?:a|ab)(?:c|bcd)", r"(?a)\w+", r"x*?y|é",
 )  # fmt: skip
 
-QUADRATIC, EXPONENTIAL = (DOCUMENTED, "a." * 20_000), (r"(a+)+b", "a" * 60)
-POLYNOMIAL = (r"(?:\w*\d*)*[;]", "1a" * 40)
+EXPONENTIAL = (r"(a+)+b", "a" * 60)
 
 texts = st.one_of(
     st.text(max_size=40),
@@ -33,6 +32,7 @@ texts = st.one_of(
 )
 
 
+@settings(max_examples=examples(12))
 @given(st.sampled_from(PATTERNS), st.lists(texts, max_size=5))
 def test_a_pattern_hides_in_texts_what_it_hides_with_re(pattern: str, some: list[str]) -> None:
     mask = mask_of((f"/{pattern}/",)).for_one_run()  # other tests of the process may have the same mask
@@ -41,6 +41,7 @@ def test_a_pattern_hides_in_texts_what_it_hides_with_re(pattern: str, some: list
     assert not mask.hidden_whole
 
 
+@settings(max_examples=examples(8))
 @given(st.lists(st.sampled_from([*(f"/{each}/" for each in PATTERNS), "$..a", "$.b[*]"]), max_size=3), texts)
 def test_bodies_are_what_the_mask_alone_makes_of_them(rules: list[str], text: str) -> None:
     mask, alone = mask_of(tuple(rules)), Mask(rules)
@@ -62,11 +63,8 @@ def test_a_record_of_thousands_of_messages_without_end_is_soon_given_up() -> Non
     assert len(list(mask.messages([decode_message(encode_message(topic="T", body=b"a"))] * 100))) == 100
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [EXPONENTIAL, *(pytest.param(*each, marks=pytest.mark.soak) for each in (QUADRATIC, POLYNOMIAL))],
-)
-def test_what_a_pattern_does_not_come_to_an_end_with_is_hidden_whole_and_counted(pattern: str, text: str) -> None:
+def test_what_a_pattern_does_not_come_to_an_end_with_is_hidden_whole_and_counted() -> None:
+    pattern, text = EXPONENTIAL
     mask = BoundedMask((f"/{pattern}/",))
     assert mask.texts(["before", text, "13812345678", "x"]) == ["before", "***", "13812345678", "x"]
     assert mask.hidden_whole == 1
@@ -75,15 +73,7 @@ def test_what_a_pattern_does_not_come_to_an_end_with_is_hidden_whole_and_counted
     assert mask.body(json.dumps([text]).encode()) == b"***"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "$[?search(@.a, '(a|aa)+$')]",
-        pytest.param("$[?match(@.a, '(a|aa)+b')]", marks=pytest.mark.soak),
-        pytest.param("$[?@.a =~ /(a|aa)+b/]", marks=pytest.mark.soak),
-        "$[?search(@.a, @.its)]",
-    ],
-)
+@pytest.mark.parametrize("path", ["$[?search(@.a, '(a|aa)+$')]", "$[?search(@.a, @.its)]"])
 def test_a_pattern_in_a_path_is_a_pattern_too_and_so_is_one_in_the_message(path: str) -> None:
     mask = BoundedMask((path,))
     assert mask.body(json.dumps([{"a": "a" * 80 + "!", "its": "(a|aa)+$"}]).encode()) == b"***"
@@ -112,34 +102,13 @@ def test_a_mask_goes_to_another_process_as_its_rules() -> None:
     assert mask.text("a") == "***"
 
 
-def test_a_body_of_some_megabytes_is_not_held_up_by_what_is_documented() -> None:
-    text = "Order 4711 of Kunde Müller: 3 × Apfel, to be left at the door. " * 30_000
-    mask = BoundedMask((f"/{DOCUMENTED}/", "$..phone", r"/1[3-9]\d{9}/"))
-    assert mask.bodies([text.encode(), b'"' + text.encode() + b' li@example.com"']) == [b"***"] * 2, "no JSON"
-    mask = BoundedMask((f"/{DOCUMENTED}/", r"/1[3-9]\d{9}/"))
-    (shown,) = mask.bodies([(text + "li@example.com").encode()])
-    assert bytes(shown) == (text + "***").encode()
-    assert not mask.hidden_whole
-
-
-@pytest.mark.soak
-def test_a_message_of_very_many_texts_without_end_is_soon_given_up() -> None:
-    """32 KB of properties may be a thousand such texts; the bound is one of the message, not of each."""
-    hostile = {f"p{number}": "a" * 40 + f"!{number}" for number in range(500)}
-    mask = BoundedMask((f"/{EXPONENTIAL[0]}/",))
-    shown = mask.property_texts({"before": "b", **hostile})
-    assert set(shown) == {"before", *hostile}
-    assert set(shown.values()) == {"***"}
-    assert mask.hidden_whole >= 500
-
-
 SLOW = "a." * 2_000
 """On which the documented pattern takes long, and comes to an end in time."""
 
 MANY = st.lists(st.sampled_from(["short", "aab", "li@example.com", *["endless"] * 3, *["slow"] * 2]), max_size=24)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=examples(2), deadline=None)
 @given(MANY, st.booleans())
 def test_messages_that_take_their_time_up_soon_get_little_and_others_are_what_they_were(
     kinds: list[str], as_bodies: bool
@@ -170,56 +139,3 @@ def test_what_is_hidden_of_a_message_does_not_hang_on_others_beside_it() -> None
     texts, owners = [*few, *many, "x", "aab"], [0] * 5 + [1] * 6 + [2] * 2
     assert mask.texts(texts, owners) == [shown for each in alone for shown in each]
     assert mask.texts(texts[::-1], owners[::-1])[::-1] == mask.texts(texts, owners)
-
-
-ATOMS = st.sampled_from(["a", "ab", ".", r"\w", r"\d", "[ab]", r"\w\d?", "a?b", r"\s", "(a|ab)", "(a)"])
-
-
-@st.composite
-def costly_patterns(draw: st.DrawFn) -> str:
-    """A pattern of nested, neighbouring or referenced repeats, most of which take very long on some texts."""
-    nested = st.recursive(
-        st.builds("{}{}".format, ATOMS, st.sampled_from(["", "+", "*", "{1,9}"])),
-        lambda inner: st.one_of(
-            st.builds("(?:{}){}".format, inner, st.sampled_from(["+", "*", "+?", "{2,}"])),
-            st.builds("(?:{}|{})*".format, inner, inner),
-            st.builds("{}{}".format, inner, inner),
-        ),
-        max_leaves=5,
-    )
-    kind = draw(st.sampled_from(["nested", "polynomial", "reference"]))
-    if kind == "nested":
-        return draw(nested) + draw(st.sampled_from(["!", "$", "", "(?!.)"]))
-    if kind == "polynomial":
-        return draw(ATOMS) + draw(st.sampled_from([r".*", r"\w*", r"\w*\d*"])) * draw(st.integers(2, 6)) + "!"
-    return f"({draw(nested)})" + r".*\1" * draw(st.integers(1, 3)) + "!"
-
-
-def is_rule(pattern: str) -> bool:
-    """Whether a mask takes a pattern: it is one, and matches something."""
-    try:
-        return not re.search(pattern, "")
-    except re.error:
-        return False
-
-
-@settings(max_examples=3)
-@given(
-    st.lists(costly_patterns().filter(is_rule), min_size=1, max_size=2),
-    st.lists(st.builds(mul, st.sampled_from(["a", "ab", "a1", "a.", "é", "a b"]), st.integers(0, 3000)), max_size=3),
-    st.sampled_from(["", "!", "@b"]),
-)
-def test_drawn_patterns_hide_what_they_hide_with_re_or_all(patterns: list[str], some: list[str], end: str) -> None:
-    """Only what is hidden whole need not be what `re` makes of it, which here is not waited for."""
-    rules = [f"/{pattern}/" for pattern in patterns]
-    texts = [text + end for text in some] + [text[:8] + end for text in some]
-    for shown in (
-        [str(body, "utf-8") for body in BoundedMask(rules).bodies([text.encode() for text in texts])],
-        BoundedMask(rules).texts(texts, range(len(texts))),
-    ):
-        for text, left in zip(texts, shown, strict=True):
-            if left != "***":
-                assert left == Mask(rules).text(text)
-    for pattern in patterns:  # on texts of four characters, for which no pattern takes long, the answer is that of re
-        short = [text[: 4 - len(end)] + end for text in some]
-        assert BoundedMask((f"/{pattern}/",)).texts(short) == [re.sub(pattern, "***", text) for text in short]

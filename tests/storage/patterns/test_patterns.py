@@ -54,33 +54,17 @@ def test_no_pattern_that_is_not_in_the_source_is_compiled_elsewhere() -> None:
     assert found == {RULES, "storage/patterns/_literal.py", "storage/patterns/_pattern_process.py"}
 
 
-def test_paths_are_compiled_nowhere_else() -> None:
-    importing = {
-        name
-        for name, tree in sources(r"jsonpath")
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.Import) and any(each.name.split(".")[0] == "jsonpath" for each in node.names))
-        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jsonpath")
-    }
-    assert importing == {RULES, "storage/patterns/_json_path.py"}
-
-
-def test_what_reads_stores_applies_masks_that_are_bounded() -> None:
-    made = {
-        name
-        for name, tree in sources(r"\bMask\b")
-        for call in calls(tree)
-        if isinstance(call.func, ast.Name) and call.func.id == "Mask"
-    }
-    assert made == {RULES, "storage/patterns/_pattern_process.py"}
-
-
-def test_what_runs_patterns_is_imported_by_the_process_alone() -> None:
-    inner = {f"storage.patterns.{name}" for name in ("_json_path", "_literal")}
-    importing = {
-        name
-        for name, tree in sources(r"_json_path|_literal")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module in inner
-    }
+def test_paths_and_patterns_are_compiled_and_masks_applied_by_the_process_alone() -> None:
+    inner = {"storage.patterns._json_path", "storage.patterns._literal"}
+    paths, makers, importing = set[str](), set[str](), set[str]()
+    for name, tree in sources(r"jsonpath|_json_path|_literal|\bMask\b"):
+        for node in ast.walk(tree):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            paths |= {name for each in names if each.split(".")[0] == "jsonpath"}
+            importing |= {name for each in names if each in inner}
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Mask":
+                makers.add(name)
+    assert paths == {RULES, "storage/patterns/_json_path.py"}
+    assert makers == {RULES, "storage/patterns/_pattern_process.py"}
     assert importing == {"storage/patterns/_pattern_process.py"}

@@ -55,7 +55,7 @@ def ticks_of_children(pid: int) -> int:
     return int(fields[13]) + int(fields[14])
 
 
-@pytest.mark.parametrize("is_brief", [False, True])
+@pytest.mark.parametrize("is_brief", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_it_is_the_cpu_time_of_the_process_that_counts(is_brief: bool) -> None:
     """So that an answer is the same on a busy machine: time alone, while it stands still, ends nothing."""
     asked = PatternProcesses()
@@ -81,14 +81,14 @@ def test_threads_ask_at_the_same_time() -> None:
 
     def ask() -> None:
         barrier.wait()
-        answers.extend(asked.ask(QUESTION, MaskAnswer) for _ in range(20))
+        answers.extend(asked.ask(QUESTION, MaskAnswer) for _ in range(5))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert answers == [ANSWER] * 80
+    assert answers == [ANSWER] * 20
     assert 1 <= len(asked._idle) <= processes.MOST_IDLE
     asked.close()
 
@@ -139,9 +139,8 @@ def is_there(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_who_ends_leaves_no_process_behind(end: str) -> None:
-    code = f"{BEGIN}\nprint(pid, *children(pid), flush=True)\n{end}"
+def test_who_is_killed_leaves_no_process_behind() -> None:
+    code = f"{BEGIN}\nprint(pid, *children(pid), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     done = run(code)
     pids, deadline = list(map(int, done.stdout.split())), time.monotonic() + DEADLINE_SECONDS
     assert len(pids) == 2
