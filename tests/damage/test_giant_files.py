@@ -38,16 +38,12 @@ TOGETHER = (
 )
 """Kinds none of which hides another from those who read it; `make soak` has each alone."""
 
-ALWAYS = ("last segment",)
-"""Of the kinds that have to be alone; what tells of topics is a file as those of groups are."""
-
 
 @pytest.mark.parametrize(
     "kinds",
     [
-        *((kind,) for kind in ALWAYS),
         pytest.param(TOGETHER, id="many"),
-        *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS if kind not in ALWAYS),
+        *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS),
     ],
     ids=" and ".join,
 )

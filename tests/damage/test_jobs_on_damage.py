@@ -56,7 +56,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
     return Trials(tmp_path_factory.mktemp("trials"))
 
 
-@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED, 8, VARIANTS))
+@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED, 24, VARIANTS))
 def test_each_job_ends_as_documented_on_a_damaged_store(
     chosen: list[Trial], least: int, trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,10 +65,10 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
 
 
 def test_what_both_find_stands_there_once_with_advice(trials: Trials) -> None:
-    assert check(trials, 3, 10) > 4
+    assert check(trials, 3, 25) > 1
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("chosen", [0, 1, 2, 4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("chosen", range(10))
 def test_so_it_is_of_every_kind_of_damage(trials: Trials, chosen: int) -> None:
     assert check(trials, chosen, 10) > 3

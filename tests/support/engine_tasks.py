@@ -8,8 +8,6 @@ from pathlib import Path
 
 from blocking_client import eventually
 from protocol.errors import StoreError
-from spark_jobs.run._local_worker import SHARED
-from spark_jobs.run.engine import Shared
 
 END_SECONDS = 60
 
@@ -59,16 +57,6 @@ def run_for_ever(place: str) -> None:
             signal.pause()
 
 
-def length_of(shared: "tuple[Shared[bytes], int]") -> int:
-    values, number = shared
-    return len(values.value) + number
-
-
-def identity_of(shared: "tuple[Shared[bytes], int]") -> tuple[int, int]:
-    values, _ = shared
-    return os.getpid(), id(values.value)
-
-
 def facts_of_process(_: int) -> dict[str, object]:
     status = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
@@ -90,7 +78,3 @@ def die_or_stay(task: tuple[str, str]) -> None:
     eventually(lambda: bool(os.listdir(place)), "the other task", END_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
     signal.pause()
-
-
-def left_over(_: int) -> list[int]:
-    return sorted(SHARED)

@@ -29,7 +29,7 @@ from spark_jobs.compact import _compact_tasks, compact
 from spark_jobs.compact.compact import Compact, Compacted
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.engine import Engine
-from spark_jobs.run.progress import JobProgress, Silence
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
@@ -58,34 +58,13 @@ class Outcome:
         shutil.copytree(self.directory, index)
 
 
-class RememberedProgress:
-    """Progress that is remembered: of each phase what was to be done, in which unit, and what was in the end."""
-
-    def __init__(self) -> None:
-        self.phases: list[tuple[str, int, str, int]] = []
-
-    def begin(self, phase: str, total: int, unit: str) -> None:
-        self._begun, self._done = (phase, total, unit), 0
-
-    def update(self, done: int, _messages: int) -> None:
-        self._done = done
-
-    def end(self) -> None:
-        self.phases.append((*self._begun, self._done))
-
-    def note(self, text: str) -> None:
-        """Nobody reads it."""
-
-
-def compact_store(
-    store: Path, work: Path, *, engine: Engine | None = None, progress: JobProgress | None = None, **options: Any
-) -> Outcome:
+def compact_store(store: Path, work: Path, *, engine: Engine | None = None, **options: Any) -> Outcome:
     """Compact into a work directory, going on with what it has."""
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)
     with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
         source = find_source(store, ())
         engine = engine or LoopEngine()
-        exchange = FileExchange(engine, directory, progress or Silence())
+        exchange = FileExchange(engine, directory, Silence())
         job = Compact(request, source, directory, engine, exchange)
         compacted = job.run()
     paths = sorted((directory.staged / "index").iterdir())

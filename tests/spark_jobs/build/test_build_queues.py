@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from job_runs import Rebuilt
 from queue_runs import files_under, units_in
 from spark_jobs.build import build_queues as job
-from spark_jobs.build.build_queues import bundle_count
-from spark_jobs.build.place_queues import RemarkableQueue, log_extent
+from spark_jobs.build.place_queues import RemarkableQueue
 from spark_jobs.run.report import Damage
-from store_files import write_file
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
@@ -67,16 +65,6 @@ def test_queues_of_all_kinds_come_out_as_they_were(
     assert any("filter bitmap" in note for note in rebuilt.notes) == (ext is not None)
 
 
-def test_what_the_store_no_longer_shows_is_forced(tmp_path: Path) -> None:
-    writer = everything(tmp_path / "store", ext_bit_map=b"", ext_file_size=400)
-    expected = queue_files(writer.root)
-    wipe(writer.root, *TREES)
-    sizes = {"consume_queue_file_size": 2000, "batch_file_size": 920, "ext_file_size": 400}
-    assert Rebuilt(writer.root, tmp_path / "forced", lmq=True, ext=True, **sizes).files == expected
-    plain = Rebuilt(writer.root, tmp_path / "plain", **sizes)
-    assert not any("LMQ" in name or "_ext" in name for name in plain.files)
-
-
 @settings(max_examples=settings.default.max_examples // 3)
 @given(plan=store_plans(maximum_messages=30))
 def test_random_stores_come_out_as_they_were(plan: StorePlan) -> None:
@@ -109,16 +97,6 @@ def damage(writer: StoreWriter, first: int, count: int) -> Damage:
     return Damage("path", start, last.physical_offset + last.size - start, "a record", "none")
 
 
-def test_records_at_the_end_of_the_log_or_beyond_do_not_count(tmp_path: Path) -> None:
-    writer = one_queue(tmp_path / "store")
-    for cut in (0, 1, 40, 77):
-        rebuilt = Rebuilt(writer.root, tmp_path / str(cut), end=writer.written[cut].physical_offset)
-        found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0") if cut else {}
-        assert [int.from_bytes(data[:8], "big") for data in found.values()] == [
-            written.physical_offset for written in writer.written[:cut]
-        ]
-
-
 def test_behind_damage_all_messages_keep_their_offsets(tmp_path: Path) -> None:
     writer = one_queue(tmp_path / "store")
     before = units_in(writer.root / "consumequeue" / "T" / "0")
@@ -144,29 +122,6 @@ def test_offsets_go_on_behind_damage_at_the_end_of_a_queue(tmp_path: Path) -> No
     wipe(writer.root, "consumequeue")
     rebuilt = Rebuilt(writer.root, tmp_path / "unknown", damages=(lost,), consume_queue_file_size=400)
     assert len(units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")) == 96
-
-
-def test_offsets_of_batches_go_on_too(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
-    for _ in range(5):
-        writer.append_inner_batch("B", [(b"a", {}), (b"b", {})])
-    writer.append("Other")
-    writer.close()
-    rebuilt = Rebuilt(writer.root, tmp_path / "work", damages=(damage(writer, 3, 2),))
-    last = list(units_in(rebuilt.work.staged / "batchconsumequeue" / "B" / "0", 46).values())[-1]
-    assert int.from_bytes(last[28:36], "big") + int.from_bytes(last[36:38], "big") == 10
-
-
-def test_a_missing_segment_leaves_a_gap_and_no_shift(tmp_path: Path) -> None:
-    writer = one_queue(tmp_path / "store", 150)
-    before = units_in(writer.root / "consumequeue" / "T" / "0")
-    (writer.root / "commitlog" / f"{SEGMENT:020d}").unlink()
-    lost = [number for number, written in enumerate(writer.written) if written.physical_offset // SEGMENT == 1]
-    rebuilt = Rebuilt(writer.root, tmp_path / "work", damages=(Damage("d", SEGMENT, SEGMENT, "a segment", "no file"),))
-    found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")
-    assert {n: data for n, data in found.items() if n not in lost} == {n: d for n, d in before.items() if n not in lost}
-    assert sorted(found) == list(range(150))
-    assert rebuilt.details.repeated == len(lost) < 64
 
 
 def test_expired_queues_are_carried_over(tmp_path: Path) -> None:
@@ -220,32 +175,3 @@ def test_a_topic_that_is_no_name_is_left_out(tmp_path: Path) -> None:
     assert rebuilt.files == queue_files(writer.root)
     assert sum(rebuilt.details.left_out.values()) == 3
     assert not (tmp_path / "outside").exists()
-
-
-def test_many_queues_are_brought_to_the_disk_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[Path] = []
-    monkeypatch.setattr(job, "MOST_FSYNCS", 1)
-    monkeypatch.setattr(job, "sync_file_system", called.append)
-    writer = everything(tmp_path / "store")
-    rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=1)
-    assert rebuilt.files == queue_files(writer.root)
-    assert called == [rebuilt.work.partial / rebuilt.bundles[0]["attempt"]]
-
-
-def test_an_empty_log_leaves_empty_trees(tmp_path: Path) -> None:
-    write_file(tmp_path / "store" / "commitlog" / f"{0:020d}", SEGMENT, {})
-    rebuilt = Rebuilt(tmp_path / "store", tmp_path / "work")
-    assert (rebuilt.tasks, rebuilt.files, rebuilt.trees) == ([], {}, ["consumequeue"])
-    assert rebuilt.notes == []
-
-
-def test_lost_ranges_are_merged_and_end_with_the_log() -> None:
-    damages = [
-        Damage("p", start, length, "", "") for start, length in ((50, 10), (10, 20), (30, 5), (90, 50), (200, 5))
-    ]
-    assert log_extent(5, 100, damages).lost == ((10, 35), (50, 60), (90, 100))
-    assert log_extent(5, 100, []).lost == ()
-
-
-def test_bundles_depend_on_the_log_alone() -> None:
-    assert [bundle_count(size << 30) for size in (0, 4, 16, 64, 71, 72, 10_000)] == [4, 4, 16, 64, 64, 65, 1306]

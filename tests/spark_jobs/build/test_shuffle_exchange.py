@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 
 from compact_oracle import take_mark
-from protocol.errors import ConfigError
 from queue_runs import files_under
 from spark_jobs.build import split_queues
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -102,14 +101,6 @@ def test_a_damaged_log_comes_out(damaged: Path, tmp_path: Path) -> None:
     assert {path.split("/")[1] for path in made if "queue/" in path} == {"Hot", "Cold", "Batch", "SCHEDULE_TOPIC_XXXX"}
 
 
-def test_a_store_without_keys_comes_out(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "bare", segment_size=4096)
-    for _ in range(5):
-        writer.append("Bare", b"body", unique_key=None)
-    writer.close()
-    assert_same_both_ways(rebuild, writer.root, tmp_path, **SMALL)
-
-
 @pytest.mark.parametrize("job", [rebuild, pytest.param(compact, marks=pytest.mark.soak)])
 def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
     job: Job, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,15 +147,3 @@ def test_compacted_files_say_as_rightly_that_they_are_complete(store: Path, tmp_
     made, _ = assert_same_both_ways(compact, store, tmp_path, **SMALL)
     marks = [take_mark(data, SLOTS)[1] for data in index_of(made)]
     assert {mark is not None and mark.complete for mark in marks} == {False, True}
-
-
-@pytest.mark.soak  # in each run: of a store without keys
-def test_a_compaction_that_keeps_nothing_comes_out(store: Path, tmp_path: Path) -> None:
-    topics = ("Hot", "Cold", "Batch", "SCHEDULE_TOPIC_XXXX")
-    made, _ = assert_same_both_ways(compact, store, tmp_path, topics=topics, **SMALL)
-    assert len(index_of(made)) == 1
-
-
-def test_an_exchange_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="exchange 'post', expected one of files, shuffle"):
-        RebuildRequest(store=str(tmp_path), index=True, exchange="post")

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from object_store import ObjectStore
-from protocol.errors import ConfigError, NotAStore, StoreError
+from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
-from spark_jobs.commands.run import run_compact, run_convert, run_rebuild, run_rescue
+from spark_jobs.commands.run import run_compact, run_rebuild
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.convert.convert_request import ConvertRequest
-from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.export import export as export_module
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
@@ -80,25 +78,6 @@ def _let_no_engine_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (run_module, export_module, append_module):
         monkeypatch.setattr(module, "opened_engine", start)
-
-
-MAKERS: dict[str, Callable[..., object]] = {
-    "rebuild": lambda **where: run_rebuild(RebuildRequest(index=True, **where), Silence()),
-    "convert": lambda **where: run_convert(ConvertRequest(**where), Silence()),
-    "rescue": lambda **where: run_rescue(RescueRequest(**where), Silence()),
-}
-
-
-@pytest.mark.parametrize("job", MAKERS)
-@pytest.mark.parametrize("is_there", [False, True])
-def test_a_job_that_is_refused_leaves_no_new_directories(job: str, is_there: bool, tmp_path: Path) -> None:
-    (tmp_path / "store").mkdir()
-    if is_there:
-        (tmp_path / "new").mkdir()
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(NotAStore):
-        MAKERS[job](store=str(tmp_path / "store"), out=str(tmp_path / "new"))
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("run", [run_rebuild, run_compact])

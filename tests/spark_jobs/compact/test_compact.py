@@ -1,27 +1,143 @@
+"""A compacted index is what the oracle says, answers as before, and says rightly where it is complete."""
+
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from compact_oracle import broker_offsets, build_compacted, keep_entries, log_entries, read_entries
-from job_runs import RememberedProgress, compact_store, small_steps
-from oracles import END_OF_TIME, index_hash, index_keys, signed
-from protocol.errors import RocketLensError, StoreError
+from command_line import Outcome
+from compact_oracle import (
+    broker_offsets,
+    build_compacted,
+    keep_entries,
+    lacks_keys,
+    log_entries,
+    put_behind,
+    read_entries,
+)
+from job_runs import compact_in_place, compact_store, small_steps
+from oracles import END_OF_TIME, index_keys, read_log, signed
+from protocol.errors import RocketLensError
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
 
-Entries = list[tuple[int, int]]
 SLOTS, ENTRIES = 7, 10
 
 
 @pytest.fixture
 def writer(tmp_path: Path) -> StoreWriter:
     return StoreWriter(tmp_path / "store", segment_size=2048, index_slots=SLOTS, index_entries=ENTRIES)
+
+
+def append_some(writer: StoreWriter, count: int = 40, **more: Any) -> None:
+    for _ in range(count):
+        number = len(writer.written)
+        fields = {"keys": f"k{number} group{number % 5}", "unique_key": f"u{number}", "tags": "TagA", **more}
+        writer.append("TopicTest", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **fields)
+
+
+def complete(outcome: Outcome) -> list[bool]:
+    assert outcome.marks
+    return [mark is not None and mark.complete for mark in outcome.marks]
+
+
+# --- a file that says so is -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(store_plans(maximum_messages=30, all_indexed=True), st.booleans(), st.data())
+def test_no_file_says_that_it_is_complete_and_lacks_a_key(
+    directory: Path, plan: StorePlan, from_log: bool, data: st.DataObject
+) -> None:
+    """Whatever was lost before, be it found again later: index files, segments, records; or left out now, or before."""
+    shutil.rmtree(directory, ignore_errors=True)
+    root, profile = directory / "store", plan.options["profile"]
+    writer = plan.write(root)
+    assume(writer.written)
+    records = writer.records
+    for path in data.draw(st.sets(st.sampled_from([*writer.index_paths(), root]), max_size=3), "lost files"):
+        if path.is_file():
+            path.unlink()
+    assume(from_log or any((root / "index").glob("*")))
+    if data.draw(st.booleans(), "a segment is lost"):
+        lost = data.draw(st.sampled_from(sorted(writer.log.segments)), "segment")
+        assume(len(writer.log.segments) > 1)
+        records = [record for record in records if from_log is False or not lost <= record.physical_offset < lost + 1]
+        writer.log.segments[lost].rename(directory / "segment")
+        records = records if not from_log else read_log(writer.log.directories)
+    elif data.draw(st.booleans(), "a record is damaged"):
+        damaged = data.draw(st.sampled_from(writer.written), "record")
+        writer.overwrite(damaged.physical_offset + 4, b"\xff")
+        records = records if not from_log else read_log(writer.log.directories)
+    options: dict[str, Any] = {
+        "slots": plan.options["index_slots"],
+        "entries": plan.options["index_entries"],
+        "profile": "5.5" if profile == "5.5" else "classic",
+    }
+    for step in range(data.draw(st.integers(1, 2), "compactions")):
+        topics = data.draw(st.sets(st.sampled_from(["TopicTest", "主题"]), max_size=1), "topics")
+        drop_tags = data.draw(st.booleans(), "drop tags")
+        with small_steps(data.draw(st.sampled_from([64, 1000, 1 << 25]), "cells"), 1000):
+            outcome = compact_store(
+                root, directory / f"work{step}", from_log=from_log and not step, drop_tags=drop_tags,
+                topics=tuple(topics), **options,
+            )  # fmt: skip
+        for file, mark in zip(outcome.files, outcome.marks, strict=True):
+            if mark is not None and mark.complete:
+                kept = "5.5" if mark.tags and profile == "5.5" else "5.3"
+                assert lacks_keys(file, options["slots"], records, kept) == []
+                assert not (mark.tags and drop_tags)
+        assume(any(outcome.marks))
+        shutil.rmtree(root / "index", ignore_errors=True)
+        shutil.copytree(outcome.directory, root / "index")
+
+
+# --- and one that is says so ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("from_log", [False, True])
+def test_all_files_of_a_whole_index_are_complete_with_tags(writer: StoreWriter, tmp_path: Path, from_log: bool) -> None:
+    append_some(writer)
+    writer.close()
+    outcome = compact_store(writer.root, tmp_path / "work", from_log=from_log)
+    assert len(outcome.marks) > 5
+    assert all(mark is not None and mark.complete and mark.tags for mark in outcome.marks)
+    assert not outcome.compacted.notes
+
+
+def test_files_stay_complete_when_they_are_compacted_again_with_what_a_broker_put_since(
+    writer: StoreWriter, tmp_path: Path
+) -> None:
+    append_some(writer, 41)
+    writer.close()
+    compact_in_place(writer, tmp_path / "once")
+    last = sorted((writer.root / "index").iterdir())[-1]
+    room = ENTRIES - int.from_bytes(last.read_bytes()[36:40])
+    assert room >= 4
+    append_some(writer, 1)
+    last.write_bytes(put_behind(last.read_bytes(), SLOTS, writer.records[-1:]))
+    with small_steps(500, 4):
+        outcome = compact_in_place(writer, tmp_path / "twice")
+    assert sum(mark.entries for mark in outcome.marks if mark) == 4 * 42
+    assert all(complete(outcome))
+
+
+# --- what is missing takes it from those that span it ---------------------------------------------------------------
+
+
+Entries = list[tuple[int, int]]
 
 
 def index_files(store: Path) -> list[bytes]:
@@ -32,12 +148,6 @@ def all_entries(files: Sequence[bytes], slots: int = SLOTS) -> Entries:
     return [entry for data in files for entry in read_entries(data, slots)]
 
 
-def append_some(writer: StoreWriter, count: int = 40, **more: Any) -> None:
-    for number in range(count):
-        message = {"keys": f"k{number} group{number % 5}", "unique_key": f"u{number}", "tags": "TagA", **more}
-        writer.append("TopicTest", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **message)
-
-
 def end_of(data: bytes) -> int:
     return signed(data, 24, 8)
 
@@ -45,18 +155,12 @@ def end_of(data: bytes) -> int:
 # --- against the oracle, for any store ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def directory() -> Iterator[Path]:
-    with TemporaryDirectory() as name:
-        yield Path(name)
-
-
 def written(plan: StorePlan, directory: Path) -> StoreWriter:
     shutil.rmtree(directory, ignore_errors=True)
     return plan.write(directory / "store")
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(store_plans(maximum_messages=25), st.sampled_from([64, 1000, 1 << 25]), st.sampled_from([1, 3, 1000]), st.data())
 def test_any_index_becomes_what_the_oracle_says(
     directory: Path, plan: StorePlan, cell_bytes: int, entries_at_once: int, data: st.DataObject
@@ -80,7 +184,7 @@ def test_any_index_becomes_what_the_oracle_says(
     assert sum(outcome.compacted.dropped.values()) == len(entries) - len(kept)
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(store_plans(maximum_messages=25, all_indexed=True), st.booleans(), st.booleans())
 def test_the_log_itself_becomes_the_same_as_its_index(
     directory: Path, plan: StorePlan, drop_topic: bool, drop_tags: bool
@@ -105,7 +209,7 @@ def test_the_log_itself_becomes_the_same_as_its_index(
     assert all_entries(from_log, slots) == all_entries(build_compacted(kept, slots, capacity, end), slots)
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(store_plans(maximum_messages=25), st.data())
 def test_a_broker_gives_every_answer_it_gave_before(directory: Path, plan: StorePlan, data: st.DataObject) -> None:
     """Those of messages that were stored in the window, and not within a second of its begin.
@@ -130,103 +234,29 @@ def test_a_broker_gives_every_answer_it_gave_before(directory: Path, plan: Store
             assert offset in answer or not window["begin"] + 1000 <= stamp <= window["end"]
 
 
-def append_at(writer: StoreWriter, seconds: Sequence[int]) -> list[int]:
-    """Messages with the key k and these store times, in seconds since some start; their physical offsets."""
-    stamps = [START_TIMESTAMP + 1000 * second for second in seconds]
-    return [writer.append("TopicTest", bytes(100), keys="k", store_timestamp=at).physical_offset for at in stamps]
-
-
-STEPS_BACK = {
-    "inside a cell": [0, 1, 2, 30, 31, 4, 5, 33, 6, 7],
-    "between segments": [*range(100, 120), *range(60, 80), *range(120, 140)],
-    "over and over": [100 * number % 37 for number in range(60)],
-    "for good": [*range(500, 540), *range(40)],
-    "by nothing": [0] * 30 + [1] * 30,
-}
-
-
-@pytest.mark.parametrize("seconds", STEPS_BACK.values(), ids=STEPS_BACK.keys())
-@pytest.mark.parametrize("from_log", [False, True])
-def test_a_broker_finds_all_that_was_stored_in_a_window_though_the_clock_stepped_back(
-    writer: StoreWriter, tmp_path: Path, seconds: list[int], from_log: bool
-) -> None:
-    offsets = append_at(writer, seconds)
-    writer.close()
-    with small_steps(500, 7):
-        files = compact_store(writer.root, tmp_path / "work", from_log=from_log).files
-    begins = [signed(data, 0, 8) for data in files]
-    ends = [signed(data, 8, 8) for data in files]
-    assert files
-    assert all(end <= begin for end, begin in zip(ends[:-1], begins[1:], strict=True))
-    for begin in set(seconds):
-        window = {"begin": START_TIMESTAMP + 1000 * begin - 1000, "end": START_TIMESTAMP + 1000 * begin + 3000}
-        answer = broker_offsets(files, SLOTS, index_hash("TopicTest#k"), **window)
-        right = [offset for offset, at in zip(offsets, seconds, strict=True) if begin <= at <= begin + 3]
-        assert set(right) <= set(answer)
-
-
 # --- what goes and what stays ---------------------------------------------------------------------------------------
 
 
-def test_entries_in_a_hole_of_the_log_behind_its_end_and_of_damaged_records_go(
-    writer: StoreWriter, tmp_path: Path
-) -> None:
-    append_some(writer)
-    gone = writer.written[2].physical_offset
-    writer.overwrite(gone, bytes(8))
-    writer.close()
-    before = all_entries(index_files(writer.root))
-    bases = sorted(writer.log.segments)
-    for base in (bases[1], bases[-1]):
-        writer.log.segments[base].unlink()
-    outcome = compact_store(writer.root, tmp_path / "work")
-    assert outcome.compacted.dropped["nowhere"] == sum(bases[1] <= offset < bases[2] for _, offset in before) > 0
-    assert outcome.compacted.dropped["beyond"] == sum(offset >= bases[-1] for _, offset in before) > 0
-    assert outcome.compacted.dropped["no_record"] == 4
-    assert {offset for _, offset in all_entries(outcome.files)} == {
-        offset for _, offset in before if offset < bases[-1] and not bases[1] <= offset < bases[2] and offset != gone
-    }
-
-
-@pytest.mark.parametrize("from_log", [False, True])
-def test_tag_entries_go_but_never_a_key_that_has_their_hash(
-    writer: StoreWriter, tmp_path: Path, from_log: bool
-) -> None:
-    writer.append("TopicTest", keys="a", tags="TagA")
-    same = writer.append("TopicTest", keys="b T#TagA", tags="TagA")
-    writer.close()
-    files = compact_store(writer.root, tmp_path / "work", drop_tags=True, from_log=from_log).files
-    kept = {(index_hash("TopicTest#a"), 0)}
-    kept |= {(index_hash(f"TopicTest#{key}"), same.physical_offset) for key in ("b", "T#TagA")}
-    assert set(all_entries(files)) == kept
-
-
 def test_a_record_may_have_more_entries_than_a_row_of_a_block_counts(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=70_100)
+    count = 70_000
+    writer = StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=count + 100)
     record = writer.append("TopicTest", keys="k")
     writer.close()
+    form = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("time", ">i4"), ("previous", ">i4")])
+    entries = np.zeros(count, form)
+    entries["hash"], entries["offset"] = np.arange(count), record.physical_offset
+    entries["previous"] = np.maximum(np.arange(1, count + 1) - SLOTS, 0)
+    slots = sorted(range(count - SLOTS + 1, count + 1), key=lambda number: (number - 1) % SLOTS)
     path = writer.index_paths()[0]
-    entries = [(number, record.physical_offset) for number in range(70_000)]
-    path.write_bytes(plain_file(entries, 70_100))
-    files = compact_store(writer.root, tmp_path / "work").files
-    assert sorted(all_entries(files)) == entries
+    head = path.read_bytes()[:32] + b"".join(number.to_bytes(4) for number in (SLOTS, count + 1, *slots)) + bytes(20)
+    path.write_bytes((head + entries.tobytes()).ljust(40 + 4 * SLOTS + 20 * (count + 100), b"\0"))
+    (data,) = compact_store(writer.root, tmp_path / "work").files
+    found = np.frombuffer(data, form, count, 40 + 4 * SLOTS + 20)
+    assert sorted(found["hash"].tolist()) == list(range(count))
+    assert set(found["offset"].tolist()) == {record.physical_offset}
 
 
 # --- where the index ends -------------------------------------------------------------------------------------------
-
-
-def test_the_last_file_keeps_the_end_that_the_index_had(writer: StoreWriter, tmp_path: Path) -> None:
-    """Also where the entries of the last record go, and once more where an index is compacted that lost them before."""
-    append_some(writer, 20)
-    last = writer.append("Other", keys="k")
-    writer.close()
-    assert end_of(index_files(writer.root)[-1]) == last.physical_offset
-    for number, options in enumerate(({"topics": ("Other",)}, {})):
-        outcome = compact_store(writer.root, tmp_path / str(number), **options)
-        assert end_of(outcome.files[-1]) == last.physical_offset
-        assert max(offset for _, offset in all_entries(outcome.files)) < last.physical_offset
-        assert not outcome.compacted.notes
-        outcome.replace(writer.root / "index")
 
 
 def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_nothing_below(
@@ -244,55 +274,7 @@ def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_not
     assert max(offset for _, offset in all_entries(outcome.files)) < gone
 
 
-def test_an_index_that_ends_below_the_minimum_still_ends_there(writer: StoreWriter, tmp_path: Path) -> None:
-    append_some(writer, 30)
-    end = writer.written[-1].physical_offset
-    while writer.log.end <= max(writer.log.segments) + 2000:
-        writer.append("TopicTest", bytes(50), index=False)
-    writer.append("TopicTest", bytes(1900), index=False)
-    writer.close()
-    for base in sorted(writer.log.segments)[:-1]:
-        writer.log.segments[base].unlink()
-    outcome = compact_store(writer.root, tmp_path / "work")
-    assert end < min(path for path in writer.log.segments if writer.log.segments[path].exists())
-    assert [all_entries(outcome.files), outcome.compacted.dropped["below"]] == [[], outcome.compacted.read]
-    before = index_files(writer.root)[-1]
-    assert outcome.files == build_compacted([], SLOTS, ENTRIES, end, signed(before, 8, 8))
-
-
-def test_an_empty_last_file_says_where_the_index_ends(writer: StoreWriter, tmp_path: Path) -> None:
-    for number in range(3):
-        writer.append("TopicTest", keys=["a", "b", f"{number}"])
-    writer.append("TopicTest")  # opens a file, and puts nothing
-    writer.close()
-    assert [signed(data, 36, 4) for data in index_files(writer.root)] == [ENTRIES, 1]
-    files = compact_store(writer.root, tmp_path / "work").files
-    assert [signed(data, 36, 4) for data in files] == [ENTRIES]
-    assert end_of(files[-1]) == writer.written[2].physical_offset
-
-
 # --- the job as a whole ---------------------------------------------------------------------------------------------
-
-
-def test_a_compacted_index_is_compacted_to_itself(writer: StoreWriter, tmp_path: Path) -> None:
-    append_some(writer)
-    writer.close()
-    once = compact_store(writer.root, tmp_path / "once")
-    once.replace(writer.root / "index")
-    with small_steps(777, 5):
-        twice = compact_store(writer.root, tmp_path / "twice")
-    assert twice.files == once.files
-    assert not any(twice.compacted.dropped.values())
-
-
-def test_a_store_without_an_index_says_what_to_do(writer: StoreWriter, tmp_path: Path) -> None:
-    append_some(writer, 3)
-    writer.close()
-    shutil.rmtree(writer.root / "index")
-    with pytest.raises(StoreError, match=r"index: has no index file; --from-log"):
-        compact_store(writer.root, tmp_path / "work")
-    files = compact_store(writer.root, tmp_path / "work", from_log=True, slots=SLOTS, entries=ENTRIES).files
-    assert len(all_entries(files)) == 4 * 3
 
 
 def test_an_index_file_that_is_not_sound_ends_the_job(writer: StoreWriter, tmp_path: Path) -> None:
@@ -306,45 +288,3 @@ def test_an_index_file_that_is_not_sound_ends_the_job(writer: StoreWriter, tmp_p
         compact_store(writer.root, tmp_path / "work")
     files = compact_store(writer.root, tmp_path / "log", from_log=True).files
     assert len(all_entries(files)) == 4 * 40
-
-
-def test_damage_of_the_log_is_told_when_it_is_read(writer: StoreWriter, tmp_path: Path) -> None:
-    append_some(writer)
-    broken = writer.written[5]
-    writer.overwrite(broken.physical_offset + 4, b"\xff")
-    writer.close()
-    outcome = compact_store(writer.root, tmp_path / "work", from_log=True)
-    assert outcome.compacted.log_end is not None
-    (damage,) = outcome.compacted.log_end.damages
-    assert (damage.physical_offset, damage.length) == (broken.physical_offset, broken.size)
-    assert len(all_entries(outcome.files)) == 4 * 39
-
-
-@pytest.mark.parametrize("from_log", [False, True])
-def test_each_phase_tells_how_many_entries_it_has_done(writer: StoreWriter, tmp_path: Path, from_log: bool) -> None:
-    append_at(writer, STEPS_BACK["over and over"])
-    writer.close()
-    progress = RememberedProgress()
-    with small_steps(500, 7):
-        outcome = compact_store(writer.root, tmp_path / "work", from_log=from_log, progress=progress)
-    entries = sum(file["entries"] for file in outcome.compacted.index_files)
-    phases = {phase: (total, done) for phase, total, unit, done in progress.phases if unit == "entries"}
-    assert phases == dict.fromkeys(
-        ["merge", "order", "build"] if from_log else ["split", "merge", "order", "build"], (entries, entries)
-    )
-
-
-def plain_file(entries: Entries, capacity: int) -> bytes:
-    """An index file of any entries, as a broker would have put them at one time."""
-    slots = dict.fromkeys(range(SLOTS), 0)
-    data = b""
-    for number, (key_hash, offset) in enumerate(entries, 1):
-        previous, slots[key_hash % SLOTS] = slots[key_hash % SLOTS], number
-        data += b"".join(
-            value.to_bytes(size, "big") for value, size in ((key_hash, 4), (offset, 8), (0, 4), (previous, 4))
-        )
-    numbers = (START_TIMESTAMP, START_TIMESTAMP, entries[0][1], entries[-1][1])
-    header = b"".join(number.to_bytes(8, "big") for number in numbers)
-    header += sum(map(bool, slots.values())).to_bytes(4, "big") + (len(entries) + 1).to_bytes(4, "big")
-    head = header + b"".join(slots[slot].to_bytes(4, "big") for slot in range(SLOTS)) + bytes(20)
-    return (head + data).ljust(40 + 4 * SLOTS + 20 * capacity, b"\0")

@@ -19,7 +19,6 @@ from command_line import rocketlens
 from oracles import read_record
 from protocol.errors import ConfigError, NotAStore
 from read_only import state_of
-from rocketlens.cli.show_report import report_lines
 from spark_jobs.commands.run import run_rescue
 from spark_jobs.convert._fillings import Fillings
 from spark_jobs.convert.rescue_request import RescueRequest
@@ -102,10 +101,6 @@ def assert_same(good: Path, new: Path) -> None:
 Damage = Callable[[StoreWriter, Path], None]
 
 
-def damage_messages(good: StoreWriter, root: Path) -> None:
-    lose(root, *(good.written[number] for number in (4, 5, 6, 30, 50)))
-
-
 def damage_missing(good: StoreWriter, root: Path) -> None:
     segment(root, 2).unlink()
     segment(root, 3).unlink()
@@ -120,15 +115,6 @@ def damage_boundary(good: StoreWriter, root: Path) -> None:
     overwrite(root, 3 * SEGMENT, os.urandom(2000))
 
 
-def damage_blank(good: StoreWriter, root: Path) -> None:
-    last = max((each for each in good.written if each.physical_offset < SEGMENT), key=lambda each: each.physical_offset)
-    overwrite(root, last.physical_offset + last.size, bytes(8))
-
-
-def damage_start(good: StoreWriter, root: Path) -> None:
-    overwrite(root, SEGMENT, bytes(500))
-
-
 def damage_properties(good: StoreWriter, root: Path) -> None:
     """Zeros that begin in the properties of one record, which is sound but for them, and of one that stands alone."""
     for number in (4, 8):
@@ -140,8 +126,7 @@ def damage_properties(good: StoreWriter, root: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "link"),
     [
-        (damage_messages, True), (damage_missing, False), (damage_cut, False), (damage_boundary, True),
-        (damage_blank, False), (damage_start, False), (damage_properties, False),
+        (damage_missing, False), (damage_cut, False), (damage_boundary, True), (damage_properties, False),
     ],
 )  # fmt: skip
 def test_a_store_and_its_undamaged_copy_become_the_undamaged_store(
@@ -160,7 +145,7 @@ def test_a_store_and_its_undamaged_copy_become_the_undamaged_store(
     assert not (tmp_path / "new.rocketlens-work").exists()
 
 
-@settings(max_examples=8)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(data=st.data())
 def test_zeros_anywhere_are_filled_wherever_they_begin_and_end(good: StoreWriter, data: st.DataObject) -> None:
     first, last = good.written[2].physical_offset, good.written[-2].physical_offset
@@ -177,32 +162,6 @@ def test_zeros_anywhere_are_filled_wherever_they_begin_and_end(good: StoreWriter
         assert_same(good.root, Path(directory, "new"))
         assert report.exit_code == 0
         assert report.details.mended.losses.messages == 0
-
-
-def test_each_hole_is_filled_by_the_first_copy_that_fits(good: StoreWriter, tmp_path: Path) -> None:
-    store, first, second = tmp_path / "store", tmp_path / "first", tmp_path / "second"
-    for root in (store, first, second):
-        shutil.copytree(good.root, root)
-    lost = [good.written[number] for number in (4, 20, 40, 60)]
-    lose(store, *lost)
-    lose(first, lost[0], lost[3])
-    lose(second, lost[1], lost[3])
-    report = rescue(store, tmp_path / "new", first, second)
-    found = fillings(report)
-    assert [(hole.physical_offset, hole.length, hole.messages, hole.copy) for hole in found.filled] == [
-        (lost[0].physical_offset, lost[0].size, 1, str(second)),
-        (lost[1].physical_offset, lost[1].size, 1, str(first)),
-        (lost[2].physical_offset, lost[2].size, 1, str(first)),
-    ]
-    (left,) = found.open
-    assert left.physical_offset == lost[3].physical_offset
-    place = f"has zeros at physical offset {lost[3].physical_offset}"
-    assert left.reasons == (f"{first} {place}", f"{second} {place}")
-    assert report.exit_code == 4
-    assert report.details.mended.losses.messages == 1
-    lines = list(report_lines(report))
-    assert sum(line.startswith("filled: ") for line in lines) == 3
-    assert sum(line.startswith("not filled: ") for line in lines) == 1
 
 
 def test_a_hole_at_an_end_of_the_log_is_not_filled(good: StoreWriter, tmp_path: Path) -> None:

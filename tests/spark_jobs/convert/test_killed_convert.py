@@ -138,7 +138,7 @@ def expected(store: Path, job: str) -> Tree:
     return made
 
 
-IN_SHORT = {"convert": 11, "rescue --fill-from": 7}
+IN_SHORT = {"rescue --fill-from": 7}
 """Of these, of so many steps one in `make test`; of all each step in `make soak`."""
 
 

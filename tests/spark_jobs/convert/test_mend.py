@@ -2,22 +2,17 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command_line import rocketlens
-from golden_store import GOLDEN, unpack
 from oracles import read_log
 from protocol.errors import ConfigError, StoreError
-from queue_runs import files_under
 from read_only import state_of
 from rocketlens.cli.show_report import report_lines
-from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands.run import plan_job, run_convert, run_rebuild, run_rescue
-from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.commands.run import plan_job, run_rescue
 from spark_jobs.convert.mend import MendDetails
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
@@ -26,12 +21,9 @@ from storage.doctor.examine import examine
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.store_layout import recognise_store
 from storage.recovery.start_refusals import foretell_refusals
-from store_kinds import Ledger, write_tier
 from store_writer import StoreWriter, Written
 
 SEGMENT = 8192
-STORE_TIME = 56
-"""Where a record with addresses of IPv4 says when it was stored."""
 OFFSETS = {"T@g": {0: 3, 1: 2}}
 
 
@@ -111,22 +103,7 @@ def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, 
     assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
 
 
-def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer: StoreWriter, tmp_path: Path) -> None:
-    for number, each in enumerate(writer.written):
-        stamp = (writer.written[0].store_timestamp + number * 60_000).to_bytes(8, "big")
-        writer.overwrite(each.physical_offset + STORE_TIME, stamp)
-    shutil.rmtree(writer.root / "index")
-    (writer.root / "checkpoint").unlink()
-    assert "clock" not in {each.check for each in examine(writer.root).findings}
-    ends = [each for each in writer.written if SEGMENT * 3 < each.physical_offset + each.size <= SEGMENT * 4][-4:]
-    for each in (*(each for each in writer.written if each.physical_offset < SEGMENT), *ends):
-        lose(writer, each)
-    rescue(writer, tmp_path / "new")
-    times = [each.store_timestamp for each in read_log([tmp_path / "new" / "commitlog"])]
-    assert times == sorted(times)
-
-
-@pytest.mark.parametrize("kind", ["cut", "zeroed", "junk", "front"])
+@pytest.mark.parametrize("kind", ["cut", "junk", "front"])
 def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWriter, tmp_path: Path, kind: str) -> None:
     start, stop = SEGMENT * 4 + 3000, writer.log.end
     if kind == "cut":
@@ -156,36 +133,6 @@ def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWri
     assert are_behind == {"cut": {True}, "zeroed": {True}, "front": {False}}.get(kind, are_behind)
 
 
-def test_a_missing_segment_and_one_that_was_cut_are_made_whole(writer: StoreWriter, tmp_path: Path) -> None:
-    segment(writer.root, 1).unlink()
-    os.truncate(segment(writer.root, 3), 3000)
-    report = rescue(writer, tmp_path / "new")
-    assert [path.stat().st_size for path in sorted((tmp_path / "new" / "commitlog").iterdir())] == [SEGMENT] * 6
-    lost = (range(SEGMENT + 1, 2 * SEGMENT + 1), range(3 * SEGMENT + 3001, 4 * SEGMENT + 1))
-    assert places(tmp_path / "new") == [
-        each.physical_offset
-        for each in writer.written
-        if not any(each.physical_offset + each.size in range_ for range_ in lost)
-    ]
-    assert details(report).segments == 6
-
-
-@pytest.mark.parametrize("lengths", [(7000, 7000, 7000, 7000, 7000, 3000), (8000, 7100, 100, 5000, 4999, 3000)])
-def test_segments_that_were_all_cut_get_the_size_that_their_names_say(
-    writer: StoreWriter, tmp_path: Path, lengths: tuple[int, ...]
-) -> None:
-    for number, length in enumerate(lengths):
-        os.truncate(segment(writer.root, number), length)
-    report = rescue(writer, tmp_path / "new")
-    assert details(report).segment_size == SEGMENT
-    assert [path.stat().st_size for path in sorted((tmp_path / "new" / "commitlog").iterdir())] == [SEGMENT] * 6
-    assert places(tmp_path / "new") == [
-        each.physical_offset
-        for each in writer.written
-        if each.physical_offset % SEGMENT + each.size <= lengths[each.physical_offset // SEGMENT]
-    ]
-
-
 def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWriter, tmp_path: Path) -> None:
     last = writer.written[-1]
     os.truncate(segment(writer.root, 5), last.physical_offset - 5 * SEGMENT + 40)
@@ -194,24 +141,6 @@ def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWrit
     assert len(data) == SEGMENT
     assert not any(data[last.physical_offset - 5 * SEGMENT :])
     assert places(tmp_path / "new") == [each.physical_offset for each in writer.written[:-1]]
-
-
-def test_sound_segments_are_links_where_that_was_asked_for(writer: StoreWriter, tmp_path: Path) -> None:
-    lose(writer, writer.written[4])
-    report = rescue(writer, tmp_path / "new", link=True)
-    linked = [number for number in range(6) if segment(writer.root, number).samefile(segment(tmp_path / "new", number))]
-    assert linked == [1, 2, 3, 4]
-    assert details(report).linked == 4
-
-
-def test_times_of_segments_stay(writer: StoreWriter, tmp_path: Path) -> None:
-    lose(writer, writer.written[4])
-    for number in range(6):
-        os.utime(segment(writer.root, number), ns=(number * 10**9, number * 10**9))
-    segment(writer.root, 2).unlink()
-    rescue(writer, tmp_path / "new")
-    times = [segment(tmp_path / "new", number).stat().st_mtime_ns // 10**9 for number in range(6)]
-    assert times == [0, 1, 1, 3, 4, 5]
 
 
 @pytest.mark.parametrize("has_backup", [True, False])
@@ -267,13 +196,6 @@ def test_what_is_no_file_counts_as_missing(writer: StoreWriter, tmp_path: Path) 
         assert any(name in note for note in report.notes), name
 
 
-def test_a_wheel_of_another_length_is_left_out(writer: StoreWriter, tmp_path: Path) -> None:
-    (writer.root / "timerwheel").write_bytes(os.urandom(1000))
-    report = rescue(writer, tmp_path / "new")
-    assert not (tmp_path / "new" / "timerwheel").exists()
-    assert any(note.startswith("timerwheel was damaged or missing: ") for note in report.notes)
-
-
 def test_segments_of_no_one_size_are_refused(writer: StoreWriter, tmp_path: Path) -> None:
     segment(writer.root, 3).rename(writer.root / "commitlog" / f"{3 * SEGMENT + 100:020d}")
     with pytest.raises(StoreError, match="does not start a whole number of segments"):
@@ -302,58 +224,4 @@ def test_more_damage_than_is_listed_is_filled_too(
     assert details(report).filled_places == 4
 
 
-def test_the_sizes_are_said_that_a_broker_needs(tmp_path: Path) -> None:
-    sizes = {"segment_size": SEGMENT, "queue_file_size": 1000, "batch_queue_file_size": 46 * 4}
-    writer = StoreWriter(tmp_path / "store", index_slots=31, index_entries=150, **sizes)
-    writer.append("T", b"plain", keys="k")
-    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
-    writer.close()
-    (line,) = (each for each in report_lines(rescue(writer, tmp_path / "new")) if "as before" in each)
-    queues = "mappedFileSizeConsumeQueue=1000 mapperFileSizeBatchConsumeQueue=184"
-    assert line.endswith(f" mappedFileSizeCommitLog={SEGMENT} {queues} maxHashSlotNum=31 maxIndexNum=150")
-
-
 # --- stores of other kinds --------------------------------------------------------------------------------------------
-
-
-def test_a_store_of_dledgers_is_converted(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "store")
-    ledger.transaction(0, 40)
-    ledger.writer.close()
-    torn = ledger.writer.written[10]
-    ledger.writer.overwrite(torn.physical_offset, b"\x55" * torn.size)
-    before = state_of(ledger.root)
-    options = {"store": str(ledger.root), "zone": "+00:00"}
-    rescued = run_rescue(RescueRequest(out=str(tmp_path / "rescued"), **options), Silence())
-    converted = run_convert(ConvertRequest(out=str(tmp_path / "converted"), **options), Silence())
-    assert files_under(tmp_path / "rescued") == files_under(tmp_path / "converted")
-    assert rescued.details.converted == converted.details.converted is not None
-    assert rescued.details.mended is None
-    assert (rescued.exit_code, rescued.damages) == (4, converted.damages)
-    assert any(line.startswith("to start a broker: ") for line in report_lines(rescued))
-    assert state_of(ledger.root) == before
-    assert [each for each in examine(tmp_path / "rescued").findings if each.severity != "info"] == []
-
-
-def test_queues_and_configuration_in_rocksdb_become_files(tmp_path: Path) -> None:
-    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb")
-    before = state_of(root)
-    options = {"store": str(root), "queue_file_size": 2000, "zone": "+00:00"}
-    report = run_rescue(RescueRequest(out=str(tmp_path / "new"), **options), Silence())
-    run_rebuild(RebuildRequest(out=str(tmp_path / "rebuilt"), queues=True, **options), Silence())
-    assert report.exit_code == 0
-    made, expected = files_under(tmp_path / "new"), files_under(tmp_path / "rebuilt")
-    assert {name for name in expected if name.startswith("consumequeue/")}
-    assert {name: made.get(name) for name in expected} == expected
-    assert {"config/topics.json", "config/consumerOffset.json"} <= made.keys()
-    assert made["commitlog/" + "0" * 20] == (root / "commitlog" / ("0" * 20)).read_bytes()
-    assert state_of(root) == before
-
-
-def test_tiered_files_alone_are_refused_with_what_can_be_done(writer: StoreWriter, tmp_path: Path) -> None:
-    write_tier(tmp_path / "tier", writer.written[:30])
-    outcome = rocketlens("rescue", tmp_path / "tier", "--out", tmp_path / "new")
-    assert outcome.code == 3
-    assert outcome.errors.startswith(f"rocketlens: {tmp_path}/tier ")
-    assert "tier" in outcome.errors.removeprefix(f"rocketlens: {tmp_path}/tier ")
-    assert not (tmp_path / "new").exists()

@@ -15,9 +15,8 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import source
-from spark_jobs.scan.scan_segment import ScanTask
 from spark_jobs.scan.source import find_source
-from verifying import assert_clean, findings_of, told
+from verifying import assert_clean
 
 Task = Callable[[Any], dict[str, Any]]
 
@@ -108,44 +107,3 @@ def test_what_comes_and_expires_while_it_runs_is_no_finding(tmp_path: Path, seed
         if seed % 2:  # the last may have been torn when its segment was read
             assert report.messages >= before - 1
     assert len(broker.store.writer.written) > 10
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 12))])
-def test_damage_is_found_all_the_same_and_nothing_else_is(tmp_path: Path, seed: int) -> None:
-    broker = Broker(tmp_path / "store", 200 + seed)
-    broker.fill(40)
-    damaged = broker.store.writer.written[broker.random.randint(3, 30)]
-    byte = damaged.physical_offset + damaged.size - 1 - broker.random.randint(0, 5)
-    broker.store.writer.overwrite(byte, bytes([damaged.record[byte - damaged.physical_offset] ^ 0x10]))
-    report = broker.verify(tmp_path / "work")
-    offsets = {finding.physical_offset for finding in findings_of(report)}
-    assert offsets == {damaged.physical_offset}, told(report)
-    assert report.exit_code == 4
-
-
-def test_a_segment_that_is_closed_behind_its_scan_is_no_finding(tmp_path: Path) -> None:
-    """The one made in advance is read when the log has reached it; where the one before had zeros, a BLANK is now."""
-    broker = Broker(tmp_path / "store", 1)
-    store, segment_size = broker.store, broker.store.log.segment_size
-    while segment_size - store.log.end % segment_size > 300:
-        store.add("T")
-    store.flush()
-    closed = store.log.end
-    store.make_segment_in_advance()
-    behind = max(store.log.segments)
-    broker.step = lambda: None  # type: ignore[method-assign]
-    run, grown = broker.run, []
-
-    def run_and_grow(name: str, tasks: Sequence[Any], function: Task) -> list[dict[str, Any]]:
-        def grow_first(task: Any) -> dict[str, Any]:
-            if isinstance(task, ScanTask) and task.base_offset == behind:
-                grown.append(store.add("T", body=bytes(300)))
-                store.flush()
-            return function(task)
-
-        return run(name, tasks, grow_first)
-
-    broker.run = run_and_grow  # type: ignore[method-assign]
-    report = broker.verify(tmp_path / "work")
-    assert [written.physical_offset for written in grown] == [behind] != [closed]
-    assert_clean(report)

@@ -50,40 +50,7 @@ def read(store: Growing, *options: str) -> tuple[int, dict[str, Any], list[str]]
     return outcome.code, report["verify"], found
 
 
-def test_only_the_segments_that_came_since_are_read(store: Growing) -> None:
-    store.grow(100)
-    code, first, found = read(store, "--since-last")
-    assert (code, found, first["messages"]) == (0, [], 100)
-    assert "everything was read" in first["notes"][0]
-    store.grow(160)
-    code, second, found = read(store, "--since-last")
-    assert (code, found) == (0, [])
-    assert 60 <= second["messages"] <= 60 + SEGMENT // 100
-    assert second["details"]["log"]["minimum"] > 0
-    assert f"read from physical offset {second['details']['log']['minimum']} on" in second["notes"][0]
-    assert read(store, "--deep")[1]["messages"] == 160
-
-
-@pytest.mark.parametrize("tree", ["consumequeue", "batchconsumequeue"])
-def test_of_queues_only_the_units_that_came_since_are_read(store: Growing, tree: str) -> None:
-    """Queue 2 has no message that came since, and of a damaged unit before them nothing is said."""
-    store.of_batches = tree == "batchconsumequeue"
-    store.grow(100)
-    assert read(store, "--deep")[1]["details"]["queues"]["matched"] == 100
-    store.grow(160)
-    for queue_id in range(3):
-        path = sorted((store.root / tree / "T" / str(queue_id)).iterdir())[0]
-        content = bytearray(path.read_bytes())
-        content[15] ^= 1  # a tag's code, which no sample compares
-        path.write_bytes(content)
-    code, report, found = read(store, "--since-last")
-    assert (code, found) == (0, [])
-    numbers = report["details"]["queues"]
-    assert (numbers["queues"], numbers["matched"], numbers["expired"]) == (3, report["messages"], 0)
-    assert read(store, "--deep")[2] == ["unit"] * 3
-
-
-@pytest.mark.parametrize("part", ["record", "unit of a batch", "entry"])
+@pytest.mark.parametrize("part", ["unit of a batch", "entry"])
 def test_what_is_wrong_in_it_is_found_until_it_is_mended(store: Growing, part: str) -> None:
     store.of_batches = part == "unit of a batch"
     store.grow(100)
@@ -118,12 +85,3 @@ def test_another_log_or_index_is_read_whole(store: Growing, tmp_path: Path, othe
     code, report, found = read(store, "--since-last")
     assert (code, found, report["messages"]) == (0, [], 100)
     assert "are others than at the last reading" in report["notes"][0]
-
-
-def test_a_place_that_cannot_be_written_to_costs_only_the_time_of_the_next_reading(
-    store: Growing, tmp_path: Path
-) -> None:
-    (tmp_path / "state").write_text("no directory")
-    store.grow(50)
-    for _ in range(2):
-        assert read(store, "--since-last")[1]["messages"] == 50

@@ -77,24 +77,6 @@ def files_of(store: Path) -> list[Path]:
     return sorted((store / "consumequeue" / "Hot" / "0").iterdir())
 
 
-def test_a_sound_queue_is_read_in_parts_alone(store: Path, tmp_path: Path, checked: list[bool]) -> None:
-    report = both(store, tmp_path)
-    assert_clean(report)
-    assert report.details.queues.matched == MESSAGES + MESSAGES // 10
-    assert len(checked) > 2
-    assert all(checked)
-
-
-@pytest.mark.parametrize("unit", [0, 20, MESSAGES - 1])
-def test_a_damaged_unit_is_named_wherever_it_is(store: Path, tmp_path: Path, checked: list[bool], unit: int) -> None:
-    path = files_of(store)[unit * 20 // FILE]
-    with damaged(path, unit * 20 % FILE + 12, b"\x01\x02"):
-        report = both(store, tmp_path)
-    [finding] = findings_of(report)
-    assert (finding.kind, finding.path, finding.position) == (Kind.UNIT, str(path), unit * 20 % FILE + 12)
-    assert checked.count(False) == 1
-
-
 @pytest.mark.parametrize("unit", [None, 150])
 def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: list[bool], unit: int | None
@@ -126,17 +108,14 @@ def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
 
 
 DAMAGES: dict[str, Callable[[Path], tuple[Path, bytes | None]]] = {
-    "the first file is gone": lambda store: (files_of(store)[0], None),
     "a file in the middle is gone": lambda store: (files_of(store)[6], None),
     "a file is cut": lambda store: (files_of(store)[5], files_of(store)[5].read_bytes()[:130]),
-    "a file is zeros": lambda store: (files_of(store)[4], bytes(FILE)),
     "units stand before their places": lambda store: (
         files_of(store)[6], files_of(store)[6].read_bytes()[20:] + bytes(20)
     ),
     "units behind the end": lambda store: (
         files_of(store)[-1].with_name(f"{MESSAGES * 20:020d}"), files_of(store)[2].read_bytes()
     ),
-    "a segment is gone": lambda store: (sorted((store / "commitlog").iterdir())[2], None),
     "a record is damaged": lambda store: (
         sorted((store / "commitlog").iterdir())[1],
         sorted((store / "commitlog").iterdir())[1].read_bytes().replace(b"body", b"bady", 3),

@@ -3,14 +3,12 @@
 import contextlib
 import gzip
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 from click.testing import CliRunner
@@ -20,15 +18,13 @@ from bombs import EMPTY_LZ4
 from column_rows import expected_rows
 from exported_files import Row, manifest_of, read_back
 from loop_engine import LoopEngine
-from protocol.errors import ConfigError, FilterSyntaxError, NoSuchTopic
+from protocol.errors import ConfigError, FilterSyntaxError
 from rocketlens.cli.export import export_store
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
-from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.place_names import MANIFEST
-from spark_jobs.run._spark_calls import SparkFailed
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -92,30 +88,6 @@ def test_reading_it_back_equals_the_store(store: StoreWriter, g1_store: Path, tm
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
 
 
-def test_parquet_encodes_each_column_as_its_values_are(store: StoreWriter, tmp_path: Path) -> None:
-    export(store.root, tmp_path / "out", "parquet")
-    group = pq.ParquetFile(min((tmp_path / "out").glob("*.parquet"))).metadata.row_group(0)
-    encodings = {column.path_in_schema: column.encodings for column in map(group.column, range(group.num_columns))}
-    for name in ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp"):
-        assert "DELTA_BINARY_PACKED" in encodings[name]
-    for name, found in encodings.items():
-        is_small = name in ("topic", "store_host", "born_host", "tags", "properties.key_value.key")
-        assert ("RLE_DICTIONARY" in found) == is_small, name
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_parquet_is_written_with_the_codec_that_is_asked_for(
-    store: StoreWriter, tmp_path: Path, compression: str
-) -> None:
-    export(store.root, tmp_path / "out", "parquet", compression=compression)
-    names = {"zstd": "ZSTD", "lz4": "LZ4", "snappy": "SNAPPY", "none": "UNCOMPRESSED"}
-    for path in (tmp_path / "out").glob("*.parquet"):
-        group = pq.ParquetFile(path).metadata.row_group(0)
-        assert {column.compression for column in map(group.column, range(group.num_columns))} == {names[compression]}
-    assert read_back(tmp_path / "out") == expected_rows(store.records)
-    assert manifest_of(tmp_path / "out")["compression"] == compression
-
-
 def test_only_parquet_has_a_codec(tmp_path: Path) -> None:
     options = ["--out", str(tmp_path / "out"), "--format", "csv", "--compression", "lz4"]
     outcome = CliRunner().invoke(export_store, [str(tmp_path / "store"), *options])
@@ -154,12 +126,6 @@ def test_nothing_found_is_an_export_without_parts(store: StoreWriter, tmp_path: 
     assert report.exit_code == 1
     assert report.notes == ["no message of the log matches", "the store has no topic none"]
     assert read_back(tmp_path) == []
-
-
-def test_of_topics_that_are_nowhere_nothing_is_made(store: StoreWriter, tmp_path: Path) -> None:
-    with pytest.raises(NoSuchTopic, match="there is no topic Ordesr; did you mean Orders"):
-        export(store.root, tmp_path / "not" / "there", "parquet", topics=("Ordesr",))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -252,21 +218,6 @@ class TestStopping:
         assert report.notes == ["unfinished files of a run with other options were deleted"]
         assert len(read_back(tmp_path)) == 35
 
-    @pytest.mark.parametrize("place", ["", "new/out"])
-    def test_a_start_of_spark_that_fails_leaves_everything_as_it_was(
-        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-    ) -> None:
-        def fail(*_arguments: object, **_options: object) -> None:
-            raise SparkFailed("Spark does not start: no such master")
-
-        monkeypatch.setattr("spark_jobs.export.export.opened_engine", fail)
-        for name in ("part-00000000000000000000.csv", MANIFEST) if not place else ():
-            (tmp_path / name).write_text("of yesterday")
-        before = {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")}
-        with pytest.raises(SparkFailed):
-            export(store.root, tmp_path / place, "csv", fresh=True)
-        assert {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")} == before
-
 
 def made_so_far(out: Path) -> list[Path]:
     """The parts of an export that was stopped, which are not in their places yet."""
@@ -287,32 +238,7 @@ def stopped_after(parts: int) -> Iterator[None]:
         yield
 
 
-def test_damage_is_named_in_report_and_manifest(store: StoreWriter, tmp_path: Path) -> None:
-    copy, out = tmp_path / "store", tmp_path / "out"
-    shutil.copytree(store.root, copy)
-    second = store.written[1]
-    with (copy / "commitlog" / "00000000000000000000").open("r+b") as file:
-        file.seek(second.physical_offset + 90)
-        file.write(b"#")
-    report = export(copy, out, "parquet")
-    assert report.exit_code == 4
-    assert [damage.physical_offset for damage in report.damages] == [second.physical_offset]
-    assert [problem["reason"] for problem in manifest_of(out)["problems"]] == ["its body does not match its CRC"]
-    assert len(read_back(out)) == 69
-
-
 class TestRefusals:
-    def test_a_directory_with_other_files_is_left_alone(self, store: StoreWriter, tmp_path: Path) -> None:
-        (tmp_path / "precious").write_text("x")
-        with pytest.raises(ConfigError, match="it contains precious"):
-            export(store.root, tmp_path, "csv")
-        assert os.listdir(tmp_path) == ["precious"]
-
-    def test_a_file_is_no_place_for_an_export(self, store: StoreWriter, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-        with pytest.raises(ConfigError, match="no directory to write to"):
-            export(store.root, tmp_path / "file", "csv")
-
     @pytest.mark.parametrize(
         ("options", "error"),
         [

@@ -11,7 +11,7 @@ import oracles
 from column_rows import expected_rows
 from exported_files import Row, manifest_of, read_back
 from golden_store import GOLDEN, unpack
-from protocol.errors import ConfigError, NoSuchTopic
+from protocol.errors import ConfigError
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.read._stream_reader import MessageStreamReader
@@ -106,25 +106,6 @@ def made(tmp_path: Path) -> Made:
     writer.close()
     broker = write_tier(tmp_path / "tier", writer.written, segment_bytes=1000)
     return Made(tmp_path / "tier", broker, expected_rows(records_of(tmp_path / "tier")))
-
-
-def test_each_file_of_a_log_becomes_a_part_of_its_queue_and_topics_are_chosen_by_directory(
-    made: Made, tmp_path: Path
-) -> None:
-    report = export(made.root, tmp_path / "all")
-    assert len(made.rows) == 90
-    assert by_offset(read_back(tmp_path / "all")) == by_offset(made.rows)
-    files = [path for queue in ("Orders/0", "Orders/1", "Payments/2") for path in made.log(queue)]
-    parts = manifest_of(tmp_path / "all")["parts"]
-    assert len([part for part in parts if part["queue"] in ("Orders/0", "Orders/1", "Payments/2")]) == len(files) > 6
-    assert report.details.parts == len(parts)
-    chosen = export(made.root, tmp_path / "chosen", topics=("Orders", "Nothing"))
-    assert by_offset(read_back(tmp_path / "chosen")) == by_offset(made.rows_of("Orders"))
-    assert chosen.bytes < report.bytes
-    assert chosen.notes == ["the tier has no topic Nothing"]
-    with pytest.raises(NoSuchTopic, match="there is no topic Nothing"):
-        export(made.root, tmp_path / "none", topics=("Nothing",))
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_rest_is_exported(

@@ -19,7 +19,6 @@ from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.places.placed_run import Driver, read_manifest, run_placed
-from spark_jobs.places.remote_tree import list_tree
 from store_writer import StoreWriter
 
 NUMBERS = itertools.count()
@@ -75,14 +74,6 @@ def test_an_export_from_there_to_there_has_the_parts_of_one_from_directory_to_di
     assert orphans(place) == set()
 
 
-def test_what_is_created_stays_what_it_is(place: OutputPlace) -> None:
-    place.create("name", b"first")
-    with pytest.raises(StoreError, match="cannot be used") as refused:
-        place.create("name", b"second")
-    assert "\n" not in str(refused.value)
-    assert (place.read("name"), set(place.objects(""))) == (b"first", {"name"})
-
-
 def test_of_drivers_that_commit_at_once_one_wins_and_the_others_name_it(place: OutputPlace) -> None:
     drivers = [Driver.start(place.url, place.storage, "export") for _ in range(DRIVERS)]
     made = [run_placed(each.run, "task", (), _written(each.run.token)) for each in drivers]
@@ -108,26 +99,6 @@ def test_of_drivers_that_commit_at_once_one_wins_and_the_others_name_it(place: O
     assert orphans(place) == set()
     with pytest.raises(ConfigError, match="it contains a finished export"):
         Driver.start(place.url, place.storage, "export")
-
-
-def test_what_a_run_that_died_has_left_is_found_and_removed(objects: ObjectStore, place: OutputPlace) -> None:
-    dead, whole = (Driver.start(place.url, place.storage, "export") for _ in range(2))
-    run_placed(dead.run, "task", (), _written("dead"))
-    whole.commit({"parts": run_placed(whole.run, "other", (), _written("whole"))["objects"]})
-    command = ("rebuild", "clean", place.url, "--storage-options", objects.options, "--json", "--older-than")
-    assert json.loads(successful(*command, "1h").output)["orphans"] == []
-    found = json.loads(successful(*command, "0s", "--delete").output)
-    assert {each["name"].split("/")[1] for each in found["orphans"]} == {dead.run.token}
-    assert len(found["orphans"]) == 3
-    assert parts(place) == {"part": b"whole"}
-    assert orphans(place) == set()
-
-
-def test_a_place_where_nothing_is_has_no_store(objects: ObjectStore) -> None:
-    assert list_tree(f"{objects.root}/none", objects.options).files == ()
-    outcome = rocketlens("verify", f"{objects.root}/none", "--storage-options", objects.options)
-    assert (outcome.code, outcome.errors.count("\n")) == (3, 1)
-    assert f"{objects.root}/none is no store" in outcome.errors
 
 
 def _written(text: str) -> Any:

@@ -11,7 +11,6 @@ import pytest
 
 from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
-from golden_store import G1
 from killing import Renames, every_kill
 from object_store import Fresh, ObjectStore
 from protocol.errors import ConfigError, StoreError
@@ -89,6 +88,7 @@ def orphans(place: OutputPlace) -> set[str]:
     return set(place.objects("")) - {each.name for each in committed.parts} - {MANIFEST}
 
 
+@AT_EACH_PLACE
 def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(
     store: Path, expected: dict[str, bytes | None], new_place: Fresh, tmp_path: Path
 ) -> None:
@@ -175,23 +175,6 @@ def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_cha
     assert fetch(place, store).resumed
 
 
-def test_a_log_that_was_written_to_since_or_is_another_is_refused(store: Path, tmp_path: Path) -> None:
-    place = OutputPlace(f"file://{tmp_path}/out")
-    send(store, place, tmp_path / "work")
-    end = json.loads(place.read(MANIFEST) or b"")["log"]["end"]
-    segments = sorted((store / "commitlog").iterdir())
-    inside = end - int(segments[-1].name)
-    for path, position in ((segments[-1], inside), (segments[0], 70), (segments[-1], inside - 10)):
-        before = path.read_bytes()
-        path.write_bytes(before[:position] + bytes([before[position] ^ 1]) + before[position + 1 :])
-        with pytest.raises(StoreError, match="has another log than the one"):
-            fetch(place, store)
-        path.write_bytes(before)
-    segments[0].unlink()
-    with pytest.raises(StoreError, match="has another log than the one"):
-        fetch(place, store)
-
-
 def test_what_a_broker_wrote_between_the_scan_and_the_mark_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,34 +229,20 @@ class TestManifests:
 
 
 class TestCommands:
-    def test_the_whole_command(self, store: Path, expected: dict[str, bytes | None], tmp_path: Path) -> None:
-        place = OutputPlace(f"file://{tmp_path}/out")
-        send(store, place, tmp_path / "work")
-        outcome = rocketlens("rebuild", "fetch", place.url, store, "--drop-backup")
-        assert outcome.code == 0, outcome
-        assert outcome.text.startswith(f"fetched {place.url} into {store} in ")
-        assert contents(store) == expected
-        assert not [name for name in os.listdir(store) if ".bak-" in name]
-        assert rocketlens("rebuild", "fetch", f"file://{tmp_path}/none", store).code == 2
-
-    def test_a_recorded_store_that_lost_its_index_and_queues_answers_as_mqadmin_did(
+    def test_a_recorded_store_that_lost_its_queues_and_index_has_them_again(
         self, g1_store: Path, tmp_path: Path
     ) -> None:
         store, place = Path(shutil.copytree(g1_store, tmp_path / "store")), OutputPlace(f"file://{tmp_path}/out")
         send(store, place, tmp_path / "work", slots=97, entries=150, queue_file_size=2000)
         for name in ("index", "consumequeue"):
             shutil.rmtree(store / name)
-        outcome = rocketlens("rebuild", "fetch", place.url, store)
+        outcome = rocketlens("rebuild", "fetch", place.url, store, "--drop-backup")
         assert outcome.code == 0, outcome
-        printed = (G1 / "mqadmin-out" / "queryMsgByKey-hot.txt").read_text().splitlines()
-        wanted = {line.split()[0] for line in printed if line.strip() and line[0] != "#"}
-        found = rocketlens("find", store, "hotkey", "--topic", "TopicTest", "--json").messages
-        assert len(wanted) > 10
-        assert {each["uniqueKey"] for each in found} == wanted
-        queues = sorted((g1_store / "consumequeue" / "TopicTest").glob("*/*"))
-        assert len(queues) >= 4
-        for path in queues:
+        assert outcome.text.startswith(f"fetched {place.url} into {store} in ")
+        for path in (path for path in (g1_store / "consumequeue" / "TopicTest").rglob("*") if path.is_file()):
             assert (store / path.relative_to(g1_store)).read_bytes() == path.read_bytes()
+        assert not [name for name in os.listdir(store) if ".bak-" in name]
+        assert rocketlens("rebuild", "fetch", f"file://{tmp_path}/none", store).code == 2
 
     def test_a_url_needs_a_directory_to_build_in(self, store: Path, tmp_path: Path) -> None:
         for job in (("rebuild", "all"), ("compact", "index")):
@@ -299,37 +268,6 @@ COMPACTIONS: list[dict[str, Any]] = [{}, {"from_log": True}, {"topics": ("Orders
 
 
 class TestCompaction:
-    @pytest.mark.parametrize("options", COMPACTIONS, ids=str)
-    def test_one_that_is_sent_and_fetched_equals_the_one_in_place(
-        self, indexed: Path, tmp_path: Path, options: dict[str, Any]
-    ) -> None:
-        copy = Path(shutil.copytree(indexed, tmp_path / "in-place"))
-        compact(copy, **options)
-        place, before = OutputPlace(f"file://{tmp_path}/out"), contents(indexed)
-        sent = compact(indexed, out=place.url, out_storage=place.storage, work=str(tmp_path / "work"), **options)
-        assert (contents(indexed), orphans(place), (tmp_path / "work").exists()) == (before, set(), False)
-        report = fetch(place, indexed)
-        assert contents(indexed) == contents(copy) != before
-        assert (report.command, report.store, report.entries) == ("fetch", place.url, sent.entries)
-
-    def test_what_a_broker_put_into_the_index_meanwhile_is_not_missed(
-        self, indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run, last = run_module.Compact.run, sorted((indexed / "index").iterdir())[-1]
-
-        def run_and_put(compaction: run_module.Compact) -> Any:
-            compacted = run(compaction)
-            data = bytearray(last.read_bytes())
-            data[39] += 1  # how many entries the header counts
-            last.write_bytes(data)
-            return compacted
-
-        monkeypatch.setattr(run_module.Compact, "run", run_and_put)
-        place = OutputPlace(f"file://{tmp_path}/out")
-        compact(indexed, out=place.url, work=str(tmp_path / "work"))
-        with pytest.raises(StoreError, match=r"has another index than the one that .* compact again"):
-            fetch(place, indexed)
-
     @pytest.mark.parametrize("options", COMPACTIONS[:2], ids=str)
     def test_one_of_another_index_or_log_is_refused_and_nothing_changes(
         self, indexed: Path, tmp_path: Path, options: dict[str, Any]

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,13 +11,10 @@ import pytest
 
 from protocol.errors import StoreError
 from publishing import HOLDERS, holding
-from read_only import as_nobody, reachable_directory
-from spark_jobs.publish import _open_writers, store_lock
-from spark_jobs.publish._open_writers import Process
+from spark_jobs.publish import _open_writers
+from spark_jobs.publish._open_writers import Process, find_writers
 from spark_jobs.publish.store_lock import StoreLock
-from storage.store.message_store import MessageStore
 from storage.store.store_state import StoreState, read_store_state
-from store_writer import StoreWriter
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -78,23 +74,6 @@ def test_byte_0_is_locked_from_the_block_to_its_end(store: Path) -> None:
     assert (store / "lock").read_text() == "lock"
 
 
-def test_a_missing_lock_is_made_and_stays(store: Path) -> None:
-    (store / "lock").unlink()
-    with StoreLock(store):
-        assert asked_by_another(store) == "held"
-    assert (store / "lock").read_bytes() == b""
-    assert stat.S_ISREG((store / "lock").stat().st_mode)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files another user's")
-def test_a_lock_that_is_made_belongs_to_the_stores_owner(store: Path) -> None:
-    (store / "lock").unlink()
-    os.chown(store, 1234, 4321)
-    with StoreLock(store):
-        pass
-    assert ((store / "lock").stat().st_uid, (store / "lock").stat().st_gid) == (1234, 4321)
-
-
 def test_a_lock_that_somebody_holds_is_refused_with_the_process(store: Path) -> None:
     with (
         holding(store / "lock", "lock") as pid,
@@ -135,22 +114,6 @@ def test_the_log_elsewhere_counts_and_our_work_does_not(store: Path, tmp_path: P
             StoreLock(store, elsewhere=[tmp_path / "log"]).__enter__()
 
 
-@pytest.mark.parametrize("user", [0, 1000])
-def test_processes_that_nobody_may_look_at_are_a_warning(
-    user: int, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_lock.os, "geteuid", lambda: user)
-    unseen = [Process(number, "java") for number in range(7)]
-    monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], unseen))
-    told: list[str] = []
-    with StoreLock(store, warn=told.append) as lock:
-        lock.confirm()
-    assert told == [
-        "7 processes of other users may not be examined (0 (java), 1 (java), 2 (java), 3 (java), 4 (java), …): make "
-        f"sure that none of them is a broker that is starting on {store}" + (", or run this as root" if user else "")
-    ]
-
-
 # --- what would drop the lock -----------------------------------------------------------------------------------------
 
 
@@ -160,15 +123,6 @@ def test_looking_at_the_stores_state_does_not_drop_the_lock(store: Path) -> None
         assert asked_by_another(store) == "held"
     with holding(store / "lock", "lock") as pid:
         assert read_store_state(store).lock_pid == pid
-
-
-def test_opening_the_store_does_not_drop_the_lock(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"x", keys="k")
-    writer.close()
-    with StoreLock(tmp_path):
-        MessageStore.open(tmp_path).refresh()
-        assert asked_by_another(tmp_path) == "held"
 
 
 def test_a_lock_that_was_dropped_is_taken_anew_when_it_is_confirmed(store: Path) -> None:
@@ -203,19 +157,6 @@ def test_a_second_lock_of_the_same_process_leaves_the_first(store: Path, tmp_pat
         pass
 
 
-def test_the_identity_changes_when_a_broker_has_written(store: Path) -> None:
-    with StoreLock(store) as lock:
-        before = lock.identity
-        os.utime(store / "lock", ns=(0, (store / "lock").stat().st_mtime_ns))
-        assert lock.identity == before
-        (store / "lock").chmod(0o600)
-        assert lock.identity == before
-    status = (store / "lock").stat()
-    os.utime(store / "lock", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    with StoreLock(store) as lock:
-        assert lock.identity != before
-
-
 # --- what cannot be locked --------------------------------------------------------------------------------------------
 
 
@@ -241,17 +182,54 @@ def test_a_file_system_without_locks_is_an_error_that_names_it(store: Path, monk
         StoreLock(store).__enter__()
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_a_store_that_may_not_be_written_to_is_an_error_that_names_the_lock(missing: bool) -> None:
-    with reachable_directory() as directory:
-        if not missing:
-            (directory / "lock").write_text("lock")
-            (directory / "lock").chmod(0o444)
-        directory.chmod(0o555)
+# --- who may write to files -------------------------------------------------------------------------------------------
 
-        def take() -> str:
-            with StoreLock(directory):
-                return "taken"
 
-        told = as_nobody(take)
-    assert told == f"StoreError: {directory}/lock: cannot be opened to lock the store: Permission denied"
+def writers(store: Path, besides: Path | None = None) -> list[Process]:
+    return find_writers([store], besides)[0]
+
+
+@pytest.mark.parametrize("how", ["O_WRONLY", "O_RDWR", "map shared", "O_RDONLY", "map private", "map read"])
+def test_who_may_write_is_found_with_its_name_and_the_file_and_a_reader_is_not(store: Path, how: str) -> None:
+    file = store / "index" / "20240101000000000"
+    assert writers(store) == []
+    with file.open("r+b"), holding(file, how) as pid:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        may_write = how in ("O_WRONLY", "O_RDWR", "map shared")
+        assert writers(store) == ([Process(pid, name, str(file))] if may_write else [])
+        assert writers(store, besides=store / "index") == []
+        file.unlink()
+        assert writers(store) == []
+
+
+@pytest.mark.parametrize("how", ["O_RDWR", "map shared"])
+@pytest.mark.parametrize("are_numbers_shown", [True, False])
+def test_a_file_is_known_by_any_path_or_by_its_own(
+    store: Path, tmp_path: Path, how: str, are_numbers_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container knows files by other paths; btrfs shows other devices in maps, and a FUSE file may not be asked."""
+    file, name = store / "index" / "20240101000000000", tmp_path / "other name"
+    if are_numbers_shown:
+        os.link(file, name)
+        (tmp_path / "linked").symlink_to(store)
+    else:
+        name = file
+        monkeypatch.setattr(_open_writers, "_numbers", lambda _: (-1, -1))
+        monkeypatch.setattr(_open_writers.os, "makedev", lambda *_: -1)
+    with holding(name, how) as pid:
+        for root in (store, tmp_path / "linked") if are_numbers_shown else (store,):
+            assert [(each.pid, each.path) for each in writers(root)] == [(pid, str(name))]
+
+
+def test_a_process_that_may_not_be_looked_at_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listdir = os.listdir
+    with holding(store / "lock", "O_RDWR") as pid:
+
+        def refuse(path: Path) -> list[str]:
+            if str(path) == f"/proc/{pid}/fd":
+                raise PermissionError(path)
+            return listdir(path)
+
+        monkeypatch.setattr(os, "listdir", refuse)
+        found, unseen = find_writers([store])
+        assert (found, [each.pid for each in unseen]) == ([], [pid])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
-import rocketlens
 from column_rows import expected_rows
 from object_store import ObjectStore
 from protocol.errors import ConfigError, CorruptRecord, StoreError
@@ -78,21 +77,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 class TestSession:
     """What only a session shows; what is read by which options is the same in this process, below."""
 
+    @pytest.mark.parametrize("is_bucket", [False, pytest.param(True, marks=pytest.mark.soak)])
     def test_every_message_is_a_row_in_a_directory_and_in_a_bucket(
-        self, session: "SparkSession", store: StoreWriter, objects: ObjectStore
+        self, session: "SparkSession", store: StoreWriter, is_bucket: bool, request: pytest.FixtureRequest
     ) -> None:
-        there = load(session, objects.put(store.root, "archive"), storage_options=objects.options)
-        for frame in (load(session, store.root), there):
-            assert frame.rdd.getNumPartitions() == len(store.log.segments) >= 3
-            assert rows_of(frame.toArrow().to_batches()) == expected_rows(store.records)
+        if is_bucket:
+            objects: ObjectStore = request.getfixturevalue("objects")
+            frame = load(session, objects.put(store.root, "archive"), storage_options=objects.options)
+        else:
+            frame = load(session, store.root)
+        assert frame.rdd.getNumPartitions() == len(store.log.segments) >= 3
+        assert rows_of(frame.toArrow().to_batches()) == expected_rows(store.records)
 
-    def test_columns_are_those_of_a_schema(self, session: "SparkSession", store: StoreWriter) -> None:
-        schema = "physical_offset bigint, keys array<string>, properties map<string,string>"
-        frame = session.read.format("rocketlens").schema(schema).load(str(store.root))
-        names = ("physical_offset", "keys", "properties")
-        expected = [{name: row[name] for name in names} for row in expected_rows(store.records)]
-        assert rows_of(frame.toArrow().to_batches()) == expected
-
+    @pytest.mark.soak
     def test_a_frame_that_is_asked_several_times_forgets_no_rows(
         self, session: "SparkSession", store: StoreWriter
     ) -> None:
@@ -106,18 +103,12 @@ class TestSession:
             session.conf.unset(setting)
         assert counts == (40, 80)
 
-    @pytest.mark.parametrize(
-        "create",
-        [
-            "USING rocketlens OPTIONS (path '{store}', Topic 'Orders', columns 'topic,physical_offset')",
-            "USING rocketlens OPTIONS (Topic 'Orders', columns 'topic,physical_offset') "
-            "LOCATION '{store}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')",
-        ],
-    )
-    def test_a_table_of_a_catalog_has_its_options_for_good(
-        self, session: "SparkSession", store: StoreWriter, create: str
-    ) -> None:
-        session.sql(f"CREATE TABLE messages {create.format(store=store.root)}")
+    @pytest.mark.soak
+    def test_a_table_of_a_catalog_has_its_options_for_good(self, session: "SparkSession", store: StoreWriter) -> None:
+        session.sql(
+            "CREATE TABLE messages USING rocketlens OPTIONS (Topic 'Orders', columns 'topic,physical_offset') "
+            f"LOCATION '{store.root}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')"
+        )
         try:
             found = rows_of(session.table("messages").toArrow().to_batches())
         finally:
@@ -135,14 +126,6 @@ class TestSession:
                 session.table("messages").count()
         finally:
             session.sql("DROP TABLE messages")
-
-    def test_the_format_is_registered_by_one_call(
-        self, session: "SparkSession", monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        registered: list[SparkSession] = []
-        monkeypatch.setattr("spark_jobs.read.data_source.register", registered.append)
-        assert rocketlens.spark().sparkContext is session.sparkContext
-        assert [each.sparkContext for each in registered] == [session.sparkContext]
 
 
 class TestOptions:

@@ -7,8 +7,7 @@ import pytest
 
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.read.source_options import DataSourceOptions, read_options
-from storage.columns.names import KINDS
-from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.columns.wanted import HIGHEST, Wanted
 
 
 def test_every_option_is_read_whatever_its_case() -> None:
@@ -43,26 +42,6 @@ def test_every_option_is_read_whatever_its_case() -> None:
         most_records=5,
     )
     assert options.fails_fast
-
-
-def test_only_a_path_is_needed_and_every_tag_is_no_choice() -> None:
-    assert read_options({"path": "/s"}) == DataSourceOptions(path="/s", wanted=Wanted(), columns=tuple(KINDS))
-    assert read_options({"path": "/s", "tag": "*"}).wanted == Wanted()
-    assert read_options({"path": "/s", "from": "0"}).wanted.times == (0, HIGHEST)
-    assert read_options({"path": "/s", "to": "2024-05-31T08:30:00+00:00"}).wanted.times == (LOWEST, 1717144200000)
-
-
-def test_times_may_be_as_a_person_writes_them_in_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.times.time.time_ns", lambda: 1717144200000 * 1_000_000)
-    zone = {"timezone": "Asia/Shanghai"}
-    given = {"from": "yesterday 16:30", "to": "2024-05-31 15:30"}
-    day, hour = 24 * 3_600_000, 3_600_000
-    assert read_options({"path": "/s", **given, **zone}).wanted.times == (1717144200000 - day, 1717144200000 - hour)
-    assert read_options({"path": "/s", "from": "-1h", "to": "now"}).wanted.times == (
-        1717144200000 - hour,
-        1717144200000,
-    )
-    assert read_options({"path": "/s", **zone}).wanted == Wanted()
 
 
 @pytest.mark.parametrize(
@@ -102,9 +81,3 @@ def test_a_mask_is_rules_and_a_file_of_rules(tmp_path: Path) -> None:
     for more in ({"mask": ""}, {"mask": "kez"}, {"tag": "199"}, {"where": "a = 1"}, {"where": "KEYS = 'k'"}):
         with pytest.raises(ConfigError, match="mask"):
             read_options(options | more)
-
-
-def test_a_time_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^from 2024-05-31 is after to 1717000000000: no message"):
-        read_options({"path": "/s", "from": "2024-05-31", "to": "1717000000000"})
-    assert read_options({"path": "/s", "from": "7", "to": "7"}).wanted.times == (7, 7)

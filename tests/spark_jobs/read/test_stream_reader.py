@@ -96,21 +96,6 @@ class TestReader:
         growing.flush()
         assert [offsets(following(growing), at, end) for at, end, _ in batches] == [found for _, _, found in batches]
 
-    @pytest.mark.parametrize("most", [1, 7])
-    def test_a_batch_holds_no_more_records_than_allowed_and_only_those_wanted_count(
-        self, growing: GrowingStore, most: int
-    ) -> None:
-        for _ in range(9):
-            growing.add("Another")
-        growing.flush()
-        wanted = [each.physical_offset for each in growing.writer.written][-9:]
-        found = [batch for _, _, batch in in_batches(following(growing, maxRecordsPerTrigger=str(most)))]
-        assert [len(batch) for batch in found[:-1]] == [most] * (len(found) - 1)
-        assert sum(map(len, found)) == len(growing.writer.written)
-        some = [batch for _, _, batch in in_batches(following(growing, maxRecordsPerTrigger="4", topic="Another"))]
-        assert [len(batch) for batch in some] == [4, 4, 1]
-        assert [offset for batch in some for offset in batch] == wanted
-
     def test_of_several_limits_the_least_counts_and_what_is_asked_for_at_once_has_none(
         self, growing: GrowingStore
     ) -> None:
@@ -177,6 +162,7 @@ class TestBehindUrls:
         assert following(memory, startingOffset="latest").initialOffset() == {OFFSET: at}
 
 
+@pytest.mark.soak  # in each run: the test below, and the stream of docs/spark.md
 def test_a_query_follows_a_store_that_grows(session: "SparkSession", growing: GrowingStore, tmp_path: Path) -> None:
     """And goes on where it was, when it is started again from its checkpoint."""
     stream = (

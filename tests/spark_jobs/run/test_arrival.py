@@ -20,7 +20,6 @@ from spark_cluster import python_without_rocketlens
 from spark_jobs.run._spark_calls import Guarded
 from spark_jobs.run.arrival import DIRECTORY, this_python
 from spark_jobs.run.session import pack_packages
-from spark_jobs.scan.probe_store import probe
 from storage.kernels import records
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -114,43 +113,20 @@ def test_without_our_packages_the_sentence_says_to_install_them(executor: Execut
     )
 
 
-def of_another_processor(kernels: Path) -> None:
-    for module in kernels.glob("*.so"):
-        data = bytearray(module.read_bytes())
-        data[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
-        module.write_bytes(data)
-
-
-def of_a_later_c_library(kernels: Path) -> None:
-    for module in kernels.glob("*.so"):
-        data = module.read_bytes()
-        assert b"libc.so.6" in data
-        module.write_bytes(data.replace(b"libc.so.6", b"libc.so.9"))
-
-
 def of_another_python(kernels: Path) -> None:
     for module in kernels.glob("*.so"):
         module.rename(module.with_name(module.name.replace(SUFFIX, ".cpython-399-x86_64-linux-gnu.so")))
 
 
-@pytest.mark.parametrize("change", [of_another_processor, of_a_later_c_library, of_another_python])
 def test_compiled_modules_that_do_not_fit_are_named_with_what_to_install(
-    executor: Executor, change: Callable[[Path], None]
+    executor: Executor,
 ) -> None:
     executor.is_sent()
-    change(executor.packages / "storage" / "kernels")
+    of_another_python(executor.packages / "storage" / "kernels")
     sentence = executor.sentence()
     assert f"({this_python()}) does not load what comes from {this_python()}: " in sentence
     assert sentence.endswith("; install requirements-spark.lock there, and RocketLens")
-    assert "storage" in sentence or "libc.so.9" in sentence
-
-
-def test_a_package_that_ours_need_and_that_is_missing_is_named(unpacked: Path, tmp_path: Path) -> None:
-    executor = Executor(python_without_rocketlens(tmp_path / "venv", "msgspec"), unpacked, tmp_path)
-    executor.is_sent()
-    assert executor.sentence(probe).endswith(
-        ": No module named 'msgspec'; install requirements-spark.lock there, and RocketLens"
-    )
+    assert "storage" in sentence
 
 
 class TestWhereItIsInstalled:
@@ -175,11 +151,6 @@ class TestWhereItIsInstalled:
         of_another_python(executor.packages / "storage" / "kernels")
         assert executor.kernel_that_ran(before) == tmp_path / "site" / "storage" / "kernels" / f"records{SUFFIX}"
 
-    def test_another_version_does_not(self, executor: Executor, tmp_path: Path) -> None:
-        before = self.installed(executor, tmp_path, "0.0.1")
-        of_another_python(tmp_path / "site" / "storage" / "kernels")
-        assert executor.kernel_that_ran(before).is_relative_to(executor.packages)
-
 
 class TestForeignPackages:
     """Others' packages that bear the names of ours are named, whatever way they come."""
@@ -192,14 +163,3 @@ class TestForeignPackages:
             f"{foreign / 'spark_jobs'} is in the way of its own package spark_jobs in {executor.packages}" in sentence
         )
         assert not was_imported(foreign)
-
-    def test_one_that_a_function_of_the_user_has_imported(self, executor: Executor, tmp_path: Path) -> None:
-        executor.is_sent()
-        foreign = plant_foreign(tmp_path / "theirs", "storage")
-        before = f"import sys; sys.path.insert(0, {str(foreign)!r}); import storage; del sys.path[0]\n"
-        assert f"{foreign / 'storage'} is in the way of its own package storage" in executor.sentence(before=before)
-
-    def test_one_that_executors_do_not_need_is_in_nobodys_way(self, executor: Executor, tmp_path: Path) -> None:
-        executor.is_sent()
-        before = f"import sys; sys.path.insert(0, {str(plant_foreign(tmp_path / 'theirs', 'broker'))!r})\n"
-        assert executor.kernel_that_ran(before).is_relative_to(executor.packages)

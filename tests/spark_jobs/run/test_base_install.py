@@ -1,10 +1,15 @@
-"""What the base install can do alone: all jobs on one machine, without Spark, pyarrow and a JVM."""
+"""What is installed: all jobs on one machine without Spark, the scripts to submit, PySpark's public parts."""
 
+import ast
 import importlib.metadata
 import json
 import os
+import re
+import runpy
+import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 import venv
 from collections.abc import Iterator, Sequence
@@ -14,8 +19,8 @@ from typing import NamedTuple
 import pytest
 from packaging.requirements import Requirement
 
+from cli_reference import commands
 from golden_store import unpack
-from oracles import read_log
 from process import ROOT
 from queue_runs import files_under
 from storage.extras import install_line
@@ -129,50 +134,19 @@ def test_jobs_on_one_machine_run_and_no_java_is_called(base: BaseInstall, tmp_pa
     shutil.rmtree(store / "consumequeue")
     keys.write_text("hotkey\n")
     shape = ("--slots", 97, "--entries", 150, "--queue-file-size", 2000)
-    exports = [("export", store, "--format", name, "--out", tmp_path / name) for name in ("csv", "ndjson")]
-    rebuilt, read, compacted, _, hits, found, *_ = base.run(
+    rebuilt, read, found, _ = base.run(
         ("rebuild", "all", store, *shape, "--json"),
         ("doctor", store, "--deep"),
-        ("compact", "index", store, "--out", tmp_path / "compacted", "--json"),
-        ("rebuild", "clean", tmp_path),
-        ("search", store, "--contains", "body", "--engine", "local", "--json"),
         ("find", store, "-f", keys, "--engine", "local"),
-        *exports,
+        ("export", store, "--format", "ndjson", "--out", tmp_path / "ndjson"),
     )
     report = json.loads(rebuilt)
     assert (report["messages"], report["details"]["queues"]["queues"]) == (390, 17)
     assert [path.read_bytes() for path in sorted((store / "index").iterdir())] == recorded
     assert files_under(store / "consumequeue") == queues
     assert read.endswith("nothing is wrong\n")
-    assert json.loads(compacted)["details"]["index"]["built"]
-    assert len(hits.splitlines()) == sum(b"body" in record.body for record in read_log(store / "commitlog")) > 0
     assert {json.loads(line)["found"] for line in found.splitlines()} == {True}
-    for format_ in ("csv", "ndjson"):
-        assert json.loads((tmp_path / format_ / "_manifest.json").read_bytes())["records"] == 390
-    assert not base.calls.exists()
-
-
-def test_a_table_of_text_grows_and_shrinks(base: BaseInstall, tmp_path: Path) -> None:
-    store, table = unpack("store", tmp_path), tmp_path / "table"
-    offsets = sorted(record.physical_offset for record in read_log(store / "commitlog"))
-    options = ("--format", "jsonl", "--columns", "physical_offset,keys", "--partition-by", "topic", "--json")
-    export = ("export", store, "--to", table, *options)
-
-    def rows() -> list[int]:
-        """The physical offsets of the table's files."""
-        return sorted(
-            json.loads(line)["physicalOffset"]
-            for path in (table / "data").rglob("*.jsonl")
-            for line in path.read_text().splitlines()
-        )
-
-    first, again = map(json.loads, base.run(export, (*export, "--since-last")))
-    assert (first["messages"], first["details"]["engine"]) == (len(offsets), "local")
-    assert again["details"]["isEmpty"]
-    assert rows() == offsets
-    (dropped,) = map(json.loads, base.run((*export, "--since-last", "--drop-before", "2100-01-01")))
-    assert dropped["details"]["removedFiles"] == first["details"]["files"]
-    assert rows() == []
+    assert json.loads((tmp_path / "ndjson" / "_manifest.json").read_bytes())["records"] == 390
     assert not base.calls.exists()
 
 
@@ -187,3 +161,76 @@ def test_what_needs_more_says_what_to_install(base: BaseInstall, tmp_path: Path)
         assert (ended.code, ended.said.count("\n")) == (2, 1)
         assert install_line(extra) in ended.said
     assert not base.calls.exists()
+
+
+PAGE = ROOT / "docs" / "clusters.md"
+
+
+def documented() -> dict[str, list[str]]:
+    """The arguments that the section on a standalone cluster gives to each script, by its name."""
+    section = PAGE.read_text().partition("## Standalone")[2].partition("\n## ")[0]
+    lines = re.findall(r"^spark-submit --master \S+ spark_jobs/(\w+)\.py (.*)$", section, re.MULTILINE)
+    return {name: shlex.split(arguments) for name, arguments in lines}
+
+
+def scripts() -> set[str]:
+    """What lies at the root of `spark_jobs` for spark-submit."""
+    return {path.stem for path in (ROOT / "spark_jobs").glob("*.py")} - {"__init__"}
+
+
+@pytest.mark.parametrize("name", sorted(scripts()))
+def test_a_script_is_a_command_without_anything_of_its_own(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ROOT / "spark_jobs" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(str(path), run_name="__main__")
+    command = re.findall(r"^Usage: rocketlens ((?:\w+ )+)", capsys.readouterr().out)
+    assert command
+    assert [each.strip() for each in command] == re.findall(r"^\"\"\"`rocketlens ([\w ]+)`", path.read_text())
+    arguments = documented()[name]
+    context = commands()[command[0].strip()].make_context(name, list(arguments))
+    assert str(context.params["store"]) == arguments[0], "the documented line has options that the command knows"
+
+
+def test_every_script_of_a_job_stands_in_the_documentation() -> None:
+    assert set(documented()) == scripts()
+    assert {"rebuild_all", "doctor_store", "export_store"} < scripts()
+
+
+HERE = Path("spark_jobs/run/_private_pyspark.py")
+PACKAGES = ("rocketlens", "spark_jobs")
+"""Others may not import PySpark."""
+
+PRIVATE_MODULES = ("pyspark.cloudpickle", "pyspark.find_spark_home", "pyspark.java_gateway", "pyspark.traceback_utils")
+OBJECTS = ("SparkConf", "SparkContext", "context", "rdd", "rows", "session", "spark")
+"""What PySpark's objects are called by in our source."""
+
+
+def private_parts(source: str) -> Iterator[str]:
+    """Names of PySpark's private attributes and modules, by a walk of the syntax."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = node.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+            if name.lstrip("_") in OBJECTS:
+                yield node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"):
+            for each in node.names:
+                if each.name.startswith("_") or {node.module, f"{node.module}.{each.name}"} & set(PRIVATE_MODULES):
+                    yield each.name
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name in PRIVATE_MODULES)
+
+
+def test_one_module_alone_uses_private_parts_and_names_each() -> None:
+    sources = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    assert len(sources) > 200
+    texts = {path.relative_to(ROOT): path.read_text() for path in sources}
+    suspects = re.compile(rf"pyspark|\b_*(?:{'|'.join(OBJECTS)})\._")
+    used = {path: set(private_parts(text)) for path, text in texts.items() if suspects.search(text)}
+    found = {path: names for path, names in used.items() if names}
+    assert list(found) == [HERE]
+    described = (ast.get_docstring(ast.parse((ROOT / HERE).read_text())) or "").split("\n\n")[1]
+    assert {name for name in found[HERE] if name not in described} == set()

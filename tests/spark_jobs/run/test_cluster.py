@@ -1,7 +1,7 @@
 """Clusters whose machines have no RocketLens: all executors do their share, and the bytes are the same.
 
 Whatever is lost meanwhile, an executor, a machine, the disk of one or the driver, the bytes are those too, and nothing
-is left behind. In `make test` there is one executor, of Spark's `local-cluster`, in `make soak` a real cluster.
+is left behind.
 """
 
 import json
@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +21,9 @@ from cluster_session import ClusterSession
 from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
 from held_tasks import is_alive, parent_of, plant_listener
 from oracles import build_index, read_log, signed
-from planted import imported, plant
 from process import COMMAND
 from spark_classes import QUICK, find_no_archives
-from spark_cluster import LOOPBACK, SparkCluster, python_without_rocketlens, spark_cluster
+from spark_cluster import SparkCluster, python_without_rocketlens, spark_cluster
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
@@ -53,24 +51,6 @@ UNEASY = {
 
 SMALLEST_FILE = 64
 """Bytes that a file may have where the disk is full: less than any block, more than a task's progress."""
-
-
-SESSION = """
-import sys
-from pyspark.sql import SparkSession
-
-builder = SparkSession.builder.master(sys.argv[2])
-for setting in sys.argv[3:]:
-    builder = builder.config(*setting.split("=", 1))
-spark = builder.getOrCreate()
-import rocketlens
-
-rocketlens.spark()
-
-messages = spark.read.format("rocketlens").load(sys.argv[1])
-print(messages.count(), messages.where("tags = 'Tag1'").count())
-"""
-"""A session of somebody else's that the data source is used in: rows, and rows of one tag."""
 
 
 @pytest.fixture(scope="module")
@@ -149,73 +129,6 @@ def assert_queues(store: Path, out: Path) -> None:
         assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
 
 
-WHY = {
-    "executors that cannot be started": (
-        {"spark.executorEnv.JAVA_HOME": "/nonexistent"},
-        "the cluster has ended the application: its executors could not be started, or ended again and again",
-    ),
-    "executors that end at once": (
-        {"spark.executor.extraJavaOptions": "-javaagent:/nonexistent.jar"},
-        "ended as soon as they had started, the last one by: Command exited with code 1; their stderr, on the pages",
-    ),
-    "tasks that can run nowhere": (
-        {"spark.pyspark.python": "/nonexistent/python"},
-        'Cannot run program "/nonexistent/python"',
-    ),
-}
-
-
-@pytest.mark.soak  # in each run: test_spark_calls.py and test_executors.py, by what Spark says in these cases
-@pytest.mark.parametrize("what", WHY)
-def test_what_fails_on_a_cluster_says_why(
-    tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path, what: str
-) -> None:
-    settings, said = WHY[what]
-    ended = command(cluster, bare, "rebuild", "index", str(store), "--out", str(tmp_path / "out"), **settings)
-    assert ended.returncode == 3, ended.stderr
-    assert said in ended.stderr.splitlines()[-1]
-    assert "Traceback" not in ended.stderr
-
-
-@pytest.mark.soak  # in each run: tests/spark_jobs/read/test_data_source.py, on one machine
-def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_started(
-    tmp_path: Path, bare: Path, cluster: SparkCluster, store: Path
-) -> None:
-    (tmp_path / "session.py").write_text(SESSION)
-    settings = cluster.settings | ONE_CORE | {"spark.ui.enabled": "false"}
-    ended = subprocess.run(
-        [sys.executable, str(tmp_path / "session.py"), str(store), cluster.url, *map("=".join, settings.items())],
-        env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(bare)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SUBMIT_SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    log = read_log(store / "commitlog")
-    assert ended.stdout.split() == [str(len(log)), str(sum(record.properties.get("TAGS") == "Tag1" for record in log))]
-
-
-def test_an_executor_without_rocketlens_runs_the_tasks_of_a_submitted_job(
-    tmp_path: Path, packages: Path, bare: Path
-) -> None:
-    """The driver has our wheel unpacked alone, and modules of our names where it is started."""
-    store = tmp_path / "store"
-    write_store(store, segments=5)
-    plant(tmp_path)
-    options = {"spark.executor.extraJavaOptions": " ".join(QUICK), "spark.driver.extraJavaOptions": " ".join(QUICK)}
-    settings = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK, "spark.executor.memory": "512m"}
-    settings["spark.rocketlens.startSeconds"] = "180"
-    with ClusterSession("local-cluster[1,2,512]", bare, packages, tmp_path, settings | options) as session:
-        ended = session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
-        assert ended.report["messages"] == len(read_log(store / "commitlog"))
-        eventually(lambda: bool(session.events.executors("build")), "the events of the job")
-        assert session.events.executors("scan").keys() == session.events.executors("build").keys() == {"0"}
-    assert_rebuilt(store, tmp_path / "out")
-    assert imported(tmp_path) == {}
-
-
 @pytest.fixture(scope="class")
 def session(
     tmp_path_factory: pytest.TempPathFactory, cluster: SparkCluster, packages: Path, bare: Path
@@ -229,7 +142,7 @@ def session(
         yield session
 
 
-@pytest.mark.soak  # in each run: the test before, and test_attempt.py and test_shuffle_exchange.py on one machine
+@pytest.mark.soak  # in each run: test_arrival.py, test_work_directory.py and test_shuffle_exchange.py
 @pytest.mark.usefixtures("session")
 class TestOneApplication:
     """In this order: what is lost in a test stays lost, and the last one kills the driver.

@@ -18,14 +18,11 @@ from engine_tasks import (
     facts_of_process,
     fail,
     first_fails,
-    identity_of,
     leave,
-    left_over,
-    length_of,
     number_of_process,
 )
 from process import ROOT
-from protocol.errors import ConfigError, StoreError
+from protocol.errors import ConfigError
 from spark_jobs.run import local_engine
 from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.local_engine import LocalEngine, WorkerLost, cores
@@ -65,32 +62,6 @@ def is_running(process: int) -> bool:
         return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except OSError:
         return False
-
-
-def test_answers_come_in_the_order_of_the_tasks_from_as_many_processes_as_are_needed(engine: LocalEngine) -> None:
-    assert engine.run_tasks("double", range(50), double) == [2 * number for number in range(50)]
-    assert engine.run_tasks("nothing", [], double) == []
-    before = set(engine.run_tasks("which", range(30), number_of_process))
-    assert len(before) == 2
-    assert set(engine.run_tasks("which", range(30), number_of_process)) == before, "they stay for the next tasks"
-    with LocalEngine(processes=5) as other:
-        assert len(set(other.run_tasks("which", range(1), number_of_process))) == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (StoreError("/store/index", what="is gone"), "/store/index: is gone"),
-        (OSError(errno.EIO, "Input/output error", "/store/0"), "/store/0: Input/output error"),
-        (MemoryError(), "the machine has too little memory for the task"),
-    ],
-)
-def test_an_error_that_a_task_expects_is_its_sentence(engine: LocalEngine, error: Exception, said: str) -> None:
-    with pytest.raises(TaskFailed) as failed:
-        engine.run_tasks("fail", [error], fail)
-    assert str(failed.value) == said
-    assert failed.value.__cause__ is None
-    assert engine.run_tasks("double", [1], double) == [2]
 
 
 def test_refused_options_a_full_disk_and_a_bug_are_known_for_what_they_are(engine: LocalEngine) -> None:
@@ -149,15 +120,6 @@ def test_a_task_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest
             engine.run_tasks("mixed", [("die", str(tmp_path)), ("stay", str(tmp_path))], die_or_stay)
         (stayed,) = (int(path.name) for path in tmp_path.iterdir())
         assert not is_running(stayed)
-
-
-def test_a_shared_value_gets_to_each_process_once_and_is_forgotten_there(engine: LocalEngine) -> None:
-    with engine.share(b"x" * 100_000) as shared:
-        tasks = [(shared, number) for number in range(30)]
-        assert engine.run_tasks("length", tasks, length_of) == [100_000 + number for number in range(30)]
-        assert len(set(engine.run_tasks("which", tasks, identity_of))) <= 2
-        assert shared.value == b"x" * 100_000
-    assert engine.run_tasks("left", range(9), left_over) == [[]] * 9
 
 
 def test_processes_look_for_no_modules_where_we_are_and_have_no_more_rights_than_we_use(engine: LocalEngine) -> None:

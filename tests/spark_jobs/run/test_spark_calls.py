@@ -1,21 +1,26 @@
-"""Calls into Spark: errors of tasks come back as sentences, Ctrl-C cancels, and the session can go on."""
+"""Calls into Spark: errors of tasks come back as sentences, Ctrl-C cancels, and who waits for executors is told."""
 
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
+from blocking_client import eventually
 from protocol.errors import StoreError, is_out_of_room
-from spark_jobs.run._spark_calls import JOB_GROUP, SparkFailed, TaskFailed, call_apart, spark_failure
+from spark_jobs.run import _executors
+from spark_jobs.run._executors import PATIENCE_SECONDS, Executors, watched_executors
+from spark_jobs.run._spark_calls import SparkFailed, TaskFailed, call_apart, spark_failure
 from spark_jobs.run.session import FEW_TASKS, run_tasks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
 
 WAIT_SECONDS = 180
 
@@ -46,17 +51,6 @@ def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: "Sp
         run_tasks(spark, "fail", [1, 2], raising(error))
     assert str(caught.value) == str(error)
     assert not is_out_of_room(caught.value)
-
-
-def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext") -> None:
-    """A SparkSession has all of its process's errors from the JVM changed into errors of its own."""
-    from pyspark.sql import SparkSession
-
-    SparkSession(spark)
-    with pytest.raises(TaskFailed) as caught:
-        run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
-    assert str(caught.value) == "/a/work/blocks/1: No space left on device"
-    assert is_out_of_room(caught.value)
 
 
 def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkContext") -> None:
@@ -122,41 +116,6 @@ def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: "
     assert run_tasks(spark, "next", [7], lambda number: {"number": number}) == [{"number": 7}]
 
 
-def test_a_job_is_cancelled_with_its_group_and_nobody_else_s(spark: "SparkContext", tmp_path: Path) -> None:
-    """In a session that is somebody else's their jobs go on when ours is stopped."""
-    from spark_jobs.run.session import spark_context
-
-    started, may_end = tmp_path / "started", tmp_path / "may_end"
-
-    def waits(path: str) -> str:
-        import pathlib
-        import time
-
-        pathlib.Path(path).touch()
-        while not pathlib.Path(path).with_name("may_end").exists():
-            time.sleep(0.02)
-        return "ended"
-
-    theirs = call_apart(lambda: spark.parallelize([str(started)], 1).map(waits).collect())
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not started.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert started.exists()
-    with spark_context("search", "", tmp_path):
-        ours = JOB_GROUP.get()
-        assert run_tasks(spark, "search", [1], lambda number: number) == [1]
-        assert len(spark.statusTracker().getJobIdsForGroup(ours)) == 1
-        spark.cancelJobGroup(ours)
-    assert JOB_GROUP.get() != ours
-    may_end.touch()
-    assert theirs.result(WAIT_SECONDS) == ["ended"]
-
-
-def test_what_spark_says_is_told_in_one_line() -> None:
-    error = spark_failure("Spark does not start", ValueError("no such master\n\tat somewhere"))
-    assert (type(error), str(error)) == (SparkFailed, "Spark does not start: no such master")
-
-
 LOST = (
     "Lost task 0.1 in stage 3.0 (TID 7) (10.0.0.7 executor 2): java.io.IOException: Cannot run program "
     '"/opt/python3": error=2, No such file or directory'
@@ -190,34 +149,89 @@ def test_a_failure_of_a_cluster_is_told_with_its_reason(said: str, told: str) ->
     assert str(spark_failure("Spark gave up", RuntimeError(said))) == f"Spark gave up: {told}"
 
 
-def test_an_error_of_a_jvm_that_is_gone_is_told_all_the_same() -> None:
-    """py4j asks the JVM for the text of an error."""
-
-    class Gone(Exception):
-        @property
-        def java_exception(self) -> NoReturn:
-            raise AttributeError
-
-        def __str__(self) -> NoReturn:
-            raise ConnectionRefusedError
-
-    assert str(spark_failure("Spark gave up", Gone())) == "Spark gave up: its JVM has ended"
+MASTER = "spark://cluster:7077"
+STARTING = f"executors are starting: {MASTER} has given none yet"
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (
-            "Invalid maximum heap size: -Xmx9t\nError: Could not create the Java Virtual Machine.\n"
-            "Error: A fatal exception has occurred. Program will exit.\n",
-            "Invalid maximum heap size: -Xmx9t",
-        ),
-        ("Error: Could not create the Java Virtual Machine.\n", "Error: Could not create the Java Virtual Machine."),
-        ("Picked up\nno such master\n\tat a.B(C.java)\n\t... 3 more\n\n", "no such master"),
-    ],
-)
-def test_a_jvm_that_ended_at_once_is_told_by_its_last_words(tmp_path: Path, said: str, told: str) -> None:
-    log = tmp_path / "spark.log"
-    log.write_text(said)
-    error = spark_failure("Spark does not start", RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway …"), log)
-    assert str(error) == f"Spark does not start: {told}; more in {log}"
+class Counted:
+    """Executors that are there when they are let in; each question advances the clock by ten seconds."""
+
+    master = MASTER
+
+    def __init__(self, there: int) -> None:
+        self.there, self.questions, self.dying = there, 0, 0
+        self.heard: list[bool] = []
+        self.gave_up = threading.Event()
+
+    def __call__(self) -> bool | None:
+        self.questions += 1
+        return None if self.questions == 1 else self.there > 0
+
+    def clock(self) -> float:
+        return self.questions * 10.0
+
+    def listen(self, *, on: bool) -> None:
+        self.heard.append(on)
+
+    def ended(self) -> list[str]:
+        return ["Command exited with code 1"] * (self.dying * self.questions)
+
+    def give_up(self) -> None:
+        self.gave_up.set()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_executors, "LOOK_SECONDS", 0.01)
+
+
+def test_that_executors_start_is_said_once_and_when_the_first_has_come() -> None:
+    lines: list[str] = []
+    counted = Counted(0)
+    with watched_executors(cast("Executors", counted), lines.append, counted.clock):
+        eventually(lambda: len(lines) == 2, "a second line", WAIT_SECONDS)
+        counted.there = 2
+        eventually(lambda: len(lines) == 3, "the line of the first executor", WAIT_SECONDS)
+    assert lines[0] == STARTING
+    assert lines[1] == (
+        f"no executor for {PATIENCE_SECONDS:.0f} s: see at {MASTER} whether cores and memory are free for one, "
+        "and at its workers whether executors start and end at once: their stderr says why"
+    )
+    assert lines[2].startswith("the first executor is there, after ")
+
+
+def test_executors_that_end_as_soon_as_they_start_end_the_command_with_the_reason() -> None:
+    lines: list[str] = []
+    counted = Counted(0)
+    counted.dying = 3
+
+    def run() -> None:
+        with watched_executors(cast("Executors", counted), lines.append, counted.clock):
+            assert counted.gave_up.wait(WAIT_SECONDS)
+            raise SparkFailed("Spark gave up: Job 0 cancelled part of cancelled job group rebuild")
+
+    with pytest.raises(SparkFailed) as found:
+        run()
+    assert str(found.value) == (
+        f"21 executors of {MASTER} ended as soon as they had started, the last one by: Command exited with code 1; "
+        "their stderr, on the pages of the cluster's workers, says why"
+    )
+    assert counted.heard[0]
+
+
+def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spark: "SparkContext") -> None:
+    def wait(path: str) -> None:
+        import pathlib
+        import time
+
+        while not pathlib.Path(path).exists():
+            time.sleep(0.02)
+
+    _executors = Executors(spark)
+    assert _executors() is None
+    with tempfile.TemporaryDirectory() as directory:
+        job = call_apart(lambda: spark.parallelize([f"{directory}/end"], 1).foreach(wait))
+        eventually(lambda: _executors() is True, "a task that runs", WAIT_SECONDS)
+        Path(directory, "end").touch()
+        job.result(WAIT_SECONDS)
+    eventually(lambda: _executors() is None, "the end of the stage", WAIT_SECONDS)

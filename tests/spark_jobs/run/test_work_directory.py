@@ -1,13 +1,36 @@
-"""A work directory goes on with its own job, starts over for any other, and never touches what is not its own."""
+"""A work directory goes on with its own job; two attempts of a task at a time leave what one would, byte for byte."""
 
-import multiprocessing
+import contextlib
+import hashlib
+import json
 import os
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from protocol.errors import ConfigError
+from loop_engine import LoopEngine
+from overlapping import WHEN, Overlapping, overlapping_attempts
+from protocol.errors import ConfigError, StoreError
+from queue_runs import files_under
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands.run import run_compact, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.doctor.deep_check import run_deep_check
+from spark_jobs.doctor.deep_request import DeepRequest
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_request import ExportRequest
+from spark_jobs.run.blocks import Block, BlockWriter, read_block
+from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import WorkDirectory
+from store_writer import START_TIMESTAMP, StoreWriter
 
 JOB = {"command": "rebuild", "files": [("a", 1)]}
 
@@ -19,15 +42,6 @@ def left_by_a_run(base: Path, identity: dict[str, object] | None = None) -> Work
     work.enter("build")
     work.close()
     return work
-
-
-def test_the_same_job_goes_on_with_what_is_finished(tmp_path: Path) -> None:
-    left_by_a_run(tmp_path)
-    work = WorkDirectory.open(tmp_path, JOB)
-    assert work.done("scan-1") == {"records": 7, "queues": [[b"T", 1]]}
-    manifest = work.manifest()
-    assert manifest is not None
-    assert manifest.phase == "build"
 
 
 @pytest.mark.parametrize("change", ["identity", "fresh", "manifest"])
@@ -51,24 +65,6 @@ def test_a_task_of_a_killed_run_finds_its_directory_no_more(tmp_path: Path) -> N
     assert not before.root.exists()
 
 
-def test_two_jobs_in_one_directory_are_refused(tmp_path: Path) -> None:
-    work = WorkDirectory.open(tmp_path, JOB)
-    refused = multiprocessing.get_context("spawn").Pool(1)
-    with refused:
-        text = refused.apply(_open, (str(tmp_path),))
-    assert text == f"another job is running in {tmp_path}: wait for its end, or choose another directory with --work"
-    work.remove()
-    assert not tmp_path.exists()
-
-
-def _open(base: str) -> str:
-    try:
-        WorkDirectory.open(Path(base), JOB)
-    except ConfigError as error:
-        return str(error)
-    return "opened"
-
-
 def test_a_directory_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ConfigError, match=r"thesis\.tex"):
@@ -84,10 +80,174 @@ def test_a_record_that_is_cut_counts_as_not_finished(tmp_path: Path) -> None:
     assert work.done("scan-1") is None
 
 
-def test_progress_adds_up_what_the_tasks_of_a_phase_report(tmp_path: Path) -> None:
-    work = WorkDirectory.open(tmp_path, JOB)
-    for number, (name, done) in enumerate([("scan-1", 10), ("scan-2", 20), ("build-1", 40)]):
-        progress = work.report(name)
-        progress.update(done, number)
-        progress.close()
-    assert sorted(work.progress("scan")) == [(10, 0), (20, 1)]
+def read_blocks(path: Path) -> Iterator[Block]:
+    """All blocks of a file, each from where the one before it ended."""
+    with path.open("rb") as file:
+        position, size = 0, os.fstat(file.fileno()).st_size
+        while position < size:
+            block, position = read_block(path, file.fileno(), position)
+            yield block
+
+
+@given(st.data())
+def test_a_changed_byte_and_a_cut_are_noticed_and_the_file_named(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("blocks") / "one.blocks"
+    with BlockWriter(path, "x") as writer:
+        writer.write(5, 9, {"hashes": np.arange(50, dtype=np.int32)})
+    content = bytearray(path.read_bytes())
+    position = data.draw(st.integers(len(content) - 200, len(content) - 1), label="position")
+    flip = data.draw(st.integers(0, 255), label="flip, or 0 for a cut")
+    content[position] ^= flip
+    path.write_bytes(content if flip else content[:position])
+    with pytest.raises(StoreError, match=r"one\.blocks"):
+        list(read_blocks(path))
+
+
+Outcome = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some segments, index files and queues, and a clock that steps back."""
+    writer = StoreWriter(
+        tmp_path_factory.mktemp("twice") / "store", segment_size=4096, index_slots=97, index_entries=150
+    )
+    for number in range(60):
+        stamp = START_TIMESTAMP + 700 * (number % 35)
+        writer.append(
+            "TopicTest", b"x" * 100, keys=f"k{number} hot", tags=f"T{number % 3}", queue_id=number % 3,
+            store_timestamp=stamp,
+        )  # fmt: skip
+    writer.close()
+    return writer.root
+
+
+def rebuild(store: Path, out: Path) -> Outcome:
+    request = RebuildRequest(store=str(store), out=str(out), index=True, queues=True, slots=97, entries=150, zone="UTC")
+    report = run_rebuild(request, Silence())
+    return {"messages": report.messages, "entries": report.entries, "units": report.units}
+
+
+def compact(store: Path, out: Path) -> Outcome:
+    report = run_compact(CompactRequest(store=str(store), out=str(out), zone="UTC"), Silence())
+    return {"entries": report.entries, **msgspec.to_builtins(report.details.index)}
+
+
+def verify(store: Path, out: Path) -> Outcome:
+    out.mkdir(exist_ok=True)
+    report = run_deep_check(DeepRequest(store=str(store), work=str(out)), Silence())
+    details: Outcome = msgspec.to_builtins(report.details)
+    return details
+
+
+def export(format_: str) -> Callable[[Path, Path], Outcome]:
+    def job(store: Path, out: Path) -> Outcome:
+        run_export(ExportRequest(store=str(store), out=str(out), format=format_), Silence())
+        manifest: Outcome = json.loads((out / "_manifest.json").read_bytes())
+        for part in manifest["parts"]:
+            data = (out / part["name"]).read_bytes()
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (part["bytes"], part["sha256"])
+        assert sorted(os.listdir(out)) == sorted(["_manifest.json", *(part["name"] for part in manifest["parts"])])
+        return manifest
+
+    return job
+
+
+JOBS = {
+    "rebuild": (rebuild, {"scan", "build-index", "build-queues"}),
+    "compact": (compact, {"split", "merge", "order", "build-index"}),
+    "verify": (verify, {"scan", "check-index", "check-queues"}),
+    "export parquet": (export("parquet"), {"export"}),
+}
+"""What runs a job, and the kinds of its tasks that write."""
+
+
+@contextlib.contextmanager
+def tasks_run_by(engine: Any) -> Iterator[None]:
+    """Jobs run on this engine."""
+    with mock.patch("spark_jobs.run.local_engine.LocalEngine", return_value=engine):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [
+        pytest.param(name, when, marks=[] if number % len(WHEN) == WHEN.index(when) else pytest.mark.soak)
+        for number, name in enumerate(JOBS)
+        for when in WHEN
+    ],
+)
+def test_two_attempts_of_each_task_at_a_time_leave_what_one_leaves(
+    store: Path, tmp_path: Path, name: str, when: str
+) -> None:
+    job, kinds = JOBS[name]
+    with tasks_run_by(LoopEngine()):
+        expected = job(store, tmp_path / "once")
+    with overlapping_attempts(when) as context, tasks_run_by(context):
+        outcome = job(store, tmp_path / "twice")
+    assert kinds_of(context) == kinds
+    assert outcome == {**expected, **({"store": str(store)} if "store" in expected else {})}
+    assert files_under(tmp_path / "twice") == files_under(tmp_path / "once")
+    assert sorted(os.listdir(tmp_path / "twice")) == sorted(os.listdir(tmp_path / "once"))
+
+
+def kinds_of(context: Overlapping) -> set[str]:
+    return {re.sub("(-[0-9a-f]+)+$", "", name) for name in context.stopped}
+
+
+@pytest.mark.parametrize("name", ["rebuild", "compact", "export parquet"])
+def test_a_job_that_is_stopped_while_files_come_to_their_places_goes_on(store: Path, tmp_path: Path, name: str) -> None:
+    """Stopped before each of the driver's renames, one run after the other; no task has to be done again."""
+    job, _ = JOBS[name]
+    with tasks_run_by(LoopEngine()):
+        expected = job(store, tmp_path / "once")
+        stops = 0
+        while True:
+            with stopped_at_rename(stops) as was_stopped, written_tasks() as names:
+                with contextlib.suppress(KeyboardInterrupt):
+                    outcome = job(store, tmp_path / "stopped")
+                assert stops < 100
+            assert bool(names) == (stops == 0)
+            if not was_stopped:
+                break
+            stops += 1
+    assert stops >= 1
+    assert outcome == expected
+    assert files_under(tmp_path / "stopped") == files_under(tmp_path / "once")
+    assert sorted(os.listdir(tmp_path / "stopped")) == sorted(os.listdir(tmp_path / "once"))
+
+
+@contextlib.contextmanager
+def stopped_at_rename(number: int) -> Iterator[list[int]]:
+    """Stop a job, as a kill would, before it brings one file more to its place than it did before."""
+    moves, stopped = 0, []
+
+    def guard(rename: Callable[..., None]) -> Callable[..., None]:
+        def guarded(source: Path, target: Path) -> None:
+            nonlocal moves
+            if "/partial/" in str(source) and os.path.exists(source):
+                moves += 1
+                if moves > 1 or number == 0:
+                    stopped.append(number)
+                    raise KeyboardInterrupt
+            rename(source, target)
+
+        return guarded
+
+    with mock.patch.object(os, "rename", guard(os.rename)), mock.patch.object(os, "replace", guard(os.replace)):
+        yield stopped
+
+
+@contextlib.contextmanager
+def written_tasks() -> Iterator[list[str]]:
+    """The tasks whose attempts came to their ends."""
+    finish, names = WorkDirectory.finish_first, list[str]()
+
+    def finish_first(work: WorkDirectory, task: str, record: Outcome) -> Outcome:
+        names.append(task)
+        return finish(work, task, record)
+
+    with mock.patch.object(WorkDirectory, "finish_first", finish_first):
+        yield names

@@ -1,8 +1,6 @@
 """Tables of files, and what is alike for all: runs that append what came, whatever the log has become meanwhile."""
 
-import gzip
-import itertools
-import shutil
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +9,17 @@ import pytest
 
 import rocketlens
 from column_rows import expected_rows
-from dying import STRIDES, every_death
+from dying import AT_EACH_PLACE
 from exported_files import DAY, Row, append, rows_of_table, with_date
 from lake_tables import Lake
 from object_store import Fresh
-from protocol.errors import ConfigError, StoreError
+from protocol.errors import ConfigError, RocketLensError, StoreError
 from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.run.report import Report
+from spark_jobs.tables._files_table import FilesCommit
+from spark_jobs.tables._table import TableCommit, read_commit
+from spark_jobs.tables.every import TableMetrics, append_every, served
+from spark_jobs.tables.table_request import TableDetails
 from store_writer import START_TIMESTAMP, StoreWriter
 from verifying import upload
 
@@ -57,27 +60,6 @@ def expected(store: StoreWriter, start: int = 0) -> list[Row]:
     return [with_date(row) for row in expected_rows(store.records) if row["physical_offset"] >= start]
 
 
-def test_a_table_keeps_what_its_first_run_made_of_bodies_where_nothing_is_said(tmp_path: Path) -> None:
-    packed = gzip.compress(b"text", mtime=0)
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", packed)
-    writer.flush()
-    places = {each: OutputPlace(f"file://{tmp_path}/{len(each)}") for each in (b"text", packed)}
-    append(writer, places[b"text"], format="parquet")
-    append(writer, places[packed], format="parquet", unpack=False)
-    writer.append("T", packed)
-    writer.flush()
-    for expected, place in places.items():
-        report = append(writer, place, format="parquet")
-        assert [row["body"] for row in rows_of_table(place, "parquet")] == [expected] * 2
-        assert [note for note in report.notes if note.startswith("1 body was packed")] == report.notes[
-            : expected == b"text"
-        ]
-    for options, said in (({"unpack": True}, "with --unpack"), ({"charset": "gbk"}, "with --charset gbk")):
-        with pytest.raises(ConfigError, match=f"was made with.*, and this run is {said}"):
-            append(writer, places[packed], format="parquet", **options)
-
-
 def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Path, place: OutputPlace) -> None:
     writer = StoreWriter(tmp_path / "store")
     columns = ("physical_offset", "body", "keys")
@@ -95,9 +77,10 @@ def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Pa
             append(writer, place, format="parquet", columns=columns, **options)
 
 
+@AT_EACH_PLACE
 def test_a_run_that_finds_nothing_new_commits_nothing(store: StoreWriter, new_place: Fresh) -> None:
     place = new_place()
-    append(store, place)
+    assert append(store, place).notes == []
     before = place.objects("")
     report = append(store, place)
     assert (report.details.is_empty, report.messages, report.exit_code) == (True, 0, 0)
@@ -112,45 +95,6 @@ def test_a_store_behind_a_url_is_read_on_from_where_it_was(store: StoreWriter, p
         assert [append(store, place, url).details.is_empty for _ in range(2)] == [False, True]
         assert rows_of_table(place) == expected(store)
     fsspec.filesystem("memory").rm(url, recursive=True)
-
-
-@pytest.mark.parametrize("each", STRIDES)
-def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
-    store: StoreWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, each: int
-) -> None:
-    """Two runs, the second of a log that has grown, then one that puts files together; death at each of their steps."""
-    earlier, numbers = tmp_path / "earlier", itertools.count()
-    shutil.copytree(store.root, earlier)
-    write(store, 14, 36)
-    every = expected(store)
-    old = StoreWriter(earlier.with_name("unused"))
-    old.root = earlier
-    places: list[OutputPlace] = []
-    options = {"partition_by": ("date",), "columns": ("unique_key", "physical_offset", "store_timestamp")}
-
-    def work() -> None:
-        places.append(OutputPlace(f"file://{tmp_path}/table{next(numbers)}"))
-        append(old, places[-1], **options)
-        append(store, places[-1], **options)
-        append(store, places[-1], **options, compact_bytes=1 << 20)
-
-    keys, deaths = [row["unique_key"] for row in every], 0
-    for death in every_death(work, monkeypatch, each):
-        place = places[-1]
-        seen = [row["unique_key"] for row in rows_of_table(place)]
-        done = len(commits(place))
-        assert seen == [key for key in keys if key in set(seen)], death
-        assert set(seen) <= set(keys[: (0, 36, 50, 50)[done]]), death
-        append(store, place, **options)
-        found = rows_of_table(place)
-        assert [row["unique_key"] for row in found] == keys, death
-        assert [row["date"] for row in found] == [row["date"] for row in every], death
-        assert sum(each.record.rows for each in commits(place)) == len(keys), death
-        left = {name.split("/")[2][:18] for name in place.objects("_rocketlens/_attempts")}
-        assert left <= {f"{len(commits(place)):018d}"}, "what can count no more is removed by the run that commits"
-        assert done == 2 or not left, death
-        deaths += 1
-    assert deaths > 12
 
 
 def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
@@ -177,67 +121,7 @@ def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
     assert rows_of_table(place) == expected(store)
 
 
-def test_a_table_that_another_run_makes_just_now_is_no_strange_directory(
-    store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = OutputPlace.names
-
-    def names_later(self: OutputPlace, below: str = "") -> list[str]:
-        if not below:
-            monkeypatch.setattr(OutputPlace, "names", names)
-            append(store, place)
-        return names(self, below)
-
-    monkeypatch.setattr(OutputPlace, "names", names_later)
-    assert append(store, place).details.is_empty
-    assert rows_of_table(place) == expected(store)
-
-
-def test_what_a_run_left_that_was_killed_while_it_created_its_commit_is_removed(
-    store: StoreWriter, place: OutputPlace
-) -> None:
-    append(store, place)
-    left = f"_rocketlens/commits/{0:015d}/{2:018d}.json.0123456789abcdef"
-    place.create(left, b"{")
-    for number in (36, 37):
-        write(store, 1, number)
-        append(store, place)
-    assert left not in place.objects("_rocketlens")
-    assert [each.number for each in commits(place)] == [1, 2, 3]
-
-
 class TestLog:
-    def test_damage_is_in_the_record_and_the_report(self, store: StoreWriter, place: OutputPlace) -> None:
-        broken = store.written[5]
-        store.overwrite(broken.physical_offset + 8, b"\xff" * 12)
-        report = append(store, place)
-        assert report.exit_code == 4
-        assert [(each.physical_offset, each.length) for each in report.damages] == [
-            (broken.physical_offset, broken.size)
-        ]
-        (commit,) = commits(place)
-        assert [(each.physical_offset, each.length) for each in commit.record.damage] == [
-            (broken.physical_offset, broken.size)
-        ]
-        assert [row["unique_key"] for row in rows_of_table(place)] == [f"U{n}" for n in range(36) if n != 5]
-
-    def test_damage_at_the_end_of_the_log_of_a_stopped_broker_is_reported_until_it_is_gone(
-        self, store: StoreWriter, place: OutputPlace
-    ) -> None:
-        store.close()
-        last, rows = store.written[-1], expected(store)
-        whole = store.log.segments[4096].read_bytes()
-        store.overwrite(last.physical_offset, b"\xff" * 8)
-        for is_empty in (False, True):
-            report = append(store, place)
-            assert (report.details.is_empty, report.exit_code, report.damages) == (is_empty, 4, [])
-            (behind,) = report.details.behind
-            assert behind.physical_offset == report.details.stop == last.physical_offset
-        store.log.segments[4096].write_bytes(whole)
-        report = append(store, place)
-        assert (report.messages, report.exit_code, report.details.behind) == (1, 0, ())
-        assert rows_of_table(place) == rows
-
     def test_segments_that_expired_between_two_runs_are_a_gap(self, store: StoreWriter, place: OutputPlace) -> None:
         end = append(store, place).details.stop
         before = expected(store)
@@ -340,7 +224,78 @@ def test_options_of_a_stream_that_cannot_be_are_refused_at_once(
         rocketlens.append_batches(store.root, tmp_path / "table", **options)
 
 
-def test_a_stream_writes_no_table_into_the_store(store: StoreWriter) -> None:
-    for root in (store.root, f"file://{store.root}"):
-        with pytest.raises(ConfigError, match="lies inside the store"):
-            rocketlens.append_batches(root, store.root / "table", format="jsonl")
+class Stopped(BaseException):
+    """What a signal makes of the waiting."""
+
+
+def figures(port: int) -> dict[str, float]:
+    """The metrics by name and labels, without the times at which counters were made."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs if "_created" not in name}
+
+
+def test_each_run_is_shown_and_counted(tmp_path: Path) -> None:
+    store = StoreWriter(tmp_path / "store", segment_size=4096)
+    place = OutputPlace(f"file://{tmp_path}/table")
+    damaged = [store.append("Orders", b"x" * 40) for _ in range(5)][1]
+    store.flush()
+    store.overwrite(damaged.physical_offset + 8, b"\xff" * 8)
+    shown: list[Report[TableDetails] | RocketLensError] = []
+    waited: list[float] = []
+
+    def run() -> Report[TableDetails]:
+        if len(shown) == 2:
+            raise StoreError("s3://stores/x", what="cannot be used: it does not answer")
+        return append(store, place)
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise Stopped
+
+    metrics = TableMetrics()
+    with served(metrics, "127.0.0.1", 0) as port:
+        with pytest.raises(Stopped):
+            append_every(run, 300, metrics, shown.append, wait)
+        found = figures(port)
+    first, second, third = shown
+    assert isinstance(first, Report)
+    assert isinstance(second, Report)
+    assert (first.messages, second.details.is_empty, "does not answer" in str(third)) == (4, True, True)
+    assert all(0 < seconds < 300 for seconds in waited)
+    files = sum(each.size for each in place.objects("data").values())
+    end = sum(each.size for each in store.written)
+    names = ("messages_total", "log_bytes_total", "file_bytes_total", "damaged_places_total", "gap_bytes_total")
+    assert [found[f"rocketlens_table_{name}"] for name in names] == [4, end, files, 1, 0]
+    assert found["rocketlens_table_position"] == end
+    runs = {
+        result: found[f'rocketlens_table_runs_total{{result="{result}"}}']
+        for result in ("committed", "empty", "failed")
+    }
+    assert runs == {"committed": 1, "empty": 1, "failed": 1}
+
+
+def test_what_cannot_succeed_later_ends_it() -> None:
+    def run() -> Report[TableDetails]:
+        raise ConfigError("another store")
+
+    with pytest.raises(ConfigError, match="another store"):
+        append_every(run, 1, TableMetrics(), lambda _: None, lambda _: pytest.fail("it waits"))
+
+
+@pytest.mark.parametrize("form", [TableCommit, FilesCommit])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no JSON", "has no commit of RocketLens"),
+        ('{"version": 1}', "has no commit of RocketLens: Object missing required field"),
+        ('{"version": 2, "run": "r"}', "was written by another version: version 2, expected 1"),
+    ],
+)
+def test_what_is_no_commit_is_refused(form: type[TableCommit], text: str, said: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        read_commit(text, "s3://bucket/table", form)
+    assert "s3://bucket/table" in str(refused.value)
+    assert said in str(refused.value)

@@ -15,7 +15,6 @@ from lake_tables import Lake
 from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter
 
-FORMATS = ("jsonl", "iceberg", "delta")
 COLUMNS = ("physical_offset", "unique_key", "store_timestamp")
 OPTIONS: dict[str, Any] = {"partition_by": ("date",), "columns": COLUMNS}
 KEEP_HOUSE: dict[str, Any] = {
@@ -79,7 +78,7 @@ def case(tmp_path: Path, format_: str) -> Case:
 
 
 @pytest.mark.parametrize("each", STRIDES)
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", ["jsonl", "delta", pytest.param("iceberg", marks=pytest.mark.soak)])
 def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_once(
     case: Case, monkeypatch: pytest.MonkeyPatch, each: int
 ) -> None:

@@ -4,19 +4,15 @@ Late imports: what reads tables takes a second, and every process that collects 
 """
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
-import rocketlens
 from column_rows import expected_rows
 from dying import every_death
 from exported_files import DAY, Row, append
@@ -24,9 +20,6 @@ from lake_tables import Lake, with_moto
 from object_store import ObjectStore, object_store_process
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.tables._iceberg_state import GlancedTable
-from spark_jobs.tables._lake_runs import LakeRuns
-from spark_jobs.tables._table import FileLayout, TableShape
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
@@ -54,7 +47,6 @@ STRANGE_TOPICS = (
     "a\nb",
 )
 LAKES = ("iceberg", "delta")
-FORMATS = ("parquet", "jsonl", "csv", *LAKES)
 ICEBERG = ("iceberg", soak("delta"))
 """Of what is said in the same words to both."""
 
@@ -111,7 +103,7 @@ def expected(store: StoreWriter, start: int = 0) -> list[Row]:
     return [row for row in expected_rows(store.records) if row["physical_offset"] >= start]
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", ["csv", *LAKES])
 def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, lake: Lake) -> None:
     options = {**lake.options, "partition_by": ("topic", "date")}
     first = append(store, lake.place, **options)
@@ -156,35 +148,6 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
     assert len(deaths) == 2 * 3, deaths
 
 
-@pytest.mark.parametrize("format_", LAKES)
-def test_a_run_that_is_stopped_just_when_it_has_committed_keeps_its_messages(
-    store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publishing = {
-        "iceberg": (TABLES["iceberg"], "_publish"),
-        "delta": ("deltalake:DeltaTable", "create_write_transaction"),
-    }
-    place, name = publishing[lake.format]
-    owner = resolve_name(place)
-    publish = getattr(owner, name)
-
-    def publish_and_stop(*rest: object, **more: object) -> None:
-        publish(*rest, **more)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name, publish_and_stop)
-        with pytest.raises(KeyboardInterrupt):
-            append(store, lake.place, **lake.options)
-    assert append(store, lake.place, **lake.options).details.is_empty
-    assert lake.rows() == expected(store)
-    write(store, 7, 36)
-    append(store, lake.place, **lake.options)
-    assert lake.rows() == expected(store)
-    assert lake.unnamed_files() == set()
-    assert lake.left_of_runs() == set()
-
-
 @pytest.mark.parametrize("format_", ["jsonl", *LAKES])
 def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
     store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -224,49 +187,6 @@ def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monk
     assert lake.rows() == expected(store)
 
 
-class TestGlance:
-    """An Iceberg table with its catalog in a file is read without pyiceberg as long as there is nothing new."""
-
-    @pytest.fixture
-    def format_(self) -> str:
-        return "iceberg"
-
-    def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
-        self, store: StoreWriter, lake: Lake, tmp_path: Path
-    ) -> None:
-        lake.catalog = {"uri": f"sqlite:///{tmp_path}/other #1.db", "catalog": "of-mine"}
-        append(store, lake.place, **lake.options)
-        table = lake.place.url.removeprefix("file://")
-        code = (
-            "import sys; from spark_jobs.run.progress import Silence; from spark_jobs.tables.append import run_append\n"
-            "from spark_jobs.tables.table_request import TableRequest\n"
-            f"request = TableRequest(store={str(store.root)!r}, table={table!r}, format='iceberg', since_last=True,\n"
-            f"                       partition_by=('topic', 'date'), catalog={lake.catalog})\n"
-            "print(run_append(request, Silence()).details.is_empty)\n"
-            "print(*{'pyiceberg', 'pydantic', 'sqlalchemy', 'fsspec', 'pyspark'} & set(sys.modules))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
-        assert done.stdout.split() == ["True"]
-
-    def test_a_run_that_another_one_overtakes_before_it_has_written_anything_ends_by_its_name(
-        self, store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        append(store, lake.place, **lake.options)
-        write(store, 9, 36)
-        layout = GlancedTable.layout
-
-        def layout_second(self: GlancedTable, shape: TableShape) -> FileLayout:
-            monkeypatch.setattr(GlancedTable, "layout", layout)
-            append(store, lake.place, **lake.options)
-            return layout(self, shape)
-
-        monkeypatch.setattr(GlancedTable, "layout", layout_second)
-        with pytest.raises(StoreError, match=r"was changed by the run [0-9a-f-]+ of .* meanwhile; this run wrote"):
-            append(store, lake.place, **lake.options)
-        assert lake.rows() == expected(store)
-        assert lake.unnamed_files() == set()
-
-
 @pytest.mark.parametrize("format_", ["parquet", *LAKES])
 def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
     topics = STRANGE_TOPICS if lake.format == "parquet" else (*STRANGE_TOPICS, "%" * 127, "")
@@ -280,7 +200,7 @@ def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
 
 
 class TestShape:
-    @pytest.mark.parametrize("format_", FORMATS)
+    @pytest.mark.parametrize("format_", ["jsonl", *LAKES])
     def test_a_column_may_come_later(self, store: StoreWriter, lake: Lake) -> None:
         more = ("topic", *FEW, "tags", "queue_id", "keys", "properties")
         append(store, lake.place, **lake.options, columns=FEW, partition_by=("date",))
@@ -304,15 +224,6 @@ class TestShape:
             assert named == {"keys.element", "properties.key", "properties.value"}
             assert named < set(table.schema().column_names), "catalogs refuse those of a column that is not there"
 
-    @pytest.mark.parametrize("format_", LAKES)
-    @pytest.mark.parametrize("name", ["a%20b", "a#b"])
-    def test_a_place_that_a_url_names_otherwise_is_refused(
-        self, store: StoreWriter, tmp_path: Path, format_: str, name: str
-    ) -> None:
-        with pytest.raises(ConfigError, match="has a meaning of its own in URLs"):
-            append(store, OutputPlace(f"file://{tmp_path}/{name}"), format=format_)
-        assert not list(tmp_path.glob("a*"))
-
 
 @pytest.mark.parametrize("format_", ["csv", *LAKES])
 class TestHousekeeping:
@@ -330,19 +241,6 @@ class TestHousekeeping:
         write(store, 3, 42)
         append(store, lake.place, **lake.options)
         assert lake.rows() == expected(store)
-
-    def test_days_before_another_are_dropped(self, store: StoreWriter, lake: Lake) -> None:
-        options = {**lake.options, "partition_by": ("date",)}
-        append(store, lake.place, **options)
-        write(store, 12, 60)
-        append(store, lake.place, **options)
-        day = (START_TIMESTAMP + 5 * DAY) // DAY
-        dropped = append(store, lake.place, **options, drop_before=f"{_date(day)}")
-        assert dropped.details.removed_files > 0
-        assert lake.rows() == [row for row in expected(store) if row["store_timestamp"] // DAY >= day]
-        write(store, 5, 72)
-        append(store, lake.place, **options)
-        assert lake.rows() == [row for row in expected(store) if row["store_timestamp"] // DAY >= day]
 
 
 def _date(day: int) -> str:
@@ -364,46 +262,6 @@ def test_what_other_programs_commit_between_changes_no_position(store: StoreWrit
     assert lake.rows() == expected(store)
 
 
-def test_manifests_of_many_snapshots_are_merged_and_a_run_that_died_is_known_in_them(
-    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
-    append(store, lake.place, **lake.options)
-    with lake.iceberg().transaction() as change:
-        change.set_properties({"commit.manifest.min-count-to-merge": "3"})
-    for number in range(36, 40):
-        write(store, 1, number)
-        append(store, lake.place, **lake.options)
-    write(store, 1, 40)
-    with monkeypatch.context() as patch:
-        patch.setattr(LakeRuns, "finish", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            append(store, lake.place, **lake.options)
-    table = lake.iceberg()
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    assert len(table.metadata.snapshots) == 6 > len(snapshot.manifests(table.io))
-    assert append(store, lake.place, **lake.options).details.is_empty
-    assert lake.rows() == expected(store)
-    assert lake.unnamed_files() == set()
-    assert lake.left_of_runs() == set()
-
-
-def test_a_snapshot_lists_some_places_of_damage_and_counts_the_others(
-    store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spark_jobs.tables._iceberg_table._LISTED_DAMAGE", 2)
-    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
-    broken = [store.written[number].physical_offset for number in (5, 10, 15, 20, 25)]
-    for offset in broken:
-        store.overwrite(offset + 8, b"\xff" * 12)
-    report = append(store, lake.place, **lake.options)
-    assert [each.physical_offset for each in report.damages] == broken
-    (commit,) = lake.commits()
-    assert [each.physical_offset for each in commit.record.damage] == broken[:2]
-    assert commit.record.more_damage == 3
-
-
 def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path: Path) -> None:
     lake = Lake("delta", OutputPlace(f"file://{tmp_path}/table"))
     append(store, lake.place, **lake.options)
@@ -414,18 +272,7 @@ def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path
         append(store, lake.place, **lake.options)
 
 
-def test_an_iceberg_table_that_was_set_back_is_filled_again(store: StoreWriter, tmp_path: Path) -> None:
-    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"))
-    append(store, lake.place, **lake.options)
-    first = lake.iceberg().metadata.current_snapshot_id
-    write(store, 7, 36)
-    append(store, lake.place, **lake.options)
-    lake.iceberg().manage_snapshots().rollback_to_snapshot(first).commit()  # type: ignore[arg-type]
-    assert append(store, lake.place, **lake.options).messages == 7
-    assert lake.rows() == expected(store)
-
-
-@pytest.mark.parametrize("format_", LAKES)
+@pytest.mark.parametrize("format_", ICEBERG)
 def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path: Path, format_: str) -> None:
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db"} if format_ == "iceberg" else {}
     if catalog:
@@ -438,22 +285,6 @@ def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path
     assert lake.rows() == expected(store)
     assert [each.record.rows for each in lake.commits()] == [36, 7, 0]
     assert lake.left_of_runs() == set()
-
-
-def test_batches_of_a_stream_grow_an_iceberg_table(store: StoreWriter, tmp_path: Path) -> None:
-    """What a session does with them, test_stream_reader.py shows."""
-    catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db"}
-    grow = rocketlens.append_batches(
-        store.root, tmp_path / "table", format="iceberg", catalog=catalog, name="rocketmq.messages", engine="local"
-    )
-    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), catalog)
-    end = store.written[-1].physical_offset + store.written[-1].size
-    frame: Any = Mock(columns=["physical_offset", "size"])
-    frame.selectExpr.return_value.collect.return_value = [{"until": end}]
-    for batch in (0, 0, 1):
-        grow(frame, batch)
-    assert lake.rows() == expected(store)
-    assert [each.record.rows for each in lake.commits()] == [36]
 
 
 class TestRest:
@@ -483,6 +314,7 @@ class TestRest:
         assert lake.rows() == expected(store)
         assert lake.unnamed_files() == set()
 
+    @pytest.mark.soak  # in each run: the test before
     def test_a_commit_of_which_nothing_is_known_leaves_its_files_to_a_later_run(
         self, store: StoreWriter, lake: Lake, rest: "RestCatalog"
     ) -> None:

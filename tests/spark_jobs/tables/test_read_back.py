@@ -21,7 +21,7 @@ import pytest
 
 import oracles
 from column_rows import expected_rows
-from exported_files import COLUMNS, Row, with_bytes
+from exported_files import Row
 from golden_store import unpack
 from interop.jars import cached, copy_jars
 from other_versions import DUCKDB_EXTENSIONS, duckdb_extension, duckdb_of, pyspark_of
@@ -29,7 +29,7 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableRequest
-from storage.columns.names import JSON_NAMES, KINDS, ColumnKind
+from storage.columns.names import KINDS, ColumnKind
 
 TIMES = tuple(name for name, kind in KINDS.items() if kind is ColumnKind.TIME)
 PARTITIONS = ("topic", "date")
@@ -96,22 +96,6 @@ def by_duckdb(table: Path) -> pa.Table:
     return _duckdb(f"SELECT * FROM read_parquet('{table}/data/**/*.parquet', {types})")
 
 
-def lines_by_duckdb(table: Path) -> pa.Table:
-    types = "hive_partitioning = true, hive_types = {'topic': VARCHAR, 'date': DATE}"
-    names = {name: JSON_NAMES.get(name, "bodyEncoding") for name in _text_columns()}
-    columns = ", ".join(f"{names[name]}: '{_sql_type(name)}'" for name in names)
-    return _duckdb(f"SELECT * FROM read_json('{table}/data/**/*.jsonl', columns = {{{columns}}}, {types})")
-
-
-def csv_by_duckdb(table: Path) -> pa.Table:
-    types = "hive_partitioning = true, hive_types = {'topic': VARCHAR, 'date': DATE}"
-    columns = ", ".join(f"{name}: 'VARCHAR'" for name in _text_columns())
-    return _duckdb(
-        f"SELECT * FROM read_csv('{table}/data/**/*.csv', columns = {{{columns}}}, header = true, {types}, "
-        "quote = '\"', escape = '\"', new_line = '\\r\\n', max_line_size = 10000000, parallel = false)"
-    )
-
-
 def by_pyiceberg(table: Path) -> pa.Table:
     return _iceberg(table).scan().to_arrow()
 
@@ -132,7 +116,10 @@ READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
 """Readers that know types, by format."""
 
 
-@pytest.mark.parametrize(("format_", "reader"), READERS)
+@pytest.mark.parametrize(
+    ("format_", "reader"),
+    [pytest.param(*each, marks=[pytest.mark.soak] if each[1] in ("Polars", "pyarrow") else []) for each in READERS],
+)
 def test_a_table_has_the_messages_of_the_log_for_every_reader(golden: Golden, format_: str, reader: str) -> None:
     unit = "ms" if format_ == "parquet" and reader != "DuckDB" else "us"
     check_table(READERS[format_, reader](golden.table(format_)), golden, format_, unit)
@@ -165,19 +152,6 @@ def check_table(found: pa.Table, golden: Golden, format_: str, unit: str) -> Non
     days = [row.pop("date") for row in rows] if format_ != "iceberg" else []
     assert sorted(rows, key=_place) == golden.rows
     assert [day.isoformat() for day in days] == [_day(row) for row in rows if days]
-
-
-def test_duckdb_reads_lines(golden: Golden) -> None:
-    rows = [with_bytes(_plain(_by_columns(row))) for row in lines_by_duckdb(golden.table("jsonl")).to_pylist()]
-    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
-    assert sorted(rows, key=_place) == golden.rows
-
-
-def test_duckdb_reads_csv(golden: Golden) -> None:
-    found = csv_by_duckdb(golden.table("csv")).to_pylist()
-    rows = [with_bytes(_of_texts(row)) for row in found]
-    assert [row.pop("date").isoformat() for row in rows] == [_day(row) for row in rows]
-    assert sorted(rows, key=_place) == golden.rows
 
 
 @pytest.mark.soak
@@ -228,29 +202,6 @@ def test_spark_with_its_runtime_reads_the_same(golden: Golden, tmp_path: Path, f
     assert sorted(found, key=_place) == golden.rows
 
 
-def _text_columns() -> list[str]:
-    names = [name for name in KINDS if name not in PARTITIONS]
-    at = names.index("body") + 1
-    return [*names[:at], "body_encoding", *names[at:]]
-
-
-def _by_columns(row: Row) -> Row:
-    """A row of JSON lines by the names of columns, with what the names of directories say."""
-    return {COLUMNS.get(name, name): value for name, value in row.items()}
-
-
-def _sql_type(name: str) -> str:
-    kind = KINDS.get(name, ColumnKind.TEXT)
-    types = {
-        ColumnKind.INT: "INTEGER",
-        ColumnKind.LONG: "BIGINT",
-        ColumnKind.TIME: "BIGINT",
-        ColumnKind.TEXTS: "VARCHAR[]",
-        ColumnKind.MAP: "MAP(VARCHAR, VARCHAR)",
-    }
-    return types.get(kind, "VARCHAR")
-
-
 def _duckdb(query: str) -> pa.Table:
     import duckdb
 
@@ -285,20 +236,6 @@ def _plain(row: Row) -> Row:
 def _milliseconds(time: datetime) -> int:
     assert (time.utcoffset(), time.microsecond % 1000) == (UTC.utcoffset(None), 0), time
     return round(time.timestamp() * 1000)
-
-
-def _of_texts(row: Row) -> Row:
-    """A row of CSV, in which an empty field is null unless it is a text that is always there."""
-    found = dict(row)
-    for name, kind in KINDS.items():
-        text = found.get(name)
-        if kind is ColumnKind.MAP:
-            found[name] = json.loads(text or "{}")
-        elif kind is ColumnKind.TEXTS:
-            found[name] = (text or "").split()
-        elif kind in (ColumnKind.INT, ColumnKind.LONG, ColumnKind.TIME):
-            found[name] = int(text)
-    return found | {"body": found["body"] or ""}
 
 
 def _day(row: Row) -> str:

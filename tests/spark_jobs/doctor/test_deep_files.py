@@ -1,6 +1,7 @@
-"""Queues as brokers leave them behind, after a life of their own, and wrong ones: what a verification says."""
+"""Queues and index files as brokers and a compaction leave them, and wrong ones: what a verification says."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from compact_oracle import build_compacted, keep_entries, read_entries
 from golden_store import GOLDEN, unpack
-from job_runs import Rebuilt
-from oracles import packed
+from job_runs import Rebuilt, compact_in_place
+from oracles import index_hash, index_keys, packed
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Finding, Kind
-from store_files import PRE_BLANK
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here
 
@@ -132,28 +133,6 @@ def test_what_brokers_leave_is_nothing_wrong(
     assert any("are not in topics.json: Gone" in note for note in report.notes) == ("deletedTopics" in expected)
 
 
-def test_units_of_expired_messages_are_not_held_against_the_log(writer: StoreWriter, verify: Verify) -> None:
-    fill(writer, 60)
-    writer.close()
-    first = min(writer.log.segments)
-    writer.log.segments[first].unlink()
-    shutil.rmtree(writer.root / "index")
-    report = verify()
-    assert [finding.kind for finding in findings_of(report)] == ["missing-entry"]
-    assert queues(report)["expired"] + queues(report)["matched"] == 60
-
-
-def test_units_beyond_the_end_of_the_log_are_what_a_truncation_leaves(writer: StoreWriter, verify: Verify) -> None:
-    fill(writer, 12)
-    writer.close()
-    last = writer.written[-1]
-    writer.overwrite(last.physical_offset, bytes(last.size))
-    shutil.rmtree(writer.root / "index")
-    report = verify()
-    assert {finding.kind for finding in findings_of(report)} == {"missing-entry"}
-    assert queues(report) == {"queues": 1, "matched": 11, "beyond": 1}
-
-
 @pytest.mark.parametrize("state", ["crash", "live"])
 def test_what_is_not_dispatched_yet_is_lag_after_a_crash_and_beside_a_broker(
     writer: StoreWriter, verify: Verify, state: str, monkeypatch: pytest.MonkeyPatch
@@ -190,10 +169,7 @@ def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(
     assert (finding.kind, finding.place, finding.position) == (Kind.UNIT, "unit 2 tags_code", 52)
 
 
-@pytest.mark.parametrize(
-    ("lost", "start"),
-    [([], 3), ([0], 0), ([1, 2, 3], 3), ([40, 41], 17), ([88, 89], 0), ([0, 50, 89], 17), ([*range(10, 80)], 3)],
-)
+@pytest.mark.parametrize(("lost", "start"), [([1, 2, 3], 3), ([0, 50, 89], 17)])
 def test_what_a_rebuild_puts_in_the_place_of_lost_messages_is_as_it_should_be(
     writer: StoreWriter, tmp_path: Path, verify: Verify, lost: list[int], start: int
 ) -> None:
@@ -228,32 +204,6 @@ def test_a_missing_unit_makes_all_that_follow_stand_elsewhere(writer: StoreWrite
     assert Path(shifted.path) == queue_path(writer, 600)
 
 
-def test_after_a_crash_a_queue_that_ends_before_others_do_is_no_lag(writer: StoreWriter, verify: Verify) -> None:
-    fill(writer, 5)
-    writer.append("T", queue=False)
-    writer.append("Other")
-    writer.crash()
-    finding = only(verify())
-    assert (finding.kind, finding.count) == (Kind.MISSING_UNIT, 1)
-
-
-def test_a_queue_that_is_not_there(writer: StoreWriter, verify: Verify) -> None:
-    fill(writer, 5)
-    fill(writer, 5, queue_id=1)
-    writer.close()
-    shutil.rmtree(writer.root / "consumequeue" / "T" / "1")
-    finding = only(verify())
-    assert (finding.kind, finding.count, finding.found) == (Kind.MISSING_UNIT, 5, "no such queue")
-    assert Path(finding.path) == writer.root / "consumequeue" / "T" / "1"
-
-
-def test_a_filler_that_is_not_in_front(writer: StoreWriter, verify: Verify) -> None:
-    offsets = fill(writer, 5)
-    writer.close()
-    edit(queue_path(writer), 40, PRE_BLANK)
-    assert {(finding.kind, finding.physical_offset) for finding in findings_of(verify())} == {(Kind.UNIT, offsets[2])}
-
-
 def test_an_extension_that_is_gone(tmp_path: Path, verify: Verify) -> None:
     writer = StoreWriter(tmp_path / "store", ext_bit_map=b"\1\2", ext_file_size=128)
     fill(writer, 12)
@@ -272,42 +222,154 @@ def test_a_queue_in_the_tree_of_the_other_kind(writer: StoreWriter, verify: Veri
     assert only(verify()).kind == Kind.FILE
 
 
-@pytest.mark.parametrize(("start", "size", "lacking"), [(200, None, UNITS), (200, 21, UNITS - 1)])
-def test_a_file_that_is_gone_or_too_short_is_named_with_the_messages_that_lack_units(
-    writer: StoreWriter, verify: Verify, start: int, size: int | None, lacking: int
-) -> None:
-    fill(writer, 25)
-    writer.close()
-    path = queue_path(writer, start)
-    content = path.read_bytes()
-    path.unlink()
-    if size is not None:
-        path.write_bytes(content[:size])
-    findings = findings_of(verify())
-    assert sum(finding.count for finding in findings if finding.kind in (Kind.MISSING_UNIT, Kind.UNIT)) == lacking
-    assert Kind.FILE in {finding.kind for finding in findings}
-
-
-@pytest.mark.parametrize("damage", ["a record", "a segment"])
-def test_units_of_messages_that_the_log_has_lost_are_not_to_blame(
-    writer: StoreWriter, verify: Verify, damage: str
-) -> None:
-    offsets = fill(writer, 90)
-    writer.close()
-    base = sorted(writer.log.segments)[1]
-    if damage == "a record":
-        writer.overwrite(offsets[7] + 88, b"B")
-    else:
-        writer.log.segments[base].unlink()
-    report = verify()
-    finding = only(report)
-    expected = (
-        (Kind.RECORD, offsets[7], 1) if damage == "a record" else (Kind.HOLE, base, 90 - queues(report)["matched"])
-    )
-    assert (finding.kind, finding.physical_offset, queues(report)["lost"]) == expected
-
-
 def test_queues_of_rocksdb_are_said_not_to_be_compared(tmp_path: Path) -> None:
     report = verify_here(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb"), tmp_path / "work")
     assert report.exit_code == 0
     assert "no queue files: queues of RocksDB are not compared" in report.notes
+
+
+SLOTS, ENTRIES = 13, 40
+FIRST_ENTRY = 40 + 4 * SLOTS
+
+
+def make_index(tmp_path: Path, count: int = 60, **options: Any) -> StoreWriter:
+    """A store of messages with two keys and a tag each, not closed yet."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES, **options)
+    fill_index(writer, count)
+    return writer
+
+
+def fill_index(writer: StoreWriter, count: int, **more: Any) -> None:
+    start = len(writer.written)
+    for n in range(start, start + count):
+        stamp = 1_700_000_000_000 + 700 * n
+        writer.append("T", b"body", keys=f"k{n}", unique_key=f"u{n}", tags="TagA", store_timestamp=stamp, **more)
+
+
+def index_numbers(report: Report) -> dict[str, int]:
+    """The numbers of the index that are not zero."""
+    return {name: value for name, value in msgspec.to_builtins(report.details.index).items() if value}
+
+
+def kinds(report: Report) -> Counter[str]:
+    return Counter(finding.kind for finding in findings_of(report))
+
+
+# --- what is as it should be ------------------------------------------------------------------------------------------
+
+
+# --- compacted files --------------------------------------------------------------------------------------------------
+
+
+def compacted(store: StoreWriter, *, drop: Callable[[str], bool] = lambda _: False) -> None:
+    """Put files of a compaction without marks in the place of the index; what `drop` chooses is left out."""
+    dropped = {(index_hash(text), r.physical_offset) for r in store.records for text in index_keys(r) if drop(text)}
+    paths = store.index_paths()
+    entries = {entry for path in paths for entry in read_entries(path.read_bytes(), SLOTS)} - dropped
+    end = int.from_bytes(paths[-1].read_bytes()[24:32])
+    for path in paths:
+        path.unlink()
+    for path, data in zip(
+        paths, build_compacted(keep_entries(entries, store.records), SLOTS, ENTRIES, end), strict=False
+    ):
+        path.write_bytes(data)
+
+
+def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) -> None:
+    writer = make_index(tmp_path)
+    writer.close()
+    compacted(writer, drop=lambda text: text.endswith("3"))
+    report = verify()
+    assert_clean(report)
+    assert index_numbers(report)["dropped"] > 0
+    assert report.notes[0].startswith("compacted index files have no entry for up to ")
+
+
+@pytest.mark.parametrize(
+    ("field", "marked"),
+    [("key_hash", True), ("physical_offset", False), ("time_difference", True), ("previous", False)],
+)
+def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, field: str, marked: bool) -> None:
+    writer = make_index(tmp_path)
+    writer.close()
+    if marked:
+        compact_in_place(writer, tmp_path / "compacting")
+    else:
+        compacted(writer)
+    path = sorted((writer.root / "index").iterdir())[2]
+    place = FIRST_ENTRY + 20 * 17 + {"key_hash": 3, "physical_offset": 11, "time_difference": 15, "previous": 19}[field]
+    data = bytearray(path.read_bytes())
+    data[place] ^= 2
+    path.write_bytes(data)
+    finding = only(verify())
+    assert (finding.kind, finding.place) == (Kind.ENTRY, f"entry 17 {field}")
+    assert finding.position == place - {"physical_offset": 7}.get(field, 3)
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [[0], [1, 2], [0, 1, 2, 3, 4]])
+def test_lost_files_are_gaps_with_their_keys_counted(tmp_path: Path, verify: Verify, lost: list[int]) -> None:
+    writer = make_index(tmp_path)
+    writer.close()
+    paths = writer.index_paths()
+    for number in lost:
+        paths[number].unlink()
+    finding = only(verify())
+    assert finding.kind == Kind.MISSING_ENTRY
+    assert finding.count == sum(len(writer.index.files[number].entries) for number in lost)
+    first = writer.index.files[lost[0]]
+    assert finding.physical_offset == first.entries[0][1]
+    assert "rebuild index" in finding.remedy
+    assert "--from-offset" not in finding.remedy
+    behind = paths[lost[-1] + 1] if lost[-1] < 4 else writer.root / "index"
+    assert Path(finding.path) == behind
+
+
+def test_a_message_that_was_never_indexed(tmp_path: Path, verify: Verify) -> None:
+    writer = make_index(tmp_path, 20)
+    left_out = writer.append("T", keys="x y", index=False)
+    fill_index(writer, 20)
+    writer.close()
+    finding = only(verify())
+    assert (finding.kind, finding.count, finding.physical_offset) == (Kind.MISSING_ENTRY, 2, left_out.physical_offset)
+    assert "rebuild index --from-offset 0" in finding.remedy
+
+
+def test_an_index_file_of_another_store(tmp_path: Path, verify: Verify) -> None:
+    writer = make_index(tmp_path, 30)
+    writer.close()
+    other = StoreWriter(tmp_path / "other", index_slots=SLOTS, index_entries=ENTRIES)
+    for n in range(13):
+        other.append("Other", keys=f"x{n} y{n}", unique_key=f"z{n}", store_timestamp=1_700_000_000_000)
+    other.close()
+    target = writer.index_paths()[1]
+    target.write_bytes(other.index_paths()[0].read_bytes())
+    report = verify()
+    assert {Path(finding.path) for finding in findings_of(report) if finding.kind == Kind.FILE} == {target}
+    assert kinds(report)[Kind.MISSING_ENTRY] == 1
+
+
+def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None:
+    writer = make_index(tmp_path)
+    writer.close()
+    paths = writer.index_paths()
+    copy = paths[4].with_name(str(int(paths[4].name) + 1))
+    copy.write_bytes(paths[1].read_bytes())
+    report = verify()
+    assert kinds(report)[Kind.REPEATED_ENTRY] == 1
+    assert Path(findings_of(report)[0].path) == copy
+
+
+def test_findings_are_listed_up_to_a_limit_and_counted_beyond(tmp_path: Path, verify: Verify) -> None:
+    writer = make_index(tmp_path)
+    writer.close()
+    path = writer.index_paths()[1]
+    data = bytearray(path.read_bytes())
+    for number in range(2, 17):
+        data[FIRST_ENTRY + 20 * number + 12] ^= 0x40
+    path.write_bytes(data)
+    report = verify(limit=7)
+    assert [each.more for each in report.details.findings] == [0] * 7 + [8]
+    assert report.details.counts == {Kind.ENTRY: 15}

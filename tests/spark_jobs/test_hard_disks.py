@@ -1,7 +1,9 @@
-"""A disk that is really full: each job ends in words with exit code 2, and goes on when there is room again."""
+"""A disk that is full or may only be read: each job ends in words, keeps what is, and goes on later."""
 
+import contextlib
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -95,3 +97,69 @@ def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, plain: Path, disk: C
     disk(ENOUGH)
     ended = rocketlens(*command)
     assert ended.code == 0, ended.errors
+
+
+UNREADABLE = 3
+
+
+@contextlib.contextmanager
+def mounted(store: Path, place: Path) -> Iterator[Path]:
+    """A store on a read-only file system."""
+    if os.geteuid():
+        pytest.skip("only root mounts a file system")
+    place.mkdir()
+    subprocess.run(["mount", "--bind", str(store), str(place)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture(scope="module")
+def read_only(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("read-only")
+    shutil.copytree(g1_store, folder / "store")
+    with mounted(folder / "store", folder / "mounted") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def mounted_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("ledger")
+    made = Ledger(folder / "store")
+    made.transaction(0, 30)
+    made.timer(0)
+    made.write_timer_log()
+    made.writer.close()
+    with mounted(made.root, folder / "mounted") as place:
+        yield place
+
+
+@pytest.mark.parametrize(
+    ("job", "options"),
+    [("verify", ()), ("rebuild all", ("--out",)), ("export", ("--format", "ndjson", "--out")), ("convert", ("--out",))],
+)
+def test_a_job_that_only_reads_needs_no_right_to_write(
+    job: str, options: tuple[str, ...], read_only: Path, mounted_ledger: Path, tmp_path: Path
+) -> None:
+    store = mounted_ledger if job == "convert" else read_only
+    ended = rocketlens(*job.split(), store, *options, *([tmp_path / "out"] if options else []))
+    assert ended.code == 0, ended.errors
+    assert job != "convert" or rocketlens("verify", tmp_path / "out").code == 0
+
+
+@pytest.mark.parametrize("job", ["rebuild all", "export", "convert"])
+def test_what_would_write_there_says_why_it_cannot(
+    job: str, g1_store: Path, mounted_ledger: Path, read_only: Path
+) -> None:
+    arguments = {
+        "rebuild all": (read_only,),
+        "export": (g1_store, "--format", "ndjson", "--out", read_only / "out"),
+        "convert": (mounted_ledger, "--out", read_only / "out"),
+    }
+    ended = rocketlens(*job.split(), *arguments[job])
+    assert ended.code in (2, UNREADABLE), ended.errors
+    assert "Read-only file system" in ended.errors
+    assert "Traceback" not in ended.errors
+    assert len(ended.errors.splitlines()) < 5
