@@ -11,7 +11,7 @@ from broker.limits import MIB, Limits
 from broker.metrics.slow_queries import Visit
 from broker.net._pending_requests import FIELD_COST, PendingRequest, PendingRequests
 from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, PENDING_REQUEST_BYTES, ConnectionBudget
-from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, Scheduler
+from broker.net.scheduler import SLICE_BYTES, SMALL_READ, Scheduler
 from protocol.codes import RequestCode
 from protocol.command import Command, Response
 from still_clock import StillClock
@@ -124,7 +124,7 @@ def test_complaints_about_clients_do_not_fill_the_log(
     ]
 
 
-# ---------------------------------------------------------------------- requests that wait
+# ------------------------ requests that wait
 
 
 def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
@@ -158,7 +158,7 @@ def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | byt
     assert (len(pending), pending.cost, budget.in_flight) == (0, 0, 0)
 
 
-# ---------------------------------------------------------------------- turns of the loop
+# ------------------------ turns of the loop
 
 
 class Client:
@@ -194,15 +194,3 @@ async def test_who_waits_makes_the_others_answer_in_slices() -> None:
     assert (turns.is_crowded, turns.stop(10 * SMALL_READ)) == (False, 10 * SMALL_READ)
     turns.join(Client(turns, 1, lambda client: None))
     assert (turns.is_crowded, turns.stop(10 * SMALL_READ), turns.stop(100)) == (True, SLICE_BYTES, 100)
-
-
-@pytest.mark.asyncio
-async def test_bursts_beyond_the_share_wait_until_the_next_turn_of_the_loop_and_small_reads_never() -> None:
-    turns = Scheduler(asyncio.get_running_loop().call_soon)
-    turns.spend(SMALL_READ)
-    assert not turns.must_wait(1 << 20)
-    turns.spend(SHARE_BYTES + 1)
-    assert turns.must_wait(SMALL_READ + 1)
-    assert not turns.must_wait(SMALL_READ)
-    await asyncio.sleep(0)
-    assert not turns.must_wait(1 << 20)

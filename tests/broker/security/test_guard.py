@@ -275,13 +275,9 @@ def hmac_of(text: bytes) -> bytes:
     return base64.b64encode(hmac.new(SECRET, text, hashlib.sha1).digest())
 
 
-def test_names_are_sorted_as_java_sorts_them() -> None:
-    # U+1F511 begins with a surrogate, which comes before U+FF5E in UTF-16 and after it by code point.
-    fields = {"\uff5e": "2", "\U0001f511": "1"}
-    assert signature_of(fields, b"", SECRET) == hmac_of(b"12")
-
-
 def test_a_signature_is_good_over_all_fields_or_those_that_a_client_signed() -> None:
+    # U+1F511 begins with a surrogate, which comes before U+FF5E in UTF-16 and after it by code point.
+    assert signature_of({"\uff5e": "2", "\U0001f511": "1"}, b"", SECRET) == hmac_of(b"12")
     fields = {"AccessKey": "ak", "SecurityToken": "t", "_UNIQUE_KEY_QUERY": "true", "__ZONE_NAME": "z", "topic": "T"}
     for text in (b"akttruezT", b"aktzT", b"akttrueT", b"aktT", b"aktruezT"):
         assert is_signed(fields | {"Signature": hmac_of(text).decode()}, b"", SECRET), text

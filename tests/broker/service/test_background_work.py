@@ -23,7 +23,6 @@ from protocol.command import ext_fields_of
 from queue_stores import unit_bytes
 from storage.files.waiting import Lookup
 from storage.queue import _shared_pass as shared_pass
-from storage.queue import queue_holes
 from storage.queue import queue_holes as module
 from storage.queue._queue_end import find_end
 from storage.queue.queue_holes import QueueHoles
@@ -34,6 +33,7 @@ from store_writer import StoreWriter, Written
 
 MESSAGES, FIRST, COUNT = 600, 150, 205
 SUSPEND = 2
+QUEUE_FILE = Path("consumequeue/T/0") / f"{0:020d}"
 SQL = "number > 100 AND TAGS = 'A'"
 
 
@@ -55,15 +55,11 @@ def served(tmp_path: Path) -> Served:
         for number in range(MESSAGES)
     ]
     writer.flush()
-    put(tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * FIRST, bytes(20 * COUNT))
+    put(writer.root / QUEUE_FILE, 20 * FIRST, bytes(20 * COUNT))
     for number in (160, 161, 200, 201):
         writer.overwrite(written[number].physical_offset, bytes(written[number].size))
     service = service_of(MessageStore.open(tmp_path / "store"), meter=Meter())
     return Served(service, writer, [each for number, each in enumerate(written) if number not in (160, 161, 200, 201)])
-
-
-def queue_file(served: Served) -> Path:
-    return served.writer.root / "consumequeue" / "T" / "0" / f"{0:020d}"
 
 
 class Gate:
@@ -213,7 +209,7 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
         await until(lambda: len(served.service.polls) == 1)
         more = [served.writer.append("T", b"more", tags="A", queue=False) for _ in range(4)]
         units = [unit_bytes(written.physical_offset, written.size, java_hash("A")) for written in more]
-        put(queue_file(served), 20 * MESSAGES, b"\x7f" * 40 + units[2] + units[3])
+        put(served.writer.root / QUEUE_FILE, 20 * MESSAGES, b"\x7f" * 40 + units[2] + units[3])
         assert (await client.answer()).code == BUSY
         gate.opened.set()
         await until(lambda: not served.service.store.queue_holes.searching)
@@ -225,7 +221,7 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
         assert found.places == [written.physical_offset for written in more]
 
 
-# ---------------------------------------------------------------------- a queue whose end is searched
+# ------------------------ a queue whose end is searched
 
 DAMAGED = {"topic": "T", "queueId": "0"}
 TIME_SEARCH = (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**DAMAGED, "timestamp": "1"})
@@ -237,20 +233,14 @@ OTHERS = (
 
 @pytest.mark.asyncio
 async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
 ) -> None:
     writer = StoreWriter(tmp_path / "store", queue_file_size=20_000)
     for number in range(60):
         writer.append(("T", "Other")[number % 2], b"body")
     writer.flush()
     # The last unit is one that no broker writes, and the one before it leads elsewhere.
-    put(
-        writer.root / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * 28, bytes(7) + b"\x01" + b"\x7f" * 4 + b"\xff" * 28
-    )
-    opened, step = threading.Event(), QueueHoles.step
-    monkeypatch.setattr(QueueHoles, "step", lambda holes: opened.wait(60) and step(holes))
-    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
-    monkeypatch.setattr(shared_pass, "PIECE", 100)
+    put(writer.root / QUEUE_FILE, 20 * 28, bytes(7) + b"\x01" + b"\x7f" * 4 + b"\xff" * 28)
     measured: list[int] = []
 
     def find(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
@@ -260,30 +250,25 @@ async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answer
     monkeypatch.setattr("storage.queue.consume_queue.find_end", find)
     service = service_of(MessageStore.open(writer.root), meter=Meter())
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        try:
-            for _ in range(3):
-                answer = await client.ask(RequestCode.GET_MAX_OFFSET, DAMAGED)
-                assert answer.code == BUSY
-                assert "is full or lost, or its last units are damaged: the log is being searched" in answer.remark
-                assert "% of which is done; ask again in a moment" in answer.remark
-                for code, fields in OTHERS:
-                    assert (await client.ask(code, fields)).code == 0
-            at, known = 0, len(measured)
-            while at < 28:  # what lies before the end that is searched is read meanwhile
-                answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, at, maxMsgNums=2))
-                assert [each.queue_offset for each in records_of(bytes(answer.body))][:1] == [at]
-                at = int(ext_fields_of(answer)["nextBeginOffset"])
-                assert int(ext_fields_of(answer)["maxOffset"]) > at  # there may be more
-            assert len(measured) <= known + 2  # of 14 pulls: for a new snapshot, not for each pull
-            async with rocketlens.connect_async(str(server.addresses[0])) as remote:
-                with pytest.raises(rocketlens.ResponseError, match="the log is being searched"):
-                    [each async for each in remote.search(topic="T", contains="body")]  # not fewer messages
-            for code, fields in ((RequestCode.PULL_MESSAGE, pull_of("T", 0, at)), TIME_SEARCH):
-                assert (await client.ask(code, fields)).code == BUSY
-        finally:
-            opened.set()
+        for _ in range(3):
+            answer = await client.ask(RequestCode.GET_MAX_OFFSET, DAMAGED)
+            assert answer.code == BUSY
+            assert "is full or lost, or its last units are damaged: the log is being searched" in answer.remark
+            assert "% of which is done; ask again in a moment" in answer.remark
+            for code, fields in OTHERS:
+                assert (await client.ask(code, fields)).code == 0
+        at, known = 0, len(measured)
+        while at < 28:  # what lies before the end that is searched is read meanwhile
+            answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, at, maxMsgNums=2))
+            assert [each.queue_offset for each in records_of(bytes(answer.body))][:1] == [at]
+            at = int(ext_fields_of(answer)["nextBeginOffset"])
+            assert int(ext_fields_of(answer)["maxOffset"]) > at  # there may be more
+        assert len(measured) <= known + 2  # of 14 pulls: for a new snapshot, not for each pull
+        async with rocketlens.connect_async(str(server.addresses[0])) as remote:
+            with pytest.raises(rocketlens.ResponseError, match="the log is being searched"):
+                [each async for each in remote.search(topic="T", contains="body")]  # not fewer messages
+        for code, fields in ((RequestCode.PULL_MESSAGE, pull_of("T", 0, at)), TIME_SEARCH):
+            assert (await client.ask(code, fields)).code == BUSY
+        gate.opened.set()
         await until(lambda: not service.store.queue_holes.searching)
         assert ext_fields_of(await client.ask(RequestCode.GET_MAX_OFFSET, DAMAGED))["offset"] == "30"
-
-
-# --- a large log ------------------------------------------------------------------------------------------------------

@@ -110,19 +110,6 @@ def test_what_cannot_be_packed_has_an_error_of_its_own(monkeypatch: pytest.Monke
         pack(LinkKind.PUSH, b"x" * 102)
 
 
-def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplog: pytest.LogCaptureFixture) -> None:
-    taken: list[list[Any]] = []
-
-    def take(_link: Link, message: list[Any]) -> None:
-        taken.append(message)
-        if len(taken) == 1:
-            raise ZeroDivisionError
-
-    Link(take, lambda _link: None).data_received(pack(LinkKind.GONE, "first") + pack(LinkKind.GONE, "second"))
-    assert [message[1] for message in taken] == ["first", "second"]
-    assert "could not be processed: [14, 'first']" in caplog.text
-
-
 # ------------------------ requests
 
 

@@ -41,12 +41,10 @@ GROUP = "SharedGroup"
 PULL = pull_of("TopicTest", consumerGroup=GROUP, maxMsgNums=4, sysFlag=0, subVersion=1)
 
 
-@pytest.fixture
-def server(g1_store: Path, tmp_path: Path) -> Iterator[Serving]:
-    """One for each test: a worker that takes the place of another one is the last of the list, whatever its number."""
-    with serving_process(
-        g1_store, tmp_path, "--workers", str(WORKERS), "--state-dir", str(tmp_path / "state")
-    ) as running:
+@pytest.fixture(scope="module")
+def server(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("workers")
+    with serving_process(g1_store, folder, "--workers", str(WORKERS), "--state-dir", str(folder / "state")) as running:
         yield running
         assert running.stop() == 0
 
@@ -168,7 +166,7 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
         assert granted == [1] + [0] * (len(clients) - 1)
 
 
-# ---------------------------------------------------------------------- clients that end their side
+# ------------------------ clients that end their side
 
 FIELDS = dict.fromkeys(("consumerGroup", "producerGroup", "group"), GROUP)
 FIELDS |= {"clientID": "client", "clientId": "client", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
@@ -215,7 +213,7 @@ def test_requests_in_any_order_are_all_answered_though_the_client_has_ended(
         check()
 
 
-# ---------------------------------------------------------------------- a stuck worker
+# ------------------------ a stuck worker
 
 
 QUEUE = {"topic": "TopicTest", "queueId": "1"}
@@ -263,7 +261,7 @@ def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_sto
         assert server.stop() == 0
 
 
-# ---------------------------------------------------------------------- keys of a log without index
+# ------------------------ keys of a log without index
 
 
 SMALL = """
@@ -331,7 +329,7 @@ async def test_every_worker_answers_completely_and_so_does_the_next_start(
     assert "Traceback" not in (tmp_path / "stderr").read_text()
 
 
-# ---------------------------------------------------------------------- files that are cut
+# ------------------------ files that are cut
 
 SEGMENT = f"{0:020}"
 
