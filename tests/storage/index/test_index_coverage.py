@@ -80,32 +80,6 @@ class TestGaps:
         assert gaps[MAXIMUM_GAPS:] == ((at[2 * MAXIMUM_GAPS], at[400]),)
 
 
-class TestCutLog:
-    """A crash cut the log under the index; what is written anew below the last entry's offset is not indexed."""
-
-    def cut(self, root: Path, count: int, cut: int, anew: int, size: int = 41) -> StoreWriter:
-        writer = written_with_holes(root, [True] * count)
-        start = writer.written[cut].physical_offset
-        for written in writer.written[cut:]:
-            writer.overwrite(written.physical_offset, bytes(written.size))
-        for path in [path for base, path in writer.log.segments.items() if base > start]:
-            path.unlink()
-        writer.log.segments = {base: path for base, path in writer.log.segments.items() if base <= start}
-        writer.log.end, writer.written = start, writer.written[:cut]
-        for number in range(anew):
-            writer.append("T", b"y" * size, keys=f"new{number}")
-        return writer
-
-    def test_what_was_written_below_the_last_entry_is_a_gap(self, tmp_path: Path) -> None:
-        writer = self.cut(tmp_path, 60, 40, 5)
-        assert writer.log.end < writer.index.files[0].entries[-1][1]
-        gaps = gaps_of(writer)
-        for written in writer.written[40:]:
-            assert any(start <= written.physical_offset < stop for start, stop in gaps)
-        for written in writer.written[1:39]:
-            assert not any(start < written.physical_offset < stop for start, stop in gaps)
-
-
 def probe(writer: StoreWriter, number: int = 0) -> ProbeResult:
     writer.close()
     return probe_path(writer.index_paths()[number], CommitLog.open(writer.log.directories))
@@ -124,20 +98,6 @@ def store_of(root: Path, count: int, profile: str = "5.5", **message: str | None
         fields: dict[str, Any] = {"keys": "k{}", "tags": "TagA", "unique_key": "u{}", **message}
         writer.append("T", **{name: text and text.format(number) for name, text in fields.items()})
     return writer
-
-
-class TestTags:
-    @pytest.mark.parametrize("count", [2, 30])
-    def test_a_file_that_keeps_tags_is_told_from_one_that_does_not(self, tmp_path: Path, count: int) -> None:
-        assert probe(store_of(tmp_path / "5.5", count)) == ProbeResult(fits=True, has_tags=True)
-        assert probe(store_of(tmp_path / "5.3", count, "5.3")) == ProbeResult(fits=True, has_tags=False)
-
-    def test_a_file_begun_by_an_old_broker_and_continued_by_a_new_one_keeps_no_tags(self, tmp_path: Path) -> None:
-        writer = store_of(tmp_path, 30, "5.3")
-        writer.index.profile = "5.5"
-        for number in range(30):
-            writer.append("T", keys=f"new{number}", tags="TagA")
-        assert probe(writer) == ProbeResult(fits=True, has_tags=False)
 
 
 class TestFitting:

@@ -20,9 +20,6 @@ from storage.index._index_shape import MAXIMUM_GAPS
 from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
 from storage.index.index_file import (
     HEADER,
-    IndexEntry,
-    IndexFile,
-    IndexHeader,
     determine_shape,
     read_header,
 )
@@ -77,30 +74,6 @@ class TestEmpty:
         assert shape is not None
         assert len(shape.gaps) == MAXIMUM_GAPS + 1
         assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
-
-
-class TestReading:
-    @given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=25), slots=st.integers(1, 9))
-    @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_header_entries_and_chains_are_those_that_were_put(
-        self, tmp_path: Path, keys: list[str], slots: int
-    ) -> None:
-        image = oracles.index_image(keys, slots, 40)
-        file = file_of(tmp_path / "file", image)
-        shape = determine_shape(file, [slots])
-        assert shape is not None
-        index = IndexFile(file, shape)
-        assert index.name == "file"
-        assert index.header == IndexHeader(
-            T0, T0 + 1000 * (len(keys) - 1), 100, 100 * len(keys), image.hash_slot_count, len(keys) + 1
-        )
-        for number, entry in enumerate(image.entries, start=1):
-            assert index.entry(number) == IndexEntry(*entry)
-        for key in keys:
-            hashed = oracles.index_hash(f"T#{key}")
-            chain = [entry.physical_offset for _, entry in index.chain(hashed) if entry.key_hash == hashed]
-            assert chain == oracles.walk_chain(bytes(file.view), slots, hashed)
-            assert index.slot(hashed) == image.slots[hashed % slots]
 
 
 def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(tmp_path: Path) -> None:
@@ -172,18 +145,6 @@ class TestBytes:
         assert copy.slots(SLOTS).tolist() == [image.slots.get(slot, 0) for slot in range(SLOTS)]
         entries = copy.entries(SLOTS, 20)
         assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
-
-    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(places=st.sets(st.integers(0, (1 << 18) - 1), max_size=6), start=st.integers(0, 1 << 18))
-    def test_the_first_and_the_last_byte_are_found_wherever_they_are(
-        self, tmp_path: Path, places: set[int], start: int
-    ) -> None:
-        path = tmp_path / "file"
-        path.unlink(missing_ok=True)
-        write_file(path, 1 << 18, dict.fromkeys(places, b"x"))
-        copy = IndexCopy(path)
-        assert copy.last_data == max(places, default=-1)
-        assert copy.first_data(start, 1 << 18) == min((place for place in places if place >= start), default=-1)
 
     def test_a_file_longer_than_any_broker_maps_is_refused_unread(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", 1 << 31, {})

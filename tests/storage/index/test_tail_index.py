@@ -3,7 +3,6 @@
 from array import array
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ import oracles
 from examples import examples
 from storage.index.tail_index import (
     EntryRun,
-    Scanned,
     TailIndex,
     empty_tail,
     extend_tail,
@@ -70,22 +68,6 @@ class TestScanning:
         assert all(run == sorted(run) for run in listed(tail))
 
 
-class TestBudget:
-    def test_a_scan_in_steps_finds_what_one_in_a_go_finds(self, tmp_path: Path) -> None:
-        budget = 500
-        writer = filled(tmp_path)
-        log = log_of(writer)
-        tail, steps = empty_tail([(0, writer.log.end)]), 0
-        while tail.remaining:
-            before = tail.remaining_bytes
-            tail = extend_tail(tail, log, budget)
-            assert tail.remaining_bytes < before
-            steps += 1
-        assert steps <= writer.log.end // budget + 1
-        assert pairs(tail) == expected_pairs(writer)
-        assert tail.entry_count == len(expected_pairs(writer))
-
-
 class TestDamage:
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
@@ -133,21 +115,3 @@ class TestCovering:
             tail = extend_tail(tail, log, EVERYTHING)
         assert pairs(tail) == {pair for start, stop in tail.scope for pair in expected_pairs(writer, start, stop)}
         assert tail.skipped == ()
-
-
-class TestRuns:
-    @given(st.lists(st.integers(1, 40), max_size=60))
-    def test_many_small_scans_make_few_runs_that_hold_every_entry(self, sizes: list[int]) -> None:
-        tail, start, expected = empty_tail(), 0, set()
-        for size in sizes:
-            found = Scanned([(start, start + size)])
-            found.offsets.append(np.arange(start, start + size, dtype=np.int64))
-            found.hashes.append((np.arange(start, start + size) * 7919 % 13).astype(np.int32))
-            expected |= {(offset * 7919 % 13, offset) for offset in range(start, start + size)}
-            start += size
-            tail = tail.covering([(0, start)]).with_scanned(found)
-        assert pairs(tail) == expected
-        assert tail.entry_count == len(expected)
-        assert len(tail.runs) <= max(start, 1).bit_length()
-        assert all(run == sorted(run) for run in listed(tail))
-        assert all((run.first, run.last) == (run.offsets.min(), run.offsets.max()) for run in tail.runs)

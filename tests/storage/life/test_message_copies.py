@@ -5,7 +5,6 @@ import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from golden_store import CASES
 from message_encoding import encode_message
 from protocol.message import Message, decode_message, decode_messages
 from protocol.question import KeyKind, Question
@@ -104,10 +102,6 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
         cursor = page.cursor
     assert len(offsets) == 60
     assert offsets == sorted(set(offsets))
-
-
-def truth(case: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (CASES / case / "truth.jsonl").read_text().splitlines()]
 
 
 def popped(writer: StoreWriter, group: str, topic: str, key: str, *, sent: bool = True) -> None:
@@ -240,45 +234,6 @@ def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], co
         for number, records in enumerate(found, 1):
             assert {numbers[message.physical_offset] for message, _ in records} == {number}
         assert len(life.stories) == len(found)
-
-
-def test_a_copy_that_a_client_sent_back_as_a_new_message_is_of_the_message_it_copies(tmp_path: Path) -> None:
-    """Where the broker refuses a message that is sent back, the client sends it itself: born later."""
-    writer = StoreWriter(tmp_path / "store")
-    stored(writer, "T", Sent("T", b"a", 0))
-    stored(writer, "U", Sent("U", b"a", 10))
-    back = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "K"}
-    stored(writer, "%RETRY%g", Sent("T", b"a", 500), properties=back, reconsume_times=1)
-    writer.close()
-    found = told_apart((message, origin_of(message)) for message in messages_of(writer))
-    assert [[message.topic for message, _ in records] for records in found] == [["T", "%RETRY%g"], ["U"]]
-
-
-def ids_by_message(writer: StoreWriter) -> dict[str, list[str]]:
-    store = MessageStore.open(writer.root)
-    found = {}
-    for record in writer.records:
-        message = decode_message(store.record_at(record.physical_offset) or b"")
-        found[record.properties["UNIQ_KEY"]] = ids_of_batch(store, message, [message])
-    return found
-
-
-@settings(max_examples=examples(6))
-@given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=5))
-def test_neighbours_of_one_moment_may_be_a_batch(sizes: list[int]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory))
-        batches, number = [], 0
-        for size in sizes:
-            batches.append([f"u{number + place}" for place in range(size)])
-            number += size
-            born = 1_600_000_000_000 + number
-            writer.append_batch("T", [{"unique_key": each, "born_timestamp": born} for each in batches[-1]])
-        writer.close()
-        found = ids_by_message(writer)
-        for batch in batches:
-            for each in batch:
-                assert found[each][:1] == ([",".join(batch)] if len(batch) > 1 else [])
 
 
 def test_a_batch_in_one_record_is_traced_by_its_own_id(tmp_path: Path) -> None:

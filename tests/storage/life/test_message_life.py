@@ -92,15 +92,6 @@ def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("label", ["timer-delay-sec", "timer-deliver-ms"])
-def test_a_timed_message_waited_until_the_moment_that_its_sender_set(g2: MessageStore, label: str) -> None:
-    waiting, delivered = find_life(g2, unique_key_of(label)).events
-    assert (waiting.stage, delivered.stage) == (Stage.TIMER, Stage.DELIVERED)
-    assert waiting.until_timestamp is not None
-    assert waiting.timestamp < waiting.until_timestamp <= delivered.timestamp
-    assert [(each.group, each.has_passed) for each in delivered.groups] == [("CG_TIMER", True)]
-
-
 @pytest.mark.parametrize(
     ("copies", "offsets", "expected"),
     [
@@ -312,17 +303,6 @@ def test_it_is_said_where_not_all_operations_were_searched(tmp_path: Path) -> No
     assert [each.text for each in endings(store, records, 5).values()] == ["rolled back"]
 
 
-def test_a_half_that_its_producer_wants_left_alone_is_put_back_unchecked(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    immune = {"REAL_TOPIC": "T", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
-    more = {"TRANSACTION_CHECK_TIMES": "1", "TRAN_PREPARED_QUEUE_OFFSET": "0"}
-    for properties in (immune, immune | more):
-        writer.append(HALF, b"A", unique_key="A", properties=properties, born_timestamp=BORN)
-    writer.close()
-    notes = [event.note for event in find_life(MessageStore.open(tmp_path / "store"), "A").events]
-    assert notes == [f"put back unchecked ({writer.written[1].physical_offset})", "not ended"]
-
-
 STORED = START_TIMESTAMP + 1
 
 
@@ -371,19 +351,6 @@ def message(tag: str | None, directory: Path) -> Message:
     writer.append("T", b"", tags=tag)
     writer.close()
     return decode_message(writer.written[0].record)
-
-
-@settings(max_examples=examples(8))
-@given(
-    tag=st.sampled_from([None, "A", "B", "BB", "Aa"]),
-    wanted=st.lists(st.sampled_from(["A", "B", "BB", "Aa"]), max_size=3),
-)
-def test_a_subscription_to_tags_lets_through_those_that_it_names(
-    tmp_path_factory: pytest.TempPathFactory, tag: str | None, wanted: list[str]
-) -> None:
-    """Compared as clients do: `Aa` and `BB` have one hash."""
-    known = KnownFilter(" || ".join(wanted) or "*", "TAG")
-    assert known.lets_through(message(tag, tmp_path_factory.mktemp("tag"))) == (not wanted or tag in wanted)
 
 
 def test_a_filter_that_is_too_long_is_not_applied(tmp_path: Path) -> None:

@@ -322,28 +322,6 @@ def test_reading_reports_how_far_it_is_and_can_be_ended(tmp_path: Path) -> None:
     assert 500 <= counts[-1] < 1100
 
 
-def test_a_message_whose_unit_is_damaged_waits_all_the_same(tmp_path: Path) -> None:
-    writer = many_timers(tmp_path / "store", 5)
-    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="L")
-    writer.append(SCHEDULE, properties={"REAL_TOPIC": "T", "DELAY": "5"}, queue_id=4, unique_key="M")
-    writer.close()
-    write_timer_check(tmp_path / "store", START_TIMESTAMP, 5)
-    for queue, unit in ((f"{TIMER}/0", 2), (f"{SCHEDULE}/4", 0)):
-        path = tmp_path / "store" / "consumequeue" / queue / f"{0:020d}"
-        with path.open("r+b") as file:
-            file.seek(unit * 20)
-            file.write(b"\xff" * 20)
-    with Pending(opened(tmp_path / "store")) as pending:
-        keys = {each.message.unique_key for each in pending.messages()}
-        assert keys == {"K0", "K1", "K2", "K3", "K4", "L", "M"}
-        assert pending.incomplete is not None
-        assert "usual delay levels" in pending.incomplete
-        due = {
-            each.message.unique_key: each.due_timestamp - each.message.store_timestamp for each in pending.messages()
-        }
-        assert (due["L"], due["M"]) == (60_000, 60_000)
-
-
 def test_a_message_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
     writer = many_timers(tmp_path / "store", 5)
     writer.close()

@@ -201,15 +201,6 @@ def test_messages_that_the_log_has_not_either_are_counted(tmp_path: Path) -> Non
     assert pull(tmp_path, 40).lost is None
 
 
-def test_tags_are_compared_through_the_extension_and_a_lost_one_matches(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 6, ext_bit_map=b"\1" * 14, ext_file_size=80)
-    result = pull(tmp_path, message_filter=tag_filter("Tag1"))
-    assert bodies(result) == [writer.written[1].record, writer.written[4].record]
-    (tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}").unlink()
-    result = pull(tmp_path, message_filter=tag_filter("Tag1"))
-    assert bodies(result) == [writer.written[number].record for number in (0, 1, 4)]
-
-
 def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_store(tmp_path, 3)
 
@@ -270,16 +261,16 @@ def test_a_long_pull_alone_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> 
     assert "long scan" in str(wait_of(get_message_lookup(queues, "T", 0, 0, 5000, PLENTY)))
 
 
-@pytest.mark.parametrize("wrong", [1, 20])
-@pytest.mark.parametrize("filtered", [None, "TagB"])
-def test_a_unit_that_leads_back_to_an_earlier_message_hides_none(
-    wrong: int, filtered: str | None, tmp_path: Path
+@pytest.mark.parametrize(("wrong", "leads_to"), [(1, 0), (20, 19), (19, 24)])
+@pytest.mark.parametrize("filtered", [None, "TagA", "TagB"])
+def test_a_unit_that_leads_to_an_earlier_message_or_too_far_ahead_hides_none(
+    wrong: int, leads_to: int, filtered: str | None, tmp_path: Path
 ) -> None:
-    """Also as the first unit of its file, where a pull begins that sees no unit before it."""
+    """Also the first unit of a file, before which a pull sees none, and the last one, behind which it sees none."""
     writer = tagged_store(tmp_path)
     units = QueueImage(writer.root / "consumequeue" / "T" / "0")
-    units.put(wrong, units.unit(wrong - 1))
-    for start in range(wrong - 1, wrong + 1):
+    units.put(wrong, units.unit(leads_to))
+    for start in (0, wrong - 1, wrong):
         expected = [number for number in range(start, 45) if filtered in (None, tag_of(number))]
         assert drained(writer.root, start, filtered) == expected
 

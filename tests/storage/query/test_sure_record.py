@@ -93,11 +93,6 @@ class TestSound:
 class TestWitness:
     """Without each of them it takes the whole last segment."""
 
-    def overwrite(self, path: Path, position: int, data: bytes) -> None:
-        with path.open("r+b") as file:
-            file.seek(position)
-            file.write(data)
-
     def test_a_checkpoint_that_knows_of_later_messages_or_of_none(self, tmp_path: Path) -> None:
         writer, written = make(tmp_path)
         writer.close()
@@ -108,23 +103,6 @@ class TestWitness:
             if checkpoint is not None:
                 (tmp_path / "checkpoint").write_bytes(checkpoint)
             assert none_is_sure(tmp_path, far_from(0, written)), checkpoint
-
-    def test_an_index_file_that_names_no_last_record(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path)
-        writer.close()
-        path = writer.index_paths()[-1]
-        sound = path.read_bytes()
-        for position, data in ((8, packed(START_TIMESTAMP + 1, 8)), (24, packed(7, 8)), (24, b"\xff" * 8)):
-            self.overwrite(path, position, data)
-            assert none_is_sure(tmp_path, far_from(0, written)), (position, data)
-            path.write_bytes(sound)
-
-    def test_a_queue_that_has_another_record_in_the_last_ones_place(self, tmp_path: Path) -> None:
-        writer, written = make(tmp_path)
-        writer.close()
-        queue = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
-        self.overwrite(queue, written[-1].queue_offset * 20, packed(written[3].physical_offset, 8))
-        assert none_is_sure(tmp_path, far_from(0, written))
 
 
 class TestLeftovers:

@@ -13,7 +13,7 @@ from damaged_units import QueueImage, expire
 from doctoring import put
 from examples import examples
 from oracles import packed
-from queue_stores import batch_queue, open_queues, queue_of
+from queue_stores import batch_queue
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.queue import TimeBoundary
 from storage.queue.unit_reader import entries_between
@@ -58,15 +58,6 @@ def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
     assert [found[:2] for found in walked] == [(10, 12)]
     assert queue.entry_at(2) is not None
     assert at_once(queue.newest_physical_offset()) > first.physical_offset
-
-
-def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
-    make_store(tmp_path, [1])
-    (tmp_path / "batchconsumequeue" / "B" / "1").mkdir()
-    queue = queue_of(open_queues(tmp_path)[0], "B", 1)
-    assert (queue.min_offset, queue.max_offset) == (-1, 0)
-    assert queue.offset_by_timestamp(5, TimeBoundary.LOWER) == 0
-    assert queue.entry_at(0) is None
 
 
 def model(times: list[int], sizes: list[int], timestamp: int, boundary: TimeBoundary) -> int:
@@ -130,27 +121,9 @@ def test_a_unit_that_is_a_copy_of_another_one_is_read_by_nobody(tmp_path: Path) 
         entries = [(each.queue_offset, each.batch_size, each.physical_offset) for each in queue.entries(0, 100)]
         assert (number, other, places(queue), entries) == (number, other, expected, expected)
         path.write_bytes(sound)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_damaged_units_in_front_of_a_queue_whose_first_batches_have_expired(seed: int, tmp_path: Path) -> None:
-    """They say, damaged as they are, that their batches lie below the log, or anything: the log knows better."""
-    writer = StoreWriter(tmp_path, segment_size=2048, batch_queue_file_size=UNIT * 20)
-    written = [writer.append_inner_batch("T", [(b"a", {}), (b"b", {})]) for _ in range(50)]
-    writer.close()
-    for path in sorted((tmp_path / "commitlog").iterdir())[:2]:
-        path.unlink()
-    first, front, *_ = sorted((tmp_path / "batchconsumequeue" / "T" / "0").iterdir())
-    first.unlink()
-    expected = [each.physical_offset for each in written if each.physical_offset >= 4096]
-    assert [physical for _, _, physical in places(batch_queue(tmp_path))] == expected
-    data, flips = bytearray(front.read_bytes()), random.Random(seed)
-    for _ in range(flips.randrange(1, 60)):
-        data[flips.randrange(5 * UNIT)] ^= 1 << flips.randrange(8)
-    front.write_bytes(data)
-    queue = batch_queue(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (2 * (len(written) - len(expected)), 2 * len(written))
-    assert [physical for _, _, physical in places(queue)] == expected
+    for base in (0, 22, -1, 1 << 14):  # of the last unit
+        put(path, 7 * UNIT + 28, packed(base, 8))
+        assert places(batch_queue(tmp_path)) == expected, base
 
 
 DAMAGES: dict[str, Callable[[random.Random, bytes], bytes]] = {

@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from golden_store import GOLDEN
 from oracles import Record, java_hash, packed, queue_unit, read_log
 from queue_stores import PRE_BLANK_UNIT, directory_of, open_queues, plain_queue, write_units
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import finish
-from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
+from storage.queue.consume_queue_ext import ConsumeQueueExt, is_extension_address
 from storage.queue.tag_search import offsets_with_tag
-from store_files import ConsumeQueueExtFiles
 from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
@@ -128,21 +125,6 @@ def test_the_recorded_units_are_read_at_the_recorded_addresses(tmp_path: Path) -
             f"CqExtUnit{{size={unit.size}, tagsCode={unit.tags_code}, msgStoreTime={unit.store_timestamp}, "
             f"bitMapSize={bitmap_size}, filterBitMap={bitmap}}}"
         )
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(0, 1 << 50), st.binary(max_size=40)), max_size=20
-    )
-)
-def test_what_was_put_is_found(tmp_path_factory: pytest.TempPathFactory, units: list[tuple[int, int, bytes]]) -> None:
-    directory = tmp_path_factory.mktemp("extension")
-    files = ConsumeQueueExtFiles(directory, 150)
-    addresses = [files.put(*unit) for unit in units]
-    files.flush()
-    extension = ConsumeQueueExt(directory, OpenFiles())
-    for address, (code, stamp, bitmap) in zip(addresses, units, strict=True):
-        assert finish(extension.unit_at(address)) == ConsumeQueueExtUnit(20 + len(bitmap), code, stamp, bitmap or None)
 
 
 @pytest.mark.parametrize("code", [0, 1, -1, -(1 << 31), (1 << 31) - 1, 1_700_000_000_000, (1 << 63) - 1])

@@ -214,20 +214,6 @@ class TestKept:
         expected = units_of(MessageStore.open(other.root).queues)
         assert self.read_from(with_rocksdb_queues(other.root), tmp_path / "state")[0] == expected
 
-    def test_files_of_light_queues_alone_do_not_stand_for_all_queues(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        writer = made(tmp_path / "store")
-        expected = units_of(MessageStore.open(writer.root).queues)
-        shutil.copytree(writer.root / "consumequeue", tmp_path / "written")
-        for path in (writer.root / "consumequeue").glob("%LMQ%*"):
-            shutil.rmtree(path)
-        (writer.root / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
-        assert self.kept(writer.root, tmp_path / "state", monkeypatch) == expected
-        # The broker no longer writes files.
-        found, known = self.read_from(with_rocksdb_queues(writer.root), tmp_path / "state")
-        assert (found, known) == (expected, 0)
-
     def test_after_retention_what_is_kept_of_the_rest_serves_and_ended_queues_keep_their_offset(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

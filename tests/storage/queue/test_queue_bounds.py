@@ -1,9 +1,7 @@
 """Where queues begin and end, in few looks, whatever is damaged or left over, and what is known while they grow."""
 
-import os
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -14,16 +12,13 @@ from damaged_units import BROKEN, DAMAGES, QueueImage, damage, expire, leave_ove
 from judged_units import LOG_END, FakeUnits
 from protocol.errors import BeingSearched, QueueBeingSearched, StoreError
 from queue_stores import open_queues, queue_of, unit_bytes
-from storage.files.open_files import OpenFiles
 from storage.files.waiting import finish
-from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.query.get_message import GetMessageStatus, get_message
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes
 from storage.queue._queue_end import find_end
 from storage.queue._queue_growth import MOST_JUDGED, KnownEnd, end_after
-from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_standing import JudgedUnits
 from store_queries import at_once, wait_of
@@ -173,50 +168,6 @@ class TestEndAfter:
         units = ["good"] * 5 + ["lost"] * 9 + ["good"] * 2 + ["stray"] * 100
         assert self.end(FakeUnits(units), self.known(5, len(units)), len(units)) == 5  # not met by its few steps
         assert self.end(FakeUnits(units), self.known(5, len(units), looked=LOG_END - (1 << 30)), len(units)) == 16
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """Two files of two units."""
-    for number in range(2):
-        (tmp_path / f"{number * 40:020d}").write_bytes(bytes(40))
-    return tmp_path
-
-
-def known_of(directory: Path, written: int, last_place: int = 100) -> KnownEnd:
-    files = QueueFiles(directory, 20, OpenFiles())
-    return KnownEnd("first", files, 7, 100, 0, written, written, (last_place, MINIMUM_SIZE, 0))
-
-
-def log_to(end: int, minimum: int = 7) -> CommitLog:
-    """As much of a log as decides about the files of a queue."""
-    return cast(CommitLog, SimpleNamespace(minimum=minimum, end=end))
-
-
-class TestKnown:
-    @pytest.mark.parametrize(("written", "log_end"), [(4, 100), (3, 191), (1, 373)])
-    def test_where_the_files_may_be_full_the_next_one_is_looked_for(
-        self, directory: Path, written: int, log_end: int
-    ) -> None:
-        known = known_of(directory, written)
-        assert known.renewed("first", log_to(log_end), 4) is known
-        (directory / f"{80:020d}").write_bytes(bytes(40))
-        renewed = known.renewed("first", log_to(log_end), 4)
-        assert renewed is not None
-        assert len(renewed.files.files) == 3
-
-    @pytest.mark.parametrize("change", ["another file", "cut", "gone"])
-    def test_of_files_that_are_not_those_any_more_nothing_is_known(self, directory: Path, change: str) -> None:
-        known, path = known_of(directory, 3), directory / f"{0:020d}"
-        if change == "another file":
-            path.with_name("new").write_bytes(bytes(40))
-            os.replace(path.with_name("new"), path)
-        elif change == "cut":
-            os.truncate(directory / f"{40:020d}", 20)
-        else:
-            for each in directory.iterdir():
-                each.unlink()
-        assert known.renewed("second", log_to(100), 4) is None
 
 
 def bounds_of(store: QueueStore) -> tuple[int, int]:

@@ -64,6 +64,8 @@ def test_one_pass_serves_all_offsets_and_all_snapshots(
     store = MessageStore.open(writer.root)
     pieces = searches(monkeypatch)
     assert places(queue_of(store.queues)) == expected(written)
+    hole = finish(queue_of(store.queues).hole_at_lookup(60))
+    assert (hole.first, hole.stop) == (50, 150)
     made_by = len(pieces)
     assert made_by <= len(list((writer.root / "commitlog").iterdir()))
     for _ in range(3):
@@ -170,23 +172,6 @@ def written_in(writer: StoreWriter, queue_id: int = 0) -> list[Written]:
 def check(queue: Queue, expected: list[Written], first: int = 0) -> None:
     assert (queue.min_offset, queue.max_offset) == (first, expected[-1].queue_offset + 1)
     assert places(queue, first) == [each.physical_offset for each in expected[first:]]
-
-
-def test_what_expires_meanwhile_starts_no_search_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = StoreWriter(tmp_path, segment_size=2048)
-    for number in range(200):
-        writer.append("T", b"%d" % number)
-    writer.close()
-    shutil.rmtree(directory_of(tmp_path))
-    directory_of(tmp_path).mkdir()
-    opened, pieces = Opened(tmp_path), searches(monkeypatch)
-    check(opened.queue(), written_in(writer))
-    searched = len(pieces)
-    for path in sorted((tmp_path / "commitlog").iterdir())[:4]:
-        path.unlink()
-        live = [each for each in written_in(writer) if each.physical_offset >= int(path.name) + 2048]
-        check(opened.queue(), written_in(writer), live[0].queue_offset)
-    assert len(pieces) == searched
 
 
 def test_all_queues_whose_directories_are_lost_are_searched_in_one_pass(

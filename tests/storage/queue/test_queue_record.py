@@ -1,6 +1,5 @@
 """Whether a record is a message of a queue, which of its messages, and whether the queue has another in its place."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -55,24 +54,6 @@ def test_a_message_of_several_queues_has_an_offset_in_each(offsets: str, expecte
     assert QueueName("%LMQ%b", 0).offset_in(data, 4096) == expected
     assert QueueName("T", 3).offset_in(data, 4096) == 17
     assert QueueName("%LMQ%c", 0).offset_in(data, 4096) is None
-
-
-@given(
-    st.one_of(
-        st.integers(-70_000, 70_000).map(str),
-        st.text("+-0123456789٣３𝟑²x ", max_size=24),
-        st.tuples(st.sampled_from("019٣"), st.integers(1, 6000)).map(lambda each: each[0] * each[1]),
-    ),
-    st.integers(0, 1 << 64).map(str),
-)
-def test_the_number_of_messages_in_a_record_is_read_as_a_broker_reads_it(number: str, base: str) -> None:
-    """As `Short.parseShort`, which takes digits of one UTF-16 unit; a queue cannot hold fewer than 0."""
-    data = record(properties_bytes=property_bytes({"INNER_NUM": number, "INNER_BASE": base}))
-    digits = number.lstrip("0٣")[:6] if len(number) > 10 else number
-    is_number = re.fullmatch(r"[+-]?\d+", number) is not None and "𝟑" not in number
-    value = int(number) if is_number and len(number) < 4000 else 1 << 20 if digits or "٣" in number else 0
-    is_batch = is_number and 0 <= value < 1 << 15 and int(base) < 1 << 63
-    assert batch_in(data, 17) == ((int(base), value) if is_batch else (17, 1))
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=12), st.sampled_from([0, 0x10, 0x30]))

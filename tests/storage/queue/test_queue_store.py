@@ -1,24 +1,19 @@
 """All queues of a store: what is found in its directories, lazily, whatever a name may be, and their files."""
 
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import TruncatedFile
-from queue_stores import open_queues, queue_of, write_units
-from storage.files.mapped_file import MappedFile
+from queue_stores import open_queues
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import finish
 from storage.log.commit_log import CommitLog
 from storage.queue._unlisted_queues import UnlistedQueues
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
-from storage.queue.queue_files import LARGEST_STEP, QueueFiles, last_written
-from storage.queue.queue_store import QueueStore
+from storage.queue.queue_files import QueueFiles
 from store_writer import StoreWriter
 
 
@@ -61,37 +56,6 @@ def test_a_topic_whose_type_changed_is_served_from_the_queue_written_last(tmp_pa
     assert isinstance(queues.queue("U", 5), BatchConsumeQueue)
 
 
-def test_opening_a_store_of_many_queues_opens_none_of_them(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"")
-    writer.flush()
-    for number in range(60):
-        write_units(tmp_path / "consumequeue" / f"topic{number}" / "0", 0, [(0, 91, 0)], 20)
-    descriptors = set(os.listdir("/proc/self/fd"))
-    files = OpenFiles(limit=8)
-    queues = QueueStore(tmp_path, CommitLog.open([tmp_path / "commitlog"]), files)
-    assert len(queues.topics()) == 61
-    assert len(files) == 0
-    for topic in queues.topics():
-        queue = queue_of(queues, topic, 0)
-        assert queue.entry_at(0) is None or topic == "T"
-    assert len(files) <= 8
-    assert len(set(os.listdir("/proc/self/fd")) - descriptors) < 40
-
-
-KEEP_WRITING = """
-import mmap, sys
-
-with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0) as queue:
-    ones, zeros = b"\\x01" * (len(queue) - 1), bytes(len(queue) - 1)
-    print("writing", flush=True)
-    while True:
-        queue[1:] = ones
-        queue[1:] = zeros
-"""
-"""A process that fills a queue file and clears it again, without end."""
-
-
 def files_of(directory: Path, sizes: dict[int, int], unit_size: int = 20) -> QueueFiles:
     directory.mkdir(exist_ok=True)
     for start, size in sizes.items():
@@ -112,25 +76,6 @@ def test_a_file_cut_after_it_was_listed_is_truncated(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(bytes(40))
     with pytest.raises(TruncatedFile, match="20 bytes at position 80"):
         files.read(80, 20)
-
-
-def test_the_end_is_found_while_a_broker_writes(tmp_path: Path) -> None:
-    path = tmp_path / f"{0:020d}"
-    path.write_bytes(b"\x01" + bytes(LARGEST_STEP - 1))
-    with subprocess.Popen([sys.executable, "-c", KEEP_WRITING, path], stdout=subprocess.PIPE) as writer:
-        try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == b"writing\n"
-            file = MappedFile.open(path)
-            ends: list[int] = []
-            # On a busy machine the writer may not run for many looks.
-            deadline = time.monotonic() + 60
-            while len(ends) < 300 or (len(set(ends)) == 1 and time.monotonic() < deadline):
-                ends.append(finish(last_written(file, 0, LARGEST_STEP))[0])
-        finally:
-            writer.kill()
-    assert 1 <= min(ends) <= max(ends) <= LARGEST_STEP
-    assert len(set(ends)) > 1
 
 
 def are_missed(writer: StoreWriter) -> bool:

@@ -13,42 +13,35 @@ from examples import examples
 from oracles import java_hash, packed, read_record
 from queue_stores import open_queues, unit_bytes
 from storage.query.get_message import get_message
-from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_reader import LOST, entries_between
 from store_writer import StoreWriter, Written
 
 COUNT, A_FILE = 60, 10
-BATCHES, BATCHES_A_FILE = 24, 6
 """The last file of a queue stays whole: where a queue ends is found elsewhere."""
 
 
 class Made:
-    """A store, and the messages of its queue T 0 and of its queue of batches.
+    """A store, and the messages of its queue T 0.
 
     No dataclass: Hypothesis prints the fields of one with each example that fails, and warns of a long text, which
     would take the place of the failure.
     """
 
-    def __init__(self, root: Path, plain: list[Written], batches: list[Written]) -> None:
-        self.root, self.plain, self.batches = root, plain, batches
+    def __init__(self, root: Path, plain: list[Written]) -> None:
+        self.root, self.plain = root, plain
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    root = tmp_path_factory.mktemp("reader") / "store"
-    writer = StoreWriter(
-        root, segment_size=4096, queue_file_size=20 * A_FILE, batch_queue_file_size=46 * BATCHES_A_FILE
-    )
-    plain, batches = [], []
+    writer = StoreWriter(tmp_path_factory.mktemp("reader") / "store", segment_size=4096, queue_file_size=20 * A_FILE)
+    plain = []
     for number in range(COUNT):
         plain.append(writer.append("T", b"x" * number, tags="ABC"[number % 3]))
         writer.append("T", b"another queue", queue_id=1)
-        if number % 2 and len(batches) < BATCHES:
-            batches.append(writer.append_inner_batch("B", [(b"", {})] * (1 + number % 4)))
     writer.close()
-    return Made(root, plain, batches)
+    return Made(writer.root, plain)
 
 
 KINDS = ("zeros", "ones", "minus one", "far", "within a record", "another message")
@@ -133,30 +126,3 @@ def test_entries_are_those_of_all_messages_that_the_log_has_and_pulls_bring_them
         assert listed == [each.physical_offset for n, each in enumerate(made.plain) if n >= start and n not in gone]
         found = places(pulled(queues, "T", end))
         assert found == [each.physical_offset for number, each in enumerate(made.plain) if number not in gone]
-
-
-@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    damaged=st.dictionaries(
-        st.integers(0, BATCHES - BATCHES_A_FILE - 1), st.sampled_from([bytes(46), b"\x7f" * 46]), max_size=6
-    ),
-    lost_files=st.sets(st.integers(0, BATCHES // BATCHES_A_FILE - 2), max_size=2),
-)
-@example(damaged={}, lost_files={1})
-def test_entries_are_those_of_all_batches(damaged: dict[int, bytes], lost_files: set[int], made: Made) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        root = shutil.copytree(made.root, Path(directory) / "store")
-        units = root / "batchconsumequeue" / "B" / "0"
-        for number, content in damaged.items():
-            put(units / f"{number // BATCHES_A_FILE * BATCHES_A_FILE * 46:020d}", number % BATCHES_A_FILE * 46, content)
-        for number in lost_files:
-            (units / f"{number * BATCHES_A_FILE * 46:020d}").unlink()
-        queues, _ = open_queues(root)
-        queue = queues.queue("B", 0)
-        assert isinstance(queue, BatchConsumeQueue)
-        entries = list(entries_between(queue, 0, queue.max_offset))
-        assert [(each.queue_offset, each.physical_offset, each.size) for each in entries] == [
-            (each.queue_offset, each.physical_offset, each.size) for each in made.batches
-        ]
-        expected = [each.physical_offset for each in made.batches]
-        assert places(pulled(queues, "B", queue.max_offset)) == expected

@@ -5,7 +5,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import lz4.frame
@@ -54,31 +53,6 @@ def found(root: Path, criteria: Criteria, **options: object) -> list[Hit]:
 
 def by_loop(root: Path, criteria: Criteria) -> list[Hit]:
     return search_oracle.hits(read_log(root / "commitlog"), criteria)
-
-
-GOLDEN_CRITERIA = [
-    Criteria(contains="消息".encode()),
-    Criteria(contains=b"1", place=SearchPlace.ANY),
-    Criteria(contains=b"Tag", place=SearchPlace.PROPERTIES),
-    Criteria(regex=r"\d{3}"),
-    Criteria(regex=r"(?i)HELLO|body", place=SearchPlace.ANY),
-    Criteria(tag="TagA"),
-    Criteria(key_prefix="7F", topic="TopicTest"),
-    Criteria(born_host="127.0.0.1"),
-    Criteria(minimum_size=10, maximum_size=200),
-    Criteria(where="TAGS = 'TagA' OR TAGS IS NULL"),
-]
-
-
-class TestGoldenStores:
-    """Every message that a loop over a recorded log finds, and no other, in the log's order."""
-
-    def test_a_recorded_store_is_searched_like_by_a_loop(self, g1_store: Path) -> None:
-        records = read_log(g1_store / "commitlog")
-        expected = [search_oracle.hits(records, criteria) for criteria in GOLDEN_CRITERIA]
-        assert sum(map(bool, expected)) >= 7
-        for criteria, right in zip(GOLDEN_CRITERIA, expected, strict=True):
-            assert found(g1_store, criteria, exhaustive=True) == right, criteria
 
 
 COMPRESSED = {
@@ -277,16 +251,6 @@ class TestSteps:
             writer.append("T", b"body %d" % number)
         writer.close()
         return MessageStore.open(tmp_path, LAZY)
-
-    def test_progress_grows_to_the_whole_log_and_messages_ascend(self, store: MessageStore) -> None:
-        steps = list(search(store, Criteria(contains=b"body")))
-        searched = [step.progress.searched_bytes for step in steps]
-        assert searched == sorted(searched)
-        assert searched[-1] == steps[-1].progress.total_bytes == store.commit_log.end
-        assert [step.is_last for step in steps] == [False] * (len(steps) - 1) + [True]
-        assert steps[-1].cursor is None
-        assert all(left < right for left, right in pairwise(hits_of(iter(steps))))
-        assert steps[-1].progress.found == 60
 
     def test_a_search_may_be_left_early(self, store: MessageStore) -> None:
         before = set(threading.enumerate())

@@ -1,5 +1,6 @@
 """Search by a text of unknown kind, by very many keys, and by the id of an expired message's origin."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from examples import examples
 from golden_store import CASES, unpack
 from oracles import Record, index_hash, read_log, split_keys
 from protocol.find_place import FindPlace
-from protocol.message_id import decode_message_id
 from protocol.properties import DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID
 from protocol.question import OFFSET_ID, KeyKind, Question
 from rocketlens import connect
@@ -23,7 +23,7 @@ from storage.search import origin_copies
 from storage.search.find import Finder, message_at
 from storage.search.lookup import KeyHashes, LookupHere, look_up
 from storage.search.origin_copies import copies_of
-from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.topic_catalog import topic_names
 from store_writer import StoreWriter
 from strategies import KEYS, TOPICS, StorePlan, store_plans
@@ -72,20 +72,6 @@ def test_keys_and_tags_are_those_that_records_have(store: MessageStore, g1_store
         }
         expected |= {(each.physical_offset, "tag") for each in records if each.properties.get("TAGS") == text}
         assert found == expected != set()
-
-
-@pytest.mark.parametrize("maximum", [7, 40])
-def test_a_search_goes_on_where_there_was_no_room(store: MessageStore, maximum: int) -> None:
-    whole = [each.message.physical_offset for each in find(store, "hotkey", maximum=1000).found]
-    pages: list[int] = []
-    place: FindPlace | None = FindPlace()
-    while place is not None:
-        page = find(store, "hotkey", place, maximum=maximum)
-        assert len(page.found) <= maximum
-        pages += [each.message.physical_offset for each in page.found]
-        place = page.place
-    assert pages == whole
-    assert len(whole) == 40
 
 
 def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
@@ -166,19 +152,17 @@ class TestKinds:
         assert named(store, queries, kind=KeyKind.ANY.words) == {(unique_key, first.physical_offset)}
         assert named(store, queries, kind=OFFSET_ID) == {(queries[0], second.physical_offset)}
 
-    def test_a_foreign_hosts_id_names_the_place_if_it_is_said_to_be_one(self, writer: StoreWriter) -> None:
-        message = writer.written[3]
-        foreign = "0A000001" + message.offset_message_id[8:]
-        assert decode_message_id(foreign).physical_offset == message.physical_offset
-        store = MessageStore.open(writer.root)
-        assert named(store, [foreign]) == set()
-        assert named(store, [foreign], kind=OFFSET_ID) == {(foreign, message.physical_offset)}
-
 
 class TestHashes:
     @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=8))
     def test_the_hashes_of_many_are_those_of_each(self, keys: list[str], topic: str) -> None:
         assert KeyHashes(keys).within(topic).tolist() == [index_hash(f"{topic}#{key}") for key in keys]
+
+
+def test_without_an_index_the_log_is_scanned(writer: StoreWriter) -> None:
+    expected = named(MessageStore.open(writer.root), ["k3", "U7", "Aa"])
+    shutil.rmtree(writer.root / "index")
+    assert named(MessageStore.open(writer.root, StoreOptions(scan_budget=0)), ["k3", "U7", "Aa"]) == expected
 
 
 def test_a_batch_is_stopped(writer: StoreWriter) -> None:

@@ -20,7 +20,7 @@ from storage.search.criteria import Criteria
 from storage.search.engine import search
 from storage.search.plan import make_plan
 from storage.store.message_store import MessageStore, StoreOptions
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import StoreWriter
 from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
 
 LAZY = StoreOptions(scan_budget=0, check_budget=0)
@@ -66,6 +66,22 @@ class TestByQueue:
         # What is masked is compared as it is shown, so that the bytes to search say nothing of it.
         assert required_tags(Criteria(where="TAGS = 'A'", masked=("/x/",))) is None
         assert required_tags(Criteria(where=f"{'(' * 40}TAGS = 'A'{' AND b = 1)' * 40}")) == ("A",)
+
+    def test_a_segment_without_the_topic_is_spared_and_one_full_of_it_is_scanned(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(planning, "COST_OF_RECORD", 300)
+        writer = StoreWriter(tmp_path / "store", segment_size=4096)
+        for topic in ("U", "T", "U"):
+            for number in range(60):
+                writer.append(topic if number % 20 > 3 else "V", b"%d" % number, queue_id=number % 4)
+        store = self.open(writer)
+        hits, notes = searched(store, Criteria(topic="T"))
+        assert hits == self.loop(writer, Criteria(topic="T"))
+        assert "segments that are full of them are scanned" in notes
+        plan = make_plan(store, Criteria(topic="T"))
+        read = sum(chunk.size for chunk in plan.chunks if chunk.listed is None)
+        assert 48 * 80 < read < plan.total_bytes / 2
 
     def test_what_lies_behind_the_last_unit_is_scanned(self, writer: StoreWriter) -> None:
         for number in range(9):
@@ -120,24 +136,6 @@ class TestByIndex:
         store = MessageStore.open(tmp_path)
         assert len(searched(store, Criteria(topic="T", key="k"))[0]) == 6
         assert "1 record was found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
-
-
-class TestByTime:
-    def test_only_the_part_of_the_log_that_was_stored_then_is_searched(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=2048)
-        for number in range(100):
-            writer.append("T", b"x" * 50, store_timestamp=START_TIMESTAMP + number * 600_000)
-        writer.close()
-        store = MessageStore.open(tmp_path, LAZY)
-        for first, last in [(0, 99), (30, 40), (50, 50), (0, 1), (98, 99)]:
-            criteria = Criteria(
-                begin_timestamp=START_TIMESTAMP + first * 600_000, end_timestamp=START_TIMESTAMP + last * 600_000
-            )
-            assert len(searched(store, criteria)[0]) == last - first + 1
-            most = (last - first + 1 + 2 * 6 + 8) * 170
-            assert make_plan(store, criteria).total_bytes <= most
-        nothing = Criteria(begin_timestamp=START_TIMESTAMP + 10**9)
-        assert searched(store, nothing)[0] == []
 
 
 class TestAnyPlan:

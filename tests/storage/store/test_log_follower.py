@@ -1,7 +1,6 @@
 """Which of the bytes behind the end of a log are records, and when: half written, torn, cut off, or old."""
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,13 @@ import pytest
 from growing_store import Followed
 from oracles import BLANK_MAGIC, packed
 from protocol.question import KeyKind
-from storage.files.mapped_file import MappedFile
 from storage.log import segment_end
 from storage.log.commit_log import CommitLog
-from storage.log.log_place import RecordPlace
-from storage.store import _log_follower, _old_bytes
+from storage.store import _log_follower
 from storage.store._log_follower import DAMAGED_SECONDS, LogFollower
 from storage.store._log_growth import LogGrowth
-from storage.store._old_bytes import OldBytes
 from storage.store.message_store import MessageStore
-from store_files import LEDGER_HEAD, write_file
+from store_files import LEDGER_HEAD
 from store_writer import StoreWriter, Written
 
 
@@ -63,18 +59,6 @@ class TestTornRecords:
         followed.poll(3)
         assert followed.found("late") == [whole.physical_offset]
 
-    def test_a_record_that_changes_is_looked_at_anew(self, followed: Followed) -> None:
-        first = followed.growing.add(body=b"first")
-        followed.poll(1)
-        other = first.record.replace(b"first", b"other")
-        crc = followed.growing.writer.append("X", b"other", index=False, queue=False).record[8:12]
-        changed = other[:8] + crc + other[12:]
-        followed.growing.writer.overwrite(first.physical_offset, changed + bytes(200))
-        followed.poll(1)
-        assert followed.store.record_at(first.physical_offset) is None
-        followed.poll(1)
-        assert followed.store.record_at(first.physical_offset) == changed
-
     def test_a_record_that_stays_torn_ends_the_log_and_is_told_of(self, followed: Followed) -> None:
         written = followed.growing.add_torn(0.5)
         followed.poll(4)
@@ -98,12 +82,6 @@ class TestEnds:
         followed.settle()
         assert followed.store.commit_log.end == start_of(followed, last)
         assert followed.store.record_at(last.physical_offset) is None
-
-    def test_a_log_that_is_gone_is_no_log(self, followed: Followed) -> None:
-        os.truncate(followed.store.commit_log.segments[-1].file.path, 0)
-        followed.settle()
-        assert followed.store.commit_log.segments == ()
-        assert any("is empty" in problem for problem in followed.store.problems)
 
 
 class TestCutLogs:
@@ -135,26 +113,6 @@ class TestCutLogs:
             assert followed.found(f"n{number}") == [written.physical_offset]
         assert followed.store.record_at(old[6].physical_offset) is None
 
-    def test_a_log_that_was_cut_and_written_anew_under_us_is_opened_anew(self, followed: Followed) -> None:
-        writer = followed.growing.writer
-        old = [followed.growing.add(keys=f"o{number}") for number in range(6)]
-        followed.growing.flush()
-        followed.settle()
-        start = start_of(followed, old[2])
-        writer.overwrite(start, bytes(writer.log.end - start))
-        writer.log.end, writer.written = start, writer.written[:3]
-        shutil.rmtree(followed.growing.root / "index")
-        writer.index.files.clear()
-        writer.queues.clear()
-        shutil.rmtree(followed.growing.root / "consumequeue")
-        for number in range(8):
-            writer.append("T", b"another length altogether", keys=f"n{number}", queue_offset=number + 3)
-        followed.growing.flush()
-        followed.settle()
-        followed.check()
-        assert followed.found("o5") == []
-        assert followed.found("n7") != []
-
 
 @pytest.fixture
 def ledger(tmp_path: Path, hurried: None) -> Followed:
@@ -177,22 +135,6 @@ def test_it_grows_over_segments_elections_and_changes_of_the_group(ledger: Follo
     ledger.check()
     assert len(ledger.store.commit_log.segments) > 3
     assert ledger.store.problems == []
-
-
-def test_a_log_that_was_opened_with_a_torn_end_grows_once_its_entry_is_whole(ledger: Followed) -> None:
-    torn = ledger.growing.add_torn(0.5, keys="first")
-    ledger.open()
-    ledger.poll(2)
-    assert ledger.store.record_at(torn.physical_offset) is None
-    ledger.growing.mend()
-    ledger.growing.log.write_empty_entry()
-    second = ledger.growing.add(keys="second")
-    ledger.growing.flush()
-    ledger.settle()
-    assert ledger.store.commit_log.end == ledger.growing.log.end
-    assert ledger.found("first") == [torn.physical_offset]
-    assert ledger.found("second") == [second.physical_offset]
-    ledger.check()
 
 
 SEGMENT = 1024
@@ -304,54 +246,3 @@ def test_what_was_searched_in_vain_is_not_searched_again_and_what_comes_behind_i
     for _ in range(3):
         growing.look(2 * DAMAGED_SECONDS)
     assert growing.log.record_at(written[2].physical_offset) == written[2].record
-
-
-SIZE = 4096
-
-
-class Segment:
-    """A file of old bytes, each position's its own, in which a broker goes on writing."""
-
-    def __init__(self, path: Path, *, base_offset: int = 0, content: bytes | None = None) -> None:
-        old = b"".join(number.to_bytes(4, "big") for number in range(1, SIZE // 4 + 1))
-        write_file(path, SIZE, {0: old if content is None else content})
-        self.path = path
-        self.base_offset, self.file = base_offset, MappedFile.open(path)
-
-    def at(self, position: int) -> RecordPlace:
-        return RecordPlace(self.base_offset, self.file, position)
-
-    def write(self, position: int, data: bytes) -> None:
-        with self.path.open("r+b") as file:
-            file.seek(position)
-            file.write(data)
-
-
-@pytest.fixture
-def segment(tmp_path: Path) -> Segment:
-    return Segment(tmp_path / "segment")
-
-
-def behind(place: RecordPlace, known: OldBytes | None = None) -> OldBytes:
-    old = OldBytes.behind(place, known)
-    assert old is not None
-    return old
-
-
-def test_what_was_seen_is_known_while_the_end_moves_on(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small the part that is remembered: a new record that was written meanwhile is not taken for old."""
-    monkeypatch.setattr(_old_bytes, "MOST_BYTES", 400)
-    monkeypatch.setattr(_old_bytes, "LEAST_BYTES", 200)
-    old = behind(segment.at(0))
-    for end in range(0, SIZE - 200, 100):
-        old = behind(segment.at(end), old)
-        segment.write(end + 100, b"new" + end.to_bytes(4, "big"))
-        assert not old.lay_at(segment.at(end + 100), end + 200), "written when it was ahead already"
-        assert old.lay_at(segment.at(end + 150), end + 200) or end + 200 > SIZE
-
-
-def test_another_segment_has_nothing_old(tmp_path: Path, segment: Segment) -> None:
-    """A broker that cuts its log removes the segments behind."""
-    old, following = behind(segment.at(0)), Segment(tmp_path / "next", base_offset=SIZE)
-    assert not old.lay_at(following.at(0), 100)
-    assert OldBytes.behind(following.at(0), old) is None

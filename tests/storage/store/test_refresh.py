@@ -80,20 +80,6 @@ class TestFiles:
         written = followed.growing.writer.written[1]
         assert followed.store.record_at(written.physical_offset) == written.record
 
-    def test_an_index_that_is_new_is_not_held_against_a_segment_that_was_cut(self, followed: Followed) -> None:
-        growing = followed.growing
-        for _ in range(80):
-            growing.add(body=b"x" * 50)
-        growing.flush()
-        followed.settle()
-        first, second = followed.store.commit_log.segments[:2]
-        growing.exchange_index(slots=3, entries=50)
-        os.truncate(first.file.path, 0)  # who looks at it through the map ends the process
-        assert followed.follower.watch()
-        assert {file.index.shape.slots for file in followed.store.snapshot.index.files} == {3}
-        growing.writer.written = [each for each in growing.writer.written if each.physical_offset >= second.base_offset]
-        followed.check()
-
     @pytest.mark.parametrize("part", ["", "commitlog/00000000000000000000"])
     def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(
         self, followed: Followed, tmp_path: Path, part: str
@@ -125,26 +111,6 @@ class TestFiles:
         store.finish_scan()
         assert incomplete(store) is None
         assert_all_found(store, writer.records, writer.records[::3])
-
-    def test_a_topic_that_was_deleted_is_gone_and_may_come_again(self, followed: Followed) -> None:
-        for number in range(10):
-            followed.growing.add("Gone", queue_id=number % 2)
-        followed.growing.flush()
-        followed.settle()
-        followed.check()
-        writer = followed.growing.writer
-        shutil.rmtree(followed.growing.root / "consumequeue" / "Gone")
-        for key in [key for key in writer.queues if key[0] == "Gone"]:
-            del writer.queues[key]
-            writer.next_queue_offset[key] = 0
-        followed.settle()
-        followed.check()
-        assert not followed.store.queues.has_topic("Gone")
-        for _ in range(3):
-            followed.growing.add("Gone")
-        followed.growing.flush()
-        followed.settle()
-        followed.check()
 
     def test_a_broker_that_stops_is_noticed(self, followed: Followed) -> None:
         assert followed.store.state.abort

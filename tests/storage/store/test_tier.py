@@ -274,28 +274,6 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
     assert any(tier_name(0) in problem and "99999999" in problem for problem in problems)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_files_of_any_sizes_from_any_offset_on_hold_what_was_written(seed: int, tmp_path: Path, tiered: Tiered) -> None:
-    chance = random.Random(seed)
-    first = chance.randrange(IN_TIER)
-    stop = chance.randint(first + 1, MESSAGES)
-    written = tiered.written[0][first:stop]
-    write_tier(
-        tmp_path / "tier", written, segment_bytes=chance.randint(1, 3000), queue_bytes=chance.randint(1, 40) * 20
-    )
-    alone = MessageStore.open(tmp_path / "tier", StoreOptions(keeps_state=False))
-    assert bodies(pull_all(alone, 0, start=first)) == expected(tiered, 0, first, stop)
-    keyed = decode_messages(alone.query(Question("T", "shared", KeyKind.KEY, maximum=1000)).records)
-    assert [message.queue_offset for message in keyed] == list(range(first, stop))
-    joined = MessageStore.open(tiered.store, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
-    local = MessageStore.open(tiered.store, StoreOptions(keeps_state=False)).queues.queue("T", 0)
-    assert local is not None
-    begin = local.min_offset
-    wanted = [*range(first, min(stop, begin)), *range(begin, MESSAGES)]
-    start = min(first, begin)
-    assert [offset for offset, _ in bodies(pull_all(joined, 0, start=start))] == wanted
-
-
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))])
 def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
     seed: int, tmp_path: Path, tiered: Tiered

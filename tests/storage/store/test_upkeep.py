@@ -3,7 +3,6 @@
 import copy
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,13 +48,6 @@ class TestChecks:
         assert [(file.index.shape, file.has_tags) for file in files] == [(f.index.shape, f.has_tags) for f in right]
         assert store.snapshot.tail.scope == whole.snapshot.tail.scope
         assert_all_found(store, writer.records)
-
-    def test_the_newest_files_are_checked_first(self, tmp_path: Path) -> None:
-        writer = written(tmp_path)
-        sizes = [path.stat().st_size for path in writer.index_paths()]
-        store = MessageStore.open(writer.root, StoreOptions(check_budget=sum(sizes[-3:])))
-        unchecked = [found.file.path.name for found in store.snapshot.index.unchecked]
-        assert unchecked == [path.name for path in writer.index_paths()[-4::-1]]
 
     def test_damage_that_a_first_look_does_not_see_is_found_later(self, tmp_path: Path) -> None:
         writer = written(tmp_path, 700, index_slots=97, index_entries=3000, segment_size=131072)
@@ -201,36 +193,6 @@ class TestKeptEntries:
         assert not any("free" in problem for problem in store.problems)
         assert_all_found(store, kept.writer.records)
 
-    def test_holes_of_an_index_are_kept_range_by_range(self, tmp_path: Path, small: None) -> None:
-        writer = written(tmp_path, 260)
-        for number, path in enumerate(writer.index_paths()):
-            if 3 < number % 12 < 11:
-                path.unlink()
-        store = MessageStore.open(
-            writer.root, StoreOptions(scan_budget=0, entries_directory=lambda _: tmp_path / "entries")
-        )
-        store.keep_entries()
-        store.finish_scan()
-        assert len(store.snapshot.index.kept) > 3
-        assert any(len(file.ranges or ()) > 1 for file in store.snapshot.index.kept)
-        assert_all_found(store, writer.records)
-        again = MessageStore.open(writer.root, StoreOptions(entries_directory=lambda _: tmp_path / "entries"))
-        assert_all_found(again, writer.records)
-
-
-@pytest.mark.untraced
-def test_two_threads_that_finish_do_it_once(tmp_path: Path, small: None) -> None:
-    kept = Kept(tmp_path)
-    store = kept.open(finish=False)
-    threads = [threading.Thread(target=store.finish_scan) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert incomplete(store) is None
-    assert store.snapshot.tail.entry_bytes <= _upkeep.MOST_IN_MEMORY
-    assert_all_found(store, kept.writer.records)
-
 
 Change = Callable[[Kept, list[list[Any]]], object]
 
@@ -361,21 +323,6 @@ class TestDistrust:
         kept.writer.flush()
         shutil.rmtree(kept.writer.root / "index")
         assert_all_found(kept.open(), kept.writer.records)
-
-    def test_what_was_damaged_or_missing_when_they_were_made_is_scanned_at_the_next_start(self, kept: Kept) -> None:
-        writer = kept.writer
-        whole = {base: path.read_bytes() for base, path in writer.log.segments.items()}
-        records = writer.records
-        writer.overwrite(writer.written[40].physical_offset, bytes(writer.written[40].size))
-        base = sorted(writer.log.segments)[2]
-        writer.log.segments[base].unlink()
-        store = kept.open()
-        assert len(store.snapshot.index.kept) > 2
-        for base, path in writer.log.segments.items():  # mended, say from a slave
-            path.write_bytes(whole[base])
-        store = kept.open()
-        assert incomplete(store) is None
-        assert_all_found(store, records)
 
 
 def cut(writer: StoreWriter, number: int) -> None:
