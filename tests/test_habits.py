@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from build_backend import derived
 from build_backend.release import Release, notes, with_release, with_version
 
 ROOT = Path(__file__).parent.parent
@@ -191,3 +192,10 @@ def test_an_oracle_shares_nothing_with_what_it_judges() -> None:
             if module.split(".")[0] in PACKAGES:
                 found.setdefault(module, set()).add(name)
         assert found == SHARED.get(path.stem, {}), path
+
+
+def test_what_is_derived_is_that_of_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    made = derived.derived()
+    assert len(made) > 20
+    assert {path for path, text in made.items() if path.read_text() != text} == set(), "make .dev writes them"

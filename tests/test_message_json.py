@@ -103,15 +103,6 @@ def test_every_line_of_a_command_is_as_described(shop: OrderStore) -> None:
             check(kind, line)
 
 
-def test_every_line_of_a_lookup_is_as_described(shop: OrderStore, tmp_path: Path) -> None:
-    (tmp_path / "asked").write_text("A-1\nU1\nnowhere\n")
-    found = rocketlens("find", shop.root, "-f", tmp_path / "asked").messages
-    assert [line["query"] for line in found if not line["found"]] == ["nowhere"]
-    assert {"A-1", "U1"} == {line["query"] for line in found if line["found"]}
-    for line in found:
-        check("message" if line["found"] else "missing", line)
-
-
 @pytest.mark.parametrize("format_", ["jsonl"])
 def test_every_line_of_a_table_is_as_described(shop: OrderStore, tmp_path: Path, format_: str) -> None:
     arguments = ("--format", format_, "--to", tmp_path / "table", "--engine", "local")

@@ -84,6 +84,7 @@ def test_the_wheel_holds_exactly_the_files_of_the_packages_and_the_compiled_kern
     assert {f"{module}.pyi" for module in MODULES} <= in_folders
 
 
+@pytest.mark.soak  # in each run: what the wheel holds, above
 def test_a_wheel_can_be_built_from_what_the_source_distribution_holds(tmp_path: Path) -> None:
     source = build_sdist(tmp_path / "made")
     with tarfile.open(source) as archive:

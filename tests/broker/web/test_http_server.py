@@ -206,20 +206,6 @@ async def test_a_stop_waits_for_answers_but_not_for_ever(ends: bool, monkeypatch
         assert not server.connections
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize("turns", range(6))
-async def test_a_stop_closes_a_connection_however_far_it_has_come(turns: int) -> None:
-    """Between its acceptance and its first answer a connection belongs to several parts in turn."""
-    async with serving(echo) as (server, client):
-        client.writer.write(GET % b"a")
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await server.stop()
-        assert (await client.read()).count(b"HTTP/1.1 200 OK") <= 1
-        assert not server.reception.arrivals
-        assert not server.connections
-
-
 # --- strict requests --------------------------------------------------------------------------------------------------
 
 SECOND = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

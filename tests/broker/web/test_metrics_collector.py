@@ -13,7 +13,7 @@ from broker.metrics.metrics_rows import MetricsRows, places_of
 from broker.service.broker_service import BrokerService
 from broker.web._metrics_families import COUNTER, FAMILIES
 from broker.web.metrics_collector import PLAIN, Exposition, ServerCollector
-from broker.web.metrics_store import StoreFigures
+from broker.web.metrics_store import MOST_PAIRS, StoreFigures
 from broker_harness import service_of
 from golden_store import G1
 from metric_figures import Figures, figure, figures_of
@@ -126,6 +126,7 @@ def test_a_worker_that_is_gone_has_counted_but_has_no_connections() -> None:
     assert figure(figures, "connections") == 5
     assert figure(figures, "connections_accepted_total") == 10
     assert [figure(figures, "worker_up", worker=worker) for worker in "01"] == [1, 0]
+    assert figure(figures, "worker_resident_memory_bytes", worker="0") > 1_000_000
 
 
 # --- metrics store ----------------------------------------------------------------------------------------------------
@@ -187,3 +188,14 @@ def test_missing_segments_and_broken_files_are_told_by_kind(g1_store: Path, tmp_
     for kind in ("hole", "config", "index_file"):
         assert figure(figures, "damage", broker="broker-a", kind=kind) >= 1, kind
     assert figure(figures, "damage", broker="broker-a", kind="queue") == 0
+
+
+def test_groups_without_end_are_not_shown_without_end(service: BrokerService) -> None:
+    recorded = len(service.offsets.pairs())
+    for number in range(MOST_PAIRS):
+        service.offsets.commit(f"group-{number}", "TopicTest", 0, 1)
+    figures = told(service)
+    shown = [labels for name, labels in figures if name == "rocketlens_consumer_group_lag_messages"]
+    assert len(shown) == MOST_PAIRS
+    assert figure(figures, "consumer_group_pairs_left_out", broker="broker-a") == recorded
+    assert any(("group", "CG_TAG") in labels for labels in shown)

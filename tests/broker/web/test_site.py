@@ -23,7 +23,6 @@ from acl_file import (
     ADMIN_SECRET,
     BOUNDED,
     BOUNDED_SECRET,
-    PLAIN_ACL,
     READER,
     READER_SECRET,
     SECRETS,
@@ -36,7 +35,7 @@ from broker.security._failed_attempts import OF_NAME
 from broker.security.audit_log import AuditLog
 from broker.web._page_files import DIRECTORY, ICON, VIEWS, read_page
 from broker.web.site import Site
-from broker_harness import service_of, until
+from broker_harness import service_of
 from protocol.errors import ConfigError
 from storage.store.message_store import MessageStore
 from web_questions import ApiOf, keys, serving_page
@@ -347,34 +346,6 @@ def test_a_failed_login_that_cannot_be_written_down_is_no_answer(g1_store: Path,
         for number, path in enumerate(("/", "/metrics", "/api/v1/topics", "/api/v1/openapi.json")):
             answer = guarded.ask(path, keys(READER, f"guess {number}"))
             assert (answer.status_code, "audit log" in answer.text) == (503, True), path
-
-
-def test_an_account_that_was_taken_away_while_messages_were_waited_for_gets_none(
-    guarded: Guarded, tmp_path: Path
-) -> None:
-    api = guarded.api
-    accounts = api.api.access.accounts
-    assert accounts is not None
-    first = guarded.ask("/api/v1/tail?topic=TopicTest", READER_KEYS).json()
-
-    async def wait_and_lose_the_account() -> httpx.Response:
-        loop = asyncio.get_running_loop()
-        api.service.polls.start(lambda work: loop.run_in_executor(None, work))
-        transport = httpx.ASGITransport(guarded.application, client=("127.0.0.1", 4711))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:
-            parameters = {"topic": "TopicTest", "cursor": first["cursor"], "wait": 3_000}
-            asking = asyncio.ensure_future(client.get("/api/v1/tail", params=parameters, headers=READER_KEYS))
-            await until(lambda: len(api.service.polls) > 0)
-            write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL.replace("- TopicTest=SUB", "- TopicTest=DENY"), 30)
-            await asyncio.to_thread(accounts.refresh)
-            try:
-                api.service.polls.wake([("TopicTest", queue) for queue in range(16)])
-                return await asking
-            finally:
-                api.service.polls.stop()
-
-    answer = asyncio.run(wait_and_lose_the_account())
-    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
 
 
 def options(**changes: Any) -> ServeOptions:

@@ -57,15 +57,12 @@ def test_an_earlier_name_of_a_command_works_and_prints_the_new_line(tmp_path: Pa
 
 
 OLD = [
-    ("view STORE ID --json", "find STORE ID --json"),
     ("view STORE ID --damaged --topic TopicTest --body -", "find STORE ID --topic TopicTest --body -"),
-    ("lookup STORE KEYS", "find STORE -f KEYS"),
     (
         "lookup STORE KEYS --as physical-offset --topic TopicTest",
         "find STORE -f KEYS --as physical-offset --topic TopicTest",
     ),
     ("query STORE --topic TopicTest --tag TagD -v", "find STORE TagD --as tag --topic TopicTest -v"),
-    ("query STORE --topic T --key k --copies --json", "find STORE k --as key --topic T --copies --json"),
     (
         "query STORE --topic TopicTest --key hotkey --max 2 --json",
         "find STORE hotkey --as key --topic TopicTest --limit 2 --json",

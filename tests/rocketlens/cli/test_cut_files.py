@@ -93,10 +93,8 @@ UNREADABLE = 3
 IN_WORDS = (0, 1, 2, UNREADABLE, 4)
 
 IN_EACH_RUN = {
-    ("find", INDEX),
     ("search", LOG),
     ("tail", QUEUES),
-    ("rebuild all", LOG),
 }
 """A command of each way to read, and each kind of file; `make soak` has the others."""
 

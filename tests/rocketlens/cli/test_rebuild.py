@@ -190,6 +190,8 @@ def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job: StandIn) -> None:
         "to clean up, once all is well: rm -r '/a store/index.bak-20260102030405' "
         "'/a store/checkpoint.bak-20260102030405'",
     ]
+    job.report = Report(command="rebuild", store="/s", out="/o", details=StoreDetails(published=["index"]))
+    assert rocketlens("rebuild", "index", "/s", "--out", "/o").text.splitlines()[-1] == "to undo: rm -r /o/index"
 
 
 def test_without_java_it_says_what_to_install(g1_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

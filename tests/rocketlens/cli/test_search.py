@@ -194,7 +194,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_s
 # --- properties that are nowhere --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.sampled_from(["a", "us", "region", "TAGS"]), min_size=1))
 def test_where_nothing_passes_properties_that_no_message_has_are_named(odd: Path, names: set[str]) -> None:
     """By all commands that take an expression, of a directory and of a server, and by no other word than these."""

@@ -117,7 +117,8 @@ def test_the_port_is_served_by_a_process_that_is_replaced_and_ends_with_the_serv
         assert "Traceback" not in server.errors.read_text()
 
 
-@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.soak), "2"])
+@pytest.mark.soak  # in each run, in one process: tests/broker/grpc/test_groups.py
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_groups_and_their_offsets_are_those_of_worker_0(workers: str, g1_store: Path, tmp_path: Path) -> None:
     with serving_process(g1_store, tmp_path, "--grpc", "0", "--workers", workers) as server:
         body = heartbeat("10.0.0.1@7", consumer("CG_NEW", subscription("TopicTest", "TagA")))

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,10 @@ from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from growing_store import GrowingStore
 from oracles import Record, read_log
-from rocketlens import following
-from rocketlens.arguments import Subscription, filter_of, subscription
-from storage.filter.base import MessageFilter
-from storage.store import _log_follower, _refresh
 from storage.store.message_store import MessageStore
 
 DEADLINE_SECONDS = 60
 COMING = 20
-MOST_SECONDS = 0.1
-"""How long a message may lie in a store before it is found."""
-AN_HOUR = 3600.0
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +119,7 @@ def growing(tmp_path: Path) -> GrowingStore:
     return growing
 
 
-@pytest.mark.parametrize("by", ["store", "server"])
+@pytest.mark.parametrize("by", ["store", pytest.param("server", marks=pytest.mark.soak)])
 def test_what_comes_is_printed_at_once_and_in_order(growing: GrowingStore, by: str) -> None:
     with contextlib.ExitStack() as stack:
         where: tuple[object, ...] = (growing.root,)
@@ -140,49 +132,3 @@ def test_what_comes_is_printed_at_once_and_in_order(growing: GrowingStore, by: s
             assert follow_what_comes(growing, follower) == COMING // 2
         finally:
             assert follower.stop() == 130
-
-
-class SleepingClock:
-    """What a module takes of `time`, on a clock that only sleeping moves; `write` is called once, when it sleeps."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-        self.write: Callable[[], object] | None = None
-        self.written = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        if self.write is not None:
-            self.write()
-            self.write, self.written = None, self.seconds
-        self.seconds += seconds
-        assert self.seconds - self.written <= MOST_SECONDS, "not found yet"
-
-
-def test_what_comes_to_a_store_is_found_in_time(growing: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SleepingClock()
-    for module in (following, _log_follower, _refresh):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(following, "WATCH_SECONDS", AN_HOUR)
-    compiled: list[Subscription] = []
-
-    def compile_and_count(wanted: Subscription) -> MessageFilter:
-        compiled.append(wanted)
-        return filter_of(wanted)
-
-    monkeypatch.setattr(following, "filter_of", compile_and_count)
-    store = MessageStore.open(growing.root)
-    looks = following.StoreFollowing(store, "T", {0: 3}, subscription("x", None)).looks()
-    pieces = (piece for _, piece in following.in_turn({"store": looks}))
-    for number in range(COMING):
-
-        def write(number: int = number) -> None:
-            growing.add(body=f"coming {number}".encode(), tags="x")
-            growing.flush()
-
-        clock.write = write
-        assert [message.body for message in next(pieces)] == [f"coming {number}".encode()]
-        assert clock.write is None
-    assert len(compiled) == 1, "the filter is compiled once, not for each queue and look"

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -16,7 +15,6 @@ from assistant import META, Json, answers, call, request, talk
 from broker.endpoint import Endpoint
 from broker.web.api.cursors import encode_cursor
 from golden_store import G1
-from loop_engine import run_jobs_here
 from rocketlens.mcp.foreign import WHOLE
 from rocketlens.mcp.rpc import LONGEST_REQUEST
 from rocketlens.mcp.server import McpServer, ToolCall
@@ -260,15 +258,15 @@ def test_pages_of_every_list_come_to_what_the_face_lists(g1_store: Path) -> None
         return [each["physicalOffset"] for each in rest_of(g1_store, tool, "messages", **arguments)]
 
     assert len(hot) == 40
-    assert offsets("find", text="hotkey", limit=15) == hot
+    assert offsets("find", text="hotkey", limit=25) == hot
     assert offsets("messages", topic="TopicTest", limit=20) == log
     assert offsets("messages", topic="TopicTest", queueId=0, offset=2, limit=4) == queue
     assert sorted(offsets("messages", topic="TopicTest", order="newest", limit=20)) == log
     assert offsets("search", contains="hot 1", limit=5) == [
         each.physical_offset for each in rocketlens.open(g1_store).search(contains="hot 1")
     ]
-    assert [each["topic"] for each in rest_of(g1_store, "topics", "topics", limit=7)] == names
-    listed = rest_of(g1_store, "groups", "groups", limit=4)
+    assert [each["topic"] for each in rest_of(g1_store, "topics", "topics", limit=15)] == names
+    listed = rest_of(g1_store, "groups", "groups", limit=10)
     assert [(each["group"], each["topic"] or "") for each in listed] == pairs
     events = rest_of(g1_store, "story", "events", id="batch-0", limit=2)
     assert [each["stage"] for each in events] == ["delivered", "scheduled", "retry"]
@@ -390,9 +388,7 @@ def test_cursors_that_somebody_edited_are_refused(g1_store: Path) -> None:
         assert "this is no cursor" in answer["error"], asked
 
 
-def test_a_server_and_a_url_are_asked_with_every_tool(
-    g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_asked_with_every_tool(g1_store: Path, server: Endpoint) -> None:
     calls = [
         call(1, "find", text="batch-0"),
         call(2, "story", id="batch-0"),
@@ -409,35 +405,13 @@ def test_a_server_and_a_url_are_asked_with_every_tool(
     for here, there in zip(of_store[:4], of_server[:4], strict=True):
         for name in set(here) - {"readings", "notes", "reason", "topics"}:
             assert there[name] == here[name]
-    run_jobs_here(monkeypatch)
-    place = "memory://asked-by-an-assistant"
-    fsspec.filesystem("memory").put(f"{g1_store}/", place.removeprefix("memory:/") + "/", recursive=True)
-    of_url = answers(place, says=calls)
-    for number, (here, there) in enumerate(zip(of_store, of_url, strict=True)):
-        for name in set(here) - {"readings", "notes", "searched", "searchedBytes", "totalBytes", "stores"}:
-            assert there[name] == here[name], (number, name)
-    assert of_url[9]["stores"] == [place]
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_drawn_calls_are_answered_within_their_bounds(count: int, tmp_path: Path) -> None:
     planted = planted_store(tmp_path / "planted")
     drawn = random.Random(46)
-    texts = [
-        "4711",
-        "U3",
-        "0",
-        "orders",
-        INJECTION,
-        "x" * 5000,
-        "%",
-        "",
-        "(a+)+$",
-        "$.a=1",
-        "a > 5",
-        "-1h",
-        "7",
-    ]
+    texts = ["4711", "U3", "0", "orders", INJECTION, "x" * 5000, "%", "", "(a+)+$", "$.a=1", "a > 5", "-1h", "7"]
     values: list[Any] = [*texts, -1, 0, 1, 25, 26, 2**63, 1.5, True, None, [], {}]
     for begin in range(0, count, 120):
         calls = []

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from protocol.errors import ConfigError
 from rocketlens.arguments import never
 from rocketlens.replay import ORDERS, sending
 from rocketlens.replay.account import AccountError, ReplayAccount, SendState, Verification
-from rocketlens.replay.choice import LinesChoice, SourceChoice
+from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
+from rocketlens.replay.plan import ReplayPlan
 from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
 from rocketlens.replay.resent import ORIGIN, ResendManner
 from rocketlens.replay.sending import SendSpeed
@@ -126,7 +127,7 @@ def test_a_queue_keeps_its_order_in_the_queue_of_its_number(store: Path) -> None
 LOST = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.BUSY, Fault.FLUSH, Fault.NONE)
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(7), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     faults=st.lists(st.sampled_from(LOST), max_size=30),
     order=st.sampled_from(ORDERS),
@@ -236,7 +237,7 @@ def test_a_run_that_is_stopped_waits_for_no_answer_that_does_not_come(store: Pat
 
 
 @given(number=st.integers(0, 39), field=st.sampled_from(["body", "topic", "uniqueKey"]), shifts=st.booleans())
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(7), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: int, field: str, shifts: bool) -> None:
     lines = [
         {"topic": "Orders", "body": f"{index}", "uniqueKey": f"K{index}", "properties": {"UNIQ_KEY": f"K{index}"}}
@@ -344,3 +345,53 @@ def test_an_account_is_of_one_run(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no account of a replay"), ReplayAccount(tmp_path / "other"):
         pass
     assert (tmp_path / "other").exists()
+
+
+def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: Path, tmp_path: Path) -> None:
+    with TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
+        watching = ReplayWatcher(should_stop=lambda: len(broker.log) >= 3)
+        with ReplayAccount(tmp_path / "account") as account:
+            run(store, broker, account, watching=watching, speed=ONE)
+        queues = broker.topics.pop("Orders")
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account)
+            assert (report.ending, report.states[SendState.REFUSED]) == (ReplayEnding.GAVE_UP, 0)
+            assert "topic Orders does not exist there" in report.reason
+        broker.topics["Orders"] = queues
+        broker.fault = lambda _number: Fault.FORBIDDEN
+        with ReplayAccount(tmp_path / "account") as account:
+            report = run(store, broker, account)
+            assert (report.ending, report.states[SendState.REFUSED]) == (ReplayEnding.GAVE_UP, 0)
+        broker.fault = lambda _number: Fault.NONE
+        with ReplayAccount(tmp_path / "account") as account:
+            assert run(store, broker, account).is_whole
+    assert set(keys_of(broker.log).values()) == {1}
+
+
+def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shrinking(SourceChoice):
+        """A source that has lost its first messages when it is read for the second time."""
+
+        reads = 0
+
+        def pieces(self, *arguments: object) -> Iterator[list[Chosen]]:  # type: ignore[override]
+            self.reads += 1
+            for number, piece in enumerate(super().pieces()):
+                yield list(piece)[5:] if self.reads == 2 and number == 0 else piece
+
+    with (
+        TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker,
+        ReplayAccount(None) as account,
+        rocketlens.open(store) as opened,
+    ):
+        choice = Shrinking(opened, ["Orders"])
+        plans: list[ReplayPlan] = []
+        watching = ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans))
+        stopped = send(choice, broker, account, watching)
+        assert (stopped.ending, len(broker.log)) == (ReplayEnding.STOPPED, 0)
+        monkeypatch.setattr(ReplayAccount, "has_sent_nothing", False)  # else all is planned anew
+        report = send(choice, broker, account)
+        lost = COUNT * 3 // 4 - len(broker.log)
+        assert lost
+        assert report.states[SendState.REFUSED] == lost
+        assert "the source does not have it any more" in account.reasons(SendState.REFUSED)[0][0]

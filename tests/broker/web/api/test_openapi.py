@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from golden_store import unpack
 from web_questions import ApiOf
 
@@ -82,7 +83,7 @@ def test_every_answer_is_as_described(schema: Any, path: str) -> None:
     operation, checks = schema[path]["GET"], conform()
 
     @given(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), st.data())
-    @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def ask(case: Any, data: st.DataObject) -> None:
         for name in ("regex", "jsonPath"):  # each of these starts a process
             case.query.pop(name, None)
@@ -102,7 +103,7 @@ def test_what_is_not_described_is_refused_as_described(schema: Any, path: str) -
     operation, checks = schema[path]["GET"], (*conform(), negative_data_rejection)
 
     @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
-    @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def ask(case: Any) -> None:
         case.call_and_validate(checks=checks)
 

@@ -125,19 +125,6 @@ def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: B
     assert "06:45:45" in browser.see(".axis").text
 
 
-def test_a_body_that_is_cut_says_so_is_saved_whole_and_shown_further(browser: Browser) -> None:
-    browser.open("message", offset=3568)
-    browser.see(".body-panel .row", "The first 66 kB of 200 kB are shown.")
-    browser.run(
-        "URL.createObjectURL = (blob) => { window.savedBytes = blob.size; return '#'; };"
-        "HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; };"
-    )
-    browser.click(".body-panel button", "Download")
-    browser.until(lambda: browser.run("return [window.savedAs, window.savedBytes]") == ["message-3568.txt", 200_000])
-    browser.click(".body-panel button", "Show up to 4.2 MB")
-    browser.until(lambda: len(browser.see(".body-text pre").text) == 200_000)
-
-
 def test_the_keyboard_alone_is_enough(browser: Browser) -> None:
     browser.open("")
     browser.see(".topics a.open", "TopicTest")
@@ -352,59 +339,6 @@ def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone:
         lone.click("button", "Unfold all")
         lone.until(lambda: json.loads(lone.see(".json-tree").text) == json.loads(body))
         assert lone.complaints() == []
-
-
-GBK = "订单 4711 已付款"
-
-
-@pytest.fixture
-def in_gbk(lone: Browser, tmp_path: Path) -> Iterator[Browser]:
-    """A store with a body in GBK, JSON in GBK, and a text in UTF-8 with NULs, in this order."""
-    writer = StoreWriter(tmp_path / "store")
-    for body in (GBK.encode("gbk"), json.dumps({"状态": "已付款"}, ensure_ascii=False).encode("gbk"), b"a=1\0b=2\0"):
-        writer.append("orders", body)
-    writer.close()
-    with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
-        yield lone
-        lone.run("localStorage.removeItem('charset')")
-
-
-def test_bodies_are_read_in_the_charset_that_was_chosen(in_gbk: Browser) -> None:
-    browser = in_gbk
-    browser.open("topic", topic="orders", order="oldest")
-    browser.see(".messages td.body", "no text")
-    browser.open("message", offset=0)
-    first = "00000000  b6 a9 b5 a5"
-    browser.see("pre.hex", first)
-    # By keyboard alone, and the choice keeps the focus.
-    browser.run("document.querySelector('.body-panel select').focus()")
-    browser.press("gbk")
-    browser.see(".body-text pre", GBK)
-    browser.see(".body-panel", "text, 16 bytes")
-    browser.until(lambda: browser.run("return document.activeElement.matches('.body-panel select')"))
-    assert parse_qs(urlsplit(browser.place).query)["charset"] == ["gbk"]
-    browser.keep("charset")
-    # The bytes stay what they are.
-    browser.click(".tabs button", "Hex")
-    browser.see("pre.hex", first)
-    assert browser.run("return document.activeElement.textContent") == "Hex"
-    browser.click(".facts a", "after")
-    browser.see(".json-tree", '"状态": "已付款"')
-    # Lists and searches follow it, and it is a part of what is sent to others.
-    browser.open("topic", topic="orders", order="oldest", charset="gbk")
-    browser.see(".messages td.body", GBK)
-    browser.open("search", contains="订单", charset="gbk")
-    browser.see(".list .end", "1 message, all there are.")
-    browser.see(".messages td.body", GBK)
-    browser.open("tail", topic="orders", charset="gbk")
-    browser.see(".messages td.body", GBK)
-    # Kept until another is chosen.
-    browser.open("message", offset=0)
-    browser.see(".body-text pre", GBK)
-    browser.click(".body-panel select option", "gbk")
-    browser.open("message", offset=0, charset="utf-8")
-    browser.see("pre.hex", first)
-    assert browser.complaints() == []
 
 
 # --- page zone --------------------------------------------------------------------------------------------------------
