@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from storage.recovery.start_refusals import foretell_refusals
 from store_writer import StoreWriter, Written
 
 SEGMENT = 8192
+STORE_TIME = 56
+"""Where a record with addresses of IPv4 says when it was stored."""
 OFFSETS = {"T@g": {0: 3, 1: 2}}
 
 
@@ -101,6 +104,21 @@ def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, 
     for path in (*(g1_store / "commitlog").iterdir(), *(g1_store / "consumequeue").glob("*/*/*")):
         assert (new / path.relative_to(g1_store)).read_bytes() == path.read_bytes(), path
     assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
+
+
+def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer: StoreWriter, tmp_path: Path) -> None:
+    for number, each in enumerate(writer.written):
+        stamp = (writer.written[0].store_timestamp + number * 60_000).to_bytes(8, "big")
+        writer.overwrite(each.physical_offset + STORE_TIME, stamp)
+    shutil.rmtree(writer.root / "index")
+    (writer.root / "checkpoint").unlink()
+    assert "clock" not in {each.check for each in examine(writer.root).findings}
+    ends = [each for each in writer.written if SEGMENT * 3 < each.physical_offset + each.size <= SEGMENT * 4][-4:]
+    for each in (*(each for each in writer.written if each.physical_offset < SEGMENT), *ends):
+        lose(writer, each)
+    rescue(writer, tmp_path / "new")
+    times = [each.store_timestamp for each in read_log([tmp_path / "new" / "commitlog"])]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("kind", ["cut", "junk", "front"])

@@ -18,7 +18,7 @@ from bombs import EMPTY_LZ4
 from column_rows import expected_rows
 from exported_files import Row, manifest_of, read_back
 from loop_engine import LoopEngine
-from protocol.errors import ConfigError, FilterSyntaxError
+from protocol.errors import ConfigError, FilterSyntaxError, NoSuchTopic
 from rocketlens.cli.export import export_store
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_formats import FORMATS
@@ -126,6 +126,12 @@ def test_nothing_found_is_an_export_without_parts(store: StoreWriter, tmp_path: 
     assert report.exit_code == 1
     assert report.notes == ["no message of the log matches", "the store has no topic none"]
     assert read_back(tmp_path) == []
+
+
+def test_of_topics_that_are_nowhere_nothing_is_made(store: StoreWriter, tmp_path: Path) -> None:
+    with pytest.raises(NoSuchTopic, match="there is no topic Ordesr; did you mean Orders"):
+        export(store.root, tmp_path / "not" / "there", "parquet", topics=("Ordesr",))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
