@@ -97,6 +97,14 @@ class TestOpening:
         assert index.problems == ()
         assert len(index.files) == len(paths)
 
+    def test_an_empty_file_covers_nothing_and_is_no_problem(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, index_slots=31, index_entries=3)
+        writer.append("T", keys="a b")
+        writer.append("T", b"no keys: opens the next file and puts nothing into it")
+        writer.close()
+        index = opened(writer)
+        assert (len(writer.index.files), len(index.files), index.problems) == (2, 1, ())
+
 
 class TestCounts:
     def test_an_undecided_file_asks_for_its_counts_and_is_scanned(self, tmp_path: Path) -> None:
