@@ -2,7 +2,7 @@
 
 Index slots, index entries and tag codes all come from `String.hashCode`, which runs over UTF-16 code units: a character
 beyond U+FFFF counts as two surrogates. Keys are hashed after decoding, so the decoder has to agree with Java's on
-malformed bytes as well. Source: store-format §2.5 and §3.3; compared with a JDK in `tests/protocol/test_java_hash.py`.
+malformed bytes as well. Source: store-format §2.5 and §3.3; compared with a JDK in `tests/protocol/test_message.py`.
 """
 
 import re

@@ -1,20 +1,22 @@
-"""Any bytes give frames, a command, a header and a body, or a `ProtocolError` of the documented kind; nothing else.
-
-The bulk comes from a seeded generator, which changes recorded frames in a few places at some microseconds each;
-hypothesis then looks where it finds something new, and shrinks what it finds.
-"""
+"""Any bytes of a peer or a record give a value or an error of the documented kind; nothing else."""
 
 import inspect
 import random
 from collections.abc import Iterator
 from contextlib import suppress
 
-from hypothesis import settings
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import oracles
 from frame_garbage import HEADERS, changed
+from fuzz.decoders import CORPUS, feed_decoders
 from golden_frames import recorded_frames
+from golden_store import vectors
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
+from protocol.checksum import verify_property_crc
 from protocol.command import (
     Command,
     Response,
@@ -23,10 +25,14 @@ from protocol.command import (
     encode_response,
     ext_fields_of,
 )
-from protocol.errors import BadCommand, BadHeader, ProtocolError
+from protocol.errors import BadCommand, BadHeader, CorruptRecord, ProtocolError, TruncatedFile
 from protocol.fastjson import parse_fastjson
 from protocol.frame import Frame, FrameDecoder
 from protocol.headers import RequestHeader
+from protocol.host_address import HostAddress
+from protocol.message import Message, decode_message, decode_messages
+from protocol.message_edit import with_store_host, without_property
+from strategies import damaged
 
 EXAMPLES = min(100_000, 300 * settings.default.max_examples)
 """By a generator; all of them with `make fuzz`."""
@@ -37,13 +43,13 @@ HEADER_TYPES = [
 BODY_TYPES = (HeartbeatData, LockBatchRequestBody, CheckClientRequestBody, TopicRouteData)
 
 
-def recorded_bodies() -> list[bytes]:
+def short_bodies() -> list[bytes]:
     """JSON bodies, the shortest of each beginning."""
     bodies = sorted({frame.body for frame in recorded_frames() if frame.body[:1] == b"{"}, key=len, reverse=True)
     return list({body[:24]: body for body in bodies if len(body) < 2_000}.values())
 
 
-BODIES = recorded_bodies()
+BODIES = short_bodies()
 
 
 def changed_frames(seed: int, count: int) -> Iterator[Frame]:
@@ -60,7 +66,7 @@ def command_or_none(frame: Frame) -> Command | None:
     return None
 
 
-def use_everything(command: Command, header_type: type[RequestHeader]) -> None:
+def use_command(command: Command, header_type: type[RequestHeader]) -> None:
     """Whatever the server may do with a command that decoded."""
     assert command.is_response in (True, False)
     assert command.language_code is not None
@@ -84,7 +90,7 @@ def test_changed_headers_decode_or_fail_as_documented() -> None:
         command = command_or_none(frame)
         if command is not None:
             decoded += 1
-            use_everything(command, generator.choice(HEADER_TYPES))
+            use_command(command, generator.choice(HEADER_TYPES))
     assert EXAMPLES // 10 < decoded < EXAMPLES
 
 
@@ -98,4 +104,75 @@ def test_changed_bodies_decode_or_fail_as_documented() -> None:
             parse_fastjson(data)
 
 
-# ---------------------------------------------------------------------- where hypothesis looks
+RECORDS = [bytes.fromhex(columns[0]) for kind in ("message", "inner-batch") for columns in [*map(list, vectors(kind))]]
+"""By a generator; all of them with `make fuzz`."""
+
+LIMIT = 1024 * 1024
+EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+
+
+def changed_records(seed: int, count: int) -> Iterator[bytes]:
+    """Valid records with one to three bytes changed, most of them where lengths, flags and versions stand."""
+    generator = random.Random(seed)
+    for _ in range(count):
+        record = bytearray(generator.choice(RECORDS))
+        for _ in range(generator.randint(1, 3)):
+            record[
+                generator.choice(
+                    (generator.randrange(8), generator.randrange(36, 40), generator.randrange(len(record)))
+                )
+            ] = generator.choice(EDGES) if generator.random() < 0.5 else generator.randrange(256)
+        yield bytes(record[: generator.randrange(len(record))] if generator.random() < 0.1 else record)
+
+
+def decode_or_none(data: bytes) -> Message | None:
+    with suppress(CorruptRecord, TruncatedFile):
+        return decode_message(data)
+    return None
+
+
+def use_everything(message: Message) -> None:
+    """Touch whatever is computed from a message that decoded."""
+    assert message.total_size >= 91
+    assert isinstance(message.message_id, str)
+    assert (message.keys, message.tags) is not None
+    with suppress(CorruptRecord):
+        message.decoded_body(LIMIT)
+    with suppress(CorruptRecord):
+        message.inner_messages(LIMIT)
+
+
+def test_changed_records_are_edited_or_refused() -> None:
+    for data in changed_records(seed=3, count=EXAMPLES // 10):
+        with suppress(CorruptRecord, TruncatedFile):
+            decode_message(without_property(data, "UNIQ_KEY"), check_crc=False)
+            decode_message(with_store_host(data, HostAddress("::1", 1)), check_crc=False)
+            verify_property_crc(data)
+
+
+@given(st.data())
+def test_damaged_records_decode_or_fail_as_documented(data: st.DataObject) -> None:
+    record = data.draw(damaged(data.draw(st.sampled_from(RECORDS))))
+    message = decode_or_none(record)
+    assert (message is None) == (oracles.read_record(record, 0) is None)
+    if message is not None:
+        use_everything(message)
+
+
+@pytest.mark.parametrize("check_crc", [True, False])
+@given(data=st.data())
+def test_damaged_answers_give_whole_messages_up_to_the_damage(data: st.DataObject, check_crc: bool) -> None:
+    body = data.draw(damaged(b"".join(data.draw(st.lists(st.sampled_from(RECORDS), max_size=4)))))
+    total = 0
+    with suppress(CorruptRecord, TruncatedFile):
+        for message in decode_messages(body, check_crc=check_crc):
+            total += message.total_size
+    assert total <= len(body)
+
+
+INPUTS = sorted(CORPUS.iterdir())
+
+
+def test_an_input_raises_nothing_that_was_not_meant() -> None:
+    for path in INPUTS:
+        feed_decoders(path.read_bytes())

@@ -1,17 +1,14 @@
-"""Any bytes in a store's files: it opens or raises a `StoreError`, queries end, answers hold true messages.
-
-The bulk comes from a seeded generator that changes valid files in place, under the map; hypothesis then damages whole
-stores. Files are a multiple of a page long, so that reading too far kills the run.
-"""
+"""Any bytes in a store's files, and any steps: it opens or raises a StoreError, queries end, answers are true."""
 
 import mmap
 import os
 import random
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,20 +17,28 @@ from hypothesis import strategies as st
 import damage_oracle
 import growing_index
 import oracles
+from examples import examples
+from growing_store import Followed, hurry
 from kernel_memory import record_at
+from oracles import packed
 from protocol.errors import StoreError
 from protocol.message import decode_message
 from protocol.question import KeyKind, Question
+from queue_stores import open_queues
 from storage.files.mapped_file import MappedFile
+from storage.files.waiting import finish
+from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.index._index_shape import IndexShape
 from storage.index.index_file import IndexFile, determine_shape
-from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, RunsView, Shortcuts, StoreView
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_end import EndSearch
+from storage.query.get_message import GetMessageResult, GetMessageStatus, get_message
 from storage.query.lookup_call import run_lookup
+from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore, StoreOptions
+from store_files import write_file
 from store_writer import StoreWriter
 
 EXAMPLES = min(100_000, 300 * settings.default.max_examples)
@@ -113,22 +118,6 @@ def test_the_end_of_changed_segments_is_found(segment: ChangingFile, places: lis
         if number % 20 == 0:
             end = EndSearch(0, segment.file).run()
             assert (end.position, [(each.start, each.stop) for each in end.damage]) == damage_oracle.valid_end(content)
-
-
-def test_changed_segments_are_scanned_to_their_end(segment: ChangingFile, places: list[int]) -> None:
-    generator = random.Random(3)
-    for number in range(EXAMPLES // 50):
-        content = segment.change(generator, places)
-        end = generator.choice([len(content), generator.randrange(len(content))])
-        tail = extend_tail(empty_tail([(0, end)]), whole_log(segment.file), generator.choice([100, 2**62]))
-        assert all(0 <= run.first <= run.last < len(content) for run in tail.runs)
-        if number % 10 == 0 and not tail.remaining:
-            pairs = [zip(run.hashes.tolist(), run.offsets.tolist(), strict=True) for run in tail.runs]
-            found = {pair for run in pairs for pair in run}
-            for record in oracles.scan_segment(content, 0):
-                if record.physical_offset < end:
-                    texts = oracles.index_keys(record)
-                    assert {(oracles.index_hash(text), record.physical_offset) for text in texts} <= found
 
 
 @pytest.fixture(scope="module")
@@ -309,3 +298,170 @@ def test_a_damaged_store_opens_or_raises_a_store_error(
     for _ in range(2):
         if refreshes(store) or not is_emptied:
             use(store)
+
+
+I64 = st.one_of(st.integers(0, 3000), st.integers(-(1 << 63), (1 << 63) - 1))
+I32 = st.one_of(st.integers(80, 120), st.integers(-(1 << 31), (1 << 31) - 1))
+PLAIN_UNIT = st.tuples(I64, I32, I64).map(lambda unit: packed(unit[0], 8) + packed(unit[1], 4) + packed(unit[2], 8))
+BATCH_UNIT = st.tuples(I64, I32, I64, I64, I64, st.integers(-2, 5)).map(
+    lambda unit: b"".join(packed(value, size) for value, size in zip(unit, (8, 4, 8, 8, 8, 2), strict=True)) + bytes(8)
+)
+
+
+def content_of(unit: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[bytes]]:
+    """Some files: units with any values, or any bytes."""
+    return st.lists(st.one_of(st.lists(unit, max_size=6).map(b"".join), st.binary(max_size=150)), max_size=5)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose log holds some messages; its queue files are written anew for each example."""
+    root = tmp_path_factory.mktemp("fuzz")
+    writer = StoreWriter(root)
+    for number in range(20):
+        writer.append("T", b"%d" % number, tags="TagA", properties={"INNER_NUM": "2", "INNER_BASE": str(2 * number)})
+    writer.flush()
+    return root
+
+
+def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
+    queues, _ = open_queues(root)
+    queue = queues.queue("T", 0)
+    assert queue is not None
+    minimum, end = queue.min_offset, queue.max_offset
+    assert minimum <= end
+    for queue_offset in (offset, minimum, minimum + 1, end - 1, end):
+        entries = queue.entries(queue_offset, count)
+        assert len(entries) <= max(count, 0)
+        entry = queue.entry_at(queue_offset)
+        assert entry is None or minimum <= queue_offset < end
+        assert queue.store_timestamp_at(queue_offset) >= -(1 << 63)
+        if minimum <= queue_offset < end:
+            hole = finish(queue.hole_at_lookup(queue_offset))
+            assert hole.is_done
+            assert hole.first <= queue_offset < hole.stop
+            assert queue_offset < hole.after(queue_offset) <= hole.stop
+        check_pull(get_message(queues, "T", 0, queue_offset, count, 4000), queue)
+        check_pull(get_message(queues, "T", 0, queue_offset, count, 4000, tag_filter), queue)
+    for boundary in TimeBoundary:
+        assert max(minimum, 0) <= queue.offset_by_timestamp(timestamp, boundary) <= max(end, minimum, 0)
+    found = queues.offsets_with_tag("T", timestamp, 5, 1 << 62).tolist()
+    assert found == sorted(set(found), reverse=True)
+    assert all(5 <= physical_offset < 1 << 62 for physical_offset in found)
+
+
+tag_filter = TagFilter(parse_tag_expression("TagA"))
+
+
+def check_pull(result: GetMessageResult, queue: Queue) -> None:
+    assert (result.status is GetMessageStatus.FOUND) == bool(result.records)
+    assert all(queue.name.owns(record) for record in result.records)
+
+
+def write_files(directory: Path, files: list[bytes], step: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in directory.iterdir():
+        path.unlink()
+    for number, content in enumerate(files):
+        write_file(directory / f"{number * step:020d}", len(content), {0: content})
+
+
+@given(files=content_of(PLAIN_UNIT), offset=I64, count=st.integers(-1, 40), timestamp=I64)
+def test_any_bytes_are_a_plain_queue(root: Path, files: list[bytes], offset: int, count: int, timestamp: int) -> None:
+    write_files(root / "consumequeue" / "T" / "0", files, 100)
+    ask_everything(root, offset, count, timestamp)
+
+
+@given(files=content_of(BATCH_UNIT), offset=I64, count=st.integers(-1, 40), timestamp=I64)
+def test_any_bytes_are_a_queue_of_batches(
+    root: Path, files: list[bytes], offset: int, count: int, timestamp: int
+) -> None:
+    write_files(root / "consumequeue" / "T" / "0", [], 100)
+    write_files(root / "batchconsumequeue" / "T" / "0", files, 230)
+    ask_everything(root, offset, count, timestamp)
+    write_files(root / "batchconsumequeue" / "T" / "0", [], 230)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+steps = st.lists(
+    st.sampled_from(
+        ["add", "add", "add", "other", "big", "prepared", "batch", "torn", "mend", "flush", "flush", "poll", "poll",
+         "watch", "roll", "advance", "expire", "index", "lose index", "queues", "refresh", "many"]
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+class TestAnySequence:
+    """After any sequence of steps the answers are those of a store that is opened then."""
+
+    @settings(
+        max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    )
+    @given(
+        steps,
+        st.sampled_from(["5.5", "5.3"]),
+        st.sampled_from([1024, 4096]),
+        st.sampled_from([3, 20, 1000]),
+        st.sampled_from([20, 100, 2000]),
+    )
+    def test_following_is_as_good_as_opening(
+        self,
+        tmp_path_factory: pytest.TempPathFactory,
+        taken: list[str],
+        profile: str,
+        segment_size: int,
+        index_entries: int,
+        queue_file_size: int,
+    ) -> None:
+        followed = Followed(
+            tmp_path_factory.mktemp("steps") / "store",
+            profile=profile,
+            segment_size=segment_size,
+            index_entries=index_entries,
+            queue_file_size=queue_file_size,
+        )
+        for step in taken:
+            if followed.growing.is_torn and step not in ("mend", "poll", "watch"):
+                followed.growing.mend()
+            STEPS[step](followed)
+        followed.growing.mend()
+        followed.growing.flush()
+        followed.settle()
+        followed.store.finish_scan()
+        followed.check()
+
+
+def _many(followed: Followed) -> None:
+    for number in range(15):
+        followed.growing.add(queue_id=number % 3)
+
+
+def _lose_index(followed: Followed) -> None:
+    shutil.rmtree(followed.growing.root / "index", ignore_errors=True)
+
+
+STEPS: dict[str, Callable[[Followed], Any]] = {
+    "add": lambda followed: followed.growing.add(queue_id=len(followed.growing.writer.written) % 2),
+    "other": lambda followed: followed.growing.add("Other", keys="all Aa", tags=None),
+    "big": lambda followed: followed.growing.add(body=b"x" * 700),
+    "prepared": lambda followed: followed.growing.add(sys_flag=4),
+    "batch": lambda followed: followed.growing.writer.append_inner_batch("Batch", [(b"1", {}), (b"2", {})], keys="b"),
+    "torn": lambda followed: followed.growing.add_torn(0.6),
+    "mend": lambda followed: followed.growing.mend(),
+    "flush": lambda followed: followed.growing.flush(),
+    "poll": lambda followed: followed.follower.poll(),
+    "watch": lambda followed: followed.follower.watch(),
+    "roll": lambda followed: followed.growing.writer.roll(),
+    "advance": lambda followed: followed.growing.make_segment_in_advance(),
+    "expire": lambda followed: followed.growing.expire(),
+    "index": lambda followed: followed.growing.exchange_index(),
+    "lose index": _lose_index,
+    "queues": lambda followed: followed.growing.flush() or followed.growing.exchange_queues(),
+    "refresh": lambda followed: followed.store.refresh(),
+    "many": _many,
+}

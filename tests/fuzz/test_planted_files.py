@@ -7,7 +7,6 @@ and what is refused is named with its owner. Tasks run in this process, as root;
 import contextlib
 import dataclasses
 import os
-import re
 import shutil
 import stat
 import sys
@@ -37,9 +36,9 @@ from planting import (
     evil_journal,
     give,
 )
-from protocol.errors import PlantedFile, RocketLensError, StoreError
+from protocol.errors import PlantedFile, RocketLensError
 from publishing import look_for_nobody
-from read_only import as_nobody, reachable_directory
+from read_only import reachable_directory
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild, run_rescue
 from spark_jobs.compact.compact_request import CompactRequest
@@ -274,9 +273,6 @@ def test_nothing_of_all_that_can_be_planted_leads_anywhere(plain: Path, data: st
         check_rescue(plain, data.draw(plants(RESCUED)))
 
 
-# --- the state directory ----------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=FEW)
 @given(plants(["serving.lock", "consumerOffset.json", "consumerOffset.json.new", "consumerOffset.json.unreadable"]))
 def test_what_is_planted_in_a_state_directory_leads_nowhere(wanted: list[Plant]) -> None:
@@ -297,9 +293,6 @@ def test_what_is_planted_in_a_state_directory_leads_nowhere(wanted: list[Plant])
         lock = names.get("serving.lock")
         if lock is not None and lock.kind in ("link", "dangling link", "fifo", "directory"):
             assert _is_named(refused, state, lock.place)
-
-
-# --- a volume for the state, open to everybody ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -356,9 +349,6 @@ def test_what_is_planted_in_a_volume_leads_nowhere(unindexed: Kept, wanted: list
             assert problems == ""
 
 
-# --- what was reported, one by one ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def field(plain: Path) -> Iterator[Field]:
     with reachable_directory() as root:
@@ -383,16 +373,6 @@ def test_a_planted_journal_moves_nothing(field: Field, name: str, target: str) -
     assert (field.store / "mine" / "evil").exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "index"])
-def test_a_journal_moves_nothing_but_what_was_staged_beside_it(field: Field, name: str) -> None:
-    """Even one of root's own, which somebody else can hardly have made."""
-    work = field.store / WORK
-    work.mkdir(0o700)
-    (work / "journal.msgpack").write_bytes(evil_journal(field.store, field.outside / "secret", name))
-    refused = attempt(field, IN_PLACE["rebuild"], field.store)
-    assert refused.startswith(f"StoreError: {work}/journal.msgpack: names ")
-
-
 def test_a_file_of_roots_that_was_moved_into_the_index_is_not_given_away(field: Field) -> None:
     """Who owns a directory may rename in it what is root's."""
     index = sorted((field.store / "index").iterdir())[0]
@@ -402,9 +382,6 @@ def test_a_file_of_roots_that_was_moved_into_the_index_is_not_given_away(field: 
     if refused:
         assert f"{index}: belongs to {user_text(0)}, who lets nobody else read it" in refused
     assert index.stat().st_uid == 0
-
-
-# --- another directory in the place of one that was looked at --------------------------------------------------------
 
 
 class Swap:
@@ -492,35 +469,8 @@ def test_a_directory_that_is_swapped_at_any_step_leads_nowhere(plain: Path, name
     assert step > FEWEST_STEPS
 
 
-# --- what still works -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["compact", "drop backup"])
-def test_root_may_work_in_the_store_of_somebody_who_plants_nothing(field: Field, name: str) -> None:
-    assert attempt(field, IN_PLACE[name], field.store) == ""
-    for path in field.store.rglob("*"):
-        assert (path.stat().st_uid, path.stat().st_gid) == (OWNER, OWNER), path
-    assert not (field.store / WORK).exists()
-
-
 def test_root_may_rescue_the_store_of_somebody_with_a_copy_of_somebody(plain: Path) -> None:
     assert check_rescue(plain, [])
-
-
-def test_what_is_left_by_the_owner_is_refused_to_root_and_kept_for_the_owner(field: Field) -> None:
-    def killed() -> str:
-        (field.store / WORK).mkdir(0o700)
-        return "left"
-
-    assert as_nobody(killed) == "left"
-    with pytest.raises(StoreError, match=re.escape(f"{WORK}: belongs to {user_text(OWNER)}")):
-        IN_PLACE["rebuild"](field.store)
-
-    def rebuild() -> str:
-        IN_PLACE["rebuild"](field.store)
-        return "done"
-
-    assert as_nobody(rebuild) == "done"
 
 
 def test_the_secret_is_known_where_it_is_found(field: Field) -> None:

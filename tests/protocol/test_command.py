@@ -1,10 +1,14 @@
-"""Commands: one table of what Java writes drives encoder and decoder; then recorded headers; then what goes wrong."""
+"""Frames and commands: what Java writes drives encoder and decoder, then recorded headers, then what goes wrong."""
 
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from golden_frames import recorded_frames
 from protocol.codes import LanguageCode
@@ -16,7 +20,7 @@ from protocol.command import (
     encode_response,
     ext_fields_of,
 )
-from protocol.errors import BadCommand, FrameTooLarge
+from protocol.errors import BadCommand, BadFrame, FrameTooLarge, RequestByHttp
 from protocol.frame import Frame, FrameDecoder
 
 BODY = b"hello"
@@ -86,9 +90,6 @@ def json_frame(header: str | bytes | dict[str, Any], body: bytes = b"") -> Frame
     return (0, header if isinstance(header, bytes) else header.encode(), body)
 
 
-# ---------------------------------------------------------------------- the table
-
-
 @pytest.mark.parametrize("serialize_type", [0, 1])
 @pytest.mark.parametrize("case", CASES)
 def test_what_java_writes_is_decoded(case: Case, serialize_type: int) -> None:
@@ -130,9 +131,6 @@ def test_a_request_is_what_java_writes(case: Case, serialize_type: int) -> None:
     assert written == stream_of(case, serialize_type)
 
 
-# ---------------------------------------------------------------------- recorded headers
-
-
 def test_every_recorded_binary_header_is_decoded_and_encoded_alike() -> None:
     recorded = [frame.binary for frame in recorded_frames() if frame.binary]
     assert recorded
@@ -159,9 +157,6 @@ def test_every_recorded_answer_is_encoded_with_equal_values() -> None:
         ((serialize_type, ours, body),) = FrameDecoder().feed(encode_response(request, response) + frame.body)
         assert (serialize_type, body) == (0, frame.body)
         assert json.loads(ours) == header | {"version": 479}
-
-
-# ---------------------------------------------------------------------- headers of commands
 
 
 @pytest.mark.parametrize(
@@ -194,22 +189,133 @@ def test_what_is_no_command_is_refused(header: str) -> None:
         decode_command(json_frame(header))
 
 
-def test_a_language_comes_by_name_or_by_number() -> None:
-    for language, code in [
-        ('"GO"', LanguageCode.GO),
-        ('"NOPE"', LanguageCode.OTHER),
-        ("12", LanguageCode.RUST),
-        ("-1", LanguageCode.OTHER),
-        ("99", LanguageCode.OTHER),
-        ("null", LanguageCode.OTHER),
+# Written by RemotingCommand.encode() of 5.5.0.
+JAVA_JSON = bytes.fromhex(
+    "000000680000005f7b22636f6465223a302c22666c6167223a312c226c616e6775616765223a224a415641222c226f7061717565223a372c2273657269"
+    "616c697a655479706543757272656e74525043223a224a534f4e222c2276657273696f6e223a3437397d68656c6c6f"
+)
+JAVA_BINARY = bytes.fromhex(
+    "0000002c0100002300000001df0000000700000001000000000000000e00066f666673657400000002313268656c6c6f"
+)
+
+FRAMES: list[tuple[Frame, bytes]] = [
+    ((0, JAVA_JSON[8:-5], b"hello"), JAVA_JSON),
+    ((1, JAVA_BINARY[8:-5], b"hello"), JAVA_BINARY),
+    ((0, b"{}", b""), bytes.fromhex("00000006 00000002") + b"{}"),
+    ((0, b"", b""), bytes.fromhex("00000004 00000000")),
+    ((0, b"", b"body"), bytes.fromhex("00000008 00000000") + b"body"),
+    ((255, b"h", b"b"), bytes.fromhex("00000006 ff000001") + b"hb"),
+    ((0, b"h" * 70_000, b"b" * 70_000), bytes.fromhex("000222e4 00011170") + b"h" * 70_000 + b"b" * 70_000),
+]
+
+HTTP_REQUEST = "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
+HTTP_ANSWER = "an answer by HTTP: brokers listen on another port, mostly 10911, and name servers on 9876"
+
+BAD_PREFIXES = [
+    ("ffffffff 00000000", BadFrame, "frame length -1, expected at least 4"),
+    ("80000000 00000000", BadFrame, "frame length -2147483648, expected at least 4"),
+    ("00000000 00000000", BadFrame, "frame length 0, expected at least 4"),
+    ("00000003 00000000", BadFrame, "frame length 3, expected at least 4"),
+    ("00000004 00000001", BadFrame, "header length 1, but only 0 bytes are left for it"),
+    ("00000010 00ffffff", BadFrame, "header length 16777215, but only 12 bytes are left for it"),
+    ("00fffffd 00000000", FrameTooLarge, "a frame of 16777217 bytes, more than the limit of 16777216"),
+    ("7fffffff 00000000", FrameTooLarge, "a frame of 2147483651 bytes, more than the limit of 16777216"),
+    ("16030100 c8010000", FrameTooLarge, "a frame of 369295620 bytes, more than the limit of 16777216"),
+    *(
+        (beginning[:8].hex(), RequestByHttp, HTTP_REQUEST)
+        for beginning in (
+            b"GET / HTTP/1.1",
+            b"POST /api",
+            b"HEAD /metrics",
+            b"OPTIONS * ",
+            b"DELETE /x",
+            b"PRI * HTTP/2.0",
+        )
+    ),
+    (b"HTTP/1.1 400"[:8].hex(), BadFrame, HTTP_ANSWER),
+    (b"PROXY TCP4 "[:8].hex(), FrameTooLarge, "a frame of 1347571548 bytes, more than the limit of 16777216"),
+]
+
+
+def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@given(st.lists(st.sampled_from(FRAMES[:-1]), max_size=6), st.lists(st.integers(0, 300), max_size=12))
+def test_any_split_of_the_stream_gives_the_same_frames(cases: list[tuple[Frame, bytes]], cuts: list[int]) -> None:
+    stream = b"".join(data for _, data in cases)
+    places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    decoder = FrameDecoder()
+    found = [frame for start, stop in pairwise(places) for frame in decoder.feed(stream[start:stop])]
+    assert found == [frame for frame, _ in cases]
+    assert not decoder.needs_more
+
+
+@pytest.mark.parametrize("size", [8, 1])
+def test_a_bad_prefix_is_refused_as_soon_as_it_is_there(size: int) -> None:
+    for prefix, kind, sentence in BAD_PREFIXES:
+        decoder = FrameDecoder()
+        *begin, end = in_pieces(bytes.fromhex(prefix), size)
+        for piece in begin:
+            assert decoder.feed(piece) == []
+        with pytest.raises(BadFrame) as caught:
+            decoder.feed(end)
+        assert type(caught.value) is kind
+        assert str(caught.value) == sentence
+        assert caught.value.frames == []
+
+
+REFUSED = b'{"code":34}'
+FLOOD = bytes.fromhex("00000077 0000000b") + REFUSED + b"x" * 104
+
+
+@pytest.mark.parametrize("size", [1, 8, 19, 100])
+def test_a_body_that_is_not_wanted_is_thrown_away_and_the_frame_handed_out_with_its_length(size: int) -> None:
+    asked = []
+
+    def skips(serialize_type: int, header: bytes) -> bool:
+        asked.append((serialize_type, header))
+        return header == REFUSED
+
+    decoder = FrameDecoder(body_limit=100, skips=skips)
+    frames: list[Frame] = []
+    most = 0
+    for piece in in_pieces(FLOOD + JAVA_JSON + FLOOD, size):
+        frames += decoder.feed(piece)
+        most = max(most, decoder.buffered)
+    assert [(header, len(body), bytes(body)) for _, header, body in frames] == [
+        (REFUSED, 104, b""),
+        (JAVA_JSON[8:-5], 5, b"hello"),
+        (REFUSED, 104, b""),
+    ]
+    assert not decoder.needs_more
+    assert most <= len(JAVA_JSON)
+    assert set(asked) == {(0, REFUSED)}
+
+
+JAVA = bytes.fromhex("00000001df0000000700000001000000000000000e00066f6666736574000000023132")
+"""An answer to the request 7 with the field `offset`, 12."""
+START = "0001 00 0000 00000000 00000000 "
+
+
+def decoded(data: bytes | str) -> Command:
+    return decode_command((1, bytes.fromhex(data) if isinstance(data, str) else data, b""))
+
+
+def test_a_length_beyond_what_holds_it_is_named() -> None:
+    for data, part, wanted, left in [
+        (START + "ffffffff 00000000", "remark", -1, 0),
+        (START + "00000001 00000000", "remark", 1, 0),
+        (START + "7fffffff 00000000", "remark", 2147483647, 0),
+        (START + "00000000 00000001", "extFields", 1, 0),
+        (START + "00000000 00000001 00", "the length of an extFields key", 2, 1),
+        (START + "00000000 00000002 ffff", "an extFields key", -1, 0),
+        (START + "00000000 00000003 0002 6b", "an extFields key", 2, 1),
+        (START + "00000000 00000003 0001 6b", "the length of the value of 'k'", 4, 0),
+        (START + "00000000 00000007 0001 6b ffffffff", "the value of 'k'", -1, 0),
+        # The value lies inside the header, but outside the fields.
+        (START + "00000000 00000008 0001 6b 00000002 3132", "the value of 'k'", 2, 1),
     ]:
-        assert decode_command(json_frame(f'{{"code":1,"language":{language}}}')).language_code is code
-
-
-# ---------------------------------------------------------------------- answers
-
-
-def test_a_header_too_long_for_its_length_field_is_refused() -> None:
-    for response in (Response(1, "x" * 2**24), Response(0, None, {"x": "x" * 2**24})):
-        with pytest.raises(FrameTooLarge):
-            encode_response(Command(code=1), response)
+        with pytest.raises(BadCommand) as caught:
+            decoded(data)
+        assert str(caught.value) == f"binary header: {part} takes {wanted} bytes, but {left} are left for it"

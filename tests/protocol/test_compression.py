@@ -1,4 +1,4 @@
-"""Bodies decompressed, and those that must not be: cut off, foreign, or far larger than they look."""
+"""Bodies unpacked and decompressed within bounds, also what applications pack into them or write in other charsets."""
 
 import gzip
 import zlib
@@ -8,11 +8,23 @@ from typing import Any
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 import protocol.compression
-from bombs import EMPTY_LZ4, EMPTY_ZSTD, PACK, UNITS, bombs, many_blocks, many_stored_blocks
+from bombs import EMPTY_LZ4, EMPTY_ZSTD, UNITS, bombs, many_blocks
 from examples import examples
+from protocol.body_content import (
+    TEXT_PIECE,
+    characters_in,
+    charset_of,
+    consumed,
+    is_text,
+    looks_like,
+    text_in,
+    text_with_replacements,
+    unpack,
+)
 from protocol.compression import (
     DECOMPRESSED_LIMIT,
     LIST_BYTES,
@@ -20,13 +32,12 @@ from protocol.compression import (
     MOST_BLOCKS,
     MOST_FRAMES,
     PIECE,
-    STORED_LIMIT,
     Budget,
     Codec,
     decode,
     decompress,
 )
-from protocol.errors import CorruptRecord
+from protocol.errors import ConfigError, CorruptRecord
 from protocol.sys_flag import CompressionType
 
 
@@ -51,22 +62,6 @@ def test_what_was_compressed_comes_back(kind: CompressionType, compress: Callabl
     body = b"0123456789 body " * (size // 16) + b"x" * (size % 16)
     assert decompress(compress(body), kind) == body
     assert decompress(memoryview(compress(body)), kind, limit=max(size, 1)) == body
-
-
-@each_compressor
-def test_every_cut_is_noticed(kind: CompressionType, compress: Callable[[bytes], bytes]) -> None:
-    data = compress(b"some body, some more body, and the end")
-    for size in range(1 if kind is not CompressionType.ZLIB else 0, len(data)):
-        with pytest.raises(CorruptRecord, match="complete stream"):
-            decompress(data[:size], kind)
-
-
-@each_compressor
-def test_a_body_beyond_the_limit_is_refused(kind: CompressionType, compress: Callable[[bytes], bytes]) -> None:
-    data = compress(bytes(5000))
-    assert len(decompress(data, kind, limit=5000)) == 5000
-    with pytest.raises(CorruptRecord, match="at most 4999 bytes"):
-        decompress(data, kind, limit=4999)
 
 
 FRAMED = [(codec, unit) for codec, units in UNITS.items() for unit in units]
@@ -141,16 +136,6 @@ def test_blocks_of_zstd_are_counted_in_all_frames_together() -> None:
             decode(data, Codec.ZSTD, Budget())
 
 
-def test_empty_blocks_of_zlib_are_read_once() -> None:
-    assert decode(many_stored_blocks(800_000), Codec.ZLIB, Budget()) == b""
-
-
-def test_what_is_read_is_bounded_too() -> None:
-    for codec in list(Codec):
-        with pytest.raises(CorruptRecord, match=f"{STORED_LIMIT + 1}, expected at most {STORED_LIMIT} bytes"):
-            decode(memoryview(bytes(STORED_LIMIT + 1)), codec, Budget())
-
-
 def test_one_budget_is_for_all_that_is_packed_in_a_record() -> None:
     budget = Budget(LIST_BYTES)
     data = zlib.compress(bytes(LIST_BYTES // 2))
@@ -159,15 +144,6 @@ def test_one_budget_is_for_all_that_is_packed_in_a_record() -> None:
         decode(zlib.compress(b"x"), Codec.ZLIB, budget)
     with pytest.raises(CorruptRecord, match=f"LZ4 body more, expected at most {LIST_BYTES} bytes"):
         decode(lz4.frame.compress(b""), Codec.LZ4, budget)  # not even begun, where there may be thousands
-
-
-@pytest.mark.parametrize("codec", list(Codec))
-def test_time_is_the_last_guard_and_looked_at_between_pieces(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(protocol.compression.time, "monotonic", lambda: next(now))  # type: ignore[attr-defined]
-    assert decode(PACK[codec](b"short"), codec, Budget()) == b"short"
-    with pytest.raises(CorruptRecord, match="longer, expected to be complete within 30 seconds"):
-        decode(PACK[codec](bytes(20 * PIECE)), codec, Budget())
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -189,3 +165,117 @@ def test_a_bomb_is_decoded_in_one_pass_or_refused_by_a_count(bomb: tuple[Codec, 
     assert fed.bytes <= 2 * (len(data) + (MOST_FRAMES + 2) * 4096 + (DECOMPRESSED_LIMIT // PIECE + 2) * 65_536)
     assert fed.largest <= PIECE
     assert b"expected at most" in answers[0][:200] or answers[0] == plainly(codec, data)
+
+
+MEGABYTE = 1024 * 1024
+PACKINGS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("gzip", gzip.compress),
+    ("zstd", zstandard.ZstdCompressor().compress),
+    ("LZ4", lz4.frame.compress),
+    ("zlib", zlib.compress),
+]
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(bombs(most_units=60_000))
+def test_whatever_is_packed_in_what_the_answer_is_within_one_budget(bomb: tuple[Codec, bytes]) -> None:
+    budget = Budget(4 * MEGABYTE)
+    content = unpack(bomb[1], budget=budget)
+    assert content == unpack(bomb[1], limit=4 * MEGABYTE)
+    assert len(content.data) <= max(4 * MEGABYTE, len(bomb[1]))
+
+
+def test_what_is_no_charset_is_refused() -> None:
+    for name in ["", "klingon", "zlib", "hex", "rot13", "idna", "punycode", "unicode_escape", "utf-7", "a\x00b"]:
+        with pytest.raises(ConfigError, match="is no charset"):
+            charset_of(name)
+
+
+def test_bytes_are_text_in_their_own_charset_alone() -> None:
+    for data, charset, text in [
+        ("订单 4711".encode("gbk"), "gbk", "订单 4711"),
+        ("订单 4711".encode("gbk"), None, None),
+        ("订单 4711".encode(), None, "订单 4711"),
+        ("注文".encode("shift_jis"), "shift_jis", "注文"),
+        ("text".encode("utf-16-le"), "utf-16-le", "text"),
+        (b"a\x00b", "gbk", "a\0b"),
+        (b"order-1\x00\x00\x00\x00\x00\x00\x00\x00\x00", None, "order-1" + "\0" * 9),
+        (b"name=Ada\x00city=Paris\x00", None, "name=Ada\0city=Paris\0"),
+        (b"\x00\x00\x00*", None, None),
+        (b"\x00", None, None),
+        ("text".encode("utf-16-le"), None, None),
+        (b"\x0a\x05hello", None, None),
+        (b"\xff\xff", "gbk", None),
+        (b"", None, ""),
+    ]:
+        assert text_in(data, charset) == text
+        assert text_in(memoryview(data), charset) == text
+
+
+FLAGS = {"zlib": 0x301, "zlib of old": 0x1, "LZ4": 0x101, "zstd": 0x201, "unknown": 0x501}
+DEFLATED = ("deflate", lambda data: zlib.compress(data, wbits=-zlib.MAX_WBITS))
+
+
+@given(
+    st.text('{}:,"0123456789 aé订单\n', min_size=1).map(str.encode),
+    st.sampled_from(list(FLAGS)),
+    st.lists(st.sampled_from(PACKINGS), max_size=2),
+    st.sampled_from([("", bytes), DEFLATED]),
+)
+def test_a_body_under_any_flag_is_what_it_is(
+    text: bytes,
+    flag: str,
+    inner: list[tuple[str, Callable[[bytes], bytes]]],
+    outermost: tuple[str, Callable[[bytes], bytes]],
+) -> None:
+    """Text, in packings or without, under a flag of another compression, or of the one that it has."""
+    body, packings = text, []
+    for name, pack in (*inner, outermost):
+        if name:
+            body, packings = pack(body), [name, *packings]
+    assume(packings[:1] != ["deflate"] or not is_text(body))  # a few bytes may be both
+    stored = consumed(body, FLAGS[flag], Budget())
+    content = unpack(stored.data)
+    is_flagged = bool(packings) and packings[0] == flag.partition(" ")[0]
+    assert content.data == text
+    assert [*stored.packings, *content.packings] == packings[is_flagged:]
+    assert (stored.note is None) is is_flagged
+
+
+SENTENCES = {
+    "gbk": "订单已付款，请尽快发货；客户要求明天上午送到，否则取消。",
+    "big5": "訂單已付款，請儘快出貨；客戶要求明天上午送到，否則取消。",
+    "shift_jis": "ご注文ありがとうございます。明日の午前中にお届けします。",
+}
+
+
+@pytest.mark.parametrize("charset", SENTENCES)
+@given(data=st.data())
+def test_a_text_of_a_charset_looks_like_it(charset: str, data: st.DataObject) -> None:
+    sentence = SENTENCES[charset]
+    start = data.draw(st.integers(0, 8))
+    text = data.draw(st.sampled_from(["", '{"note":"', "id=4711 "])) + sentence[start : start + 16] + "\n"
+    assert looks_like(text.encode(charset)) == charset
+    long = (text * 1000).encode(charset)
+    assert looks_like(long[: data.draw(st.integers(500, len(long)))]) in (charset, None)
+    assert looks_like(text.encode()) is None
+
+
+CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1", "utf-16", "utf-16-le", "utf-32"]
+
+
+@settings(max_examples=examples(40))
+@given(charset=st.sampled_from(CHARSETS), data=st.data())
+def test_a_long_text_is_decoded_in_pieces_as_it_would_be_at_once(charset: str, data: st.DataObject) -> None:
+    """The pieces end anywhere in its characters."""
+    unit = data.draw(st.text("aé订文🙂\0\t", min_size=1, max_size=5)).encode(charset, "ignore") or b"\x80a"
+    long = (data.draw(st.binary(max_size=3)) + unit * (TEXT_PIECE // len(unit) + 2))[: TEXT_PIECE + 5]
+    whole = str(long, charset, "replace") if charset != "utf-16" or long[:2] in (b"\xff\xfe", b"\xfe\xff") else None
+    if whole is not None:
+        assert text_with_replacements(long, charset) == whole
+    try:
+        expected = long.decode(charset)
+    except UnicodeError:
+        expected = None
+    if charset not in ("utf-16", "utf-32"):  # which have a mark of their order, or are none
+        assert characters_in(long, charset) == expected

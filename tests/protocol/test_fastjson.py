@@ -1,4 +1,4 @@
-"""fastjson's JSON against what a real broker wrote, in files and in bodies, and against input made to be slow."""
+"""fastjson's JSON, notes of popped messages, keys of offsets and traces, as a broker and clients wrote them."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golden_frames import parse_java_json, recorded_frames
+from golden_store import CASES, unpack
+from protocol import trace
 from protocol.errors import ProtocolError
 from protocol.fastjson import parse_fastjson
+from protocol.offset_keys import is_broadcast_key, split_offset_key
+from protocol.pop import Acknowledgement, Pop, PopCheckpoint, decode_acknowledgement, decode_checkpoint
+from protocol.trace import Trace, TraceKind, decode_traces, holds_traces
 
 QUEUE_KEY = '{"brokerName":"b","queueId":0,"topic":"T"}'
 
@@ -95,15 +100,6 @@ def test_hostile_text_is_refused_without_going_back_and_forth(text: str) -> None
         parse_fastjson(text)
 
 
-def test_bytes_that_are_no_utf8_are_replaced() -> None:
-    assert parse_fastjson(b'{"\xff":"\xed\xa0\x80"}') == {"\ufffd": "\ufffd"}
-
-
-def test_an_error_says_where() -> None:
-    with pytest.raises(ProtocolError, match=r"^no JSON at character 5: Expecting value$"):
-        parse_fastjson('{"a":}')
-
-
 def in_quotes(value: Any) -> Any:
     """What the independent reader makes of object keys, spelled as ours."""
     if isinstance(value, dict):
@@ -124,29 +120,113 @@ def test_every_recorded_json_body_equals_what_another_reader_makes_of_it() -> No
         assert parse_fastjson(body) == in_quotes(parse_java_json(body.decode()))
 
 
-def test_every_configuration_file_of_a_real_broker_is_parsed(g1_store: Path) -> None:
-    files = sorted((g1_store / "config").glob("*.json*"))
-    assert len(files) >= 12
-    for path in files:
-        assert parse_fastjson(path.read_bytes()) == in_quotes(parse_java_json(path.read_text()))
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
+# Bodies of the store A1-A2-B1-pop, written by a broker 5.5.0.
+CHECKPOINT = (
+    b'{"bm":0,"bn":"broker-a","c":"g1","d":[0,1,2],"it":3000,"n":3,"pt":1795694868695,"q":0,"reviveTime":1795694871695,'
+    b'"ro":0,"so":0,"sp":false,"t":"orders"}'
 )
+ACKNOWLEDGEMENT = b'{"ao":0,"bn":"broker-a","c":"g1","pt":1795694868695,"q":0,"so":0,"t":"orders"}'
+POP = Pop("orders", "g1", 0, 0, 1795694868695)
 
 
-@given(json_values, st.booleans())
-def test_json_proper_means_the_same(value: Any, ascii_only: bool) -> None:
-    well_formed = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    assert parse_fastjson(json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "replace")) == well_formed
+def test_what_a_broker_wrote_is_read() -> None:
+    assert decode_checkpoint(CHECKPOINT) == PopCheckpoint(POP, 1795694871695, (0, 1, 2))
+    assert decode_acknowledgement(ACKNOWLEDGEMENT) == Acknowledgement(POP, (0,))
 
 
-@given(st.dictionaries(st.integers(-(2**63), 2**63), json_values, max_size=4))
-def test_integer_keys_mean_the_same_with_and_without_quotes(table: dict[int, Any]) -> None:
-    members = [(str(key), json.dumps(value)) for key, value in table.items()]
-    quoted = "{" + ",".join(f'"{key}":{value}' for key, value in members) + "}"
-    bare = "{" + ",".join(f"{key}:{value}" for key, value in members) + "}"
-    assert parse_fastjson(bare) == parse_fastjson(quoted)
+def changed(body: bytes, **values: object) -> bytes:
+    return json.dumps({**json.loads(body), **values}).encode()
+
+
+def test_bits_say_what_was_acknowledged_before_the_checkpoint_was_stored() -> None:
+    found = decode_checkpoint(changed(CHECKPOINT, bm=0b101, so=7, d=[0, 2, 5]))
+    assert found is not None
+    assert (found.offsets, found.acknowledged) == ((7, 9, 12), (7, 12))
+
+
+def test_several_are_acknowledged_at_once_and_old_brokers_wrote_long_names() -> None:
+    found = decode_acknowledgement(changed(ACKNOWLEDGEMENT, ao=-1, aol=[3, 5]))
+    assert found == Acknowledgement(POP, (3, 5))
+    old = {"ackOffset": 4, "startOffset": 0, "consumerGroup": "g1", "topic": "orders", "queueId": 0}
+    assert decode_acknowledgement(json.dumps({**old, "popTime": POP.pop_timestamp}).encode()) == Acknowledgement(
+        POP, (4,)
+    )
+
+
+@given(
+    st.binary()
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda each: json.dumps(each).encode())
+)
+def test_any_bytes_are_a_note_or_none(body: bytes) -> None:
+    assert decode_checkpoint(body) is None or decode_acknowledgement(body) is None
+
+
+def test_a_broker_wrote_both_kinds(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path, archives=CASES / "A1-A2-B1-pop")
+    table = parse_fastjson((store / "config" / "consumerOffset.json").read_bytes())["offsetTable"]
+    assert sorted(filter(None, map(split_offset_key, table))) == [
+        ("%RETRY%g1_orders", "g1"),
+        ("orders", "g1"),
+        ("rmq_sys_REVIVE_LOG_DefaultCluster", "CID_RMQ_SYS_REVIVE_GROUP"),
+    ]
+    assert [key for key in table if is_broadcast_key(key)] == [
+        "DefaultHeartBeatSyncerTopic@CID_DefaultHeartBeatSyncerTopic@broadcast"
+    ]
+
+
+VECTORS = [
+    line.split("\t")
+    for line in (Path(__file__).parent.parent / "golden" / "trace-vectors.tsv").read_text("utf-8").splitlines()
+]
+
+
+def test_what_the_client_encodes_is_read() -> None:
+    for vector in VECTORS:
+        kind, success, outcome, keys, data = vector
+        (trace,) = decode_traces(bytes.fromhex(data))
+        assert trace.kind is TraceKind(kind)
+        assert trace.message_id == "7F0000010007"
+        assert trace.message_id in keys.split(" ")
+        assert (trace.timestamp, trace.group) == (1795243506437, "group-1")
+        expected: dict[str, object] = {
+            "Pub": {"topic": "Topic-Pub", "success": success == "true", "cost_milliseconds": 17},
+            "Recall": {"topic": "Topic-Recall", "success": success == "true"},
+            "SubBefore": {"request_id": "request-1", "retry_times": 3},
+            "SubAfter": {
+                "request_id": "request-1",
+                "success": success == "true",
+                "cost_milliseconds": 17,
+                "outcome": outcome,
+            },
+            "EndTransaction": {
+                "topic": "Topic-EndTransaction",
+                "outcome": "COMMIT_MESSAGE" if success == "true" else "ROLLBACK_MESSAGE",
+            },
+        }[kind]
+        assert {name: getattr(trace, name) for name in expected} == expected  # type: ignore[attr-defined]
+
+
+def test_what_older_clients_leave_out_is_absent() -> None:
+    body = b"\x01".join([b"SubAfter", b"r", b"ID", b"5", b"false", b"k"]) + b"\x02"
+    assert list(decode_traces(body)) == [
+        Trace(TraceKind.CONSUMED, "ID", request_id="r", cost_milliseconds=5, success=False)
+    ]
+    sent = [b"Pub", b"9", b"region", b"group", b"T", b"ID", b"tag", b"k", b"host", b"11", b"4", b"0", b"true"]
+    (trace,) = decode_traces(b"\x01".join(sent) + b"\x02")
+    assert (trace.success, trace.cost_milliseconds, trace.client_host) == (True, 4, None)
+
+
+@given(
+    st.integers(0, 130),
+    st.sampled_from([b"", b"\x02", b"\x01", b"x"]),
+    st.sampled_from([kind.value.encode() for kind in TraceKind] + [b"pub", b"Subbefore", b""]),
+    st.sampled_from([b"\x01", b"\x02", b""]),
+)
+def test_the_begin_of_a_record_is_seen_wherever_it_lies(ahead: int, end: bytes, kind: bytes, separator: bytes) -> None:
+    """In the first piece of a body, in a later one, and in parts of two."""
+    body = b"x" * ahead + end + kind + separator + b"1795243506437" + b"y" * 70
+    begins = [0, *(place + 1 for place in range(len(body)) if body[place] == 2)]
+    starts = tuple(kind.value.encode() + b"\x01" for kind in TraceKind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "_PIECE", 32)
+        assert holds_traces(memoryview(body)) == any(body[begin:].startswith(starts) for begin in begins)

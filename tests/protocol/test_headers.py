@@ -1,16 +1,20 @@
-"""Header classes against RocketMQ's: names and mandatory fields by a table, types by every recorded request."""
+"""Headers and codes against RocketMQ's: names and mandatory fields by a table, types by every recorded request."""
 
 import inspect
+from enum import IntEnum, StrEnum
+from pathlib import Path
 
 import msgspec
+import pytest
 
 from broker.service.dispatcher import handled_methods
 from broker.service.request_families import PROCESSORS
 from golden_frames import recorded_frames
 from protocol import headers
-from protocol.codes import RequestCode
+from protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from protocol.command import Command, decode_command, decode_header, ext_fields_of
-from protocol.header_fields import field_plans
+from protocol.errors import BadHeader
+from protocol.header_fields import I32, I64, field_plans, header_from_texts
 from protocol.headers import RequestHeader
 
 # Fields as the Java classes of 5.5.0 declare them; * for @CFNotNull, except where a client may send no field at all
@@ -114,3 +118,111 @@ def test_every_recorded_request_is_decoded_field_by_field() -> None:
         texts = as_texts(decode_header(command, TYPE_OF_CODE.get(command.code, headers.EmptyRequestHeader)))
         known = {name: text for name, text in recorded.items() if name not in COMMON}
         assert {name: texts.get(name) for name in known} == known
+
+
+class Choice(StrEnum):
+    LOWER = "LOWER"
+    UPPER = "UPPER"
+
+
+class Needed(msgspec.Struct, rename="camel"):
+    some_int: I32
+    some_long: I64
+    some_text: str
+
+
+class Optional(msgspec.Struct, rename="camel"):
+    some_int: I32 | None = None
+    some_long: I64 = -1
+    some_text: str | None = None
+    some_flag: bool = True
+    other_flag: bool | None = None
+    choice: Choice = Choice.LOWER
+
+
+GOOD = {"someInt": "1", "someLong": "2", "someText": "x"}
+
+# (text, Integer.parseInt, Long.parseLong): None where Java leaves the field null.
+NUMBERS = [
+    ("1", 1, 1),
+    ("+1", 1, 1),
+    ("-0", 0, 0),
+    ("007", 7, 7),
+    (" 1", None, None),
+    ("1 ", None, None),
+    ("1_0", None, None),
+    ("1e3", None, None),
+    ("1.0", None, None),
+    ("0x10", None, None),
+    ("--1", None, None),
+    ("", None, None),
+    ("true", None, None),
+    ("2147483647", 2**31 - 1, 2**31 - 1),
+    ("2147483648", None, 2**31),
+    ("-2147483648", -(2**31), -(2**31)),
+    ("9223372036854775807", None, 2**63 - 1),
+    ("9223372036854775808", None, None),
+    ("-9223372036854775808", None, -(2**63)),
+    ("9" * 100_000, None, None),
+]
+
+
+def test_numbers_are_what_java_parses() -> None:
+    for text, as_int, as_long in NUMBERS:
+        for name, expected, bits in (("someInt", as_int, 32), ("someLong", as_long, 64)):
+            if expected is None:
+                with pytest.raises(BadHeader) as caught:
+                    header_from_texts(Needed, GOOD | {name: text})
+                assert (caught.value.field, caught.value.value) == (name, text)
+                assert caught.value.reason == f"is no {bits}-bit integer"
+            else:
+                header = header_from_texts(Needed, GOOD | {name: text})
+                assert getattr(header, "some_" + name[4:].lower()) == expected
+
+
+def test_an_empty_number_or_boolean_is_absent_but_an_empty_text_is_a_text() -> None:
+    empty = dict.fromkeys(("someInt", "someLong", "someText", "someFlag", "otherFlag", "choice"), "")
+    assert header_from_texts(Optional, empty) == Optional(some_text="")
+
+
+RESPONSE_FLAG = 1
+
+# Those that the file below does not list, as the Java classes of the same names in 5.5.1 have them.
+CONSTANTS = [
+    (RequestCode, "DELETE_TOPIC_IN_BROKER_LIST", 5002),
+    (RequestCode, "DELETE_SUBSCRIPTION_GROUP_LIST", 5003),
+    (LanguageCode, "JAVA", 0),
+    (LanguageCode, "GO", 9),
+    (LanguageCode, "NODE_JS", 13),
+    (SerializeType, "JSON", 0),
+    (SerializeType, "ROCKETMQ", 1),
+]
+
+JAVA_CODES = Path(__file__).parents[1] / "data" / "java-codes.tsv"
+"""Class, name and value of each constant: what `javap -constants` prints of the jar of remoting 5.5.0, where
+RemotingSysResponseCode is what ResponseCode extends, and at the end the four of 4.9.8 that 5.5.0 has no more."""
+
+NEVER_ON_THE_WIRE = set(range(1014, 1019))
+"""What controllers say to themselves, in the log that they replicate."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes"),
+    [(RequestCode, {"RequestCode"}), (ResponseCode, {"ResponseCode", "RemotingSysResponseCode"})],
+)
+def test_the_codes_are_all_constants_of_the_java_classes(kind: type[IntEnum], classes: set[str]) -> None:
+    rows = [line.split("\t") for line in JAVA_CODES.read_text().splitlines()]
+    java = {name: int(value) for class_, name, value in rows if class_ in classes}
+    assert len(java) > 60
+    java |= {name: value for newer, name, value in CONSTANTS if newer is kind}
+    expected = {name: value for name, value in java.items() if kind is ResponseCode or value not in NEVER_ON_THE_WIRE}
+    assert {name: int(code) for name, code in kind.__members__.items()} == expected
+
+
+def test_every_recorded_code_and_language_is_known() -> None:
+    headers = [frame.header for frame in recorded_frames() if frame.header]
+    assert {bool(header["flag"] & RESPONSE_FLAG) for header in headers} == {True, False}
+    for header in headers:
+        kind = ResponseCode if header["flag"] & RESPONSE_FLAG else RequestCode
+        assert header["code"] in list(kind)
+        assert header["language"] in LanguageCode.__members__

@@ -1,20 +1,32 @@
-"""Stored messages decoded: as RocketMQ's own decoder decodes its own encoder's bytes, and as the field table says."""
+"""Messages decoded, edited and named as RocketMQ's own classes do it: fields, properties, checksums, hashes, ids."""
 
+import json
 import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from golden_store import pairs, text, vectors
-from protocol.errors import CorruptRecord, TruncatedFile
-from protocol.message import decode_message
+from golden_store import GOLDEN, pairs, text, vectors
+from message_encoding import encode_message
+from protocol.checksum import property_crc, renew_property_crc, verify_property_crc
+from protocol.errors import BadMessageId, CorruptRecord, TruncatedFile
+from protocol.host_address import HostAddress
+from protocol.java_hash import decode_java, index_hash, java_hash
+from protocol.message import Message, decode_message
+from protocol.message_edit import with_store_host, without_property
+from protocol.message_id import (
+    decode_message_id,
+    encode_message_id,
+    is_offset_message_id_candidate,
+)
+from protocol.properties import parse_properties, remove_property
 from store_files import pack_batch, pack_record, with_host_bits
-from strategies import records
+from strategies import hosts, property_blocks, property_names, records, texts, utf8_like
 
 PLAIN = {
     "topic_bytes": b"TopicTest", "body": b"hello", "properties_bytes": b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02",
@@ -53,19 +65,6 @@ def test_every_field_is_what_the_java_client_decodes() -> None:
         assert [message.offset_message_id, message.message_id] == [columns[18], text(columns[19])]
 
 
-def test_the_java_vectors_hold_both_versions_all_host_sizes_and_all_compressions() -> None:
-    kinds = {
-        (record[7], decode_message(record).sys_flag & 0x30, decode_message(record).sys_flag & 0x701)
-        for _, record in messages_of_java()
-    }
-    assert kinds == {
-        (version, hosts, compression)
-        for version in (0xA7, 0xAB)
-        for hosts in (0, 0x10, 0x20, 0x30)
-        for compression in (0, 0x001, 0x101, 0x201, 0x301)
-    }
-
-
 @settings(max_examples=examples(12))
 @given(records)
 def test_decoding_equals_the_field_by_field_oracle(fields: dict[str, object]) -> None:
@@ -95,40 +94,6 @@ def test_ids_of_the_recorded_store_are_those_that_its_producer_was_told(g1_store
     assert len(told) == 19
 
 
-def test_a_wrong_crc_is_an_error_unless_it_is_not_asked_for() -> None:
-    record = record_of(crc=1)
-    with pytest.raises(CorruptRecord, match=f"body CRC 0x{zlib.crc32(b'hello') & 0x7FFFFFFF:08x}, expected 0x00000001"):
-        decode_message(record)
-    assert decode_message(record, check_crc=False).body_crc == 1
-
-
-@pytest.mark.parametrize("length", [-1, -5, -(2**31)])
-def test_a_negative_body_length_is_an_empty_body_as_in_java(length: int) -> None:
-    record = bytearray(record_of(body=b""))
-    struct.pack_into(">i", record, 84, length)
-    assert decode_message(bytes(record)).body == b""
-
-
-def test_a_negative_properties_length_is_an_empty_block_as_in_java() -> None:
-    record = record_of(properties_bytes=b"")
-    assert decode_message(record[:-2] + b"\xff\xff").properties == {}
-
-
-@pytest.mark.parametrize("length", [0x80, 0xFF])
-def test_a_negative_topic_length_is_an_error(length: int) -> None:
-    record = bytearray(record_of(topic_bytes=b"t" * 127, body=b""))
-    record[88] = length
-    with pytest.raises(CorruptRecord, match=f"topic length {length - 256}"):
-        decode_message(bytes(record))
-
-
-def test_hosts_of_sixteen_bytes_need_room_for_them() -> None:
-    record = bytearray(record_of(body=b"", topic_bytes=b"", properties_bytes=b""))
-    record[39] |= 0x30
-    with pytest.raises(CorruptRecord, match="total size 91, expected room for all fields"):
-        decode_message(bytes(record))
-
-
 def test_lengths_and_magic_that_are_none_are_named() -> None:
     for position, value, message in [
         (4, 0xCBD43194, "magic 0xcbd43194, expected 0xdaa320a7"),
@@ -150,13 +115,6 @@ def test_a_record_that_is_cut_off_is_truncated_wherever_the_cut_is() -> None:
     for size in range(len(record)):
         with pytest.raises(TruncatedFile, match=f"but only {size} are there"):
             decode_message(record[:size])
-
-
-def test_an_unknown_compression_is_an_error_and_an_empty_body_is_none() -> None:
-    with pytest.raises(CorruptRecord, match="compression type 5, expected 0 to 3"):
-        decode_message(record_of(sys_flag=0x501, body=b"\0\xff\1")).decoded_body()
-    assert decode_message(record_of(sys_flag=0x501, body=b"")).decoded_body() == b""
-    assert decode_message(record_of(sys_flag=0x500)).decoded_body() == b"hello"
 
 
 def test_inner_messages_are_those_that_a_java_consumer_gets() -> None:
@@ -195,3 +153,137 @@ def test_a_broken_batch_is_an_error() -> None:
     ]:
         with pytest.raises(CorruptRecord, match="sub-message at"):
             decode_message(record_of(body=body, sys_flag=0xC0)).inner_messages()
+
+
+JAVA_RECORDS = [bytes.fromhex(columns[0]) for columns in vectors("message")]
+
+
+def encode_again(message: Message) -> bytes:
+    other = ("total_size", "stored_body", "properties_bytes", "_properties", "budget", "record_properties")
+    fields = {name: getattr(message, name) for name in Message.__slots__ if name not in other}
+    return encode_message(**fields, body=message.stored_body, properties=message.properties_bytes)
+
+
+def test_decoding_and_encoding_gives_javas_bytes_back() -> None:
+    for record in JAVA_RECORDS:
+        assert encode_again(decode_message(record)) == record
+
+
+@given(records)
+def test_encoding_equals_the_field_by_field_oracle(fields: dict[str, object]) -> None:
+    fields |= {"topic_bytes": "主题".encode(), "property_crc": False}
+    expected = pack_record(
+        **fields | {"sys_flag": with_host_bits(fields["sys_flag"], fields["born_host"], fields["store_host"])}
+    )
+    fields |= {"born_host": HostAddress(*fields["born_host"]), "store_host": HostAddress(*fields["store_host"])}
+    del fields["topic_bytes"], fields["property_crc"]
+    assert encode_message(topic="主题", properties=fields.pop("properties_bytes"), **fields) == expected
+
+
+@given(records, st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY"]))
+def test_without_a_property_everything_else_stays(fields: dict[str, object], name: str) -> None:
+    fields["sys_flag"] = with_host_bits(fields["sys_flag"], fields["born_host"], fields["store_host"])
+    if fields["property_crc"]:  # a broker ends the last property first
+        fields["properties_bytes"] = fields["properties_bytes"].rstrip(b"\x02") + b"\x02"
+    record = pack_record(**fields)
+    before, after = decode_message(record), decode_message(without_property(record + b"behind", name))
+    expected = before.properties
+    expected.pop(name, None)
+    found = after.properties
+    if fields["property_crc"]:
+        assert verify_property_crc(record)
+        assert verify_property_crc(without_property(record, name))
+        for properties in (expected, found):
+            properties.pop("__CRC32#", None)
+    assert found == expected
+    unchanged = {"total_size", "properties_bytes", "_properties"}
+    for field in set(Message.__slots__) - unchanged:
+        assert getattr(before, field) == getattr(after, field), field
+    assert oracles.read_record(without_property(record, name), 0) is not None
+
+
+@given(records, hosts)
+def test_another_store_host_changes_nothing_else(fields: dict[str, object], host: tuple[str, int]) -> None:
+    fields["sys_flag"] = with_host_bits(fields["sys_flag"], fields["born_host"], fields["store_host"])
+    record = pack_record(**fields)
+    fields["store_host"] = host
+    fields["sys_flag"] = with_host_bits(fields["sys_flag"], fields["born_host"], host)
+    assert with_store_host(record + b"behind", HostAddress(*host)) == pack_record(**fields)
+
+
+REFERENCE = "7F00000100002A9F0000000000001241"
+
+
+def test_ids_are_those_that_java_makes() -> None:
+    for said, ip, port, offset in vectors("message-id"):
+        message_id = decode_message_id(said)
+        assert message_id.address.raw_ip.hex() == ip
+        assert [str(message_id.address.port), str(message_id.physical_offset)] == [port, offset]
+        assert encode_message_id(message_id.address, message_id.physical_offset) == said
+        assert is_offset_message_id_candidate(said)
+
+
+def test_what_is_no_id_is_told_why() -> None:
+    for said, message in [
+        ("", "length 0, expected 32 hex digits \\(IPv4\\) or 56 \\(IPv6\\)"),
+        (REFERENCE[:-1], "length 31"),
+        (REFERENCE + "0", "length 33"),
+        ("x" * 500, "length 500"),
+        (REFERENCE[:31] + "G", "'G' at position 31 is no hex digit"),
+        (" " + REFERENCE[1:], "' ' at position 0"),
+        (REFERENCE[:5] + "_" + REFERENCE[6:], "'_' at position 5"),
+        ("٣" + REFERENCE[1:], "at position 0 is no hex digit"),
+        ("7F00000100010000" + "0" * 16, "port 65536 is outside 0 to 65535"),
+        ("7F000001FFFFFFFF" + "0" * 16, "port -1 is outside"),
+    ]:
+        with pytest.raises(BadMessageId, match=message):
+            decode_message_id(said)
+        assert not is_offset_message_id_candidate(said)
+
+
+def test_blocks_parse_as_the_brokers_own_class_parses_them() -> None:
+    for data, expected in vectors("properties"):
+        assert parse_properties(bytes.fromhex(data)) == pairs(expected), data
+
+
+@given(property_blocks)
+def test_parsing_pieces_of_bytes_equals_parsing_the_decoded_text(block: bytes) -> None:
+    expected = oracles.parse_properties(oracles.decode_java(block))
+    assert parse_properties(block) == parse_properties(memoryview(block)) == expected
+
+
+@given(property_blocks, property_names)
+def test_removing_a_property_leaves_all_others(block: bytes, name: str) -> None:
+    expected = parse_properties(block)
+    expected.pop(name, None)
+    assert parse_properties(remove_property(block, name)) == expected
+
+
+def test_records_of_the_brokers_own_encoder_verify() -> None:
+    records = [bytes.fromhex(columns[0]) for columns in vectors("message")]
+    protected = [record for record in records if property_crc(record) is not None]
+    assert len(protected) == len(records) // 2 > 0
+    assert all(verify_property_crc(record) and renew_property_crc(record) == record for record in protected)
+
+
+def test_tags_hash_as_the_brokers_own_classes_hash_them() -> None:
+    recorded = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())["tag_hash"]
+    assert [java_hash(vector["tag"]) for vector in recorded] == [vector["tagsCode"] for vector in recorded]
+
+
+def test_hashes_and_decoding_are_those_of_the_jdk() -> None:
+    for data, string, expected in vectors("string"):
+        decoded = decode_java(bytes.fromhex(data))
+        assert decoded == text(string), data
+        assert java_hash(decoded) == int(expected), data
+
+
+@given(st.one_of(utf8_like, st.binary()))
+def test_decoding_equals_the_oracle(data: bytes) -> None:
+    assert decode_java(data) == decode_java(memoryview(data)) == oracles.decode_java(data)
+
+
+@given(st.one_of(texts, st.text(), st.text("aé标😀\udc00", min_size=200, max_size=1100)))
+def test_hashing_equals_the_oracle(string: str) -> None:
+    assert java_hash(string) == oracles.java_hash(string)
+    assert index_hash(string) == oracles.index_hash(string)

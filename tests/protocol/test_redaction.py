@@ -1,7 +1,8 @@
-"""No secret that was noted gets through, however it is quoted, and no other text is changed."""
+"""No secret gets through, however it is quoted, and nothing that a terminal obeys."""
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import redaction
-from protocol.printable import one_line
+from protocol.printable import as_text, one_line, printable
 from protocol.redaction import HIDDEN, SHORTEST, keep_secret, keep_secrets, redacted
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=SHORTEST, max_size=40).filter(lambda text: text not in HIDDEN)
@@ -84,3 +85,15 @@ def test_log_records_and_traces_have_no_secret() -> None:
     assert said.count("Traceback") == 2
     assert f"KeyError: '{HIDDEN}'" in said
     assert logging.getLogger().isEnabledFor(logging.WARNING)
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_comes_through(text: str) -> None:
+    assert all(character.isprintable() or character in "\n\t" for character in printable(text))
+    assert one_line(text).isprintable()
+
+
+def test_names_that_are_no_utf_8_become_text() -> None:
+    name = os.fsdecode(b"\xff/")
+    assert as_text(name) == "\\xff/"
+    assert as_text("订单") == "订单"

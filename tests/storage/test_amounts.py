@@ -1,17 +1,16 @@
-"""Numbers as a person reads them."""
+"""Numbers and names as people read and type them."""
 
 import pytest
 
 from storage.amounts import (
-    amount_text,
     bytes_text,
     clock_text,
-    count_text,
     counted,
     duration_text,
     rate_text,
     share_text,
 )
+from storage.names import did_you_mean, names_holding, similar_names
 
 
 def test_bytes_have_three_digits() -> None:
@@ -44,24 +43,6 @@ def test_what_is_counted_has_the_form_that_the_number_needs() -> None:
         assert counted(count, noun) == text
 
 
-def test_other_forms_than_the_regular_plural_are_given() -> None:
-    assert counted(1, "place is", "places are") == "1 place is"
-    assert counted(2, "place is", "places are") == "2 places are"
-
-
-def test_one_of_a_unit_is_in_the_singular() -> None:
-    assert amount_text(1, "entries") == "1 entry"
-    assert amount_text(1, "messages") == "1 message"
-    assert amount_text(0, "messages") == "0 messages"
-
-
-def test_other_units_are_counted_whole() -> None:
-    assert count_text(33_554_432) == "33,554,432"
-    assert amount_text(33_554_432, "entries") == "33,554,432 entries"
-    assert amount_text(33_554_432, "bytes") == "33.6 MB"
-    assert share_text(7, 1472, "entries") == "7 of 1,472 entries"
-
-
 def test_a_share_of_bytes_is_in_the_scale_of_the_whole() -> None:
     assert share_text(262_144, 4_294_967_296, "bytes") == "0.00 of 4.29 GB"
     assert share_text(2_700_000_000, 4_294_967_296, "bytes") == "2.70 of 4.29 GB"
@@ -85,3 +66,35 @@ def test_a_time_is_told_as_a_clock_shows_it_or_as_a_duration() -> None:
     assert (clock_text(0), clock_text(61.4), clock_text(86_399)) == ("0:00:00", "0:01:01", "23:59:59")
     assert (clock_text(-1), clock_text(float("inf"))) == ("0:00:00", "999:59:59")
     assert (duration_text(12.345), duration_text(60), duration_text(75)) == ("12.3 s", "0:01:00", "0:01:15")
+
+
+TOPICS = ["%DLQ%GroupA", "%RETRY%GroupA", "SixTopic", "TBW102", "TopicTest", "TopicTx", "orders", "orders-eu", "order"]
+
+
+def test_the_name_that_was_meant_comes_first() -> None:
+    for typed, meant in [
+        ("SixTopc", "SixTopic"),
+        ("sixtopic", "SixTopic"),
+        ("TopicTets", "TopicTest"),
+        ("ordres", "orders"),
+        ("oders_eu", "orders-eu"),
+        ("%DLQ%groupa", "%DLQ%GroupA"),
+        ("DLQGroupA", "%DLQ%GroupA"),
+    ]:
+        assert similar_names(typed, TOPICS)[0] == meant
+
+
+def test_a_name_like_none_is_not_guessed() -> None:
+    for typed in ("", "payments", "x", "Topic" * 40):
+        assert similar_names(typed, TOPICS) == []
+
+
+def test_a_question_names_what_is_proposed() -> None:
+    assert did_you_mean([]) == ""
+    assert did_you_mean(["a"]) == "did you mean a?"
+    assert did_you_mean(["a", "b", "c"]) == "did you mean a, b or c?"
+
+
+def test_names_that_hold_a_text_are_found_in_any_case() -> None:
+    assert names_holding(TOPICS, "ORDER") == ["orders", "orders-eu", "order"]
+    assert names_holding(TOPICS, "groupa") == ["%DLQ%GroupA", "%RETRY%GroupA"]

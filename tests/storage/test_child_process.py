@@ -14,7 +14,7 @@ from process import START_SECONDS
 from read_only import as_user
 from read_only_guard import NOBODY
 from storage import child_process
-from storage.child_process import ChildIds, child_environment, child_ids, python_command, settle_ids
+from storage.child_process import child_environment, child_ids, python_command, settle_ids
 
 COMMAND = str(Path(sys.executable).with_name("rocketlens"))
 
@@ -57,33 +57,11 @@ def test_a_python_that_we_start_imports_our_packages_and_nothing_from_here(
     assert imported(here) == {}
 
 
-def test_what_a_python_that_we_start_starts_does_not_look_here_either(here: Path) -> None:
-    code = "import subprocess; subprocess.run([sys.executable, '-c', 'import msgspec'], check=True)"
-    subprocess.run(python_command(code), env=child_environment(), check=True)
-    assert imported(here) == {}
-
-
-def test_directories_that_somebody_added_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/one", "", "two", "/three"]))
-    assert child_environment()["PYTHONPATH"] == os.pathsep.join(["/one", "/three"])
-
-
 @pytest.mark.parametrize("arguments", [("find", ".", "hotkey"), pytest.param(("doctor", "."), marks=pytest.mark.soak)])
 def test_commands_import_nothing_from_the_store_that_they_are_started_in(store: Path, arguments: tuple[str]) -> None:
     ended = subprocess.run([COMMAND, *arguments], capture_output=True, timeout=START_SECONDS, check=False)
     assert ended.returncode in (0, 4), ended.stderr
     assert b"Traceback" not in ended.stderr
-
-
-@pytest.mark.soak  # a command imports as a server does
-def test_a_server_imports_nothing_from_the_store_that_it_is_started_in(store: Path, tmp_path: Path) -> None:
-    command = [COMMAND, "serve", ".", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "state")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        server.terminate()
-        server.wait(START_SECONDS)
-    assert line.startswith("rocketlens: serving")
 
 
 STATUS = "sed -n 's/^[UG]id:\t//p; s/^Groups:/groups/p' /proc/self/status"
@@ -112,7 +90,3 @@ def test_a_process_that_was_forked_cannot_take_it_back_either() -> None:
             is_settled = {*os.getresuid(), *os.getresgid()} == {NOBODY} and os.getgroups() == []
             os._exit(0 if is_settled else 1)
         assert os.waitpid(child, 0)[1] == 0
-
-
-def test_a_process_that_has_nothing_to_take_back_gives_its_children_no_ids() -> None:
-    assert child_ids() == ChildIds()

@@ -4,7 +4,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -32,14 +31,6 @@ def test_an_installed_distribution_names_the_same(extra: str, tmp_path: Path, mo
     found = packages_of.__wrapped__(extra)
     expected = [Requirement(each) for each in PROJECT["optional-dependencies"][extra]]
     assert sorted(map(Requirement, found), key=str) == sorted(expected, key=str)
-
-
-def test_without_both_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "_SOURCES", tmp_path)
-    monkeypatch.setattr(metadata, "requires", lambda _name: None)
-    assert packages_of.__wrapped__("spark") == ()
-    monkeypatch.setattr(extras, "packages_of", lambda _extra: ())
-    assert install_line("spark") == "pip install -r requirements-spark.lock"
 
 
 @pytest.mark.soak

@@ -1,14 +1,22 @@
-"""The peers' known bugs, each as the test that would have caught it; damaged and missing index files among them."""
+"""The peers' known bugs (known-bugs §1, §3), each as the test that would have caught it."""
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import oracles
+from examples import examples
+from golden_store import GOLDEN, log_folders, unpack
+from protocol.message import decode_message
+from protocol.message_id import decode_message_id
 from protocol.question import KeyKind, Question
-from storage.store.message_store import MessageStore
-from store_queries import found, open_written
+from storage.store.message_store import MessageStore, StoreOptions
+from store_files import write_file
+from store_queries import KINDS, found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = START_TIMESTAMP
@@ -85,3 +93,169 @@ class TestDamagedIndex:
         store = MessageStore.open(mine)
         assert all(len(found(store, "T", f"mine{number}")) == 1 for number in range(60))
         assert any("do not belong to this log" in problem for problem in store.problems)
+
+
+G2 = ("g2-hosts", "g2-dledger-mixed")
+
+
+def fill(writer: StoreWriter, count: int, name: str = "k") -> None:
+    for number in range(count):
+        writer.append("T", b"x" * 30, keys=f"{name}{number} all", unique_key=f"u{name}{number}", tags="t")
+
+
+def check_every_key(store: MessageStore, records: list[oracles.Record]) -> None:
+    """Every key, unique key and tag of the records is answered like the oracle that scans them all."""
+    asked = set()
+    for record in records:
+        properties = record.properties
+        keys = [(KeyKind.KEY, key) for key in oracles.split_keys(properties.get("KEYS", ""))]
+        keys += [(KeyKind.UNIQUE, properties.get("UNIQ_KEY", "")), (KeyKind.TAG, properties.get("TAGS", ""))]
+        asked |= {(record.topic, key, kind) for kind, key in keys if key}
+    assert asked
+    for topic, key, kind in sorted(asked):
+        assert found(store, topic, key, kind) == oracles.query(records, topic, key, kind=KINDS[kind]), (topic, key)
+
+
+def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
+    """As commands see a store, and as a server does: first at a glance, which may lack something and says so."""
+    check_every_key(MessageStore.open(root), records)
+    served = MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0))
+    for record in records[::5]:
+        for key in oracles.split_keys(record.properties["KEYS"]):
+            answer = served.query(Question(record.topic, key, KeyKind.KEY, maximum=500))
+            seen, right = answer.physical_offsets, oracles.query(records, record.topic, key, kind="K", maximum=500)
+            assert list(seen) == right or (answer.incomplete and set(seen) < set(right))
+    served.finish_scan()
+    check_every_key(served, records)
+
+
+@pytest.mark.untraced
+class TestCrash:
+    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
+        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:  # rmq#4463: any page may be missing by itself
+        root = tmp_path_factory.mktemp("torn")
+        writer = StoreWriter(root, index_slots=1500, index_entries=500)
+        fill(writer, 80)
+        writer.close()
+        path = data.draw(st.sampled_from(writer.index_paths()))
+        size = path.stat().st_size
+        for page in data.draw(st.sets(st.integers(0, size // 4096), min_size=1, max_size=3)):
+            write_file(path, size, {4096 * page: bytes(min(4096, size - 4096 * page))})
+        check_however_opened(root, writer.records)
+
+    @pytest.mark.parametrize("cut", [1, 41])
+    def test_a_store_copied_while_it_was_written_has_every_key(self, tmp_path: Path, cut: int) -> None:
+        """rmq#8007, #3868, PR#8018: the index is as of one moment, the log as of a later or an earlier one."""
+        writer = StoreWriter(tmp_path / "live", segment_size=4096, index_entries=50)
+        fill(writer, cut)
+        writer.flush()
+        shutil.copytree(writer.root / "index", tmp_path / "early" / "index")
+        shutil.copytree(writer.root / "commitlog", tmp_path / "late" / "commitlog")
+        early = writer.records
+        fill(writer, 60, "more")
+        writer.flush()
+        shutil.copytree(writer.root / "commitlog", tmp_path / "early" / "commitlog")
+        shutil.copytree(writer.root / "index", tmp_path / "late" / "index")
+        for name, records in (("early", writer.records), ("late", early)):
+            (tmp_path / name / "abort").write_text("1")
+            store = MessageStore.open(tmp_path / name)
+            assert store.commit_log.end == records[-1].physical_offset + records[-1].total_size
+            check_however_opened(tmp_path / name, records)
+
+    def test_a_log_that_restarts_below_the_index_has_every_key(self, tmp_path: Path) -> None:
+        """rmq#8041: a broker indexes nothing below the offset where its index ends."""
+        writer = StoreWriter(tmp_path, index_entries=1000)
+        fill(writer, 60)
+        cut = writer.written[30].physical_offset
+        writer.overwrite(cut, bytes(writer.log.end - cut))
+        writer.log.end, writer.written = cut, writer.written[:30]
+        before = len(writer.index.files[0].entries)
+        for number in range(12):
+            writer.append("T", b"anew", keys=f"new{number} all", tags="t")
+        assert len(writer.index.files[0].entries) == before
+        writer.close()
+        check_however_opened(tmp_path, writer.records)
+        for number in range(40):
+            writer.append("T", b"beyond", keys=f"beyond{number} all", tags="t")
+        assert len(writer.index.files[0].entries) > before
+        writer.close()
+        check_however_opened(tmp_path, writer.records)
+
+
+class TestDamagedMessages:
+    def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path: Path) -> None:
+        """rust `query_messages`, by reading: it gave up after two passes."""
+        writer = StoreWriter(tmp_path, index_entries=5000)
+        wanted = writer.append("T", b"good", keys="x")
+        for _ in range(700):
+            writer.append("T", b"bad", keys="x", body_crc=1)
+        writer.roll()
+        writer.append("T", b"the damage does not lie at the log's end", keys="y")
+        store = open_written(writer, tmp_path)
+        assert store.commit_log.end == writer.log.end
+        answer = store.query(Question("T", "x", KeyKind.KEY))
+        assert answer.physical_offsets == (wanted.physical_offset,)
+        assert answer.search.refused == 700
+
+
+class TestHosts:
+    @pytest.mark.parametrize("name", G2)
+    def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path: Path, name: str) -> None:
+        """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
+        folder = GOLDEN / "g2" / name
+        root = unpack("store", tmp_path, archives=folder)
+        directories = tuple(log_folders(root))
+        store = MessageStore.open(root, StoreOptions(commit_log_directories=directories))
+        asked = 0
+        for line in (folder / "produced.tsv").read_text(encoding="utf-8").splitlines():
+            for text in line.split("\t")[3].split(","):
+                if len(text) in (32, 56):
+                    record = store.message_by_offset_id(decode_message_id(text))
+                    assert record is not None
+                    assert decode_message(record).offset_message_id == text
+                    other = text[:-17] + ("0" if text[-17] != "0" else "1") + text[-16:]  # another port
+                    assert store.message_by_offset_id(decode_message_id(other)) is None
+                    asked += 1
+        assert asked > 10
+        records = oracles.read_log(directories)
+        check_every_key(store, [record for record in records if record.sys_flag & 0xC0 == 0])
+
+
+class TestChange:
+    def test_queries_during_a_refresh_are_answered_from_one_of_the_two(self, tmp_path: Path) -> None:
+        """rmq#9069, ROCKETMQ-25, ROCKETMQ-261: files come and go while they are read."""
+        writer = StoreWriter(tmp_path, segment_size=2048, index_entries=60)
+        fill(writer, 40)
+        store = open_written(writer, tmp_path)
+        wrong: list[object] = []
+        stop = threading.Event()
+        known = {record.physical_offset: record.total_size for record in writer.records}
+
+        def ask() -> None:
+            while not stop.is_set():
+                answer = store.query(Question("T", "all", KeyKind.KEY))
+                offsets = answer.physical_offsets
+                if list(offsets) != sorted(set(offsets)) or len(answer.records) != sum(known[o] for o in offsets):
+                    wrong.append(offsets)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(12):
+                for step in range(4):
+                    written = writer.append("T", b"x" * 30, keys=f"more{number}-{step} all", tags="t")
+                    known[written.physical_offset] = written.size
+                if number == 4:
+                    writer.log.segments.pop(0).unlink()
+                writer.flush()
+                store.refresh()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert wrong == []
+        assert store.query(Question("T", "all", KeyKind.KEY)).count == 64

@@ -6,10 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from storage import process_memory
-from storage.process_memory import keep_heap, trim_heap
+from storage.process_memory import trim_heap
 
 ALLOCATE = """
 import ctypes, json, resource, sys
@@ -61,10 +58,3 @@ def test_the_memory_of_long_answers_is_used_again() -> None:
 def anonymous_bytes() -> int:
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
     return int(line.split()[1]) * 1024
-
-
-def test_without_such_an_allocator_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_memory, "_malloc_trim", None)
-    monkeypatch.setattr(process_memory, "_mallopt", None)
-    trim_heap()
-    keep_heap()

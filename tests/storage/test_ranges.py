@@ -62,13 +62,6 @@ def test_an_offset_lies_within_a_range_or_in_none(given_ranges: Ranges) -> None:
     assert total_length(given_ranges) == len(members(given_ranges))
 
 
-def test_offsets_as_large_as_a_file_may_say_are_no_trouble() -> None:
-    whole: list[Range] = [(-(2**63), 2**63 - 1)]
-    offsets = np.array([-(2**63), 0, 2**63 - 2, 2**63 - 1], dtype=np.int64)
-    assert lie_within(offsets, whole).tolist() == [True, True, True, False]
-    assert subtract(whole, [(0, 1)]) == ((-(2**63), 0), (1, 2**63 - 1))
-
-
 @given(st.sets(st.integers(0, 40).map(lambda number: number * (NEAR // 4)), max_size=20), st.integers(1, 8))
 def test_coarse_ranges_hold_all_and_are_few(starts: set[int], most: int) -> None:
     ranges = [(start, start + 1) for start in sorted(starts)]

@@ -85,10 +85,3 @@ def test_an_index_that_may_not_be_read_hides_nothing() -> None:
         f"found {len(writer.written)}, all",
         f"{path.parent} cannot be listed: Permission denied; every key is looked for in the log",
     ]
-
-
-def test_a_folder_beside_that_may_not_be_entered_is_no_matter() -> None:
-    """`lost+found` in a directory that is no store."""
-    with reachable_directory() as directory:
-        (directory / "lost+found").mkdir(mode=0o000)
-        assert as_nobody(lambda: look_at(directory)).startswith("NotAStore")

@@ -1,7 +1,6 @@
-"""JSON headers read in one pass, beside another reader; what peers send besides what Java sends; and hostile ones."""
+"""JSON headers and responses in one pass, beside another reader and writer; and hostile ones."""
 
 import random
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 
@@ -13,8 +12,18 @@ from frame_garbage import HEADERS, PIECES, changed
 from header_oracle import read_header as read_by_other
 from header_oracle import written_header
 from kernel_memory import Guarded
-from protocol.command import Command, decode_command, decode_header, ext_field_of, ext_fields_of
+from protocol.codes import RequestCode, SerializeType
+from protocol.command import (
+    Command,
+    Response,
+    decode_command,
+    decode_header,
+    encode_response,
+    ext_field_of,
+    ext_fields_of,
+)
 from protocol.errors import BadCommand, BadHeader
+from protocol.frame import FrameDecoder
 from protocol.header_fields import field_plans, header_from_texts
 from protocol.headers import (
     PullMessageRequestHeader,
@@ -23,6 +32,7 @@ from protocol.headers import (
     ViewMessageRequestHeader,
 )
 from protocol.kernels.commands import read_header
+from protocol.kernels.responses import ResponseTemplate
 
 EXAMPLES = 8_000
 VALUES = (
@@ -52,22 +62,6 @@ VALUES = (
     ),
 )
 NAMES = (b"code", b"flag", b"opaque", b"version", b"language", b"remark", b"extFields", b"x", b"\\u0063ode", b"\xff")
-
-
-def test_long_names_of_fields_are_not_kept() -> None:
-    """Short ones are, so that requests share them; a peer that makes up long ones must not fill the memory."""
-    tracemalloc.start()
-    try:
-        for number in range(1000):
-            (name,) = ext_fields_of(
-                decode_command((0, b'{"code":1,"extFields":{"%d%s":"x"}}' % (number, b"n" * 65_000), b""))
-            )
-            assert len(name) > 65_000
-        del name
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert held < 1_000_000
 
 
 def read(header: bytes) -> tuple[object, ...] | None:
@@ -183,42 +177,47 @@ def test_nothing_is_read_behind_the_end_of_a_binary_header() -> None:
     assert read_ones > EXAMPLES // 20
 
 
-@pytest.mark.parametrize(
-    ("header", "opaque"),
-    [
-        (b'{"opaque":5}', 5),
-        (b'{"opaque":"5","code":"x"}', 5),
-        (b'{"code":null,"opaque":-7}', -7),
-        (b'{"code":null,"opaque":2147483648}', 0),
-        (b'{"code":1,"opaque":5', 0),
-        (b"", 0),
-    ],
-)
-def test_what_is_no_command_is_told_to_the_opaque_that_could_be_read(header: bytes, opaque: int) -> None:
-    for form in (0, 2):
-        if form == 0 or header:
-            with pytest.raises(BadCommand) as caught:
-                decode_command((form, header, b""))
-            assert caught.value.opaque == opaque
-
-
-@pytest.mark.parametrize("raw", [b"[]", b"1", b'"x"', b"true"])
-def test_fields_that_are_no_object_are_refused_when_they_are_asked_for(raw: bytes) -> None:
-    with pytest.raises(BadHeader, match="is no JSON object") as caught:
-        ext_fields_of(request_with(raw))
-    assert (caught.value.field, caught.value.value) == ("extFields", raw.decode())
-
-
 @pytest.mark.untraced  # at the end of the stack a tracer fails itself
 @pytest.mark.parametrize("deep", [b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"1" + b"}" * 900], ids=["list", "object"])
 def test_what_is_nested_deeply_is_passed_over_where_nobody_wants_it(deep: bytes) -> None:
     assert decode_command((0, b'{"code":1,"x":%b,"opaque":7}' % deep, b"")).opaque == 7
 
 
-@given(st.text(max_size=30), st.text(max_size=30))
-def test_any_text_is_read_whichever_of_its_characters_are_escaped(name: str, text: str) -> None:
-    def escaped(plain: str) -> bytes:
-        units = plain.encode("utf-16-be", "surrogatepass")
-        return b"".join(b"\\u%b" % units[place : place + 2].hex().encode() for place in range(0, len(units), 2))
+FORMS = [SerializeType.JSON, SerializeType.ROCKETMQ]
+texts = st.one_of(st.text(max_size=10), st.just('"opaque":1234567890'), st.just("opaque"), st.just("\ud800"))
+responses = st.builds(
+    Response,
+    code=st.integers(-(2**15), 2**15 - 1),
+    remark=st.none() | texts,
+    ext_fields=st.none() | st.dictionaries(texts, texts, max_size=4),
+    body=st.binary(max_size=20),
+)
+opaques = st.integers(-(2**31), 2**31 - 1)
 
-    assert ext_fields_of(request_with(b'{"%b":"%b"}' % (escaped(name), escaped(text)))) == {name: text}
+
+@given(responses, st.sampled_from(FORMS), st.lists(opaques, min_size=1, max_size=4))
+def test_every_request_is_answered_as_if_it_were_alone(
+    response: Response, form: SerializeType, asked: list[int]
+) -> None:
+    try:
+        expected = [
+            encode_response(Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form), response)
+            for opaque in asked
+        ]
+    except BadCommand:
+        with pytest.raises(BadCommand):
+            ResponseTemplate(form, response)
+        return
+    template = ResponseTemplate(form, response)
+    assert [template.head(opaque) for opaque in asked] == expected
+    assert template.body == response.body
+    assert template.size >= max(map(len, expected)) + len(response.body)
+
+
+@given(responses, st.sampled_from(FORMS), opaques)
+def test_a_header_is_what_another_writer_writes(response: Response, form: SerializeType, opaque: int) -> None:
+    command = Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form)
+    head, remark, fields = encode_response(command, response), response.remark, response.ext_fields
+    assert head[8:] == written_header(form, response.code, 1, opaque, remark, fields)
+    ((_, _, body),) = FrameDecoder().feed(head + bytes(response.body))
+    assert body == response.body

@@ -1,29 +1,32 @@
-"""Scans of whole stores: their units are those in a broker's queue files, their entries those of the oracle."""
+"""Scans of whole stores: units and index files are those of a broker, entries those of the oracle."""
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import oracles
 from dispatch_oracle import Dispatched, dispatch
-from dispatching import Scanned, gather, make_scan, scan_bytes, scan_store, segment
+from dispatching import Scanned, gather, scan_store
 from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
-from kernel_memory import Bytes
-from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, Reason
-from storage.kernels.dispatching import BATCH_BYTES, PLAIN_BYTES
-from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
-from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
+from index_building import build_files
+from kept_store import written
+from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, DispatchBlock, Reason
+from storage.build.spill import choose_ranges, write_index_file
+from storage.index.tail_index import TailIndex, empty_tail, extend_tail
+from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
+from storage.ranges import Ranges, intersect, total_length
+from storage.store.message_store import MessageStore
 from store_files import ConsumeQueueFiles
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
-G2 = ("g2-hosts", "g2-queues-5.5.1", "g2-ext", "g2-dledger-mixed")
+SCANNED = ("g2-hosts", "g2-queues-5.5.1", "g2-ext", "g2-dledger-mixed")
 
 
 def gathered(scans: list[Scanned]) -> Dispatched:
@@ -76,7 +79,7 @@ class TestRecordedStores:
         assert made == dispatch(oracles.read_log(g1_store / "commitlog"))
         assert [scanned.step.reason for scanned in scans] == [Reason.BLANK, Reason.ZERO]
 
-    @pytest.mark.parametrize("name", G2)
+    @pytest.mark.parametrize("name", SCANNED)
     def test_hosts_versions_light_queues_and_batches(self, name: str, tmp_path: Path) -> None:
         root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
         logs = log_folders(root)
@@ -121,56 +124,112 @@ class TestWrittenStores:
         scans = scan_store(writer.log.directories, tags=profile == "5.5", records=5, window=700)
         assert gathered(scans) == dispatch(writer.records, profile=profile, lmq=True)
 
-    def test_batches_light_queues_and_levels_beyond_the_table(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, delay_levels="1s 5s 10s")
-        for inner in ({}, {"KEYS": "a"}):
-            writer.append_inner_batch("Batches", [(b"one", inner), (b"two", {})])
-            writer.append("Batches", b"alone")
-        light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "0,0"}
-        writer.append("T", properties=light, tags="TagA")
-        for level in ("2", "3", "4", "99", "0", "-1"):
-            writer.append("SCHEDULE_TOPIC_XXXX", properties={"DELAY": level}, tags="TagA", store_timestamp=10**12)
-        writer.close()
-        made = gathered(
-            scan_store(writer.log.directories, batch_topics=batch_topics(tmp_path), delays=(1000, 5000, 10000))
-        )
-        assert_same_units(unit_files(tmp_path, "batchconsumequeue"), units_of(made, {BATCH}))
-        assert_same_units(unit_files(tmp_path, "consumequeue"), units_of(made, {PLAIN, LIGHT}))
-        codes = [oracles.signed(unit, 12, 8) for unit in made.queues[b"SCHEDULE_TOPIC_XXXX", 0, False].units]
-        tag = oracles.java_hash("TagA")
-        assert codes == [10**12 + 5000, 10**12 + 10000, 10**12 + 10000, 10**12 + 10000, tag, tag]
+
+G2_COUNTS = {
+    "g2-hosts": (50, 60),
+    "g2-queues-5.5.1": (97, 150),
+    "g2-ext": (31, 400),
+    "g2-dledger": (97, 150),
+}
 
 
-class TestScale:
-    def test_a_hundred_thousand_queues_in_one_block(self) -> None:
-        count = 100_000
-        head, _ = segment([{"topic_bytes": b"Topic-000000", "body": b""}])
-        record = np.frombuffer(head, np.uint8)
-        records = np.tile(record, (count, 1))
-        place = head.index(b"Topic-000000") + 6
-        digits = np.arange(count)[:, None] // 10 ** np.arange(5, -1, -1) % 10 + ord("0")
-        records[:, place : place + 6] = digits
-        offsets = (np.arange(count) * len(head)).astype(">i8")
-        records[:, 28:36] = offsets[:, None].view(np.uint8)
-        data = records.tobytes()
-        held = Bytes(data)
-        scan = make_scan(records=count)
-        step = scan.run(held.region, 0, len(data), 0, len(data), len(data))
-        assert (step.position, step.reason, step.code) == (len(data), Reason.LIMIT, 0)
-        block = scan.take()
-        assert block.queues == [(b"Topic-%06d" % number, 1) for number in range(count)]
-        assert block.runs[:, 0].tolist() == list(range(count))
-        assert np.frombuffer(block.units, UNIT_DTYPE)["physical_offset"].tolist() == offsets.tolist()
-
-    def test_a_record_of_many_megabytes_is_asked_for_until_it_is_there(self) -> None:
-        data, positions = segment([{"keys": "a"}, {"keys": "b", "body": bytes(3_000_000)}, {"keys": "c"}])
-        scanned = scan_bytes(data, window=1 << 20)
-        assert scanned.step == (len(data), Reason.LIMIT, 0)
-        assert [entry[1] for entry in scanned.made.entries] == positions
+def blocks_of(directories: list[Path], *, tags: bool = True, records: int = 1 << 10) -> list[DispatchBlock]:
+    scans = scan_store(directories, tags=tags, records=records)
+    return [block for scanned in scans for block in scanned.blocks]
 
 
-@pytest.mark.parametrize(
-    ("size", "unit", "dtype"), [(PLAIN_BYTES, UNIT, UNIT_DTYPE), (BATCH_BYTES, BATCH_UNIT, BATCH_DTYPE)]
-)
-def test_the_kernels_unit_sizes_are_those_of_the_layouts(size: int, unit: Any, dtype: Any) -> None:
-    assert size == unit.size == np.dtype(dtype).itemsize
+def index_files(root: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+class TestRecordedIndexFiles:
+    def test_all_index_files_of_g1_come_out_byte_for_byte(self, g1_store: Path) -> None:
+        recorded = index_files(g1_store)
+        assert len(recorded) == 10
+        assert build_files(blocks_of([g1_store / "commitlog"]), 97, 150) == recorded
+
+    @pytest.mark.parametrize("name", G2_COUNTS)
+    def test_stores_with_other_hosts_versions_and_queues(self, name: str, tmp_path: Path) -> None:
+        root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+        recorded = index_files(root)
+        assert build_files(blocks_of(log_folders(root)), *G2_COUNTS[name]) == recorded
+
+
+class TestWrittenIndexFiles:
+    @settings(max_examples=examples(12))
+    @given(store_plans(all_indexed=True))
+    def test_any_store_has_the_index_files_that_are_built_from_its_log(
+        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan
+    ) -> None:
+        writer = plan.write(tmp_path_factory.mktemp("store"))
+        blocks = blocks_of(writer.log.directories, tags=plan.options["profile"] == "5.5", records=3)
+        built = build_files(blocks, plan.options["index_slots"], plan.options["index_entries"])
+        assert built == [path.read_bytes() for path in writer.index_paths()]
+
+
+SLOTS = 13
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    return written(tmp_path_factory.mktemp("spill"), 60)
+
+
+@pytest.fixture(scope="module")
+def log(writer: StoreWriter) -> CommitLog:
+    return MessageStore.open(writer.root).commit_log
+
+
+def scanned(log: CommitLog, ranges: Ranges, steps: int = 1) -> TailIndex:
+    """A tail of some ranges, scanned in so many steps."""
+    tail = empty_tail(ranges)
+    for _ in range(steps):
+        tail = extend_tail(tail, log, total_length(ranges) // steps + 1)
+    return extend_tail(tail, log, 1 << 40)
+
+
+def entries_of(path: Path) -> list[tuple[int, int]]:
+    """Hash and physical offset of each entry, in the file's order."""
+    data = path.read_bytes()
+    count = oracles.signed(data, 36, 4) - 1
+    assert oracles.first_bad_entry(data, SLOTS, count) == 0
+    places = [40 + 4 * SLOTS + 20 * number for number in range(1, count + 1)]
+    return [(oracles.signed(data, at, 4), oracles.signed(data, at + 4, 8)) for at in places]
+
+
+def right_entries(writer: StoreWriter, ranges: Ranges) -> list[tuple[int, int]]:
+    """What the oracle puts into an index for the records that start in some ranges."""
+    records = [record for record in writer.records if any(a <= record.physical_offset < b for a, b in ranges)]
+    builder = oracles.IndexBuilder(SLOTS, 10_000, "5.5")
+    for record in records:
+        builder.dispatch(record)
+    return [(entry[0], entry[1]) for image in builder.files for entry in image.entries]
+
+
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_holds_what_its_ranges_have_in_the_order_of_the_log(
+    data: st.DataObject, writer: StoreWriter, log: CommitLog, tmp_path: Path
+) -> None:
+    bounds = sorted(data.draw(st.sets(st.integers(0, log.end), min_size=2, max_size=6)))
+    ranges = tuple(zip(bounds[::2], bounds[1::2], strict=False))
+    tail = scanned(log, ranges, data.draw(st.integers(1, 5)))
+    entries = data.draw(st.integers(2, 300))
+    stop = data.draw(st.integers(0, log.end))
+    chosen = choose_ranges(tail, log, stop, entries)
+    right = right_entries(writer, chosen)
+    assert len(right) < entries
+    assert intersect(chosen, ranges) == chosen
+    possible = right_entries(writer, intersect(ranges, [(0, stop)]))
+    assert possible[: len(right)] == right
+    following = [offset for _, offset in possible[len(right) :]]  # all keys of a record go together
+    assert not following or len(right) + following.count(following[0]) >= entries
+    if not chosen:
+        return
+    assert chosen[-1][1] - 1 == right[-1][1]
+    path = tmp_path / "file"
+    path.unlink(missing_ok=True)
+    write_index_file(path, tail, chosen, SLOTS, 400)
+    assert sorted(entries_of(path)) == sorted(right)
+    assert [offset for _, offset in entries_of(path)] == [offset for _, offset in right]
+    assert path.stat().st_size == 40 + 4 * SLOTS + 20 * 400

@@ -1,4 +1,4 @@
-"""A rebuilt queue is the broker's where the log is whole; where it is not, every message keeps its queue offset."""
+"""A rebuilt queue is the one of a broker where the log is whole; else every message keeps its queue offset."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -8,10 +8,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oracles import is_queued, queue_unit, read_log
-from queue_runs import QueuedUnit, files_under, put_all, queued, unit, units_in
+from oracles import is_queued, packed, queue_unit, read_log, signed
+from queue_runs import QueuedUnit, batch_unit, files_under, put_all, put_batches, queued, unit, units_in
+from storage.build.batch_queue_builder import BatchQueueBuilder
 from storage.build.queue_builder import QueueBuilder, QueueSummary
-from store_files import PRE_BLANK, ConsumeQueueFiles
+from storage.build.queue_ext_builder import QueueExtBuilder
+from storage.build.queue_units import (
+    units_before,
+    unreadable_unit,
+)
+from store_files import PRE_BLANK, BatchConsumeQueueFiles, ConsumeQueueExtFiles, ConsumeQueueFiles
 
 SEGMENT = 1 << 20
 LATER = 3 * SEGMENT
@@ -99,33 +105,6 @@ def test_a_whole_log_makes_the_files_that_the_broker_makes(
     assert summary.units + summary.dropped == len(units)
 
 
-@pytest.mark.parametrize("count", [0, 10, 21, 60_000])
-def test_files_are_of_full_length_and_zero_behind_the_last_unit(count: int, tmp_path: Path) -> None:
-    file_size = 200 if count < 1000 else 400_000
-    units = queued(range(count), start=LATER)
-    summary = build(tmp_path / "q", units, file_size=file_size)
-    files = files_under(tmp_path / "q")
-    assert [len(content) for content in files.values()] == [file_size] * -(-count * 20 // file_size)
-    assert b"".join(files.values()) == b"".join(each.data for each in units).ljust(len(files) * file_size, b"\0")
-    assert list(files) == [f"{number * file_size:020d}" for number in range(len(files))]
-    assert (summary.next_offset, summary.files) == (count, len(files))
-
-
-def test_a_queue_born_late_in_a_later_segment_starts_with_filler(tmp_path: Path) -> None:
-    units = queued([27, 28], start=LATER)
-    summary = build(tmp_path, units, block=1)
-    assert files_under(tmp_path) == {f"{400:020d}": (PRE_BLANK * 7 + units[0].data + units[1].data).ljust(200, b"\0")}
-    assert (summary.first, summary.next_offset, summary.pre_blank) == (27, 29, 7)
-
-
-def test_in_the_first_segment_the_first_message_takes_the_fillers_place(tmp_path: Path) -> None:
-    """A broker that starts on the store counts from the filler on, and passes over messages that follow it."""
-    units = queued([1100], start=500)
-    summary = build(tmp_path, units, file_size=40_000)
-    assert units_in(tmp_path) == {n: PRE_BLANK if n < 1100 - 1024 else units[0].data for n in range(1101)}
-    assert (summary.pre_blank, summary.repeated) == (1100 - 1024, 1024)
-
-
 @given(
     lost=st.lists(st.tuples(st.integers(0, 60), st.sampled_from([1, 3, 64, 65, 500, 1024, 1025, 1500])), max_size=3),
     step=st.sampled_from([100, 20_000]),
@@ -186,22 +165,6 @@ def test_one_wrong_number_costs_nothing(tmp_path: Path) -> None:
         assert found == dict(enumerate(each.data for each in queued(range(20), start=LATER))), wrong
 
 
-def test_numbers_that_no_queue_can_have_are_left_out(tmp_path: Path) -> None:
-    units = queued([-5, -4, -3, 0, 1, 1 << 62, (1 << 62) + 1], start=LATER)
-    summary = build(tmp_path, units)
-    assert (summary.units, summary.dropped, summary.next_offset) == (2, 5, 2)
-    assert build(tmp_path / "none", queued([1 << 62])) == QueueSummary(dropped=1)
-    assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("jump", [5, 6])
-def test_the_farthest_jump_is_still_filled(jump: int, tmp_path: Path) -> None:
-    builder = QueueBuilder(tmp_path, 200, SEGMENT, farthest_jump=5)
-    put_all(builder, queued([0, 1, 2 + jump, 3 + jump], start=LATER))
-    summary = builder.finish()
-    assert (summary.repeated, summary.shifted, summary.next_offset) == ((5, 0, 9) if jump == 5 else (0, 2, 4))
-
-
 def test_a_schedule_queue_repeats_nothing(tmp_path: Path) -> None:
     """Its reader passes over unreadable units one by one, and would deliver a repeated one as a message of its own."""
     builder = QueueBuilder(tmp_path, 2000, SEGMENT, repeat=False)
@@ -227,20 +190,6 @@ def test_a_topic_made_again_is_born_where_the_replaced_queue_was(block: int, tmp
     assert (summary.earlier_life, summary.units, summary.next_offset, len(asked)) == (12, 5, 5, 1)
 
 
-def test_without_a_witness_the_restart_is_the_brokers(tmp_path: Path) -> None:
-    units = [
-        *queued(range(12), start=LATER),
-        *queued(range(5), start=LATER + 5000),
-        *queued(range(3), start=LATER + 9000),
-    ]
-    asked = []
-    builder = QueueBuilder(tmp_path / "ours", 100, SEGMENT, born_at=lambda: asked.append(1) or 77)
-    put_all(builder, units)
-    summary = builder.finish()
-    assert files_under(tmp_path / "ours") == by_the_broker(tmp_path / "broker", units, 100)
-    assert (summary.restarts, summary.dropped, len(asked)) == (2, 6, 1)
-
-
 @pytest.mark.parametrize(("lost", "log_end"), [(40, LATER), (65, LATER + 9000), (1500, LATER), (1500, LATER + SEGMENT)])
 def test_a_queue_goes_on_to_the_offset_it_had(lost: int, log_end: int, tmp_path: Path) -> None:
     units = queued(range(10), start=LATER)
@@ -259,31 +208,105 @@ def test_a_queue_goes_on_to_the_offset_it_had(lost: int, log_end: int, tmp_path:
     assert (summary.repeated, summary.unreadable) == (copies, lost - copies)
 
 
-def test_there_is_nothing_to_extend_without_units_or_behind_the_goal(tmp_path: Path) -> None:
-    builder = QueueBuilder(tmp_path / "empty", 200, SEGMENT)
-    builder.extend(5, LATER)
-    assert builder.finish() == QueueSummary()
-    builder = QueueBuilder(tmp_path / "ahead", 200, SEGMENT)
-    put_all(builder, queued(range(5), start=LATER))
-    builder.extend(3, LATER)
-    assert builder.finish().next_offset == 5
-    assert list(tmp_path.iterdir()) == [tmp_path / "ahead"]
+def batches(sizes: list[int], *, start: int = 0, base: int = 0) -> list[QueuedUnit]:
+    units = []
+    for number, size in enumerate(sizes):
+        units.append(QueuedUnit(base, batch_unit(start + number * 300, base, size)))
+        base += size
+    return units
 
 
-def test_memory_is_given_back_by_a_flush(tmp_path: Path) -> None:
-    builder = QueueBuilder(tmp_path, 200, SEGMENT)
-    builder.flush()
-    assert (builder.pending, builder.last_physical_offset) == (0, -1)
-    put_all(builder, queued(range(15), start=LATER))
-    assert (builder.pending, builder.last_physical_offset) == (300, LATER + 1400)
-    builder.flush()
-    assert builder.pending == 0
-    assert len(units_in(tmp_path)) == 15
-    put_all(builder, queued(range(15, 20), start=LATER))
-    assert builder.finish().units == 20
-    assert sorted(units_in(tmp_path)) == list(range(20))
+def build_batches(directory: Path, units: list[QueuedUnit], *, per_file: int = 4, block: int = 1000) -> QueueSummary:
+    builder = BatchQueueBuilder(directory, per_file * 46)
+    put_batches(builder, units, block)
+    return builder.finish()
 
 
-def test_a_single_message_is_not_kept_back(tmp_path: Path) -> None:
-    assert build(tmp_path, queued([0], start=LATER)).units == 1
-    assert units_in(tmp_path) == {0: unit(LATER, tags_code=0)}
+@given(sizes=st.lists(st.integers(1, 100), max_size=30), per_file=st.integers(1, 8), block=st.integers(1, 10))
+@example(sizes=[1] * 8, per_file=4, block=1000)
+def test_units_come_out_as_the_broker_writes_them(sizes: list[int], per_file: int, block: int) -> None:
+    units = batches(sizes, base=7)
+    with TemporaryDirectory() as directory:
+        files = BatchConsumeQueueFiles(Path(directory, "broker"), per_file * 46)
+        for each, size in zip(units, sizes, strict=True):
+            files.put(int.from_bytes(each.data[:8], "big"), 300, 9, 5, each.queue_offset, size)
+        files.flush()
+        summary = build_batches(Path(directory, "ours"), units, per_file=per_file, block=block)
+        assert files_under(Path(directory, "ours")) == files_under(Path(directory, "broker"))
+    assert (summary.units, summary.files) == (len(sizes), -(-len(sizes) // per_file))
+    assert (summary.first, summary.next_offset) == ((7, 7 + sum(sizes)) if sizes else (0, 0))
+
+
+def test_repetitions_and_units_that_a_broker_takes_for_none_are_left_out(tmp_path: Path) -> None:
+    good = batches([2, 2, 2, 2])
+    bad = [
+        QueuedUnit(8, batch_unit(900, 8, 1)),  # no farther than the last
+        QueuedUnit(-1, batch_unit(1200, -1, 1)),
+        QueuedUnit(8, batch_unit(1300, 8, 0)),
+        QueuedUnit(8, batch_unit(1400, 8, -3)),
+        QueuedUnit(8, batch_unit(1500, 8, 1, size=0)),
+    ]
+    summary = build_batches(tmp_path, [*good, *bad, *batches([3], start=2000, base=8)], block=4)
+    assert (summary.units, summary.dropped, summary.next_offset) == (5, 5, 11)
+    assert [data[:8] for data in units_in(tmp_path, 46).values()] == [packed(n, 8) for n in (0, 300, 600, 900, 2000)]
+
+
+def test_the_batch_before_stands_in_for_lost_ones(tmp_path: Path) -> None:
+    """A broker that is asked for an offset that no unit has gives the batch before it, or nothing, for ever."""
+    (first,), (last,) = batches([4]), batches([3], start=600, base=40_004)
+    builder = BatchQueueBuilder(tmp_path, 460)
+    put_batches(builder, [first, last])
+    summary = builder.finish()
+    assert (summary.next_offset, summary.units, summary.repeated) == (40_007, 2, 40_000)
+    place = int.from_bytes(first.data[:8], "big")
+    stand_ins = [batch_unit(place, 4, 32_767), batch_unit(place, 32_771, 7_233)]
+    assert list(units_in(tmp_path, 46).values()) == [first.data, *stand_ins, last.data]
+
+
+def build_extended(root: Path, units: list[QueuedUnit], file_size: int, block: int = 1000, **more: int) -> QueueSummary:
+    extension = QueueExtBuilder(root / "ext", file_size)
+    builder = QueueBuilder(root / "queue", 100, SEGMENT, extension=extension, **more)
+    put_all(builder, units, block, stamped=True)
+    return builder.finish()
+
+
+def extended_by_the_broker(root: Path, units: list[QueuedUnit], file_size: int) -> dict[str, bytes]:
+    queue, extension = ConsumeQueueFiles(root / "queue", 100), ConsumeQueueExtFiles(root / "ext", file_size)
+    for each in units:
+        position, size, code = (int.from_bytes(each.data[a:b], "big") for a, b in ((0, 8), (8, 12), (12, 20)))
+        queue.put(position, size, extension.put(code, each.timestamp, b""), each.queue_offset)
+    queue.flush()
+    extension.flush()
+    return files_under(root)
+
+
+@given(count=st.integers(0, 40), file_size=st.integers(24, 130), block=st.integers(1, 20))
+@example(count=5, file_size=104, block=1000)
+@example(count=5, file_size=103, block=1000)
+@example(count=6, file_size=105, block=5)
+def test_every_message_gets_a_unit_without_bitmap(count: int, file_size: int, block: int) -> None:
+    units = queued(range(count), start=LATER)
+    with TemporaryDirectory() as directory:
+        expected = extended_by_the_broker(Path(directory, "broker"), units, file_size)
+        summary = build_extended(Path(directory, "ours"), units, file_size, block)
+        assert files_under(Path(directory, "ours")) == expected
+    assert summary.ext_units == summary.units == count
+
+
+@given(segment_size=st.sampled_from([1024, 1 << 20, 1 << 30]), number=st.integers(0, 1 << 20), inside=st.floats(0, 1))
+def test_an_unreadable_unit_runs_out_of_its_segment_and_overflows_nothing(
+    segment_size: int, number: int, inside: float
+) -> None:
+    physical_offset = number * segment_size + int(inside * (segment_size - 1))
+    data = unreadable_unit(unit(physical_offset), segment_size)
+    start, size = signed(data, 0, 8), signed(data, 8, 4)
+    assert (start, signed(data, 12, 8)) == (physical_offset, 0)
+    assert segment_size < start % segment_size + size < 1 << 31
+    assert size > 0  # else a broker takes it for the queue's end
+
+
+@given(count=st.integers(0, 20), stop=st.integers(-50, 2500), size=st.sampled_from([20, 46]))
+def test_a_run_is_cut_where_the_log_ends(count: int, stop: int, size: int) -> None:
+    run = [packed(100 * number, 8).ljust(size, b"u") for number in range(count)]
+    kept = units_before(memoryview(b"".join(run)), size, stop)
+    assert bytes(kept) == b"".join(run[number] for number in range(count) if 100 * number < stop)

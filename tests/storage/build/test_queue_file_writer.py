@@ -84,17 +84,6 @@ def test_long_pieces_past_the_page_cache_come_out_as_one_stream(
     assert direct > 0
 
 
-def test_memory_is_bounded_by_itself(tmp_path: Path) -> None:
-    writer = QueueFileWriter(tmp_path / "q", 1 << 22)
-    for _ in range(40):
-        writer.append(bytes(FLUSH_BYTES // 16))
-        assert writer.pending < FLUSH_BYTES
-    writer.fill(b"12345678", 1 << 18)
-    assert writer.pending < FLUSH_BYTES
-    writer.finish()
-    assert b"".join(files_under(tmp_path / "q").values())[40 * FLUSH_BYTES // 16 :].startswith(b"12345678" * (1 << 18))
-
-
 def test_files_and_their_names_outlive_a_power_failure(tmp_path: Path, fsynced: list[str]) -> None:
     for name, size in (("topic/0", 25), ("topic/1", 5)):
         writer = QueueFileWriter(tmp_path / name, 10)
@@ -107,30 +96,6 @@ def test_files_and_their_names_outlive_a_power_failure(tmp_path: Path, fsynced: 
     assert len(fsynced) == 1 + 3 + 3 + 1
     # Names come last: none outlives what it stands for.
     assert not any(Path(path).is_file() for path in fsynced[-4:])
-
-
-def test_what_cannot_be_brought_to_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        fsync_tree(tmp_path)
-
-
-def test_what_is_discarded_is_gone(tmp_path: Path) -> None:
-    writer = QueueFileWriter(tmp_path / "q", 10)
-    writer.append(b"x" * 25)
-    writer.flush()
-    writer.discard()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("start", [5, -10])
-def test_a_stream_starts_with_a_file(start: int, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="start of a queue"):
-        QueueFileWriter(tmp_path, 10, start)
 
 
 def test_a_whole_file_system_is_synced_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,27 @@
-"""Messages that are wanted, found in a log beside the oracle that reads it record by record."""
+"""Columns of messages beside the oracle that reads record by record: chosen, decompressed, masked."""
 
+import gzip
 import tempfile
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import oracles
-from column_rows import expected_rows, read_log_rows, read_rows
+from column_rows import expected_rows, read_log_rows, read_rows, rows_of
 from examples import examples
+from protocol.mask import Mask
+from protocol.message import decode_message
+from storage.columns import message_columns
+from storage.columns.mask import read_mask
+from storage.columns.message_columns import gather
+from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, Wanted
 from storage.kernels import records as codes
-from storage.log.damaged_ranges import ZEROS, DamagedRange
+from storage.log.damaged_ranges import DamagedRange
 from storage.log.log_window import LocalFile, LogWindow
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import BatchPlan, StorePlan, batch_plans, store_plans
@@ -39,21 +47,6 @@ class TestWholeLogs:
             assert read_log_rows(log, chosen) == wanted
             by_name = [row for row in messages if row["properties"].get("UNIQ_KEY") == "BB"]
             assert read_log_rows(log, Wanted(where="UNIQ_KEY = 'BB'")) == by_name
-
-    def test_what_lies_far_before_the_first_offset_wanted_is_not_read(self, disk_path: Path) -> None:
-        writer = StoreWriter(disk_path, segment_size=1 << 23)
-        places = [writer.append("T", bytes(100_000)).physical_offset for _ in range(60)]
-        writer.overwrite(places[50] + 4, b"#")
-        writer.close()
-        (segment,) = writer.log.segments.values()
-        for first, expected in ((places[55], places[55:]), (places[50], places[51:]), (places[50] + 1, places[51:])):
-            wanted = Wanted(physical_offsets=(first, HIGHEST))
-            with LogWindow(LocalFile(segment), 0) as window:
-                reader = RowReader(window, wanted)
-                found = [rows.table["position"] + rows.base_offset for rows in reader.read(0, writer.log.end)]
-                assert [offset for each in found for offset in each.tolist()] == expected
-                assert [each.start for each in reader.damage] == [places[50]]  # it lies near before, or behind
-                assert window.bytes_read < writer.log.end / 2
 
 
 @pytest.fixture
@@ -115,17 +108,6 @@ class TestChoosing:
         found = read_log_rows(varied.root / "commitlog", Wanted(where=where))
         assert [int(row["properties"]["n"]) for row in found] == numbers
 
-    @given(st.binary(max_size=12).filter(lambda tag: b"\1" not in tag and b"\2" not in tag))
-    @settings(max_examples=examples(30))
-    def test_a_tag_is_compared_byte_by_byte(self, tag: bytes) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            writer = StoreWriter(Path(directory))
-            writer.append("T", properties=b"TAGS\1" + tag + b"\2")
-            writer.append("T", properties=b"TAGS\1other\2")
-            writer.close()
-            found = read_log_rows(Path(directory) / "commitlog", Wanted(tags=frozenset({tag})))
-        assert len(found) == (1 if tag else 0) + (tag == b"other")
-
 
 class TestDamage:
     @pytest.fixture
@@ -150,14 +132,89 @@ class TestDamage:
         assert found == [0, 1, 2, 4, 5, 6, 7, 8, 9]
         assert damage == [DamagedRange(third.physical_offset, third.physical_offset + third.size, codes.BAD_BODY_CRC)]
 
-    def test_a_segment_that_others_follow_may_not(self, log: StoreWriter) -> None:
-        found, damage = self.read(log, is_last=False)
-        last = log.written[-1]
-        assert found == list(range(10))
-        assert damage == [DamagedRange(last.physical_offset + last.size, 1 << 16, ZEROS)]
+
+COMPRESSED = 1
 
 
-def test_no_message_is_wanted_where_a_choice_has_nothing_or_a_range_ends_before_it_begins() -> None:
-    assert Wanted(topics=frozenset()).is_empty
-    assert Wanted(times=(5, 4)).is_empty
-    assert not Wanted().is_empty
+def test_a_body_that_cannot_be_decompressed_is_missing_and_says_why(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", zlib.compress(b"good"), sys_flag=COMPRESSED)
+    writer.append("T", b"no stream\xff\1", sys_flag=COMPRESSED)
+    writer.append("T", b"odd\xff\1", sys_flag=COMPRESSED | 0x700)
+    writer.append("T", b"plain")
+    writer.append("T", b"", sys_flag=COMPRESSED)
+    writer.close()
+    rows = read_log_rows(tmp_path / "commitlog")
+    assert [row["body"] for row in rows] == [b"good", None, None, b"plain", b""]
+    assert [row["body_error"] is None for row in rows] == [True, False, False, True, True]
+    assert "zlib" in rows[1]["body_error"]
+    assert rows[2]["body_error"] == "compression type 7, expected 0 to 3"
+
+
+def test_bodies_that_decompress_to_very_much_end_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_columns, "MOST_BODY_BYTES", 1000)
+    writer = StoreWriter(tmp_path)
+    sizes = [600, 3, 600, 5, 2000, 1, 7]
+    for size in sizes:
+        compressed = size > 100
+        body = bytes(size)
+        writer.append("T", zlib.compress(body) if compressed else body, sys_flag=COMPRESSED if compressed else 0)
+    writer.append("T", b"bad\xff\1", sys_flag=COMPRESSED)
+    writer.close()
+    rows = read_log_rows(tmp_path / "commitlog")
+    assert [len(row["body"]) for row in rows[:-1]] == sizes
+    assert [row["queue_offset"] for row in rows] == list(range(8))
+    assert [row["body_error"] is None for row in rows] == [True] * 7 + [False]
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"secret", tags="A", keys="k l", unique_key="u", properties={"card": "4111", "cart": "x"})
+    writer.append("T", b"", properties={"cart": "y"})
+    writer.close()
+    return writer
+
+
+def masked(writer: StoreWriter, *fields: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    (segment,) = writer.log.segments.values()
+    with LogWindow(LocalFile(segment), 0) as window:
+        for rows in RowReader(window, Wanted(), names=True).read(0, writer.log.end):
+            (columns,) = gather(rows, tuple(KINDS))
+            return rows_of(columns), rows_of(read_mask(fields).apply(columns, tuple(columns)))
+    raise AssertionError
+
+
+RULES = [
+    *(["body"], ["keys"], ["tags"], ["unique_key"], ["hosts"], ["properties"], ["properties.card"]),
+    *(["$.phone"], ["/1[3-9]\\d{9}/"], ["/l m/"], ["body:/138/", "tags"], ["properties:/4\\d+/", "$..x"]),
+]
+
+
+@pytest.mark.parametrize("rules", RULES, ids=" ".join)
+def test_columns_and_messages_are_masked_alike(tmp_path: Path, rules: list[str]) -> None:
+    writer = StoreWriter(tmp_path)
+    phone = b"13812345678"
+    for body in (b'{"phone": "138"}', phone, b"\xff" + phone, gzip.compress(phone), b"", b"plain"):
+        writer.append("T", body, tags="A 13812345678", keys="k l m", unique_key="u", properties={"card": "4111"})
+    writer.append("T", zlib.compress(phone), sys_flag=1, properties={"REAL_TOPIC": "T41"})
+    writer.append("T", b"batch " + phone, sys_flag=0xC0, properties={"card": "4111"})
+    writer.append("RMQ_SYS_TRACE_TOPIC", b"Pub k")
+    writer.close()
+    mask = Mask(rules)
+    rows = masked(writer, *rules)[1]
+    assert len(rows) == len(writer.records)
+    (segment,) = writer.log.segments.values()
+    data = segment.read_bytes()
+    for record, row in zip(writer.records, rows, strict=True):
+        shown = mask.message(decode_message(data[record.physical_offset :]))
+        assert row["body"] == shown.body
+        assert row["properties"] == shown.properties
+        assert (row["tags"], row["unique_key"], row["born_host"]) == (
+            shown.tags,
+            shown.unique_key,
+            str(shown.born_host),
+        )
+        assert row["store_host"] == str(shown.store_host)
+        assert (row["body_crc"], len(row["keys"])) in {(shown.body_crc, 3), (shown.body_crc, 0), (shown.body_crc, 2)}
+        assert not set(row["keys"]) - {"k", "l", "m", "***"}

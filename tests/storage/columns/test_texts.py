@@ -1,4 +1,4 @@
-"""Texts, lists and maps gathered from memory, beside what plain Python makes of the same bytes."""
+"""Texts, hosts and properties gathered from memory, beside what plain Python makes of the same bytes."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from column_rows import host_text, texts_of
+from column_rows import host_text, texts_of, values_of
 from examples import examples
-from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_hosts, hold
+from kernel_memory import Bytes
+from storage.columns.properties import Properties
+from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, gather_hosts, hold
 
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
 
@@ -46,17 +48,6 @@ def test_texts_that_come_again_are_kept_once(texts: list[bytes | None]) -> None:
     assert [text if text is None else text.decode() for text in found] == decoded
 
 
-def test_texts_of_which_very_many_differ_stay_as_they_are() -> None:
-    for count, kind in ((FEW, RepeatedTexts), (FEW + 1, Texts)):
-        for first in (b"a", "é".encode(), b"\xff"):
-            texts: list[bytes | None] = [first, None, first, *(b"text %d" % number for number in range(count - 1))]
-            places = places_of(texts)
-            assert isinstance(places.gather_repeated(), kind)
-            assert texts_of(places.gather_repeated()) == texts
-            decoded = [text if text is None else oracles.decode_java(text).encode() for text in texts]
-            assert texts_of(places.gather_repeated_utf8()) == decoded
-
-
 addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)
 hosts = st.tuples(addresses, st.integers(-(2**31), 2**31 - 1))
 few_hosts = st.sampled_from([(bytes(4), 1), (bytes(4), 2), (bytes([127, 0, 0, 1]), 1)])
@@ -71,3 +62,44 @@ def test_hosts_are_written_as_people_do(hosts: list[tuple[bytes, int]]) -> None:
     is_v6 = np.array([len(address) == 16 for address, _ in hosts], np.bool_)
     found = gather_hosts(region, starts, is_v6)
     assert [text.decode() for text in texts_of(found) if text is not None] == [host_text(host) for host in hosts]
+
+
+blocks = st.one_of(
+    st.binary(max_size=30),
+    st.lists(st.sampled_from([b"a", b"bb", b"\1", b"\2", b"\1", b"\2", b"\xff", "é".encode(), b"\0"]), max_size=24).map(
+        b"".join
+    ),
+)
+BEFORE = b"." * 64
+"""What a record has before its properties, at least."""
+
+
+def properties_of(blocks: list[bytes]) -> Properties:
+    held = Bytes(b"".join(BEFORE + block for block in blocks))
+    sizes = np.array([len(block) for block in blocks], np.int64)
+    return Properties(held.region, np.cumsum(sizes + len(BEFORE)) - sizes, sizes)
+
+
+def maps_of(blocks: list[bytes]) -> list[dict[str, str]]:
+    properties = properties_of(blocks)
+    maps: list[dict[str, str]] = values_of("properties", properties.maps())
+    return maps
+
+
+@given(st.lists(blocks, max_size=8))
+@settings(max_examples=examples(40))
+def test_property_blocks_become_maps_by_the_brokers_rules(blocks: list[bytes]) -> None:
+    maps = maps_of(blocks)
+    expected = [oracles.parse_properties(oracles.decode_java(block)) for block in blocks]
+    assert maps == expected
+    assert [list(each) for each in maps] == [list(each) for each in expected]
+
+
+@given(st.lists(blocks, max_size=8))
+@settings(max_examples=examples(30))
+def test_the_values_of_one_name_are_found(blocks: list[bytes]) -> None:
+    properties = properties_of(blocks)
+    for name in ("a", "bb", "aa", "c"):
+        expected = [oracles.parse_properties(oracles.decode_java(block)).get(name) for block in blocks]
+        found = texts_of(properties.of(name.encode()).gather_utf8())
+        assert [text if text is None else text.decode() for text in found] == expected

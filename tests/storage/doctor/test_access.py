@@ -1,10 +1,10 @@
-"""What cannot be opened is not called damage: nothing is foretold, nothing is mended, and the advice lets one in."""
+"""What cannot be opened is not called damage, and what is printed mends a store also where its parts are links."""
 
 import os
 import shlex
 import shutil
-import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +16,10 @@ from command_line import rocketlens
 from doctoring import make_store
 from read_only import as_user, reachable_directory
 from read_only_guard import NOBODY
+from storage.doctor import _linked_parts
 from storage.doctor.examine import Diagnosis, examine
-from storage.doctor.finding import Severity
 from storage.layout.closed_parts import FORBIDDEN
 
-DAMAGED = 4
 NO_STORE = 3
 MOST_ROUNDS = 5
 PARTS = (
@@ -140,60 +139,6 @@ def test_the_owner_opens_what_is_closed_by_the_lines_that_are_printed(
             assert examine(root).findings == ()
 
 
-@pytest.mark.parametrize("name", PARTS[1::6])
-def test_what_another_user_may_not_open_is_looked_at_as_its_owner(
-    store: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (store / name).chmod(0)
-    owner = (store / name).owner()
-    real = store.stat().st_uid
-    with as_user():
-        monkeypatch.setattr(os, "geteuid", lambda: real + 1)
-        (finding,) = checked(examine(store)).findings
-        monkeypatch.undo()
-    assert finding.severity is Severity.WARNING
-    assert finding.remedy == f"sudo -u {owner} rocketlens doctor {store}".replace("-u root ", "")
-
-
-def test_where_owners_differ_root_looks(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owned = os.stat
-    closed = [store / "checkpoint", store / "lock"]
-    for path in closed:
-        path.chmod(0)
-
-    def with_owner(path: object, **options: object) -> os.stat_result:
-        status = owned(path, **options)  # type: ignore[call-overload]
-        fields = [12345 if path == closed[0] and number == stat.ST_UID else each for number, each in enumerate(status)]
-        return os.stat_result(fields, {"st_mtime_ns": status.st_mtime_ns})
-
-    monkeypatch.setattr(os, "stat", with_owner)
-    with as_user():
-        remedies = {each.remedy for each in examine(store).findings}
-        closed[1].chmod(0o600)
-        alone = {each.remedy for each in examine(store).findings}
-    assert remedies == {f"sudo rocketlens doctor {store}"}
-    assert alone == {f"sudo -u '#12345' rocketlens doctor {store}"}
-
-
-def test_many_files_of_one_part_are_opened_by_one_line(store: Path) -> None:
-    for path in (store / "commitlog").iterdir():
-        path.chmod(0)
-    (store / "index").chmod(0)
-    with as_user():
-        remedies = [each.remedy for each in examine(store).findings]
-    assert set(remedies) == {f"chmod -R u+rX {store}/commitlog", f"chmod u+rX {store}/index"}
-
-
-def test_a_store_below_a_directory_that_nobody_else_enters_is_named_with_its_owner(store: Path) -> None:
-    (store.parent / "outer").mkdir()
-    inner = store.rename(store.parent / "outer" / "store")
-    (store.parent / "outer").chmod(0)
-    with as_user():
-        (finding,) = checked(examine(inner)).findings
-    way = f"chmod u+rX {inner.parent}" if os.geteuid() else f"sudo rocketlens doctor {inner}"
-    assert finding.remedy == way
-
-
 @pytest.mark.parametrize(
     ("name", "error", "remedy"),
     [
@@ -218,28 +163,6 @@ def test_root_too_is_told_what_a_file_system_refuses(
     assert finding.remedy.startswith(remedy.format(path=path))
 
 
-def test_what_is_no_part_of_a_store_may_be_closed(store: Path) -> None:
-    for name in ("lost+found", "commitlog/lost+found", "consumequeue/lost+found", "backup"):
-        (store / name).mkdir(mode=0)
-    (store / "commitlog" / "old").symlink_to("nowhere")
-    with as_user():
-        assert "access" not in {each.check for each in examine(store).findings}
-
-
-def test_the_command_says_it_and_reads_no_further(store: Path) -> None:
-    segment = store / "commitlog" / f"{16384:020d}"
-    linked_to_nothing(segment)
-    outcome = rocketlens("doctor", store)
-    assert outcome.code == DAMAGED
-    assert f"is a link, or below one, to {on_disk(segment, 'mounted')}, which is not there" in outcome.text
-    assert outcome.text.count("fix: ") == 1
-    shutil.rmtree(store / "commitlog")
-    (store / "commitlog").symlink_to("/mnt/gone")
-    outcome = rocketlens("doctor", "--deep", store)
-    assert outcome.code == DAMAGED
-    assert "mount what holds /mnt/gone" in outcome.text
-
-
 def test_a_rescue_leaves_no_message_out_that_it_may_only_not_read(store: Path, tmp_path: Path) -> None:
     segment = store / "commitlog" / f"{16384:020d}"
     linked_to_nothing(segment)
@@ -249,12 +172,98 @@ def test_a_rescue_leaves_no_message_out_that_it_may_only_not_read(store: Path, t
     assert not (tmp_path / "new").exists()
 
 
-def test_what_another_user_owns_is_mended_as_that_user(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.rmtree(store / "consumequeue" / "T" / "1")
-    (store / "commitlog" / "notes").write_text("x")
-    real, owner, above = store.stat().st_uid, store.owner(), store.parent.owner()
-    monkeypatch.setattr(os, "geteuid", lambda: real + 1)
-    remedies = {each.check: each.remedy for each in examine(store).findings}
-    assert remedies["queue-reach"] == f"sudo -u {owner} rocketlens rebuild queues {store}".replace("-u root ", "")
-    beside = f"sudo -u {owner} sh -c 'mkdir " if above == owner else "sudo sh -c 'mkdir "
-    assert remedies["segments"].startswith(beside.replace("-u root ", ""))
+LINKED = ("consumequeue", "batchconsumequeue", "index", "checkpoint")
+SOURCES = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A store with plain queues and one of batches."""
+    writer, _ = make_store(tmp_path / "store", 400)
+    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+    writer.close()
+    return tmp_path / "store"
+
+
+def moved_away(whole: Path, part: str) -> Path:
+    """Where a part lies once it is a link, by another name than its own."""
+    place = whole.parent / "other disk" / f"of {part}"
+    place.parent.mkdir(exist_ok=True)
+    (whole / part).rename(place)
+    (whole / part).symlink_to(place)
+    return place
+
+
+def harm(whole: Path, part: str) -> None:
+    """Lose what a rebuild of a part brings back."""
+    if part == "index":
+        min((whole / "index").iterdir()).unlink()
+    elif part == "checkpoint":
+        (whole / "checkpoint").write_bytes(bytes(10))
+    else:
+        shutil.rmtree(whole / part / "T" / "0")
+
+
+def lines(whole: Path) -> list[str]:
+    findings = [each for each in examine(whole).findings if each.severity != "info"]
+    return list(dict.fromkeys(each.remedy for each in findings))
+
+
+def typed(line: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    command = tmp_path / "bin" / "rocketlens"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketlens "$@"\n')
+    command.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(SOURCES),
+    }
+    return subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("linked", "harmed"),
+    [
+        (LINKED, ("consumequeue", "index")),
+        *(
+            pytest.param(linked, harmed, marks=pytest.mark.soak)
+            for linked, harmed in (
+                (("consumequeue", "batchconsumequeue"), ("consumequeue",)),
+                (("index", "checkpoint"), ("checkpoint",)),
+                (("consumequeue",), ("consumequeue",)),
+                (("batchconsumequeue",), ("consumequeue",)),
+                (("checkpoint",), ("checkpoint",)),
+                (("index",), ("index",)),
+                (("checkpoint",), ("index",)),
+                (("index",), ("consumequeue", "index")),
+            )
+        ),
+    ],
+)
+def test_the_line_puts_what_it_makes_where_the_link_leads(
+    whole: Path, tmp_path: Path, linked: tuple[str, ...], harmed: tuple[str, ...]
+) -> None:
+    places = {part: moved_away(whole, part) for part in linked}
+    for part in harmed:
+        harm(whole, part)
+    (line,) = lines(whole)
+    ended = typed(line, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert lines(whole) == []
+    trees = [part for part in linked if part != "checkpoint"]  # one that is damaged is removed, as ever
+    assert all((whole / part).resolve() == places[part] for part in trees)
+    assert all((whole / part).exists() for part in linked)
+    for part in {"consumequeue", "index"} & {*harmed}:
+        place = (whole / part).resolve()
+        assert list(place.parent.glob(f"{place.name}.bak-*"))
+    assert not list(tmp_path.glob("store-rebuilt*"))
+
+
+def test_of_a_mount_point_behind_a_link_it_is_said_that_no_command_helps(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = moved_away(whole, "consumequeue")
+    harm(whole, "consumequeue")
+    monkeypatch.setattr(_linked_parts, "is_mount_point", lambda path: path == place)
+    (remedy,) = lines(whole)
+    assert remedy.startswith(f"no command puts it there: {whole}/consumequeue is a link to {place}, a mount point")

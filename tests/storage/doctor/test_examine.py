@@ -1,19 +1,44 @@
 """The whole examination, of stores that a real broker left and of stores with a fault."""
 
+import json
+import os
 import shutil
+import subprocess
+import time
+from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import golden_store
 import oracles
-from doctoring import findings_of, make_store
-from storage.doctor import _sampling
+from doctoring import findings_of, held_lock, make_store, only, put
+from golden_frames import parse_java_json
+from golden_store import CASES, GOLDEN, unpack
+from oracles import packed
+from protocol.system_topics import SCHEDULE_TOPIC
+from spark_jobs.publish._new_checkpoint import write_checkpoint
+from storage.doctor._config_files import OLDER_USED
+from storage.doctor._rescue_line import WHILE_LIVE
 from storage.doctor._sampling import sample_log
 from storage.doctor.examine import examine
-from storage.doctor.finding import Severity
+from storage.doctor.finding import (
+    ADVICE,
+    CLEARED_BY_A_START,
+    Finding,
+    Findings,
+    FoundAt,
+    Kind,
+    Known,
+    Severity,
+    capped,
+    counts_of,
+    grouped,
+)
 from storage.log.commit_log import CommitLog
-from store_writer import StoreWriter
 
 
 def test_a_store_that_a_broker_left_cleanly_is_clean(g1_store: Path) -> None:
@@ -42,29 +67,6 @@ def test_other_recorded_stores_are_clean(name: str, tmp_path: Path) -> None:
     assert examine(root, tuple(sorted(root.glob("commitlog-*")))).is_clean
 
 
-def test_entries_that_a_group_had_not_agreed_on_are_named_and_no_fault(tmp_path: Path) -> None:
-    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / "g2-dledger")
-    checkpoint = root / "dledger-n0" / "checkpoint"
-    checkpoint.write_text("committedIndex=70\n")
-    diagnosis = examine(root)
-    (finding,) = diagnosis.findings
-    assert (finding.severity, finding.path) == (Severity.INFO, str(checkpoint))
-    assert diagnosis.is_clean
-    assert f"entries from physical offset {finding.physical_offset} on lie behind its committedIndex" == finding.found
-    assert diagnosis.coverage.queues == ((0, diagnosis.end),)
-
-
-def test_entries_without_a_message_at_both_ends_of_a_log_are_no_fault(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096, is_ledger=True)
-    writer.log.write_empty_entry()
-    for number in range(40):
-        writer.append("T", b"x" * 100, keys=f"k{number}", unique_key=f"u{number}", tags="A")
-    writer.log.write_empty_entry()
-    writer.log.write_empty_entry(3, b"n0-127.0.0.1:40911")
-    writer.close()
-    assert examine(tmp_path / "store").findings == ()
-
-
 def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
     writer, written = make_store(tmp_path / "store", 700)
     writer.close()
@@ -85,19 +87,6 @@ def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
     assert 60 <= len(coverage.times) <= 70
 
 
-def test_records_behind_damage_of_any_length_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where places are farther apart than such damage is long; here there is one, at the beginning."""
-    monkeypatch.setattr(_sampling, "PLACES", 1)
-    monkeypatch.setattr(_sampling, "TAIL_BYTES", 0)
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 21)
-    written = [writer.append("T", bytes(100_000)) for _ in range(140)]
-    for record in written[:135]:
-        writer.overwrite(record.physical_offset, bytes(record.size))
-    writer.close()
-    samples = sample_log(CommitLog.open([tmp_path / "store" / "commitlog"]))
-    assert [sample.physical_offset for sample in samples] == [each.physical_offset for each in written[135:139]]
-
-
 def test_a_store_of_nothing_but_a_log_is_examined(tmp_path: Path, g1_store: Path) -> None:
     shutil.copytree(g1_store / "commitlog", tmp_path / "store" / "commitlog")
     diagnosis = examine(tmp_path / "store")
@@ -107,19 +96,219 @@ def test_a_store_of_nothing_but_a_log_is_examined(tmp_path: Path, g1_store: Path
     assert (diagnosis.coverage.index, diagnosis.coverage.queues) == ((), ())
 
 
-def test_an_empty_log_is_examined(tmp_path: Path) -> None:
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path)
+    writer.crash()
+    finding = only(tmp_path, "liveness")
+    assert (finding.severity, finding.path) == (Severity.WARNING, str(tmp_path / "abort"))
+    assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
+
+
+def test_after_a_crash_that_cost_nothing_there_is_nothing_to_do(tmp_path: Path) -> None:
+    """A rebuild of the index leaves such a store: its checkpoint keeps a broker from deleting index files."""
+    writer, written = make_store(tmp_path)
+    writer.crash()
+    newest = max(each.store_timestamp for each in written)
+    write_checkpoint(tmp_path / "checkpoint", tmp_path / "new", index_msg_timestamp=newest)
+    (tmp_path / "new").rename(tmp_path / "checkpoint")
     diagnosis = examine(tmp_path)
-    assert (diagnosis.minimum, diagnosis.end) == (0, 0)
-    assert findings_of(diagnosis, "log-end") == []
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.check, finding.remedy) == (Severity.INFO, "liveness", CLEARED_BY_A_START)
+    assert diagnosis.is_clean
 
 
-def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
+def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_path: Path) -> None:
     writer, _ = make_store(tmp_path / "store")
     writer.close()
-    for number in range(30):
-        (tmp_path / "store" / "commitlog" / f"notes-{number}").write_text("x")
-    found = findings_of(examine(tmp_path / "store"), "segments")
-    assert len(found) == 21
-    assert found[-1].found == "10 more like these"
+    shutil.rmtree(writer.root / "consumequeue" / "T" / "1")
+    (writer.root / "consumequeue" / "T" / "0" / "notes").write_text("x")
+    (writer.root / "index" / "20990101000000001").mkdir()
+    (writer.root / "checkpoint").write_bytes(b"")
+    with held_lock(writer.root):
+        live = examine(writer.root)
+    checks = {"queues", "queue-reach", "index-files", "checkpoint"}
+    assert {each.check for each in live.findings if each.remedy == WHILE_LIVE} >= checks
+    assert {each.remedy for each in live.findings} <= {WHILE_LIVE, "no fix is needed", "nothing while a broker runs"}
+    (line,) = {each.remedy for each in examine(writer.root).findings}
+    assert line == f"rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}"
+
+
+TIME = "20260102030405"
+MOMENT = 1_767_323_045.9
+"""The same moment in seconds, at the end of its second."""
+
+
+@pytest.fixture
+def rebuilt(tmp_path: Path) -> Path:
+    """A store whose queue file is too short, and which a rebuild left so: all its files are older than the backup."""
+    writer, _ = make_store(tmp_path, 400)
+    writer.close()
+    with (tmp_path / "consumequeue" / "T" / "1" / f"{1000:020d}").open("r+b") as file:
+        file.truncate(980)
+    (tmp_path / f"consumequeue.bak-{TIME}").mkdir()
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (MOMENT, MOMENT))
+    return tmp_path
+
+
+def remedies(rebuilt: Path) -> set[str]:
+    found = findings_of(examine(rebuilt), "queues")
+    assert found
+    return {finding.remedy for finding in found}
+
+
+def test_what_a_rebuild_left_is_not_to_be_rebuilt_again(rebuilt: Path) -> None:
+    (remedy,) = remedies(rebuilt)
+    assert remedy.startswith(f"`rocketlens rebuild queues {rebuilt}` was run at 2026-01-02 03:04:05 UTC and left this")
+
+
+@pytest.mark.parametrize("name", ["abort", f"consumequeue/T/1/{1000:020d}"])
+def test_once_something_was_written_a_rebuild_is_advised_again(rebuilt: Path, name: str) -> None:
+    (rebuilt / name).touch()
+    os.utime(rebuilt / name, (time.time(), time.time()))
+    whole = name == "abort"  # then the index lacks messages too, and one command does both
+    assert remedies(rebuilt) == {f"rocketlens rebuild {'all' if whole else 'queues'} {rebuilt}"}
+
+
+@pytest.mark.parametrize(("position", "value"), [(0, 2**60), (8, -1), (32, -1), (40, 2**60)])
+def test_a_number_that_cannot_be_is_named(root: Path, position: int, value: int) -> None:
+    put(root / "checkpoint", position, packed(value, 8))
+    finding = only(root, "checkpoint")
+    assert (finding.severity, finding.path) == (Severity.WARNING, str(root / "checkpoint"))
+    assert finding.position == position
+    if position == 0:
+        assert finding.remedy == f"rm {root}/checkpoint && rocketlens rebuild index {root}"
+
+
+@pytest.mark.parametrize("size", [0, 47])
+def test_a_checkpoint_that_is_too_short_is_named(root: Path, size: int) -> None:
+    os.truncate(root / "checkpoint", size)
+    assert f"only {size} are there" in only(root, "checkpoint").found
+
+
+@pytest.fixture
+def committed(tmp_path: Path) -> Path:
+    writer, _ = make_store(tmp_path)
+    writer.consumer_offsets = {"T@g": {0: 100, 1: 3}}
+    writer.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", ["copied", "crashed", "delayed"])
+def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(case: str, tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path)
+    if case == "delayed":
+        writer.append(SCHEDULE_TOPIC, b"later", queue_id=2)
+    (writer.crash if case == "crashed" else writer.close)()
+    shutil.rmtree(tmp_path / "config")
+    finding = only(tmp_path, "config")
+    assert finding.path == str(tmp_path / "config")
+    assert finding.severity is (Severity.INFO if case == "copied" else Severity.WARNING)
+    assert finding.remedy.endswith("copy it from a slave or a backup")
+    assert (SCHEDULE_TOPIC in finding.meaning) == (case == "delayed")
+
+
+@pytest.mark.parametrize("content", ["", "[1]"])
+def test_a_file_that_cannot_be_read_is_named(committed: Path, content: str) -> None:
+    path = committed / "config" / "topics.json"
+    path.write_text(content)
+    found = findings_of(examine(committed), "config", Severity.WARNING)
+    assert {finding.path for finding in found} == {str(path)}
+    assert {finding.remedy.startswith("rocketlens rescue ") for finding in found} == {True}  # there is no .bak
+    path.with_name("topics.json.bak").write_text("{}")
+    found = findings_of(examine(committed), "config", Severity.WARNING)
+    assert {finding.remedy for finding in found} == {f"cp -p {path} {path}.damaged && cp -p {path}.bak {path}"}
+    assert OLDER_USED in {finding.meaning for finding in found}
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_whole_object_before_the_end_of_an_older_file_is_kept_and_the_file_too(
+    was_there: bool, tmp_path: Path
+) -> None:
+    committed = unpack("store", tmp_path, archives=CASES / "B13-stale-tail-json")
+    path = committed / "config" / "consumerOffset.json"
+    damaged = path.read_bytes()
+    if was_there:
+        path.with_name(f"{path.name}.damaged").write_bytes(b"of before")
+    (line,) = {finding.remedy for finding in findings_of(examine(committed), "config", Severity.WARNING)}
+    subprocess.run(["sh", "-ec", line], check=True)
+    assert parse_java_json(path.read_text())["offsetTable"] == {"orders@g": {"0": 10}}
+    assert path.with_name(f"{path.name}.damaged{'-2' * was_there}").read_bytes() == damaged
+    assert findings_of(examine(committed), "config") == []
+
+
+def test_an_offset_beyond_its_queue_is_named(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path)
+    writer.consumer_offsets = {"T@g": {0: 101}}
+    writer.close()
+    finding = only(tmp_path, "config")
+    assert finding.path == str(tmp_path / "config" / "consumerOffset.json")
+    assert finding.found == "group g is at offset 101 of T 0, which ends at 100"
+
+
+@pytest.mark.parametrize("has_bits", [True, False])
+def test_filters_that_a_start_throws_away_are_warned_of(has_bits: bool, tmp_path: Path) -> None:
+    committed = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-filters")
+    path = committed / "config" / "consumerFilter.json"
+    saved = parse_java_json(path.read_text())
+    filters = [each for topic in saved["filterDataByTopic"].values() for each in topic["groupFilterData"].values()]
+    assert len(filters) > 3
+    if not has_bits:
+        del filters[0]["bloomFilterData"]  # as a broker 5.5.1 saves all of them by default
+        path.write_text(json.dumps(saved))
+    found = [each for each in findings_of(examine(committed), "config") if each.path == str(path)]
+    assert [each.severity for each in found] == ([] if has_bits else [Severity.WARNING])
+    assert all("heartbeats" in each.meaning and "enableCalcFilterBitMap=true" in each.remedy for each in found)
+    assert all(f"1 filter of {len(filters)} without bloomFilterData" in each.found for each in found)
+
+
+def test_what_one_remedy_mends_makes_one_group() -> None:
+    findings = Findings("x")
+    for number in range(21):
+        findings.add(Kind.FILE, Severity.WARNING, f"/a{number}", f"{number} bytes", "it is short", "rebuild")
+        findings.add(Kind.UNIT, Severity.WARNING, f"/b{number}", f"{number} are lost", "it is short", "rebuild")
+    findings.add(Kind.FILE, Severity.WARNING, "/d", "1 byte", "it is empty", "rm /d")
+    findings.add(Kind.FILE, Severity.WARNING, "/e", "1 byte", "it is empty", "rm /e")
+    findings.add(Kind.FILE, Severity.ERROR, "/c", "f", "it is short", "rebuild")
+    groups = grouped(findings.listed())
+    shape = [(group.findings[0].severity.value, group.findings[0].path, group.count) for group in groups]
+    assert shape == [
+        ("warning", "/a0", 21),
+        ("warning", "/b0", 21),
+        ("warning", "/d", 1),
+        ("warning", "/e", 1),
+        ("error", "/c", 1),
+    ]
+    assert [len(group.findings) for group in groups] == [20, 20, 1, 1, 1]
+
+
+@given(st.lists(st.sampled_from(sorted(ADVICE["queues"]))), st.integers(1, 5), st.integers(0, 20))
+def test_what_is_not_listed_is_counted(kinds: list[Kind], limit: int, in_all: int) -> None:
+    findings = Findings("queues", Known.READ, limit)
+    for number, kind in enumerate(kinds):
+        findings.note(kind, FoundAt("/q", f"unit {number}"), "a", "b")
+        findings.more(kind, number % 3)
+    expected = Counter(kinds)
+    for number, kind in enumerate(kinds):
+        expected[kind] += number % 3
+    assert findings.counts == counts_of(capped(findings.listed(), in_all)) == expected
+    kept = capped(findings.listed(), in_all)
+    assert sum(not each.more for each in kept) <= in_all
+    assert all(sum(each.kind == kind and not each.more for each in kept) <= limit for kind in kinds)
+
+
+def test_every_advice_where_everything_is_read_has_its_words_and_a_packed_finding_is_the_same() -> None:
+    for check, kinds in ADVICE.items():
+        findings = Findings(check, Known.READ)
+        for kind, (severity, meaning, remedy) in kinds.items():
+            assert (severity is not Severity.INFO, bool(meaning), bool(remedy)) == (True, True, True)
+            findings.note(kind, FoundAt("/p"), "a", "b")
+        packed = msgspec.msgpack.encode(findings.listed())
+        assert msgspec.msgpack.decode(packed, type=list[Finding]) == findings.listed()
+
+
+def test_a_place_says_what_is_known_of_it() -> None:
+    findings = Findings("x")
+    findings.add(Kind.FILE, Severity.INFO, FoundAt("/s/a", "unit 3", 12, 4096), "found", "meaning", "")
+    (finding,) = findings.listed()
+    assert finding.where == "/s/a, unit 3, byte 12, physical offset 4096"

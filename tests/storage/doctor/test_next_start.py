@@ -15,7 +15,7 @@ from doctoring import SEGMENT, findings_of, held_lock, make_store, put
 from spark_jobs.publish._new_checkpoint import write_checkpoint
 from storage.doctor._next_start import AFTER_NAMES, MADE_ANEW, RIGHT_NAMES
 from storage.doctor.examine import Diagnosis, examine
-from storage.doctor.finding import CLEARED_BY_A_START, Finding, Severity
+from storage.doctor.finding import Finding, Severity
 from storage.recovery.start_place import CHECKED_BACK
 from store_writer import Written
 
@@ -136,23 +136,6 @@ def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(
     assert [path.name for path in root.with_name("store-rescued").iterdir()] == ["commitlog"]
 
 
-def test_of_names_that_are_taken_the_next_is_used(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    make_damaged(root, 4)
-    (tmp_path / "store-rescued").mkdir()
-    (tmp_path / "store-damaged").symlink_to("nowhere")
-    remedy = first(examine(root)).remedy
-    assert f" --out {root}-rescued-2; " in remedy
-    assert f" mv -T {root} {root}-damaged-2 && " in remedy
-
-
-def test_a_mount_point_is_rescued_and_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "store"
-    make_damaged(root, 4)
-    monkeypatch.setattr("os.path.ismount", lambda path: Path(path) == root)
-    assert first(examine(root)).remedy == f"rocketlens rescue {root} --out {root}-rescued"
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_what_the_owner_could_exchange_between_two_steps_is_moved_as_the_owner(tmp_path: Path) -> None:
     parent = tmp_path / "of its owner"
@@ -176,14 +159,6 @@ def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None
         "messages of T (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing"
     )
     assert finding.remedy.startswith("rocketlens rescue ")
-
-
-def test_after_a_clean_stop_damage_far_before_the_end_is_not_met(tmp_path: Path) -> None:
-    make_damaged(tmp_path, 3, crashed=False)
-    diagnosis = examine(tmp_path)
-    assert findings_of(diagnosis, "next-start") == []
-    (damage,) = findings_of(diagnosis, "log-end")
-    assert damage.meaning == "the messages there are lost; all others are served"
 
 
 def test_a_checkpoint_that_keeps_a_recovery_from_damage_is_not_to_be_removed(tmp_path: Path) -> None:
@@ -252,44 +227,6 @@ def test_no_other_advice_starts_a_broker_or_rebuilds_what_ends_at_the_damage(
     assert (abort.severity, "first finding" in abort.remedy) == (Severity.WARNING, True)
 
 
-def test_a_partly_built_index_is_not_said_to_be_all_that_the_log_has(tmp_path: Path) -> None:
-    """`rebuild index` in place ended at the damage; then `abort` was taken away, so that another run goes on."""
-    root = tmp_path / "store"
-    make_damaged(root, 4, crashed=False)
-    for path in sorted((root / "index").iterdir())[10:]:
-        path.unlink()
-    (root / "index.bak-20260102030405").mkdir()
-    for path in root.rglob("*"):
-        os.utime(path, (1_767_323_045, 1_767_323_045))
-    (finding,) = findings_of(examine(root), "index-reach")
-    assert finding.remedy == "what the damage of the log asks for: a rescue makes this anew"
-
-
-def test_a_sound_store_whose_broker_crashed_may_be_started(tmp_path: Path) -> None:
-    make_damaged(tmp_path)
-    diagnosis = examine(tmp_path)
-    assert [finding.remedy for finding in diagnosis.findings] == [CLEARED_BY_A_START]
-    assert [each.cut_bytes for each in diagnosis.next_starts] == [0] * 4
-
-
-def test_what_is_not_read_is_not_called_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_damaged(tmp_path, 4)
-    monkeypatch.setattr("storage.recovery.log_outcome.MOST_WALKED", SEGMENT)
-    (finding,) = findings_of(examine(tmp_path), "next-start")
-    assert (finding.severity, finding.remedy) == (Severity.INFO, f"rocketlens doctor --deep {tmp_path}")
-
-
-def test_of_queues_in_rocksdb_nothing_is_foretold(tmp_path: Path) -> None:
-    make_damaged(tmp_path, 4)
-    (tmp_path / "consumequeue").rename(tmp_path / "gone")
-    (tmp_path / "consumequeue_rocksdb").mkdir()
-    (tmp_path / "consumequeue_rocksdb" / "CURRENT").write_text("MANIFEST-000001\n")
-    diagnosis = examine(tmp_path)
-    assert diagnosis.next_starts == ()
-    (damage,) = findings_of(diagnosis, "log-end")
-    assert damage.meaning.endswith("whether a broker that starts cuts its log there is not foretold for such a store")
-
-
 def test_messages_that_a_start_would_take_out_of_a_queue_are_said_first_of_all(tmp_path: Path) -> None:
     root = tmp_path / "store"
     written = make_damaged(root, crashed=False)
@@ -335,16 +272,6 @@ def test_beside_a_last_segment_that_is_none_nothing_is_advised_that_forgets_its_
     assert remedies == ({RIGHT_NAMES, AFTER_NAMES} if is_misplaced else {line_for(root), MADE_ANEW})
     last.write_bytes((g1_store / "commitlog" / last.name).read_bytes())
     assert not {each.remedy for each in examine(root).findings} & remedies
-
-
-def test_a_torn_segment_that_no_broker_takes_is_never_nothing_to_do(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    written = make_damaged(root)
-    last = written[-1].physical_offset
-    os.truncate(segment(root, last // SEGMENT), last % SEGMENT + 20)
-    finding = examine(root).findings[0]
-    assert "a broker does not start on this store" in finding.found
-    assert finding.remedy == line_for(root)
 
 
 def test_a_name_that_looks_like_an_option_is_typed_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

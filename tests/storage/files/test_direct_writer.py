@@ -7,7 +7,6 @@ import mmap
 import os
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,20 +22,6 @@ CHUNK = 4 * PAGE
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_writer, "CHUNK", CHUNK)
-
-
-@pytest.fixture(params=["disk", "memory"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A directory on a disk, and one of a file system that has other ideas of O_DIRECT."""
-    if request.param == "disk":
-        yield tmp_path
-        return
-    path = Path("/dev/shm", f"rocketlens-{os.getpid()}")
-    path.mkdir()
-    yield path
-    for file in path.iterdir():
-        file.unlink()
-    path.rmdir()
 
 
 def noise(size: int) -> bytes:
@@ -106,14 +91,6 @@ def write_whole(path: Path, memory: mmap.mmap, used: int, size: int) -> None:
         file.finish(used, size)
 
 
-def test_a_file_may_lie_anywhere(folder: Path) -> None:
-    memory = aligned_memory(5 * CHUNK)
-    wanted = noise(4 * CHUNK + 7)
-    memory[: len(wanted)] = wanted
-    write_whole(folder / "file", memory, len(wanted), 5 * CHUNK)
-    assert (folder / "file").read_bytes() == wanted.ljust(5 * CHUNK, b"\0")
-
-
 def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,23 +111,6 @@ def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(
     write_whole(tmp_path / "file", memory, len(wanted), len(wanted))
     assert (tmp_path / "file").read_bytes() == wanted
     assert written == [True, False, False, False]
-
-
-def test_where_a_file_cannot_even_be_opened_directly_it_is_opened_as_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real_open = os.open
-
-    def refusing(path: Path, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_DIRECT:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return real_open(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", refusing)
-    memory = aligned_memory(PAGE)
-    memory[:3] = b"abc"
-    write_whole(tmp_path / "file", memory, 3, 5)
-    assert (tmp_path / "file").read_bytes() == b"abc\0\0"
 
 
 def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(

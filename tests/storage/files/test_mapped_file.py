@@ -1,8 +1,13 @@
-"""One file mapped read-only: bounds, holes, heat, identity; and which names in a directory are files of a stream."""
+"""Files mapped read-only: bounds, holes, heat, identity, how many are open, and hollow ones."""
 
 import gc
-import mmap
+import itertools
 import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import StoreError, TruncatedFile
+from protocol.message import decode_message
+from storage.files.hollow_files import forget_tree, register_tree
 from storage.files.mapped_file import (
     FileIdentity,
     MappedFile,
     list_segment_files,
-    read_head,
-    read_piece,
 )
+from storage.files.open_files import OpenFiles
+from storage.files.recently_used import RecentlyUsed
+from storage.files.waiting import (
+    Lookup,
+    Unfinished,
+    Wait,
+    begin,
+    plainly,
+)
+from storage.kernels.records import ENTRY_HEAD
 from storage.kernels.store_view import PROBE_BYTES
+from storage.log.commit_log import CommitLog, Segment
 from store_files import write_file
-from store_queries import at_once, wait_of
+from store_queries import wait_of
+from store_writer import StoreWriter
 
 
 def file_of(path: Path, content: bytes) -> MappedFile:
@@ -34,23 +51,6 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
 
 
 class TestChangedFiles:
-    def test_a_file_that_became_shorter_is_cut(self, tmp_path: Path) -> None:
-        file = file_of(tmp_path / "file", b"0123456789")
-        assert not file.is_cut()
-        os.truncate(file.path, 20)
-        assert not file.is_cut()
-        os.truncate(file.path, 9)
-        assert file.is_cut()
-
-    def test_what_was_cut_off_is_read_as_nothing(self, tmp_path: Path) -> None:
-        file = file_of(tmp_path / "file", bytes(mmap.PAGESIZE) + b"0123456789")
-        assert file.peek(mmap.PAGESIZE + 8, 8) == b"89"
-        os.truncate(file.path, mmap.PAGESIZE + 3)
-        assert file.peek(mmap.PAGESIZE, 8) == b"012"
-        os.truncate(file.path, 0)
-        assert file.peek(mmap.PAGESIZE, 8) == b""
-        assert file.peek(-1, 8) == b""
-
     def test_a_path_leads_to_a_file_as_long_as_it_is_that_one_of_that_size(self, tmp_path: Path) -> None:
         file, other = file_of(tmp_path / "file", b"0123456789"), tmp_path / "other"
         assert file.is_at(file.path)
@@ -78,21 +78,6 @@ class TestOpening:
         with pytest.raises(StoreError, match="regular file"):
             MappedFile.open(Path("/dev/null"))
 
-    def test_a_file_nobody_holds_is_let_go(self, tmp_path: Path) -> None:
-        def is_mapped() -> bool:
-            return str(tmp_path / "file") in Path("/proc/self/maps").read_text()
-
-        file = file_of(tmp_path / "file", b"abc")
-        assert is_mapped()
-        held = file.read(0, 3)
-        del file
-        gc.collect()
-        assert bytes(held) == b"abc"
-        assert is_mapped()
-        del held
-        gc.collect()
-        assert not is_mapped()
-
 
 class TestReading:
     @given(position=st.integers(-3, 14), length=st.integers(-3, 14))
@@ -102,10 +87,6 @@ class TestReading:
         else:
             with pytest.raises(TruncatedFile):
                 ten.read(position, length)
-
-    def test_a_range_outside_says_what_was_asked_and_what_is_there(self, ten: MappedFile) -> None:
-        with pytest.raises(TruncatedFile, match=r"ten.*a file of 10 bytes.*expected 4 bytes at position 8"):
-            ten.read(8, 4)
 
 
 class TestIdentity:
@@ -126,35 +107,6 @@ class TestIdentity:
         assert len(seen) == 4
 
 
-class TestPieces:
-    @pytest.mark.parametrize(
-        ("position", "size", "read"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")]
-    )
-    def test_a_piece_ends_where_its_file_does(self, tmp_path: Path, position: int, size: int, read: bytes) -> None:
-        (tmp_path / "file").write_bytes(b"0123456789")
-        assert read_piece(tmp_path / "file", position, size) == read
-
-    def test_a_head_is_whole_or_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_bytes(b"0123456789")
-        assert read_head(tmp_path / "file", 10) == b"0123456789"
-        with pytest.raises(TruncatedFile, match="needs 11 bytes, but only 10 are there"):
-            read_head(tmp_path / "file", 11)
-
-    def test_what_cannot_be_read_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "file").write_bytes(b"0123456789")
-        descriptors: list[int] = []
-
-        def cannot(descriptor: int, *_: object) -> bytes:
-            descriptors.append(descriptor)
-            raise OSError(5, "Input/output error")
-
-        monkeypatch.setattr(os, "pread", cannot)
-        with pytest.raises(StoreError, match="file: cannot be read: Input/output error"):
-            read_piece(tmp_path / "file", 0, 4)
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptors[0])
-
-
 class TestHoles:
     def test_data_and_holes_alternate_over_the_whole_file(self, tmp_path: Path) -> None:
         mebibyte = 1 << 20
@@ -170,19 +122,6 @@ class TestHoles:
         assert file.first_data(file.first_hole(second)) == file.size
         assert file.first_data(file.size) == file.size
 
-    def test_a_file_system_that_knows_no_holes_has_only_data(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        file = file_of(tmp_path / "file", bytes(100))
-
-        def cannot(*_: object) -> int:
-            raise OSError(22, "Invalid argument")
-
-        monkeypatch.setattr(os, "lseek", cannot)
-        assert file.first_data(7) == 7
-        assert file.first_hole(7) == 100
-        assert file.first_data(100) == 100
-
 
 class TestHeat:
     def test_cold_bytes_are_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,22 +129,6 @@ class TestHeat:
         monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
         assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
         assert len(file.read(70_000, 5)) == 5
-
-    @pytest.mark.parametrize(("position", "length"), [(65_535, 2), (100_000, 100_000), (0, 0)])
-    def test_warming_reads_the_units_around_and_stays_inside(self, tmp_path: Path, position: int, length: int) -> None:
-        file = file_of(tmp_path / "file", bytes(200_000))
-        file.warm(position, length)
-        assert file.is_hot(position, max(length, 1), 1000)
-
-    def test_cold_bytes_can_be_brought_in_by_who_may_wait(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        file = file_of(tmp_path / "file", bytes(200_000))
-        with monkeypatch.context() as patched:
-            patched.setattr(MappedFile, "is_hot", lambda *_: False)
-            wait = wait_of(file.read_lookup(150_000, 10))
-        wait.warm()
-        assert len(at_once(file.read_lookup(150_000, 10))) == 10
 
 
 class TestListing:
@@ -220,3 +143,234 @@ class TestListing:
         files, others = list_segment_files(tmp_path)
         assert files == [(offset, tmp_path / f"{offset:020d}") for offset in offsets]
         assert sorted(path.name for path in others) == sorted([*foreign, f"{2048:020d}"])
+
+
+def make_files(directory: Path, count: int) -> list[tuple[str, int]]:
+    found = []
+    for number in range(count):
+        path = directory / str(number)
+        path.write_bytes(b"file %d" % number)
+        found.append((str(path), path.stat().st_ino))
+    return found
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[None]:
+    """Twenty numbers are free below the limit, wherever those in use lie, and the one that lists them."""
+    gc.collect()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = {int(number) for number in os.listdir("/proc/self/fd")}
+    free = itertools.islice((number for number in itertools.count() if number not in used), 20)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_when_descriptors_run_out_files_read_long_ago_are_let_go(tmp_path: Path) -> None:
+    files = OpenFiles()
+    for number, place in enumerate(make_files(tmp_path, 60)):
+        assert bytes(files.get(*place).view) == b"file %d" % number
+    assert 0 < len(files) <= 21
+
+
+def test_files_that_are_gone_replaced_or_of_another_size_are_let_go(tmp_path: Path) -> None:
+    files, places = OpenFiles(), make_files(tmp_path, 5)
+    opened = [files.get(*place) for place in places]
+    os.unlink(places[0][0])
+    (tmp_path / "new").write_bytes(b"file 1")
+    os.replace(tmp_path / "new", places[1][0])
+    os.truncate(places[2][0], 3)
+    os.truncate(places[3][0], 30)
+    files.forget_changed()
+    assert len(files) == 1
+    assert files.get(*places[4]) is opened[4]
+    assert bytes(opened[0].view) == b"file 0", "whoever reads it still can"
+
+
+SIZE = 300_000
+CONTENT = bytes(number % 251 + 1 for number in range(SIZE))
+
+
+class Content:
+    """The content of one file, which notes what it was asked for and writes just that."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self.content = path, content
+        self.asked: list[tuple[int, int]] = []
+
+    def show(self, start: int, stop: int) -> None:
+        self.asked.append((start, stop))
+        with self.path.open("r+b") as file:
+            file.seek(start)
+            file.write(self.content[start:stop])
+
+
+@pytest.fixture
+def hollow(tmp_path: Path) -> Iterator[Content]:
+    """A file that is a hole of a tree that is registered."""
+    path = tmp_path / "sub" / "file"
+    path.parent.mkdir()
+    with path.open("wb") as file:
+        file.truncate(SIZE)
+    content = Content(path, CONTENT)
+    register_tree(tmp_path, {"sub/file": content}.get)
+    yield content
+    forget_tree(tmp_path)
+
+
+READS: dict[str, tuple[Callable[[MappedFile], bytes], tuple[int, int]]] = {
+    "read": (lambda file: bytes(file.read(100, 20)), (100, 120)),
+    "slice": (lambda file: bytes(file.slice(100, 120)), (100, 120)),
+    "a slice beyond the end": (lambda file: bytes(file.slice(SIZE - 5, SIZE + 9)), (SIZE - 5, SIZE)),
+    "peek": (lambda file: file.peek(100, 20), (100, 120)),
+    "a look-up": (lambda file: bytes(next(iter(file.read_lookup(7, 3)), b"") or file.slice(7, 10)), (7, 10)),
+    "a range of its region": (lambda file: bytes(file.region_of(100, 120))[100:120], (100, 120)),
+    "all of its region": (lambda file: bytes(file.region), (0, SIZE)),
+    "all of its map": (lambda file: bytes(file.view), (0, SIZE)),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_map_has_the_bytes_that_are_looked_at(read: str, hollow: Content) -> None:
+    look, (start, stop) = READS[read]
+    file = MappedFile.open(hollow.path)
+    assert hollow.asked == []
+    assert look(file) == CONTENT[start:stop]
+    assert set(hollow.asked) == {(start, stop)}
+
+
+@pytest.mark.parametrize(
+    ("size", "valid_length", "fetched"),
+    [
+        pytest.param(5_000, SIZE, 5_000, id="a record"),
+        pytest.param(5_000, 500, 5_000, id="a record behind a torn end"),
+        pytest.param(SIZE - 1_000, SIZE, SIZE - 1_000, id="up to the end"),
+        pytest.param(SIZE - 999, SIZE, ENTRY_HEAD, id="beyond the file"),
+        pytest.param(5_000, 5_999, ENTRY_HEAD, id="beyond the log's end"),
+        pytest.param(2**32 - 1, SIZE, ENTRY_HEAD, id="the largest size"),
+    ],
+)
+def test_for_a_record_whose_size_cannot_be_right_its_head_is_fetched(
+    hollow: Content, size: int, valid_length: int, fetched: int
+) -> None:
+    hollow.content = CONTENT[:1_000] + size.to_bytes(4) + CONTENT[1_004:]
+    Segment(0, MappedFile.open(hollow.path), valid_length).region_at(1_000)
+    assert max(stop for _, stop in hollow.asked) == 1_000 + fetched
+
+
+def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16)
+    written = [writer.append("T", bytes([number % 250]) * 900) for number in range(150)]
+    writer.close()
+    segments = sorted((writer.root / "commitlog").iterdir())
+    contents = {f"commitlog/{each.name}": Content(each, each.read_bytes()) for each in segments}
+    for each in segments:
+        os.truncate(each, 0)
+        os.truncate(each, 1 << 16)
+    register_tree(writer.root, contents.get)
+    try:
+        log = CommitLog.open([writer.root / "commitlog"])
+        first = contents[f"commitlog/{segments[0].name}"]
+        first.asked.clear()
+        record = log.record_at(written[20].physical_offset)
+        assert record is not None
+        assert decode_message(record).stored_body == bytes([20]) * 900
+        assert sum(stop - start for start, stop in first.asked) < 1200
+        assert log.check(written[30].physical_offset) == len(written[30].record)
+        assert (
+            log.store_timestamp_at(written[31].physical_offset, 100)
+            == decode_message(written[31].record).store_timestamp
+        )
+        assert sum(stop - start for start, stop in first.asked) < 4000
+    finally:
+        forget_tree(writer.root)
+
+
+LOOKING = """
+import os, sys
+from pathlib import Path
+from storage.files.hollow_files import register_tree
+from storage.files.mapped_file import MappedFile
+
+class Nothing:
+    def show(self, start, stop):
+        pass
+
+path = Path(sys.argv[1])
+register_tree(path.parent, {path.name: Nothing()}.get)
+file = MappedFile.open(path)
+os.truncate(path, 4096)
+print(bytes(file.slice(100_000, 100_010)) == bytes(10))
+"""
+
+
+def test_a_look_at_a_page_that_cannot_be_had_ends_no_process(hollow: Content) -> None:
+    """As of a hole where the disk is in memory and full; the signal is the same where somebody cut the file."""
+    command = [sys.executable, "-c", LOOKING, str(hollow.path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True\n", "")
+
+
+def test_the_value_not_used_for_longest_is_forgotten() -> None:
+    memory: RecentlyUsed[int] = RecentlyUsed(2)
+    memory.get("a", lambda: 1)
+    memory.get("b", lambda: 1)
+    memory.get("a", lambda: 2)
+    memory.get("c", lambda: 1)
+    assert [memory.get("a", lambda: 3), memory.get("b", lambda: 3)] == [1, 3]
+    assert len(memory) == 2
+
+
+def test_an_error_passes_through_and_is_not_remembered() -> None:
+    memory: RecentlyUsed[int] = RecentlyUsed(2)
+    with pytest.raises(ZeroDivisionError):
+        memory.get("a", lambda: 1 // 0)
+    assert memory.get("a", lambda: 5) == 5
+
+
+def test_many_threads_find_what_they_ask_for() -> None:
+    memory: RecentlyUsed[int] = RecentlyUsed(7)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        for step in range(3000):
+            number = (step * seed) % 31
+            if memory.get(("n", number), lambda number=number: number) != number:  # type: ignore[misc]
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 3, 7, 11)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(memory) <= 7
+
+
+class Steps:
+    """A look-up that waits so many times, and what was done for it in which order."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits = waits
+        self.done: list[str] = []
+
+    def look_lookup(self, result: str = "found") -> Lookup[str]:
+        """Say the result."""
+        for number in range(self.waits):
+            self.done.append(f"step {number}")
+            yield Wait(f"page {number}", lambda number=number: self.done.append(f"warm {number}"))
+        self.done.append("end")
+        return result
+
+    look = plainly(look_lookup)
+
+
+def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() -> None:
+    steps = Steps(2)
+    step = begin(steps.look_lookup())
+    assert isinstance(step, Unfinished)
+    assert str(step.wait) == "page 0"
+    assert steps.done == ["step 0"]
+    assert step.finish() == "found"
+    assert steps.done == ["step 0", "warm 0", "step 1", "warm 1", "end"]

@@ -1,23 +1,26 @@
-"""Directories of our own, where nobody leads us elsewhere."""
+"""Directories and files of our own and of others: nobody leads us elsewhere, and nothing is written into a store."""
 
 import os
 import re
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from protocol.errors import PlantedFile, StoreError
+from protocol.errors import ConfigError, PlantedFile
 from read_only import reachable_directory
+from storage.files.kept_files import copy_kept, link_kept
+from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import (
     HeldDirectory,
     hold_kept,
-    is_writable,
     open_regular,
     open_to_append,
     read_own,
 )
+from storage.files.write_guard import check_outside, is_inside
 
 VOLUMES = [0o755, 0o1777, 0o2770, 0o2777]
 """Rights of a directory as root or a volume of a container platform has it."""
@@ -54,14 +57,6 @@ def test_what_is_kept_goes_into_the_directory_that_is_held_whatever_gets_its_nam
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
-def test_a_directory_is_made_where_it_can_be(tmp_path: Path) -> None:
-    assert is_writable(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
-    assert not is_writable(Path("/proc/none/x"))
-
-
-# --- what is held -----------------------------------------------------------------------------------------------------
-
 BY_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="root alone can give files away")
 OWNER = 65534
 
@@ -71,13 +66,6 @@ def place() -> Iterator[Path]:
     """A directory that everybody may enter."""
     with reachable_directory() as directory:
         yield directory
-
-
-def test_what_nobody_else_can_change_is_used_by_its_name(place: Path) -> None:
-    with HeldDirectory.own(place / "a" / "b") as held:
-        assert (held.path, held.exposure) == (place / "a" / "b", None)
-        assert stat.S_IMODE(held.path.stat().st_mode) == 0o700
-        assert stat.S_IMODE((place / "a").stat().st_mode) & 0o022 == 0
 
 
 @BY_ROOT
@@ -114,28 +102,6 @@ def test_nothing_is_kept_in_or_read_from_what_another_user_made_in_a_volume(plac
 
 
 @BY_ROOT
-def test_who_asks_reads_what_is_kept_by_the_user_whom_the_state_belongs_to(place: Path) -> None:
-    (place / "state" / "entries").mkdir(parents=True)
-    for path in (place / "state", place / "state" / "entries"):
-        os.chown(path, OWNER, OWNER)
-    hold_kept(place / "state" / "entries", writes=False).close()
-    with pytest.raises(PermissionError, match="belongs to user nobody"):
-        hold_kept(place / "state" / "entries", writes=True)
-
-
-def test_who_may_exchange_a_directory_further_up_is_not_forgotten_for_a_group(place: Path) -> None:
-    inner = place / "volume" / "group" / "x"
-    inner.mkdir(parents=True)
-    (place / "volume").chmod(0o777)
-    (place / "volume" / "group").chmod(0o2775)
-    with (
-        HeldDirectory.open(inner) as held,
-        pytest.raises(PlantedFile, match=r"everybody may write to .*/volume: choose"),
-    ):
-        held.require_own()
-
-
-@BY_ROOT
 @pytest.mark.parametrize("owner", [0, OWNER])
 @pytest.mark.parametrize("directory", [0, OWNER])
 def test_a_link_is_followed_where_only_root_can_have_put_it(place: Path, owner: int, directory: int) -> None:
@@ -156,14 +122,6 @@ def test_a_link_is_followed_where_only_root_can_have_put_it(place: Path, owner: 
 def test_no_name_leads_out_of_a_directory(place: Path, name: str) -> None:
     with HeldDirectory.own(place / "a") as held, pytest.raises(PlantedFile, match="leads elsewhere"):
         held.new_file(name)
-
-
-@BY_ROOT
-def test_errors_call_a_held_directory_by_its_name(place: Path) -> None:
-    os.chown(place, OWNER, OWNER)
-    with HeldDirectory.own(place / "a") as held, pytest.raises(StoreError) as error, held.named_errors():
-        raise StoreError(held.path / "x", what=f"beside {held.path}/y", found=held.path)
-    assert str(error.value) == f"{place}/a/x: beside {place}/a/y {place}/a"
 
 
 @BY_ROOT
@@ -213,3 +171,120 @@ def test_nothing_is_appended_to_what_somebody_else_put_there(place: Path, kind: 
     log.unlink()
     os.close(open_to_append(log, 0o600))
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+ANOTHER = 12345
+
+
+@pytest.fixture
+def both() -> Iterator[Path]:
+    """A directory with one of ours, `own`, and one of a store, `store`."""
+    with reachable_directory() as directory:
+        (directory / "own").mkdir()
+        (directory / "store").mkdir()
+        (directory / "store" / "x").write_bytes(b"kept" * 2000)
+        yield directory
+
+
+def test_a_copy_has_bytes_holes_times_and_rights(both: Path) -> None:
+    source, target = both / "store" / "x", both / "own" / "x"
+    with source.open("r+b") as file:
+        file.truncate(1 << 20)
+    os.utime(source, ns=(1_000, 2_000))
+    source.chmod(0o640)
+    with HeldDirectory.open(both / "store") as directory:
+        copy_kept(directory, "x", target)
+    assert target.read_bytes() == source.read_bytes()
+    status = target.stat()
+    assert (status.st_mtime_ns, stat.S_IMODE(status.st_mode)) == (2_000, 0o640)
+    assert status.st_blocks <= source.stat().st_blocks
+
+
+@BY_ROOT
+@pytest.mark.parametrize("owner", [0, OWNER, ANOTHER])
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_file_of_ours_gets_no_second_name_out_of_a_directory_of_others(both: Path, owner: int, mode: int) -> None:
+    os.chown(both / "store" / "x", owner, owner)
+    (both / "store" / "x").chmod(mode)
+    os.chown(both / "store", OWNER, OWNER)
+    with HeldDirectory.open(both / "store") as directory:
+        assert link_kept(directory, "x", both / "own" / "x") == (owner != 0)
+        assert (both / "own" / "x").exists() == (owner != 0)
+        if owner == OWNER or mode == 0o644:
+            copy_kept(directory, "x", both / "own" / "y")
+        else:
+            with pytest.raises(PlantedFile, match=rf"x: belongs to user .*{owner}.*lies in a directory of user nobody"):
+                copy_kept(directory, "x", both / "own" / "y")
+            assert not (both / "own" / "y").exists()
+
+
+@BY_ROOT
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_what_is_no_file_is_not_kept(both: Path, kind: str) -> None:
+    (both / "store" / "x").unlink()
+    if kind == "link":
+        (both / "store" / "x").symlink_to("/etc/passwd")
+    else:
+        os.mkfifo(both / "store" / "x")
+    os.lchown(both / "store" / "x", OWNER, OWNER)
+    os.chown(both / "store", OWNER, OWNER)
+    with HeldDirectory.open(both / "store") as directory:
+        for keep in (link_kept, copy_kept):
+            with pytest.raises(PlantedFile, match=r"store/x: is not a regular file but a .* of user nobody"):
+                keep(directory, "x", both / "own" / "x")
+            assert not os.path.lexists(both / "own" / "x")
+
+
+def test_a_store_and_all_in_it_is_inside_whatever_the_way_there(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (tmp_path / "link").symlink_to(store)
+    for place in ("store", "store/new/deep", "other/../store/x", "link/x"):
+        assert is_inside(tmp_path / place, store), place
+    for place in ("", "store2", "store/../other"):
+        assert not is_inside(tmp_path / place, store), place
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (
+            "s3://bucket/out",
+            "--out s3://bucket/out is a URL: only a path is possible, as of a file system mounted here",
+        ),
+        ("hdfs://name:8020/a", "--out hdfs://name:8020/a is a URL"),
+        ("file:///srv/out", "--out file:///srv/out is a URL: write the path alone, /srv/out"),
+    ],
+)
+def test_a_url_is_no_path_also_when_it_was_taken_for_one(tmp_path: Path, place: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(told)}"):
+        check_outside([tmp_path], {"--out": Path(place)})
+    with pytest.raises(ConfigError, match=f"^{re.escape(told.replace('--out', 'STORE'))}"):
+        check_outside([Path(place)], {})
+    check_outside([tmp_path / "a:b"], {"--out": tmp_path / "s3:" / "c", "--work": Path("a:b/c")})
+
+
+def test_the_option_is_named_whose_place_lies_in_one_of_the_directories(tmp_path: Path) -> None:
+    stores = (tmp_path / "store", tmp_path / "log")
+    check_outside(stores, {"--out": tmp_path / "out", "--work": None})
+    with pytest.raises(ConfigError, match=r"^--work .*/log/work lies inside .*/log: choose a place beside it$"):
+        check_outside(stores, {"--out": None, "--work": tmp_path / "log" / "work"})
+    with pytest.raises(ConfigError, match="lies inside the store"):
+        check_outside(stores[:1], {"--out": tmp_path / "store"})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.parametrize("name", ["store", "a store\tof\\ours\nbelow"])
+def test_what_is_bound_within_one_file_system_cannot_be_renamed_and_is_a_mount_point(tmp_path: Path, name: str) -> None:
+    root = tmp_path / name
+    root.mkdir()
+    assert not is_mount_point(root)
+    subprocess.run(["mount", "--bind", str(root), str(root)], check=True)
+    try:
+        assert is_mount_point(root)
+        assert not is_mount_point(tmp_path)
+        with pytest.raises(OSError, match="busy"):
+            root.rename(tmp_path / "elsewhere")
+    finally:
+        subprocess.run(["umount", "--lazy", str(root)], check=True)
+    assert not is_mount_point(root)

@@ -3,17 +3,31 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from dispatch_oracle import dispatch, is_dispatched
-from dispatching import BATCH_TOPIC, make_scan, record_changes, scan_bytes, segment
+from dispatch_oracle import dispatch, is_dispatched, light_units
+from dispatching import (
+    BATCH_TOPIC,
+    DELAYS,
+    light_names,
+    light_offsets,
+    make_scan,
+    named_blocks,
+    numbers,
+    record_changes,
+    scan_bytes,
+    segment,
+)
 from examples import examples
 from kernel_memory import Bytes, record_at
 from storage.build.dispatch_scan import DispatchBlock, Reason
-from storage.kernels.records import BAD_MAGIC, BAD_OFFSET, BAD_SIZE
+from storage.kernels.dispatching import DispatchMemory
+from storage.kernels.records import BAD_MAGIC, BAD_OFFSET, BAD_SIZE, entry_hashes
+from storage.queue import consume_queue
 from store_files import property_bytes
+from strategies import property_blocks
 
 BASE = 1 << 32
 
@@ -50,16 +64,6 @@ class TestAgainstTheOracle:
         assert cut.passed_over == whole.passed_over
         assert all(block.records <= records for block in cut.blocks)
 
-    def test_names_of_light_queues_are_told_apart_by_their_bytes(self) -> None:
-        lists = (
-            b"INNER_MULTI_DISPATCH\x01%LMQ%\xa7,%LMQ%\xff,%LMQ%\xef\xbf\xbd\x02INNER_MULTI_QUEUE_OFFSET\x013,4,5\x02"
-        )
-        whole, _ = segment([{"properties_bytes": lists}], BASE)
-        made = scan_bytes(whole, BASE).made
-        names = [name for name, _, is_light in made.queues if is_light]
-        assert names == [b"%LMQ%\xa7", b"%LMQ%\xff", "%LMQ%\ufffd".encode()]
-        assert made == dispatch(oracles.scan_segment(whole, BASE), lmq=True)
-
     @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), min_size=1, max_size=4), st.data())
     def test_damage_ends_a_scan_where_the_oracle_ends(self, changes: list[dict[str, Any]], data: st.DataObject) -> None:
@@ -80,13 +84,6 @@ def _bytes_of(data: bytes, record: oracles.Record) -> bytes:
 
 
 class TestWhatEndsARun:
-    def test_a_record_that_starts_below_the_limit_is_read_to_its_end(self) -> None:
-        data, positions = segment([{"keys": "a"}, {"keys": "b"}, {"keys": "c"}], BASE)
-        scanned = scan_bytes(data, BASE, limit=positions[1] + 1)
-        assert scanned.step == (positions[2], Reason.LIMIT, 0)
-        assert scan_bytes(data, BASE, limit=positions[1]).step == (positions[1], Reason.LIMIT, 0)
-        assert scan_bytes(data, BASE, limit=0).step == (0, Reason.LIMIT, 0)
-
     def test_what_is_no_record_says_what_it_is(self) -> None:
         for tail, reason, code in [
             ((40).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(32), Reason.BLANK, 0),
@@ -104,16 +101,6 @@ class TestWhatEndsARun:
             assert scanned.step == (len(data), reason, code)
             assert scanned.blocks[0].records == 1
 
-    @pytest.mark.parametrize("text", ["abc", "2147483648", "-2147483649", "1.5", "-", "１"])
-    def test_a_delay_that_is_no_number_is_damage_in_the_schedule_topic_alone(self, text: str) -> None:
-        block = property_bytes({"DELAY": text, "KEYS": "a"})
-        data, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXX", "properties_bytes": block}], BASE)
-        scanned = scan_bytes(data, BASE)
-        assert scanned.passed_over == [BASE]
-        assert scanned.made == dispatch([])
-        other, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXY", "properties_bytes": block}], BASE)
-        assert scan_bytes(other, BASE).blocks[0].records == 1
-
 
 class TestBlocks:
     def test_a_block_is_full_when_there_may_be_no_room_for_the_keys_of_one_record_more(self) -> None:
@@ -124,29 +111,11 @@ class TestBlocks:
         assert max(block.record_entries.max() for block in scanned.blocks) == 16_000
         assert scanned.made == dispatch(oracles.scan_segment(data, BASE))
 
-    def test_a_block_is_full_when_there_may_be_no_room_for_the_light_queues_of_one_record_more(self) -> None:
-        count = 3_200
-        names = ",".join(f"%LMQ%{i}" for i in range(count))[:24_000].rpartition(",")[0]
-        lists = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": ",".join(["7"] * (names.count(",") + 1))}
-        data, _ = segment([{"properties_bytes": property_bytes(lists)}] * 12, BASE)
-        scanned = scan_bytes(data, BASE, records=12)
-        assert len(scanned.blocks) > 1
-        assert scanned.made == dispatch(oracles.scan_segment(data, BASE), lmq=True)
-
     def test_offsets_that_32_bits_cannot_tell_from_each_other_are_in_different_blocks(self) -> None:
         blocks = scan_two_far_records(BASE + (1 << 32))
         assert [block.record_offsets.tolist() for block in blocks] == [[0], [0]]
         assert [block.first_offset for block in blocks] == [BASE, BASE + (1 << 32)]
         assert [block.record_offsets.tolist() for block in scan_two_far_records(BASE + 0xFFFFFFFF)] == [[0, 0xFFFFFFFF]]
-
-    def test_entries_or_units_are_left_out_when_not_wanted(self) -> None:
-        data, _ = segment([{"keys": "a"}], BASE)
-        whole = scan_bytes(data, BASE).made
-        entries, units = scan_bytes(data, BASE, units=False).made, scan_bytes(data, BASE, entries=False).made
-        assert (entries.entries, entries.queues) == (whole.entries, {})
-        assert (units.entries, units.queues) == ([], whole.queues)
-        assert whole.entries
-        assert whole.queues
 
 
 def scan_two_far_records(far: int) -> list[DispatchBlock]:
@@ -160,3 +129,129 @@ def scan_two_far_records(far: int) -> list[DispatchBlock]:
             step = scan.run(held.region, 0, held.length, base, base + held.length, held.length)
         assert step.reason == Reason.LIMIT
     return [*blocks, scan.take()]
+
+
+def make_memory(**options: Any) -> DispatchMemory:
+    """Memory for ten records with all that there is, but for what `options` say."""
+    defaults: dict[str, Any] = {
+        "tags": True, "checksums": True, "delays": DELAYS, "lmq": True, "batch_topics": [BATCH_TOPIC], "units": True,
+        "entries": True, "timestamps": True, "records": 10,
+    }  # fmt: skip
+    return DispatchMemory(**{**defaults, **options})
+
+
+def names_of_one_hash(pairs: int) -> list[bytes]:
+    """Topics that share a hash which multiplies word by word and adds the upper half of the product to the lower.
+
+    The highest bit of a word changes one bit of a product with an odd number, and then one more: two bits of the next
+    word undo both, whatever the factor and the beginning are.
+    """
+    words = [(b"firstone", b"theother"), (b"firston\xe5", b"the\xefthe\xf2")]
+    assert [int.from_bytes(a, "little") ^ int.from_bytes(b, "little") for a, b in zip(*words, strict=True)] == [
+        1 << 63, 1 << 63 | 1 << 31,
+    ]  # fmt: skip
+    return [b"".join(b"".join(words[number >> bit & 1]) for bit in range(pairs)) for number in range(1 << pairs)]
+
+
+class TestQueues:
+    def test_names_that_were_made_to_share_a_hash_do_not(self) -> None:
+        topics = names_of_one_hash(11)
+        data, _ = segment([{"topic_bytes": topic} for topic in topics], BASE)
+        memory = make_memory(records=8 * len(topics))
+        memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
+        assert len(memory.take().queues) == len(set(topics)) == 2048
+        assert memory.collisions < 200, "by chance some 20 of two million pairs"
+
+
+names = st.one_of(
+    st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "A", "KEY", "TAGSS", "UNIQ_KEZ"]), st.text("KEYSTAG", max_size=5)
+)
+any_blocks = st.one_of(
+    property_blocks,
+    named_blocks,
+    st.lists(
+        st.tuples(names.map(str.encode), st.binary(max_size=70)).map(lambda pair: b"%b\x01%b\x02" % pair), max_size=6
+    ).map(b"".join),
+    st.lists(
+        st.sampled_from([b"\0", b"\1", b"\2", b"\3", b"TAGS", b"KEYS\1", b"\x81", b"\x82", b"x" * 61]), max_size=20
+    ).map(b"".join),
+)
+
+
+class TestScannedProperties:
+    @settings(max_examples=examples(100))
+    @given(any_blocks)
+    def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(self, block: bytes) -> None:
+        held = Bytes(record_at(BASE, properties_bytes=block))
+        entries = dispatch(oracles.scan_segment(bytes(held), BASE)).entries
+        assert entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
+
+    @settings(max_examples=examples(100))
+    @given(numbers | st.text("+-0123456789", max_size=22), numbers | st.text("+-0123456789", max_size=22))
+    @example("32767", "-9223372036854775808")
+    @example("-32768", "9223372036854775807")
+    @example("1", "9223372036854775808")
+    def test_numbers_are_parsed_as_java_parses_them(self, size: str, first: str) -> None:
+        block = property_bytes({"INNER_NUM": size, "INNER_BASE": first})
+        data, _ = segment([{"topic_bytes": BATCH_TOPIC, "properties_bytes": block}], BASE)
+        valid = filter(is_dispatched, oracles.scan_segment(data, BASE))
+        assert scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC]).made == dispatch(valid, batch_topics=[BATCH_TOPIC])
+
+
+lists = st.one_of(st.text("a%LMQ/, 1", max_size=12), light_names.map(",".join), light_offsets.map(",".join))
+
+
+def units(names: str, offsets: str, topic: bytes = b"TopicTest") -> list[tuple[bytes, int, int]]:
+    """Light queues that a message in queue 1 is in."""
+    block = property_bytes({"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets})
+    data = record_at(0, topic_bytes=topic, properties_bytes=block)
+    made = scan_bytes(data).made
+    found = [(*key[:2], offset) for key, queue in made.queues.items() if key[2] for offset in queue.offsets]
+    records = list(oracles.scan_segment(data, 0))
+    assert sorted(found) == sorted(light_units(records[0]))
+    return found
+
+
+@settings(max_examples=examples(60))
+@given(lists, lists)
+def test_any_lists_lead_to_the_units_of_the_oracle(names: str, offsets: str) -> None:
+    units(names, offsets)
+
+
+@pytest.mark.parametrize("topic", [b"%RETRY%g", b"rmq_sys_wheel_timer", b"SCHEDULE_TOPIC_XXXX"])
+def test_messages_of_retry_and_system_topics_are_in_no_light_queue(topic: bytes) -> None:
+    assert units("%LMQ%a", "7", topic) == []
+
+
+PIECES = [
+    *(b"a", b"\x7f", b"\xc2\xa9", b"\xe4\xbb\xb7", b"\xf0\x9f\x98\x80"),
+    *(b"\xc0", b"\xe0\x80\x80", b"\xf0\x80", b"\xf4\x90\x80\x80", b"\xf5", b"\xf8", b"\xff", b"\x80"),
+    *(b"\xed\xa0\x80", b"\xed\xa0", b"\xe1\x80", b"\xf0\x9f\x98"),
+]
+"""Whole sequences; ones that no encoder writes; encoded surrogates and sequences cut short."""
+
+any_bytes = st.one_of(st.binary(min_size=1, max_size=40), st.lists(st.sampled_from(PIECES), min_size=1).map(b"".join))
+values = any_bytes.map(lambda data: data.replace(b"\1", b"?").replace(b"\2", b"?"))
+"""What can be the value of a property: it contains no separator."""
+
+
+def tags_code(tags: bytes) -> int:
+    """The hash of a text, as a queue's unit has it for tags."""
+    (queue,) = scan_bytes(record_at(0, properties_bytes=b"TAGS\x01" + tags + b"\x02")).made.queues.values()
+    (unit,) = queue.units
+    return consume_queue.UNIT.unpack(unit)[2]
+
+
+@given(values)
+@example(b"\xed\xa0A")
+@example(b"\xf0\x9f")
+def test_any_bytes_hash_as_java_decodes_and_hashes_them(data: bytes) -> None:
+    assert tags_code(data) % 2**32 == oracles.java_hash(oracles.decode_java(data)) % 2**32
+
+
+@given(values, values)
+def test_a_topic_and_a_key_fold_to_the_hash_that_an_index_keeps(topic: bytes, key: bytes) -> None:
+    held = Bytes(record_at(0, topic_bytes=topic, properties_bytes=b"UNIQ_KEY\x01" + key + b"\x02"))
+    # The topic's hash is gone on with: an encoded character that is cut at its end is no part of the key's first.
+    text = f"{oracles.decode_java(topic)}#{oracles.decode_java(key)}"
+    assert entry_hashes(held.region, 0, held.length) == [oracles.index_hash(text)]

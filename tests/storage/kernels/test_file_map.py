@@ -1,6 +1,5 @@
 """Maps whose files are cut while somebody looks at them."""
 
-import errno
 import mmap
 import os
 import shutil
@@ -14,14 +13,12 @@ from pathlib import Path
 import pytest
 
 import storage.kernels
-from storage.files.mapped_file import lacks_means
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 
 PAGE = mmap.PAGESIZE
 SIZE = 64 * PAGE + 100
 DATA = bytes(n * n % 251 for n in range(SIZE))
-GUARDED = 32768
 
 
 @pytest.fixture
@@ -38,14 +35,6 @@ def descriptor(path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_what_was_populated_and_dropped_is_there_again(descriptor: int) -> None:
-    pages = FileMap(descriptor, SIZE)
-    for start, stop in ((0, SIZE), (5, 6), (PAGE - 1, 3 * PAGE + 1), (SIZE, SIZE)):
-        pages.populate(start, stop)
-        pages.drop(start, stop)
-        assert crc32(pages) == zlib.crc32(DATA)
-
-
 @pytest.mark.parametrize("kept", [0, 10 * PAGE + 7])
 def test_what_was_cut_away_reads_as_zeros_and_the_map_says_so(path: Path, descriptor: int, kept: int) -> None:
     pages = FileMap(descriptor, SIZE)
@@ -53,14 +42,6 @@ def test_what_was_cut_away_reads_as_zeros_and_the_map_says_so(path: Path, descri
     os.truncate(path, kept)
     assert crc32(pages) == zlib.crc32(DATA[:kept].ljust(SIZE, b"\0"))
     assert pages.is_cut
-
-
-def test_only_the_map_that_was_looked_at_is_cut(path: Path, descriptor: int) -> None:
-    whole, short = FileMap(descriptor, SIZE), FileMap(descriptor, PAGE)
-    os.truncate(path, 2 * PAGE)
-    assert crc32(short) == zlib.crc32(DATA[:PAGE])
-    crc32(whole)
-    assert (whole.is_cut, short.is_cut) == (True, False)
 
 
 COUNTING = """
@@ -82,14 +63,6 @@ def test_only_cuts_of_maps_that_nobody_walks_through_are_counted(path: Path) -> 
     command = [sys.executable, "-c", COUNTING, str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.split() == ["True", "0", "True", "1", "True", "1"]
-
-
-def test_pages_behind_the_end_cannot_be_populated(path: Path, descriptor: int) -> None:
-    pages = FileMap(descriptor, SIZE)
-    os.truncate(path, PAGE)
-    with pytest.raises(OSError, match="pages cannot be read"):
-        pages.populate(0, SIZE)
-    assert not pages.is_cut
 
 
 def test_many_threads_may_meet_the_end_at_once(path: Path, descriptor: int) -> None:
@@ -152,23 +125,6 @@ def test_a_map_made_while_the_handler_looks_is_not_taken_for_another(tmp_path: P
     command = ["cc", "-D_GNU_SOURCE", "-w", f"-I{kernels}", "-o", str(tmp_path / "looks"), str(tmp_path / "looks.c")]
     subprocess.run(command, check=True)
     assert subprocess.run([tmp_path / "looks"], stdout=subprocess.PIPE, check=False).stdout == b""
-
-
-def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
-    held: list[FileMap] = []
-    with pytest.raises(OSError, match="cannot be guarded: as many files as can be") as refused:
-        held.extend(FileMap(descriptor, SIZE) for _ in range(GUARDED + 1))
-    assert lacks_means(refused.value)
-    assert refused.value.errno == errno.EMFILE
-    held.clear()
-    assert bytes(FileMap(descriptor, SIZE)) == DATA
-
-
-def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
-    with pytest.raises(OSError, match="cannot be mapped"):
-        FileMap(descriptor, 0)
-    with pytest.raises(OSError, match="cannot be mapped"):
-        FileMap(-1, PAGE)
 
 
 SENT = """

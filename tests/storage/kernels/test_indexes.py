@@ -1,24 +1,36 @@
-"""The structural check of an index file against the oracle that recomputes slots and pointers in a dictionary."""
+"""Index files checked, measured and built by the kernels, against loops and oracles."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
+import numpy.typing as npt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import growing_index
 import oracles
+from compact_oracle import Mark, take_mark
 from examples import examples
 from kernel_memory import Bytes
 from offset_oracle import measure_offsets
+from oracles import IndexImage, index_hash
+from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
+from storage.index.index_file import IndexHeader
+from storage.kernels import index_entries as kernel
+from storage.kernels import indexes
 from storage.kernels.indexes import (
     GAP_BYTES,
     NO_ENTRY,
     STRETCH_BYTES,
+    IndexWriter,
     check_growing_structure,
     check_growth,
     check_structure,
     measure_compacted,
     measure_entries,
+    place_entries,
+    slot_number,
 )
 from strategies import KEYS
 
@@ -91,14 +103,6 @@ class TestMeasureCompacted:
             inside = [offset for offset in offsets if first <= offset < first + STRETCH_BYTES]
             assert [lowest[row], highest[row]] == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
 
-    @given(key_lists, st.sampled_from([1, 2, SLOTS]))
-    def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(self, keys: list[str], slots: int) -> None:
-        image = oracles.index_image(keys, slots)
-        held = Bytes(image.to_bytes())
-        bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
-        none = np.zeros(0, dtype=np.int64)
-        assert measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
-
 
 def check_growing(data: bytes, slots: int, entries: int) -> int:
     capacity = (len(data) - 40 - 4 * slots) // 20 - 1
@@ -154,13 +158,258 @@ class TestGrowth:
                 bytes(content), slots, hash_value
             )
 
-    @pytest.mark.parametrize(
-        ("place", "value"),
-        [(0, -1), (4, 0), (16, 3), (16, 9), (16, -1)],
-        ids=["hash", "offset that falls", "itself", "upwards", "negative"],
+
+long_key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
+
+
+def check_pointers(data: bytes, slots: int, entries: int, **options: Any) -> tuple[int, list[list[int]], int]:
+    """How many are wrong, the rows, slots in use."""
+    fixed: dict[int, int] = options.get("fixed", {})
+    check = indexes.check_pointers(
+        Bytes(data).region, slots, entries, options.get("written", entries), np.array(sorted(fixed), np.int64),
+        np.array([fixed[number] for number in sorted(fixed)], np.int32), options.get("room", 100),
+    )  # fmt: skip
+    return check.wrong, [[each.kind, each.number, each.expected, each.found] for each in check.noted], check.used
+
+
+def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) -> list[list[int]]:
+    heads = dict.fromkeys(range(slots), 0)
+    wrong = []
+    for number in range(1, entries + 1):
+        at = 40 + 4 * slots + 20 * number
+        key_hash = fixed.get(number, oracles.signed(data, at, 4))
+        if key_hash < 0:
+            continue
+        found = oracles.signed(data, at + 16, 4)
+        if found != heads[key_hash % slots]:
+            wrong.append([indexes.BAD_POINTER, number, heads[key_hash % slots], found])
+        heads[key_hash % slots] = number
+    for slot, head in heads.items():
+        found = oracles.signed(data, 40 + 4 * slot, 4)
+        if found != head:
+            wrong.append([indexes.BAD_SLOT, slot, head, found])
+    return wrong
+
+
+class TestCheckPointers:
+    @settings(max_examples=examples(50))
+    @given(long_key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
+    def test_what_is_wrong_is_what_a_loop_finds(
+        self, keys: list[str], slots: int, room: int, data: st.DataObject
+    ) -> None:
+        content = bytearray(oracles.index_image(keys, slots).to_bytes())
+        for _ in range(data.draw(st.integers(0, 4))):
+            content[data.draw(st.integers(40, 40 + 4 * slots + 20 * len(keys) + 19))] = data.draw(st.integers(0, 255))
+        fixed = data.draw(st.dictionaries(st.integers(1, len(keys)), st.integers(0, 2**31 - 1), max_size=3))
+        expected = wrong_by_loop(bytes(content), slots, len(keys), fixed)
+        wrong, rows, used = check_pointers(bytes(content), slots, len(keys), fixed=fixed, room=room)
+        assert wrong == len(expected)
+        assert rows[:room] == expected[:room]
+        hashes = [
+            fixed.get(number, oracles.signed(bytes(content), 40 + 4 * slots + 20 * number, 4))
+            for number in range(1, len(keys) + 1)
+        ]
+        assert used == len({key_hash % slots for key_hash in hashes if key_hash >= 0})
+
+
+def entry_bytes(entries: Sequence[tuple[int, int, int, int]]) -> bytes:
+    return b"".join(
+        oracles.packed(value, size) for entry in entries for value, size in zip(entry, (4, 8, 4, 4), strict=True)
     )
-    def test_a_bad_field_is_found(self, place: int, value: int) -> None:
-        content = bytearray(oracles.index_image(["a"] * 5, 1).to_bytes())
-        size = 8 if place == 4 else 4
-        content[44 + 60 + place : 44 + 60 + place + size] = oracles.packed(value, size)
-        assert check_more(bytes(content), 1, 2, 5) in (3, 4)
+
+
+class TestCheckEntries:
+    @given(key_lists, st.sampled_from([1, 2, 7, 97]), st.integers(1, 21))
+    def test_a_sound_file_is_so_in_portions_of_any_size(self, keys: list[str], slots: int, at_once: int) -> None:
+        image = oracles.index_image(keys, slots)
+        held, heads = entry_bytes(image.entries), np.zeros(slots, np.int32)
+        for number in range(0, len(keys), at_once):
+            count = min(at_once, len(keys) - number)
+            part = Bytes(held[20 * number : 20 * (number + count)])
+            assert kernel.check_entries(part.region, number + 1, heads) == 0
+        assert heads.tolist() == [image.slots.get(slot, 0) for slot in range(slots)]
+
+    @given(key_lists, st.data())
+    def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
+        image = bytearray(oracles.index_image(keys).to_bytes())
+        for _ in range(data.draw(st.integers(1, 3))):
+            place = data.draw(st.integers(0, 20 * len(keys) - 1).filter(lambda place: not 4 <= place % 20 < 16))
+            image[40 + 4 * SLOTS + 20 + place] = data.draw(st.integers(0, 255))
+        entries = Bytes(bytes(image[40 + 4 * SLOTS + 20 :][: 20 * len(keys)]))
+        heads = np.zeros(SLOTS, np.int32)
+        found = kernel.check_entries(entries.region, 1, heads)
+        expected = oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
+        assert found == (expected if expected <= len(keys) else 0)
+
+
+class TestDealEntries:
+    """Cells may have holes between them; what lies in none of them is counted by why."""
+
+    @settings(max_examples=examples(60))
+    @given(
+        st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5),
+        st.integers(0, 1000),
+        st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20),
+        st.data(),
+    )
+    def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(
+        self, cells: list[tuple[int, int]], start: int, drawn: list[tuple[int, int]], data: st.DataObject
+    ) -> None:
+        bounds = []
+        at = start
+        for length, hole in cells:
+            bounds.append((at, at + length))
+            at += length + hole
+        entries = [(key_hash, max(start + near, -5)) for key_hash, near in drawn]
+        entries += [(7, data.draw(st.sampled_from([edge for cell in bounds for edge in (*cell, cell[0] - 1)])))]
+        dealt = deal(entries, bounds)
+        inside = [[entry for entry in entries if low <= entry[1] < high] for low, high in bounds]
+        below = sum(offset < bounds[0][0] for _, offset in entries)
+        beyond = sum(offset >= bounds[-1][1] for _, offset in entries)
+        nowhere = len(entries) - below - beyond - sum(map(len, inside))
+        assert [dealt.below, dealt.beyond, dealt.nowhere] == [below, beyond, nowhere]
+        assert dealt.counts.tolist() == [*map(len, inside)]
+        expected = [
+            (key_hash, offset - low) for (low, _), of in zip(bounds, inside, strict=True) for key_hash, offset in of
+        ]
+        count = len(expected)
+        assert list(zip(dealt.hashes[:count].tolist(), dealt.positions[:count].tolist(), strict=True)) == expected
+
+
+def deal(entries: Sequence[tuple[int, int]], bounds: Sequence[tuple[int, int]]) -> kernel.Dealt:
+    held = Bytes(entry_bytes([(key_hash, offset, 0, 0) for key_hash, offset in entries]))
+    starts, ends = (np.array(column, np.int64) for column in zip(*bounds, strict=True))
+    return kernel.deal_entries(held.region, starts, ends)
+
+
+FIRST = 3 << 33
+
+
+class Put(NamedTuple):
+    """A record's place, store time, and the strings it is indexed under."""
+
+    physical_offset: int
+    store_timestamp: int
+    texts: list[str]
+
+
+stamps = st.integers(1_700_000_000_000, 1_700_000_200_000) | st.integers(-5000, 5000) | st.integers(0, 2**62)
+few_keys = st.lists(st.sampled_from(KEYS), min_size=1, max_size=4)
+
+
+@st.composite
+def put_lists(draw: st.DrawFn) -> list[Put]:
+    """Records in the order of the log, whose clock steps back now and then."""
+    offset, puts = FIRST, []
+    for texts in draw(st.lists(few_keys, max_size=8)):
+        puts.append(Put(offset, draw(stamps), texts))
+        offset += draw(st.sampled_from([1, 91, 2**31]))
+    return [put for put in puts if put.physical_offset - FIRST < 2**32]
+
+
+def columns_of(puts: list[Put], first_offset: int = FIRST) -> EntryColumns:
+    return EntryColumns(
+        first_offset,
+        np.array([put.physical_offset - first_offset for put in puts], np.uint32),
+        np.array([put.store_timestamp for put in puts], np.int64),
+        np.array([len(put.texts) for put in puts], np.uint16),
+        np.array([index_hash(text) for put in puts for text in put.texts], np.int32),
+    )
+
+
+def entries_of(puts: list[Put]) -> list[tuple[str, int, int]]:
+    return [(text, put.physical_offset, put.store_timestamp) for put in puts for text in put.texts]
+
+
+def bytes_of(builder: IndexFileBuilder | CompactFileBuilder) -> bytes:
+    assert not any(builder.memory[builder.used :])
+    assert builder.memory[builder.used - 20 : builder.used].strip(b"\0") or builder.used == 40
+    return builder.memory[: builder.size]
+
+
+@settings(max_examples=examples(50))
+@given(put_lists(), st.sampled_from([1, 2, 7, 97]), st.integers(0, 40), st.data())
+def test_entries_put_in_any_portions_make_the_file_of_the_oracle(
+    puts: list[Put], slots: int, spare: int, data: st.DataObject
+) -> None:
+    entries, columns = entries_of(puts), columns_of(puts)
+    first = data.draw(st.integers(0, len(entries)))
+    seed = data.draw(st.none() | st.tuples(stamps, st.integers(-1, FIRST)))
+    image = IndexImage(slots, len(entries) + 1 + spare)
+    if seed is not None:
+        image.begin_timestamp = image.end_timestamp = max(seed[0], 0)
+        image.begin_physical_offset = image.end_physical_offset = max(seed[1], 0)
+    header = None if seed is None else IndexHeader(5, seed[0], 5, seed[1], 1, 2)
+    builder = IndexFileBuilder(slots, len(entries) + 1 + spare, header)
+    while first < len(entries):
+        count = data.draw(st.integers(0, len(entries) - first))
+        builder.put(columns, first, count)
+        for entry in entries[first : first + count]:
+            image.put(*entry)
+        first += max(count, 1) if count else len(entries)
+    built = builder.finish()
+    assert bytes_of(builder) == image.to_bytes()
+    assert (built.index_count, built.end_timestamp) == (image.index_count, image.end_timestamp)
+
+
+@settings(max_examples=examples(30))
+@given(put_lists(), st.sampled_from([1, 2, 7, 97]), st.integers(0, 3), st.integers(0, 2**40))
+def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(
+    puts: list[Put], slots: int, spare: int, end: int
+) -> None:
+    builder = CompactFileBuilder(slots, len(entries_of(puts)) + 1 + spare)
+    for put in puts:
+        builder.put(columns_of([put], put.physical_offset - 7), 0, len(put.texts))
+    header = builder.finish(end, complete=True)
+    times = [put.store_timestamp for put in puts] or [0]
+    begin = min((time for time in times if time > 0), default=max(times))
+    image = IndexImage(slots, builder.entries)
+    entries = [(index_hash(text), *place) for text, *place in entries_of(puts)]
+    for hashed, offset, stamp in sorted(entries, key=lambda entry: entry[0] % slots):  # stable
+        previous = image.slots.get(hashed % slots, 0)
+        seconds = min(max(stamp - begin, 0) // 1000, 2**31 - 1) if begin > 0 else 0
+        image.entries.append((hashed, offset, seconds, previous))
+        image.slots[hashed % slots] = len(image.entries)
+        assert previous in (0, len(image.entries) - 1)
+    offsets = [put.physical_offset for put in puts] or [0]
+    image.begin_timestamp, image.end_timestamp = begin, max(times)
+    image.begin_physical_offset, image.end_physical_offset = min(offsets), max(*offsets, end)
+    image.hash_slot_count = len(image.slots)
+    without_mark, mark = take_mark(bytes_of(builder), slots)
+    assert without_mark == image.to_bytes()
+    assert mark == (Mark(len(entries), True, False) if entries else None)
+    assert (header.slot_count, header.index_count) == (len(image.slots), len(entries) + 1)
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(1, 2**31 - 1))
+@example(2**31 - 1, 1)
+@example(2**31 - 1, 2**31 - 1)
+@example(2**31 - 2, 2**31 - 1)
+def test_a_slot_is_the_remainder(key_hash: int, slots: int) -> None:
+    assert slot_number(key_hash, slots) == key_hash % slots
+    nearest = key_hash // slots * slots
+    for near in (nearest - 1, nearest, nearest + 1):
+        if 0 <= near < 2**31:
+            assert slot_number(near, slots) == near % slots
+
+
+def numbers(*values: int) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+class TestDoors:
+    """What does not fit is refused before anything is written."""
+
+    def test_stops_that_fall_put_no_entry_twice(self) -> None:
+        memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)
+        writer = IndexWriter(memory, 2, 4, 0, 0)
+        hashes = np.array([1, 2, 3], np.int32)
+        writer.put(numbers(1, 2, 3, 4), numbers(7, 7, 7, 7), numbers(2, 0, 1, 3), hashes, 0, 3)
+        assert writer.index_count == 4
+        assert not any(memory[-60:])
+
+    def test_memory_that_holds_something_sends_no_entry_astray(self) -> None:
+        memory = bytearray(b"\x7f" * (40 + 4 * 2 + 20 * 4))
+        used = place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
+        assert used == 2
+        assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])

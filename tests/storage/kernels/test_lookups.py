@@ -1,22 +1,23 @@
-"""The lookup kernel against the oracle that walks chains over bytes and compares decoded strings."""
+"""The lookup kernel against the oracle that walks chains over bytes, with and without what it remembers."""
 
+import random
+import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from kernel_memory import IndexBytes, KernelStore, record_at
+from kernel_memory import IndexBytes, KernelStore, record_at, segment_at
 from oracles import END_OF_TIME
 from protocol.question import KeyKind
 from protocol.question import Question as Asked
 from storage.kernels import lookups as kernel
+from storage.kernels.store_view import Shortcuts
 from strategies import KEYS, TAGS, TOPICS
 
 KINDS = {"ANY": kernel.KIND_ANY, "K": kernel.KIND_KEY, "U": kernel.KIND_UNIQUE, "T": kernel.KIND_TAG}
@@ -154,42 +155,6 @@ class TestLookup:
                 log[offset : offset + sizes[offset]] for offset in list(answer.physical_offsets)
             )
 
-    @pytest.mark.parametrize(
-        ("wrong", "strays"),
-        [(lambda end: 1, 1), (lambda end: end - 1, 1), (lambda end: end, 0), (lambda end: 2**40, 0)],
-        ids=["inside a record", "in the last byte", "behind the log", "far behind"],
-    )
-    def test_an_entry_that_points_into_the_log_where_no_record_starts_is_told(
-        self, wrong: Callable[[int], int], strays: int
-    ) -> None:
-        store, records, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
-        log = bytes(store.segments[0])
-        data, entry = bytearray(files[0][0]), 40 + 4 + 20 * 2
-        data[entry + 4 : entry + 12] = oracles.packed(wrong(len(log)), 8)
-        store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)])
-        answer = ask(store, Question("TopicTest", "a", "K"))
-        assert list(answer.physical_offsets) == [records[0].physical_offset, records[2].physical_offset]
-        assert (answer.strays, answer.refused) == (strays, 1)
-        if strays:
-            assert answer.stray_file is store.index_files[0]
-            assert answer.stray_offset == wrong(len(log))
-
-    @pytest.mark.parametrize("ascending", [False, True])
-    def test_files_wholly_older_than_a_full_answer_are_not_opened(self, ascending: bool) -> None:
-        plan = Plan(entries=3, messages=[{"keys": "a"}] * 8)
-        store, _, files, _ = plan.build()
-        log = bytes(store.segments[0])
-        maxima = [max(oracles.walk_chain(*file, oracles.index_hash("TopicTest#a"))) for file in files]
-        rows = [
-            IndexBytes(data, slots, 2, maximum, ascending, has_tags=False)
-            for (data, slots), maximum in zip(files, maxima, strict=True)
-        ]
-        answer = ask(KernelStore([(0, log)], rows), Question("TopicTest", "a", maximum=2))
-        assert len(rows) == 4
-        assert len(list(answer.physical_offsets)) == 2
-        assert answer.files == 2
-        assert answer.truncated
-
 
 class TestSize:
     @settings(max_examples=examples(40))
@@ -210,14 +175,6 @@ class TestSize:
 
 class TestStopping:
     """A thread that may not wait walks a bounded number of entries and reads no page that is not in memory."""
-
-    @pytest.mark.parametrize(("steps", "status"), [(4, kernel.STOPPED_LONG), (5, kernel.FOUND)])
-    def test_a_walk_longer_than_allowed_stops(self, steps: int, status: int) -> None:
-        store, records, _, _ = Plan(slots=1, messages=[{"keys": "a"}] * 5).build()
-        answer = ask(store, Question("TopicTest", "a", steps=steps))
-        assert answer.status == status
-        assert status == kernel.STOPPED_LONG or answer.records == bytes(store.segments[0])
-        assert len(records) == 5
 
     def test_what_was_cold_is_named_until_nothing_is(self) -> None:
         """Slot, entry, head of the record and its body, each in a 64 KiB unit of its own."""
@@ -244,10 +201,123 @@ class TestStopping:
             assert ask(store, replace(question, tick=0)).physical_offsets == (0,)
 
 
-@pytest.mark.parametrize(
-    ("topic", "key", "kind"), [(-1, 1, 0), (2, 1, 0), (1, 4, 0), (1, 2, -1), (1, 2, 4), (2**62, 2**62, 0)]
+TOPIC = "TopicTest"
+CHAIN_KEYS = ("hot", "warm", "a", "b", "Aa", "BB")
+"""The last two have the same hash."""
+COPIES = 3
+UNBOUNDED = 2**62
+BEFORE_SHORTCUTS, LONG_ROW = 64, 256
+
+LOG, _PLACES = segment_at(0, *[{"keys": key} for key in CHAIN_KEYS * COPIES])
+RECORDS = [record for place in _PLACES if (record := oracles.read_record(LOG, place)) is not None]
+OFFSETS = {
+    key: [record.physical_offset for record in RECORDS if oracles.has_key(record, key, "K")] for key in CHAIN_KEYS
+}
+
+
+@dataclass
+class Chain:
+    """Entries of an index file with one slot; what they point to may be damaged, and stays so."""
+
+    chain_rows: Sequence[tuple[str, int]]
+    damage: Iterable[tuple[int, int]] = ()
+    shortcuts: Shortcuts = field(default_factory=Shortcuts)
+
+    def __post_init__(self) -> None:
+        keys = [key for key, length in self.chain_rows for _ in range(length)]
+        previous = list(range(len(keys)))
+        for number, value in self.damage:
+            previous[number % len(keys)] = value
+        packed = [
+            struct.pack(">iqii", oracles.index_hash(f"{TOPIC}#{key}"), OFFSETS[key][number % COPIES], 0, before)
+            for number, (key, before) in enumerate(zip(keys, previous, strict=True))
+        ]
+        self.count = len(keys)
+        self._entries = b"".join(packed)
+
+    def bytes_of(self, count: int) -> bytes:
+        """The file with so many entries, and room for all."""
+        header = bytes(36) + oracles.packed(count + 1, 4)
+        return header + oracles.packed(count, 4) + bytes(20) + self._entries[: 20 * count].ljust(20 * self.count, b"\0")
+
+    def store(self, count: int | None = None, *, descriptor: int = -1, remembers: bool = True) -> KernelStore:
+        """A view of the first entries, all unless told, as a server that follows the file has."""
+        data = self.bytes_of(self.count if count is None else count)
+        shortcuts = self.shortcuts if remembers else Shortcuts()
+        file = IndexBytes(data, 1, self.count, len(LOG), ascending=False, shortcuts=shortcuts)
+        return KernelStore([(0, LOG)], [file], descriptor=descriptor)
+
+
+def ask_chain(store: KernelStore, key: str, *, steps: int = UNBOUNDED, tick: int = 0) -> kernel.Found:
+    query = kernel.KeyQuery(Asked(TOPIC, key, KeyKind.KEY, maximum_bytes=1 << 40))
+    return kernel.look_up(store.view, query, tick, steps)
+
+
+def told(found: kernel.Found) -> tuple[object, ...]:
+    """All that an answer says but for what it cost."""
+    return (
+        found.status, found.physical_offsets, found.records, found.truncated, found.files, found.refused,
+        found.bad_pointers, found.strays,
+    )  # fmt: skip
+
+
+chain_rows = st.lists(
+    st.tuples(
+        st.sampled_from(CHAIN_KEYS),
+        st.sampled_from([1, 1, 2, 63, 64, 65]) | st.sampled_from([255, 256, 257, 319, 320, 700]),
+    ),
+    min_size=1,
+    max_size=12,
 )
-def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) -> None:
-    question: Any = SimpleNamespace(needle=lambda: (b"T#k", topic, key), kind=kind)
-    with pytest.raises(ValueError, match="a topic of"):
-        kernel.KeyQuery(question)
+pointers = st.integers(-2, 5000) | st.sampled_from([-(2**31), 0, 2**31 - 1])
+
+
+class TestAnswers:
+    @settings(max_examples=examples(12), deadline=None)
+    @given(chain_rows, st.lists(st.tuples(st.integers(0, 5000), pointers), max_size=3), st.data())
+    def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(
+        self, chain_rows: list[tuple[str, int]], damage: list[tuple[int, int]], data: st.DataObject
+    ) -> None:
+        chain = Chain(chain_rows, damage)
+        counts = sorted(data.draw(st.lists(st.integers(1, chain.count), max_size=2)))
+        for count in (*counts, chain.count):
+            store, content = chain.store(count), chain.bytes_of(count)
+            for key in data.draw(st.lists(st.sampled_from(CHAIN_KEYS), min_size=2, max_size=5)):
+                ask_chain(store, key, steps=data.draw(st.integers(1, 1500)))
+                answer, plain = ask_chain(store, key), ask_chain(chain.store(count, remembers=False), key)
+                assert list(answer.physical_offsets) == oracles.lookup(
+                    [(content, 1)], [], RECORDS, TOPIC, key, kind="K"
+                )
+                assert told(answer) == told(plain)
+                assert answer.walked <= plain.walked
+
+    @settings(max_examples=examples(12), deadline=None)
+    @given(chain_rows, st.integers(0, 2**32))
+    def test_look_ups_end_and_read_nothing_else_whatever_changes_in_the_file(
+        self, chain_rows: list[tuple[str, int]], seed: int
+    ) -> None:
+        chain, generator = Chain(chain_rows), random.Random(seed)
+        for _ in range(6):
+            store = chain.store()
+            content = bytearray(bytes(store.index_files[0]))
+            for _ in range(generator.choice([0, 1, 5])):
+                place = generator.randrange(len(content) // 4) * 4
+                content[place : place + 4] = oracles.packed(
+                    generator.choice([0, 1, generator.randrange(chain.count), generator.randrange(-(2**31), 2**31)]), 4
+                )
+            for count in {chain.count, generator.randint(1, chain.count)}:
+                file = IndexBytes(bytes(content), 1, count, len(LOG), ascending=False, shortcuts=chain.shortcuts)
+                key = generator.choice(CHAIN_KEYS)
+                answer = ask_chain(KernelStore([(0, LOG)], [file]), key)
+                assert answer.status == kernel.FOUND
+                assert answer.walked <= count
+                assert set(answer.physical_offsets) <= set(OFFSETS[key])
+
+
+class TestWhatIsLeftOut:
+    def test_a_long_row_of_another_hash_is_walked_once(self) -> None:
+        store = Chain([("a", 1), ("b", 1), ("hot", 5000)]).store()
+        assert ask_chain(store, "a").walked == 5002
+        short = BEFORE_SHORTCUTS + 2  # the row's part before it, where it leads from and to
+        assert [ask_chain(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
+        assert told(ask_chain(store, "a"))[1] == (OFFSETS["a"][0],)

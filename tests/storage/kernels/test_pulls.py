@@ -1,22 +1,29 @@
-"""What the kernel of a pull leaves to Python, and that it keeps to its bounds; what it finds: see `get_message`."""
+"""The kernels of a pull and of a search for messages by queue offsets."""
 
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_memory import HeldFile
-from oracles import packed
+from kernel_memory import HeldFile, record_at
+from oracles import java_hash, packed
+from queue_stores import unit_bytes
 from storage.filter.base import CHOICE_OF_EVERYTHING
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.filter.tag import choice_of_tags
 from storage.kernels import pulls as kernel
+from storage.kernels.messages import ANY_OFFSET, NOT_FOUND, MessageSearch, find_messages
+from storage.kernels.region import Region
 from storage.kernels.store_view import LogView
 from storage.log.commit_log import CommitLog
+from storage.queue.unit_struct import UNIT
+from store_files import property_bytes
 from store_writer import StoreWriter, Written
 
 Log = tuple[CommitLog, list[Written]]
@@ -105,17 +112,6 @@ def test_units_that_do_not_lead_from_one_record_to_the_next_are_for_python(held:
     assert call(log, back, [7], behind=1)[0] == kernel.ODD
 
 
-def test_codes_are_compared_by_their_low_32_bits_and_one_of_an_extension_is_odd(held: Log) -> None:
-    log, written = held
-    units = [unit(one, code) for one, code in zip(written[:4], [5, -5, 1 << 31, -(1 << 31)], strict=True)]
-    assert call(log, units, [1 << 31]) == (4, offsets(written[2:4]))
-    assert call(log, units, [(1 << 32) - 5, 5]) == (4, offsets(written[:2]))
-    assert call(log, units, []) == (4, [])
-    extended = unit(written[0], -(1 << 63))
-    assert call(log, [extended], [5])[0] == kernel.ODD
-    assert call(log, [extended]) == (1, offsets(written[:1]))
-
-
 def test_a_message_that_an_expression_wants_must_be_intact(tmp_path: Path) -> None:
     log, written = written_log(tmp_path)
     path = log.segments[0].file.path
@@ -142,3 +138,115 @@ def test_units_and_records_that_are_not_in_memory_are_told(held: Log) -> None:
         pulled = kernel.pull(LogView([(0, segment, log.end)]), file, *arguments)
         assert (pulled.passed, pulled.cold_file) == (kernel.RECORD_COLD, segment)
         assert (pulled.cold_position, pulled.cold_length) == (written[1].physical_offset, written[1].size)
+
+
+LIGHT = ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET")
+
+
+@dataclass
+class GrownLog:
+    """Records one behind the other, with room behind them."""
+
+    data: bytes = b""
+    starts: list[int] = field(default_factory=list)
+
+    def add(self, **changes: object) -> None:
+        self.starts.append(len(self.data))
+        self.data += record_at(len(self.data), **changes)
+
+    def add_light(self, names: str, offsets: str) -> None:
+        self.add(properties_bytes=property_bytes(dict(zip(LIGHT, (names, offsets), strict=True))))
+
+    def memory(self) -> np.ndarray:
+        return np.frombuffer(self.data + bytes(200), np.uint8).copy()
+
+
+@pytest.fixture
+def log() -> GrownLog:
+    """Messages 7 to 12 of queue 1."""
+    log = GrownLog()
+    for number in range(6):
+        log.add(keys=f"k{number}", sys_flag=(0, 0x30)[number % 2], queue_offset=7 + number)
+    return log
+
+
+@dataclass
+class Search:
+    """A search for messages of one queue, and what became of it."""
+
+    first: int
+    count: int = 1
+    topic: bytes = b"TopicTest"
+    queue_id: int = 1
+    beyond: int = 64
+    grows: bool = False
+
+    def __post_init__(self) -> None:
+        # An array, as in the product: sanitizers let kernels write a bytearray as a copy.
+        self.units = np.frombuffer((packed(NOT_FOUND, 8) + bytes(12)) * self.count, np.uint8).copy()
+        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, self.units, self.beyond, grows=self.grows)
+
+    def found(self) -> list[int]:
+        return [place for place, _, _ in UNIT.iter_unpack(self.units.tobytes())]
+
+
+def search(data: np.ndarray, searches: list[Search], start: int = 0, stop: int | None = None) -> tuple[int, list[int]]:
+    """Where the search ended, and what is left of each."""
+    limit = data.size if stop is None else stop
+    end = find_messages(Region(data), start, limit, data.size, 0, data.size, [each.kernel for each in searches])
+    return end, [each.kernel.left for each in searches]
+
+
+def find_message(data: np.ndarray, start: int, queue_offset: int, **more: object) -> int:
+    one = Search(queue_offset, **more)  # type: ignore[arg-type]
+    search(data, [one], start)
+    return one.found()[0]
+
+
+def test_a_search_that_grows_begins_with_the_first_message_and_stops_where_it_has_no_room(log: GrownLog) -> None:
+    data, other = log.memory(), Search(12)
+    one = Search(ANY_OFFSET, 2, grows=True)
+    assert search(data, [one, other]) == (log.starts[2], [1, 1])
+    assert (one.kernel.first, one.kernel.is_full, one.found()) == (7, True, log.starts[:2])
+    four = Search(7, 4, grows=True)
+    assert search(data, [four, other]) == (log.starts[4], [1, 1])
+    eight = Search(7, 8, grows=True)
+    end, left = search(data, [eight, other])
+    assert (end >= len(log.data), left, eight.kernel.is_full) == (True, [3, 0], False)
+    assert (eight.found(), other.found()) == ([*log.starts, NOT_FOUND, NOT_FOUND], log.starts[5:])
+
+
+def test_damage_is_stepped_over_and_nothing_behind_the_stop_is_found(log: GrownLog) -> None:
+    data = log.memory()
+    data[log.starts[1] + 4] = 0
+    assert find_message(data, log.starts[1], ANY_OFFSET) == log.starts[2]
+    one = Search(ANY_OFFSET)
+    assert search(data, [one], log.starts[1], log.starts[2]) == (log.starts[2], [1])
+    data[: data.size] = 0xFF
+    assert find_message(data, 0, ANY_OFFSET) == NOT_FOUND
+
+
+def test_messages_of_light_queues_are_found_by_what_they_say_of_them() -> None:
+    log = GrownLog()
+    log.add_light("%LMQ%a,%LMQ%b", "7,0")
+    log.add_light("%LMQ%b", "1")
+    log.add_light("%LMQ%ab,%LMQ%a", "9,8")
+    log.add_light("%LMQ%b,%LMQ%a", "2")
+    log.add_light("%LMQ%a", "x")
+    log.add_light("%LMQ%b,,", "3")
+    log.add(queue_offset=9)
+    data = log.memory()
+    first, second, third = (Search(0, 10, topic=b"%LMQ%" + name, queue_id=0) for name in (b"a", b"b", b"ab"))
+    search(data, [first, second, third])
+    assert {n: place for n, place in enumerate(first.found()) if place >= 0} == {7: log.starts[0], 8: log.starts[2]}
+    assert second.found() == [*log.starts[:2], NOT_FOUND, log.starts[5], *[NOT_FOUND] * 6]
+    assert third.found() == [*[NOT_FOUND] * 9, log.starts[2]]
+
+
+@pytest.mark.parametrize("tag", ["", "TagA", "a b", "ä", "日本", "𝄞"])
+def test_a_unit_is_that_which_a_broker_makes_of_the_record(log: GrownLog, tag: str) -> None:
+    log.add(queue_offset=90, properties_bytes=property_bytes({"KEYS": "k", "TAGS": tag}))
+    one = Search(90)
+    search(log.memory(), [one])
+    size = len(log.data) - log.starts[-1]
+    assert bytes(one.units) == unit_bytes(log.starts[-1], size, java_hash(tag))

@@ -1,5 +1,9 @@
 """One record, walks and scans against the oracle that reads a segment record by record."""
 
+import gc
+import itertools
+import mmap
+import weakref
 from array import array
 from collections.abc import Callable
 from functools import partial
@@ -13,12 +17,15 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from kernel_memory import Bytes, headers_in_one_another, record_at, segment_at
+from oracles import signed
 from storage.kernels import records
+from storage.kernels.moving import mend_record
 from storage.kernels.records import (
     AT_DAMAGE,
+    AT_LIMIT,
+    AT_NOTHING,
     BAD_BODY_CRC,
-    MAXIMUM_PIECES,
-    OUTPUT_FULL,
+    MAXIMUM_QUEUES,
     Sums,
     check_intact,
     check_shape,
@@ -26,10 +33,9 @@ from storage.kernels.records import (
     find_candidate,
     find_intact_backwards,
     find_record,
-    has_sane_texts,
-    scan_keys,
     sort_entries,
     tag_entry_hash,
+    walk_appended,
     walk_records,
 )
 from storage.kernels.region import Region
@@ -38,17 +44,6 @@ BASE = 1 << 32
 
 
 segment = partial(segment_at, BASE)
-
-
-def scan(
-    data: bytes, position: int = 0, stop: int | None = None, room: int = 1000
-) -> tuple[int, int, set[tuple[int, int]]]:
-    held = Bytes(data)
-    hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
-    limit, boundary = len(data) if stop is None else stop, BASE + len(data)
-    found = scan_keys(held.region, position, limit, len(data), BASE, boundary, hashes, offsets)
-    pairs = zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True)
-    return found.position, found.reason, set(pairs)
 
 
 changes = st.fixed_dictionaries(
@@ -92,21 +87,11 @@ class TestCheck:
         data = (0).to_bytes(2, "big") + bytes([0, 120]) + (0xDAA320A7).to_bytes(4, "big") + tail
         assert (shape(data, -1) > 0) == (oracles.read_record(data, 0, check_crc=False) is not None)
 
-    def test_a_cut_record_has_a_bad_size(self) -> None:
-        assert shape(packed()[:-1]) == records.BAD_SIZE
-        assert shape(b"") == records.BAD_SIZE
-
     def test_a_property_checksum_is_verified_over_everything_before_it(self) -> None:
         data = packed(property_crc=True)
         assert intact(data) == len(data)
         topic = data.index(b"TopicTest")
         assert intact(data[:topic] + b"X" + data[topic + 1 :]) == records.BAD_PROPERTY_CRC
-
-    def test_digits_that_are_none_are_no_checksum(self) -> None:
-        data = bytearray(packed(property_crc=True))
-        topic = data.index(b"TopicTest")
-        data[topic], data[-5] = ord("X"), ord("x")
-        assert intact(bytes(data)) == len(data)
 
 
 class TestProperties:
@@ -120,32 +105,6 @@ class TestProperties:
         tag = oracles.parse_properties(oracles.decode_java(b"".join(pieces))).get("TAGS")
         expected = None if tag is None else oracles.index_hash(f"TopicTest#T#{tag}")
         assert tag_entry_hash(Bytes(data).region, 0, len(data)) == expected
-
-
-class TestDoors:
-    """Nothing outside a region is read, whatever is asked for."""
-
-    def test_what_is_no_record_has_no_texts_and_no_entries(self) -> None:
-        """It may have been one when it was looked at before."""
-        region = Region(bytes(200))
-        assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
-
-
-class TestScanKeys:
-    def test_a_full_output_ends_before_the_next_record(self) -> None:
-        data, positions = segment(*({"keys": "a b c"} for _ in range(4)))
-        reached, why, pairs = scan(data, room=2)
-        assert (reached, why) == (positions[1], OUTPUT_FULL)
-        assert len(pairs) == 3
-
-
-class TestWalkRecords:
-    def test_checksums_are_looked_at_only_when_asked(self) -> None:
-        data, positions = segment({}, {"crc": 1}, {})
-        place = Bytes(data).region, 0, len(data), BASE, BASE + len(data)
-        assert walk_records(*place, False).position == len(data)
-        walk = walk_records(*place, True)
-        assert (walk.position, walk.reason, walk.code) == (positions[1], AT_DAMAGE, BAD_BODY_CRC)
 
 
 class TestFindRecord:
@@ -218,7 +177,107 @@ def test_entries_are_sorted_by_hash_and_then_by_offset(entries: list[tuple[int, 
     assert (span.first, span.last) == (min(offsets), max(offsets))
 
 
-def test_entries_that_do_not_belong_together_are_refused() -> None:
-    for hashes, offsets in ((array("i", [1]), array("q", [1, 2])), (array("i"), array("q"))):
-        with pytest.raises(ValueError, match=f"{len(hashes)} hashes of {len(offsets)} offsets"):
-            sort_entries(hashes, offsets)
+BLANK = (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
+
+
+class Walked:
+    """What a walk over some bytes, which nothing readable follows, found."""
+
+    def __init__(self, data: bytes, position: int = 0, limit: int | None = None, boundary: int | None = None) -> None:
+        held = Bytes(data)
+        stop = len(data) if limit is None else limit
+        boundary = BASE + len(data) if boundary is None else boundary
+        walk = walk_appended(held.region, position, stop, len(data), BASE, boundary)
+        self.end, self.reason, self.records, self.code = walk.position, walk.reason, walk.records, walk.code
+        self.last_two, self.noted = (walk.before_last, walk.last), walk.queues
+
+
+appended_changes = st.fixed_dictionaries(
+    {
+        "topic_bytes": st.sampled_from([b"T", b"TT", b"U", "Grüße".encode(), b"%RETRY%G", bytes(range(1, 100))]),
+        "queue_id": st.sampled_from([0, 1, 2, 0x10000, 0x7FFFFFFF]),
+        "sys_flag": st.sampled_from([0, 4, 0x10, 0x30]),
+        "body": st.binary(max_size=10),
+    }
+)
+
+
+class TestWalkAppended:
+    @settings(max_examples=examples(20))
+    @given(st.lists(appended_changes, max_size=12), st.sampled_from([b"", bytes(8), bytes(100)]))
+    def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(
+        self, plan: list[dict[str, object]], behind: bytes
+    ) -> None:
+        data, positions = segment(*plan)
+        walked = Walked(data + behind)
+        assert (walked.end, walked.reason) == (len(data), AT_NOTHING if behind else AT_LIMIT)
+        assert (walked.records, walked.last_two) == (len(positions), (-1, -1, *positions)[-2:])
+        first: dict[tuple[object, object], int] = {}
+        for change, position in zip(plan, positions, strict=True):
+            first.setdefault((change["topic_bytes"], change["queue_id"]), position)
+        assert walked.noted == list(first.values())
+
+    @settings(max_examples=examples(20))
+    @given(st.lists(appended_changes, min_size=1, max_size=5), st.data())
+    def test_a_record_that_is_there_in_part_ends_the_walk(
+        self, plan: list[dict[str, object]], data: st.DataObject
+    ) -> None:
+        whole, _ = segment(*plan)
+        cut = data.draw(st.integers(0, len(whole)))
+        torn = whole[:cut] + bytes(len(whole) - cut + 50)
+        walked = Walked(torn)
+        records = list(oracles.scan_segment(torn, BASE))
+        assert (walked.end, walked.records) == (sum(record.total_size for record in records), len(records))
+        assert walked.reason in (AT_NOTHING, AT_DAMAGE)
+        assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end + 8 :]))
+
+
+class TestHalfWrittenHeads:
+    """Size and magic number of a record, or of a BLANK, of which the first bytes are there, and nothing behind."""
+
+    @pytest.mark.parametrize("size", [0, 8, 99, 101, -1, 2**31 - 1])
+    def test_a_blank_whose_size_is_not_right_yet_is_neither_end_nor_damage(self, size: int) -> None:
+        data, _ = segment({})
+        head = size.to_bytes(4, "big", signed=True) + BLANK[4:8]
+        assert Walked(data + head + bytes(92)).reason == AT_NOTHING
+        assert Walked(data + head + bytes(50) + b"x" + bytes(41)).reason == AT_DAMAGE
+
+    @pytest.mark.parametrize(
+        "head",
+        [b"\0\0\0\x70\xda\xa3\x20\xa8", b"\0\0\0\x70\xa3\0\0\0", b"\0\0\0\x70\0\0\0\xa7", b"\xff\xff\0\0\0\0\0\0"],
+    )
+    def test_what_is_no_beginning_is_damage(self, head: bytes) -> None:
+        data, _ = segment({})
+        assert Walked(data + head + bytes(600)).reason == AT_DAMAGE
+
+    def test_queues_that_share_a_java_hash_do_not_slow_a_walk_down(self) -> None:
+        topics = [bytes(b"".join(pair)) for pair in itertools.product([b"Aa", b"BB"], repeat=11)]
+        data, positions = segment(*({"topic_bytes": topic, "body": b""} for topic in topics))
+        assert len(positions) == MAXIMUM_QUEUES
+        walk = walk_appended(Bytes(data + bytes(8)).region, 0, len(data), len(data) + 8, BASE, BASE + len(data) + 8)
+        assert len(walk.queues) == MAXIMUM_QUEUES
+        assert walk.collisions < 20_000, "some thousand in a table that is half full, of two million pairs"
+
+
+@pytest.mark.parametrize("crc", [False, True])
+def test_a_record_is_mended_with_its_checksum(crc: bool) -> None:
+    record = bytearray(record_at(BASE, prepared_transaction_offset=7, property_crc=crc))
+    mend_record(record, 0, len(record), 99)
+    assert bytes(record) == record_at(BASE, prepared_transaction_offset=99, property_crc=crc)
+    assert signed(bytes(record), 28, 8) == BASE
+
+
+def test_a_buffer_is_held_until_the_region_goes() -> None:
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    region = Region(memory)
+    with pytest.raises(BufferError):
+        memory.close()
+    array = np.zeros(10, np.uint8)
+    alive, other = weakref.ref(array), Region(array)
+    del array
+    gc.collect()
+    assert alive() is not None
+    del other, region
+    gc.collect()
+    assert alive() is None
+    memory.close()

@@ -1,5 +1,7 @@
-"""Programs over blocks of properties as they lie in records, beside the oracle and what the official filter said."""
+"""Programs over blocks of properties, and texts as numbers, beside oracles, the official filter and the JDK."""
 
+import math
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -13,8 +15,10 @@ from filter_vectors import vectors
 from kernel_memory import Bytes
 from protocol.errors import FilterEvaluationError
 from protocol.properties import encode_properties
+from sql92_oracle import double_order, to_double_order
 from storage.filter.sql92 import Expression, parse
 from storage.kernels import sql92 as kernel
+from storage.kernels.sql92 import double_of, integer_of
 from strategies import property_blocks
 
 LETTERS = {True: "T", False: "F", None: "N"}
@@ -44,21 +48,6 @@ def letter(expression: Expression, block: bytes) -> str:
         return "E"
 
 
-# ---------------------------------------------------------------------- the same outcomes
-
-
-@pytest.mark.parametrize("text", ["\ud800", "a\udcffü", "\ud800\ufffd\ud801", "\udcff "])
-@pytest.mark.parametrize("number", ["5", "5L", "5.5"])
-def test_what_cannot_be_read_is_named_as_it_was_written(text: str, number: str) -> None:
-    """Half a character comes with JSON's escapes, and with bytes on a command line that are no UTF-8."""
-    expression = parse(f"'{text}' = {number}")
-    with pytest.raises(FilterEvaluationError) as wanted:
-        sql92_oracle.evaluate(expression.root, {})
-    with pytest.raises(FilterEvaluationError) as raised:
-        expression.evaluate({})
-    assert str(raised.value) == str(wanted.value)
-
-
 def test_random_expressions_come_out_as_the_official_filter_said() -> None:
     blocks = [encode_properties(properties) for (properties,) in vectors("properties")]
     for text, expected in vectors("sql"):
@@ -77,29 +66,9 @@ def test_any_block_of_properties_is_read_by_the_brokers_rules(block: bytes, text
     assert decided(expression, block) == letter(expression, block)
 
 
-# ---------------------------------------------------------------------- much of everything
-
-
-def test_names_are_told_apart_however_many_there_are() -> None:
-    names = [f"{'p' * (number % 90)}{number}" for number in range(400)]
-    values = dict(zip(names, map(str, range(400)), strict=True))
-    expression = parse(" AND ".join(f"{name} = '{value}'" for name, value in values.items()))
-    assert decided(expression, encode_properties(values), encode_properties(values | {names[7]: "x"})) == "TF"
-
-
-def test_many_texts_are_looked_up() -> None:
-    texts = [f"{number:o}" for number in range(5_000)]
-    expression = parse("a IN (" + ", ".join(f"'{text}'" for text in reversed(texts)) + ")")
-    asked = [*texts[:300], "8", "77777777", "00"]
-    assert decided(expression, *(encode_properties({"a": text}) for text in asked)) == "T" * 300 + "FFF"
-
-
 def test_a_search_in_a_hostile_text_takes_no_square_of_its_length() -> None:
     expression = parse(f"a CONTAINS '{'x' * 16_000}y'")
     assert decided(expression, b"a\x01" + b"x" * 32_700) == "F"
-
-
-# ---------------------------------------------------------------------- what is refused
 
 
 def finished(*steps: Callable[[kernel.Program], object]) -> kernel.Program:
@@ -129,19 +98,68 @@ def test_a_program_that_does_not_come_to_one_outcome_is_refused() -> None:
         finished(lambda program: program.truth("b"))
 
 
-def test_a_join_leads_nowhere_but_to_where_as_many_outcomes_wait() -> None:
-    program = kernel.Program(["a"])
-    program.truth("a")
-    program.truth("a")
-    join = program.join(False)
-    program.truth("a")
-    with pytest.raises(ValueError, match="does not lead to here"):
-        program.land(join)
+Column = int | None
 
 
-def test_nothing_is_added_to_a_finished_program_and_no_other_decides() -> None:
-    program = finished(lambda program: program.truth("a"))
-    with pytest.raises(ValueError, match="no step"):
-        program.negate()
-    with pytest.raises(ValueError, match="not finished"):
-        kernel.Program(["a"]).decide(b"")
+def to_int32(text: str) -> int:
+    return integer_of(text, 32)
+
+
+def to_int64(text: str) -> int:
+    return integer_of(text, 64)
+
+
+NUMBERS: list[tuple[str, Column, Column, Column]] = [tuple(each) for each in vectors("number")]
+
+
+def read(convert: Callable[[str], float], text: str) -> float | None:
+    try:
+        return convert(text)
+    except FilterEvaluationError:
+        return None
+
+
+def said(convert: Callable[[str], float], text: str) -> str:
+    try:
+        return repr(convert(text))
+    except FilterEvaluationError as error:
+        return str(error)
+
+
+def test_numbers_are_what_the_jdk_reads_doubles_to_the_last_bit() -> None:
+    for column in (1, 2, 3):
+        assert 50 < sum(each[column] is not None for each in NUMBERS) < len(NUMBERS) - 50
+    for text, int32, int64, bits in NUMBERS:
+        assert (read(to_int32, text), read(to_int64, text)) == (int32, int64), text
+        number = read(double_of, text)
+        assert (None if number is None else struct.unpack(">q", struct.pack(">d", number))[0]) == bits, text
+
+
+def test_a_hostile_text_is_refused_at_once() -> None:
+    for text in ("1" * 32_000 + "x", "1." + "1" * 32_000 + "x", "0x" + "1" * 32_000, "1e" + "1" * 32_000 + "x"):
+        assert read(double_of, text) is None
+        assert read(to_int64, text) is None
+
+
+def is_below(first: str, second: str) -> bool | None:
+    return parse("a < b").evaluate({"a": first, "b": second})
+
+
+def test_the_order_of_doubles_is_total_as_in_java() -> None:
+    ascending = [-math.inf, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.0, 1.7976931348623157e308, math.inf, math.nan]
+    texts = ["-Infinity", "-1.5", "-5e-324", "-0.0", "0.0", "5e-324", "1.0", "1.7976931348623157e308", "Infinity"]
+    for number, text in enumerate([*texts, "NaN"]):
+        assert [is_below(text, other) for other in [*texts, "-NaN"]] == [number < other for other in range(10)]
+        assert to_double_order(text) == double_order(ascending[number])
+
+
+@given(
+    st.text() | st.text("0123456789+-.eEpPxXfFdDaN ٥𝟎\x00") | st.from_regex(r"[+-]?0x[0-9a-f]*\.?[0-9a-f]*p-?[0-9]+")
+)
+def test_any_text_is_the_number_that_the_oracle_reads_or_the_same_error(text: str) -> None:
+    for convert, oracle in (
+        (to_int32, sql92_oracle.to_int32),
+        (to_int64, sql92_oracle.to_int64),
+        (double_of, sql92_oracle.to_double),
+    ):
+        assert said(convert, text) == said(oracle, text)

@@ -1,8 +1,12 @@
-"""`config/*.json`: what brokers write, what crashes leave of it, and anything else that may stand there."""
+"""Configuration in files and in RocksDB: what brokers write, what crashes leave of it, and anything else there."""
 
 import errno
 import json
+import lzma
 import os
+import re
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,19 +16,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from giant_files import make_giant
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
 from protocol.errors import StoreError
+from storage.extras import install_line
 from storage.layout.store_config import (
+    GROUPS,
+    OFFSETS,
+    TOPICS,
     YOUNG_NS,
     BloomFilterData,
     ConsumerFilter,
     DataVersion,
     StoreConfig,
-    SubscriptionGroup,
-    TopicConfig,
 )
-from store_writer import StoreWriter
 
 
 def write(root: Path, name: str, text: str | bytes) -> None:
@@ -49,16 +55,6 @@ def test_the_recorded_topics_are_read_with_all_their_fields(g1_store: Path) -> N
 def test_the_release_of_a_store_is_that_of_the_broker_that_wrote_it(name: str, release: str, tmp_path: Path) -> None:
     root = unpack(Path(name).name, tmp_path, archives=(GOLDEN / name).parent)
     assert StoreConfig.load(root).release.name == release
-
-
-def test_topics_without_attributes_are_those_of_a_release_that_knows_none(g1_store: Path, tmp_path: Path) -> None:
-    """`TopicConfig` of 4.9.8 has no such member, and a broker from 5.0 on writes it of every topic."""
-    text = (g1_store / "config" / "topics.json").read_text()
-    assert text.count('"attributes":{},') > 3
-    write(tmp_path, "topics.json", text.replace('"attributes":{},', ""))
-    assert StoreConfig.load(tmp_path).release.name == "V4_9_8"
-    write(tmp_path, "topics.json", text.replace('"attributes":{},', "", 3))
-    assert StoreConfig.load(tmp_path).release.name == "V5_5_1"
 
 
 def test_the_recorded_groups_are_read_with_all_their_fields(g1_store: Path) -> None:
@@ -97,24 +93,6 @@ def test_the_recorded_filter_is_read(g1_store: Path) -> None:
     }
 
 
-def test_attributes_forbidden_topics_and_light_offsets_are_read(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.set_topic("B", {"queue.type": "BatchCQ", "cleanup.policy": "DELETE"})
-    writer.append("T", b"")
-    writer.consumer_offsets["T@g"] = {0: 5}
-    writer.flush()
-    writer.write_config(
-        "subscriptionGroup.json", {"forbiddenTable": {"g": {"T": 4}}, "subscriptionGroupTable": {"g": {}}}
-    )
-    writer.write_config("lmqConsumerOffset.json", {"lmqOffsetTable": {"%LMQ%x@g": 7}, "offsetTable": {}})
-    config = StoreConfig.load(tmp_path)
-    assert config.topics["B"].attributes == {"queue.type": "BatchCQ", "cleanup.policy": "DELETE"}
-    assert config.forbidden == {"g": {"T": 4}}
-    assert config.subscription_groups == {"g": SubscriptionGroup("g")}
-    assert config.consumer_offsets == {("g", "T"): {0: 5}, ("g", "%LMQ%x"): {0: 7}}
-    assert config.problems == []
-
-
 @pytest.mark.parametrize(("newer", "offset"), [("consumerOffset.json", 9), ("lmqConsumerOffset.json", 4)])
 def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_has_nothing(
     tmp_path: Path, newer: str, offset: int
@@ -127,21 +105,6 @@ def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_h
     offsets = StoreConfig.load(tmp_path).consumer_offsets
     assert offsets == {("G", "T"): {0: offset}, ("Plain", "T"): {0: 1}, ("Light", "T"): {0: 2}}
 
-
-# --- what is left after a crash ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("main", [None, "", "  \n", "{", '{"topicConfigTable":{"T":', "[]", "null", "\0" * 100])
-def test_the_old_file_serves_where_the_new_one_does_not(main: str | None, tmp_path: Path) -> None:
-    write(tmp_path, "topics.json.bak", '{"topicConfigTable":{"Old":{"perm":4}}}')
-    if main is not None:
-        write(tmp_path, "topics.json", main)
-    config = StoreConfig.load(tmp_path)
-    assert config.topics == {"Old": TopicConfig("Old", perm=4)}
-    assert f"{tmp_path}/config/topics.json is missing or unreadable, topics.json.bak is used instead" in config.problems
-
-
-# --- what is not known ------------------------------------------------------------------------------------------------
 
 NAMES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "lmqConsumerOffset.json", "delayOffset.json"]
 TABLES_OF = dict(zip(NAMES, ["topicConfigTable", "subscriptionGroupTable", *["offsetTable"] * 3], strict=True))
@@ -191,12 +154,6 @@ def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
     assert known.consumer_offsets["G", "T"] == {0: 7}
 
 
-def test_a_file_in_the_place_of_the_directory_leaves_all_unknown(tmp_path: Path) -> None:
-    (tmp_path / "config").write_bytes(b"")
-    config = StoreConfig.load(tmp_path)
-    assert not any(is_known(config, name) for name in NAMES)
-
-
 def test_of_a_damaged_entry_it_is_not_known_what_it_said(tmp_path: Path) -> None:
     write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:"x"},"T@H":{0:3}}}')
     write(tmp_path, "topics.json", '{"topicConfigTable":{"T":{"perm":"x"},"U":{}}}')
@@ -207,28 +164,6 @@ def test_of_a_damaged_entry_it_is_not_known_what_it_said(tmp_path: Path) -> None
         config.refuse_unknown_offsets("G", "T")
     assert is_known(config, "topics.json", "U")
     assert not is_known(config, "topics.json", "T")
-
-
-# --- whatever may stand there -----------------------------------------------------------------------------------------
-
-
-def test_an_entry_that_is_none_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
-    text = """{"topicConfigTable":{"T":{"perm":"6","readQueueNums":4},"A":5,"B":{"perm":"x"},"C":{"readQueueNums":1e30},
-        "D":{"attributes":[]},"E":{"perm":9999999999}}}"""
-    write(tmp_path, "topics.json", text)
-    config = StoreConfig.load(tmp_path)
-    assert config.topics == {"T": TopicConfig("T", read_queue_nums=4, perm=6)}
-    assert len(config.problems) == 5
-    assert config.problems[0].startswith(f"{tmp_path}/config/topics.json, topicConfigTable, 'A': ")
-    assert all(problem.endswith("; left out") for problem in config.problems)
-
-
-def test_of_many_bad_entries_only_some_are_told(tmp_path: Path) -> None:
-    entries = ",".join(f'"T{number}":5' for number in range(1000))
-    write(tmp_path, "topics.json", f'{{"topicConfigTable":{{{entries}}}}}')
-    problems = StoreConfig.load(tmp_path).problems
-    assert len(problems) == 11
-    assert problems[-1] == f"{tmp_path}/config/topics.json: there are more such entries"
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet='{}[]":,0123456789abT@\\ut', max_size=80).map(str.encode)))
@@ -253,11 +188,6 @@ class TestAgain:
         for path in (root / "config").iterdir():
             os.utime(path, ns=(0, time.time_ns() - age_ns))
 
-    def test_files_that_did_not_change_are_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        config = self.loaded(tmp_path)
-        monkeypatch.setattr("storage.layout.store_config.read_small_file", None)
-        assert StoreConfig.load(tmp_path, config) is config
-
     def test_a_change_in_the_same_instant_is_seen(self, tmp_path: Path) -> None:
         """Of one size, with the times of the one before: a young file is read again whatever its times say."""
         config = self.loaded(tmp_path, age_ns=0)
@@ -265,3 +195,116 @@ class TestAgain:
         write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:7}}}')
         os.utime(tmp_path / "config" / "consumerOffset.json", ns=(times, times))
         assert StoreConfig.load(tmp_path, config).consumer_offsets[("G", "T")] == {0: 7}
+
+
+G2 = GOLDEN / "g2"
+ANSWERS = {"g2-rocksdb": "frames.jsonl.xz", "g2-rocksdb-killed": "frames.jsonl.xz", "g2-rocksdb-v2": "answers.jsonl.xz"}
+QUERY_CONSUMER_OFFSET = 14
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name) for name in ANSWERS}
+
+
+def answered_offsets(name: str) -> dict[tuple[str, str, int], int]:
+    """What the broker said of each group, topic and queue that it knew a committed offset of."""
+    asked: dict[int, tuple[str, str, int]] = {}
+    found = {}
+    for line in lzma.decompress((G2 / name / ANSWERS[name]).read_bytes()).splitlines():
+        header = json.loads(line)["header"]
+        if header["flag"] & 1 == 0:
+            if header["code"] == QUERY_CONSUMER_OFFSET:
+                fields = header["extFields"]
+                asked[header["opaque"]] = (fields["consumerGroup"], fields["topic"], int(fields["queueId"]))
+        elif header["opaque"] in asked and header["code"] == 0:
+            found[asked[header["opaque"]]] = int(header["extFields"]["offset"])
+    return found
+
+
+def files_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        str(path.relative_to(directory)): (path.stat().st_mtime_ns, path.stat().st_size, path.read_bytes())
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_committed_offsets_are_what_the_broker_answered_and_nothing_is_written(
+    name: str, stores: dict[str, Path]
+) -> None:
+    before = files_of(stores[name] / "config")
+    config = StoreConfig.load(stores[name])
+    assert files_of(stores[name] / "config") == before
+    config.refuse_unknown_offsets()
+    # Where a group has none, a broker answers 0 for a queue that begins with 0.
+    known = {place: offset for place, offset in answered_offsets(name).items() if offset}
+    assert len(known) >= 3
+    for (group, topic, queue_id), offset in known.items():
+        assert config.consumer_offsets[group, topic][queue_id] == offset
+    assert "NoSuchGroup" not in {group for group, _ in config.consumer_offsets}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_topics_and_groups_are_those_that_were_made(name: str, stores: dict[str, Path]) -> None:
+    config = StoreConfig.load(stores[name])
+    queues = {"LedgerTopic": 2, "LedgerDelay": 1, "LedgerFails": 1, "LedgerTransactions": 1, "LightParent": 2}
+    assert {topic: config.topics[topic].read_queue_nums for topic in queues} == queues
+    assert config.topics_version.counter > 0
+    if name != "g2-rocksdb-v2":  # which writes only what administrators made
+        assert {"CG_REPLAY", "TOOLS_CONSUMER"} < set(config.subscription_groups)
+        assert config.subscription_groups["CG_REPLAY"].retry_max_times == 16
+    assert not [problem for problem in config.problems if "RocksDB" in problem]
+
+
+@pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
+def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_said_once(
+    name: str, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    config = StoreConfig.load(stores[name])
+    with pytest.raises(StoreError, match=re.escape(install_line("rocksdb"))):
+        config.refuse_unknown_offsets()
+    config.refuse_unknown(TOPICS)
+    assert config.is_unknown(GROUPS)
+    assert config.is_unknown(OFFSETS)
+    (said,) = [problem for problem in config.problems if "RocksDB" in problem]
+    assert "topics are those of the log, groups and how far they have come are not known" in said
+
+
+@pytest.mark.parametrize("giant", ["CURRENT", "000015.sst"])
+def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(
+    giant: str, stores: dict[str, Path], tmp_path: Path
+) -> None:
+    """The library would take its apparent size of memory, and end the process, or read for hours."""
+    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
+    path = tmp_path / "config" / "topics" / giant
+    path.touch()
+    make_giant(path)
+    config = StoreConfig.load(tmp_path)
+    with pytest.raises(StoreError, match=rf"{path}: .*1,099,511,627,776 bytes long"):
+        config.refuse_unknown(TOPICS)
+    config.refuse_unknown_offsets()
+    assert len(config.consumer_offsets) >= 5
+
+
+@pytest.mark.parametrize("each", [29, pytest.param(5, marks=pytest.mark.soak)])
+def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(
+    stores: dict[str, Path], tmp_path: Path, each: int
+) -> None:
+    """RocksDB takes what is cut for a crash, and opens an older state with fewer rows or none."""
+    shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
+    manifest = tmp_path / "config" / "topics" / "MANIFEST-000005"
+    whole, named = manifest.read_bytes(), 0
+    topics = StoreConfig.load(tmp_path).topics
+    assert len(topics) > 10
+    for cut in range(0, len(whole), each):
+        manifest.write_bytes(whole[:cut])
+        config = StoreConfig.load(tmp_path)
+        if config.topics == topics:
+            continue
+        named += 1
+        with pytest.raises(StoreError, match=f"{tmp_path}/config/topics"):
+            config.refuse_unknown(TOPICS)
+    assert named > 500 / each

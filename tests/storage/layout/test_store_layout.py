@@ -1,13 +1,11 @@
 """Which directories are stores, and what a refusal says about those that are none."""
 
-import errno
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from protocol.errors import NotAStore, StoreError
+from protocol.errors import NotAStore
 from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.scan.source import find_source
 from storage.diff._log_pieces import open_log
@@ -34,45 +32,6 @@ def refusal(root: Path, *directories: Path) -> str:
     assert text.startswith(f"{root} is no store that can be served: found ")
     assert ", expected " in text
     return text
-
-
-def test_the_recorded_store_is_whole(g1_store: Path) -> None:
-    layout = recognise_store(g1_store)
-    assert (layout.missing, layout.problems) == ((), [])
-    assert layout.commit_log_directories == (g1_store / "commitlog",)
-    for path in (layout.consume_queue, layout.index, layout.config, layout.checkpoint):
-        assert path.exists()
-
-
-def test_a_log_alone_is_a_store_and_the_rest_is_named_as_missing(tmp_path: Path) -> None:
-    make_store(tmp_path / "whole")
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "whole" / "commitlog").rename(tmp_path / "bare" / "commitlog")
-    layout = recognise_store(tmp_path / "bare")
-    assert layout.missing == ("consumequeue", "index", "config", "checkpoint")
-    assert layout.problems[1] == f"{tmp_path}/bare/index is missing; the store is served without it"
-
-
-def test_a_store_of_batches_needs_no_plain_queues(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append_inner_batch("B", [(b"", {})])
-    writer.close()
-    assert recognise_store(tmp_path).missing == ()
-
-
-def test_the_log_may_lie_in_other_directories(tmp_path: Path) -> None:
-    writer = StoreWriter(
-        tmp_path / "root", segment_size=256, commit_log_directories=[tmp_path / "one", tmp_path / "two"]
-    )
-    for _ in range(4):
-        writer.append("T", bytes(100))
-    writer.close()
-    directories = (tmp_path / "one", tmp_path / "two")
-    assert recognise_store(tmp_path / "root", directories).commit_log_directories == directories
-    assert "found no commitlog/ among abort" not in refusal(tmp_path / "root")
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_no_store_is_refused_with_what_it_is(tmp_path: Path) -> None:
@@ -125,26 +84,6 @@ def converted(root: Path) -> Path:
     directory.parent.mkdir()
     (root.parent / "other" / "dledger-n0" / "data").rename(directory)
     return directory
-
-
-def test_a_log_of_dledgers_is_found_where_it_lies(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, is_ledger=True)
-    writer.append("T", b"hello")
-    writer.close()
-    layout = recognise_store(tmp_path)
-    assert layout.commit_log_directories == layout.ledgers == (tmp_path / "dledger-n0" / "data",)
-    (tmp_path / "commitlog").mkdir()
-    assert recognise_store(tmp_path).commit_log_directories == (tmp_path / "commitlog", *layout.ledgers)
-
-
-def test_a_ledger_without_an_entry_is_a_log_if_there_is_no_other(tmp_path: Path) -> None:
-    data = tmp_path / "dledger-n0" / "data"
-    data.mkdir(parents=True)
-    assert f"found no segment in {data}" in refusal(tmp_path)
-    (data / SEGMENT).write_bytes(bytes(4096))
-    assert recognise_store(tmp_path).commit_log_directories == (data,)
-    make_store(tmp_path)
-    assert recognise_store(tmp_path).commit_log_directories == (tmp_path / "commitlog",)
 
 
 @pytest.mark.parametrize(
@@ -200,43 +139,3 @@ def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path:
     assert f"found DLedger logs of several members: {ledger}, {root / 'dledger-n1' / 'data'}" in text
     with pytest.raises(NotAStore, match="DLedger logs of several members"):
         find_ranges(root.as_uri().replace("file:", "local:"))
-
-
-def test_a_ledger_that_cannot_be_looked_at_may_hold_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "store"
-    ledger, listed = converted(root), os.scandir
-
-    def scandir(path: "str | os.PathLike[str]") -> object:
-        if Path(path) == ledger:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return listed(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    assert f"in {ledger}, which cannot be read ({ledger}: cannot be listed: Permission denied)" in refusal(root)
-
-
-@pytest.mark.parametrize("content", [b"", bytes(4096)])
-def test_a_ledger_that_nothing_was_written_to_is_no_part_of_the_log(content: bytes, tmp_path: Path) -> None:
-    make_store(tmp_path)
-    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
-    (tmp_path / "dledger-n0" / "data" / SEGMENT).write_bytes(content)
-    layout = recognise_store(tmp_path)
-    assert layout.commit_log_directories == (tmp_path / "commitlog",)
-    assert layout.ledgers == ()
-
-
-def test_a_directory_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_store(tmp_path)
-
-    def refuse(path: Path) -> list[str]:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "listdir", refuse)
-        assert "found a directory that cannot be read: Permission denied" in refusal(tmp_path)
-    monkeypatch.setattr("storage.layout.store_layout.list_segment_files", _unlistable)
-    assert "found a commit log that cannot be read" in refusal(tmp_path)
-
-
-def _unlistable(path: Path) -> None:
-    raise StoreError(path, what="cannot be listed: Permission denied")

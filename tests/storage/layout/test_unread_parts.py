@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import CASES, unpack
 from protocol.codes import RequestCode
-from rocketlens import connect
 from spark_jobs.read.absent_topics import unread_of_store
 from storage.layout.store_config import StoreConfig
 from storage.store.message_store import MessageStore
@@ -153,24 +151,6 @@ def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: s
                 assert said.count(unread.sentence()) == (2 if unread.about_groups else 6)
         else:
             assert said == before[name], name
-
-
-def test_a_server_says_the_same_to_our_own_client(root: Path, tmp_path: Path) -> None:
-    for make in MADE.values():
-        make(root)
-    with serving_in_a_thread(service_of(MessageStore.open(root))) as address:
-        for name in ASKED:
-            assert said_by(name, address) == said_by(name, root) != "", name
-        for arguments in (["topics"], ["topics", "T"], ["groups"], ["find", "nowhere"]):
-            asked, *rest = arguments
-            said, here = (
-                [part for part in MADE if part in rocketlens(asked, source, *rest).errors] for source in (address, root)
-            )
-            assert said == here != [], arguments
-    service = service_of(MessageStore.open(root), acl=write_accounts(tmp_path / "plain_acl.yml"))
-    keys = {"access_key": DEFAULTS, "secret_key": DEFAULTS_SECRET}  # which is no administrator
-    with serving_in_a_thread(service) as address, connect(str(address), **keys) as remote:
-        assert getattr(remote.queues("T"), "notes", ()) == tuple(StoreConfig.load(root).notes_of_topics(["T"])) != ()
 
 
 def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Why no record starts at an offset: every reason in its words, and no offset that brings the server down."""
+"""Why no record starts at an offset, and the fillers that lie where damage was."""
 
 import re
 from pathlib import Path
@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from kernel_memory import HeldFile, record_at
+from oracles import BLANK_MAGIC, read_record, signed
 from storage.files.mapped_file import MappedFile
-from storage.log.absence import SEARCH_BACK_BYTES, explain_absence
+from storage.kernels.records import AT_BLANK, AT_LIMIT, walk_records
+from storage.kernels.region import Region
+from storage.log.absence import explain_absence
 from storage.log.commit_log import CommitLog, Segment
+from storage.log.fillers import LARGEST, SMALLEST, fill
 from store_writer import StoreWriter
 
-BLANK = (300).to_bytes(4) + oracles.BLANK_MAGIC.to_bytes(4) + bytes(292)
 FIRST = record_at(0)
-SIZE = len(FIRST)
 
 
 def log_in_memory(data: bytes) -> CommitLog:
@@ -58,44 +60,6 @@ def test_each_part_of_a_log_has_its_reason(tmp_path: Path, padding: bytes) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("data", "offset", "words"),
-    [
-        (FIRST, 0, f": an intact record of {SIZE} bytes starts there"),
-        (
-            FIRST + bytes(40) + record_at(SIZE + 40),
-            SIZE + 20,
-            f" is unreadable: no record starts there, the last one before it ends at {SIZE}",
-        ),
-        (
-            FIRST + FIRST[:4] + b"\xff" * 4 + FIRST[8:] + record_at(2 * SIZE),
-            SIZE,
-            " is unreadable: the record that should start there is damaged: its magic number is wrong",
-        ),
-        (
-            bytes(5000),
-            4000,
-            f" is unreadable: no record starts there or reaches it from up to {SEARCH_BACK_BYTES} bytes before",
-        ),
-    ],
-)
-def test_damage_says_what_is_wrong_and_how_far_was_searched(data: bytes, offset: int, words: str) -> None:
-    assert explain_absence(log_in_memory(data), offset) == f"physical offset {offset}{words}"
-
-
-def test_no_more_than_four_mebibytes_are_searched() -> None:
-    """The record around an offset starts 4 MiB before it, or a byte further: found, and not found."""
-    log = log_in_memory(record_at(0, body=bytes(SEARCH_BACK_BYTES + 1000)))
-    assert "inside the record that starts at 0" in explain_absence(log, SEARCH_BACK_BYTES)
-    assert "is unreadable" in explain_absence(log, SEARCH_BACK_BYTES + 1)
-
-
-def test_the_last_bytes_of_a_segment_are_explained_without_reading_behind_it() -> None:
-    log = log_in_memory(FIRST + BLANK)
-    for distance in range(1, 100):
-        assert explain_absence(log, SIZE + len(BLANK) - distance).endswith("behind the record at 0")
-
-
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_any_offset_of_any_bytes_gets_one_clause(data: st.DataObject) -> None:
@@ -123,3 +87,43 @@ def test_offsets_of_the_recorded_store_are_explained_by_their_records(g1_store: 
         for distance in (1, 50, record.total_size - 1):
             text = explain_absence(log, record.physical_offset + distance)
             assert text.endswith(f"starts at {record.physical_offset} ({record.total_size} bytes)")
+
+
+TIME = 1_700_000_000_000
+ROLLBACK = 0xC
+
+
+def filled(start: int, stop: int, base: int, boundary: int) -> bytes:
+    """A segment of zeros with what is put in the place of a range."""
+    data = bytearray(boundary - base)
+    for piece in fill(start, stop, base, boundary, TIME):
+        position = piece.physical_offset - base
+        assert start <= piece.physical_offset
+        assert piece.physical_offset + len(piece.data) <= stop
+        data[position : position + len(piece.data)] = piece.data
+    return bytes(data)
+
+
+@given(start=st.integers(0, 5000), size=st.integers(SMALLEST, 3 * LARGEST))
+def test_records_of_rolled_back_transactions_fill_a_range_exactly(start: int, size: int) -> None:
+    base, boundary = 1 << 30, (1 << 30) + start + size + 100
+    data = filled(base + start, base + start + size, base, boundary)
+    walk = walk_records(Region(data), start, start + size, base, boundary, True)
+    assert (walk.reason, walk.position) == (AT_LIMIT, start + size)
+    position = start
+    while position < start + size:
+        record = read_record(data, position)
+        assert record is not None
+        assert record.sys_flag & 0xC == ROLLBACK
+        assert (record.physical_offset, record.store_timestamp) == (base + position, TIME)
+        assert "ROCKETLENS_FILLER".startswith(record.topic)
+        assert record.topic
+        assert record.total_size <= LARGEST
+        position += record.total_size
+
+
+@given(start=st.integers(1, 5000), size=st.integers(8, 5000))
+def test_a_range_up_to_the_end_of_a_segment_is_one_blank(start: int, size: int) -> None:
+    data = filled(start, start + size, 0, start + size)
+    assert (signed(data, start, 4), data[start + 4 : start + 8]) == (size, BLANK_MAGIC.to_bytes(4, "big"))
+    assert walk_records(Region(data), start, len(data), 0, len(data), True).reason == AT_BLANK

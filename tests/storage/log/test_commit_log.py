@@ -1,6 +1,9 @@
-"""The log as one stream: segments, reading, taking over maps, recorded logs."""
+"""The log as one stream: segments of any kind and size, reading, what a torn end hides, recorded logs."""
 
+import os
 import random
+import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,29 +13,21 @@ import pytest
 import oracles
 from golden_store import GOLDEN, log_folders, unpack
 from kernel_memory import headers_in_one_another, record_at
-from small_logs import G2, SEGMENT, fill, opened
+from oracles import read_log
+from protocol.question import Question
+from small_logs import G2, opened
 from storage.files.waiting import Unfinished, begin
 from storage.kernels import records as codes
 from storage.log.commit_log import CommitLog
+from storage.log.log_place import RecordPlace, place_behind
+from storage.log.segment_list import segment_size
+from storage.store.message_store import MessageStore
 from store_files import write_file
 from store_writer import StoreWriter
 
 
 class TestSegments:
     """ "Segments = union of commitlog dirs, sorted numerically; check adjacency; minimum = first name." """
-
-    def test_a_hole_is_a_problem_and_holds_no_record(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 2)
-        writer.skip_segments(3)
-        after = writer.append("T", b"after")
-        log = opened(writer)
-        assert list(log.holes) == [(SEGMENT, 4 * SEGMENT)]
-        assert log.problems == (f"hole in the log: no segment holds physical offsets {SEGMENT} to {4 * SEGMENT}",)
-        assert log.segment_of(2 * SEGMENT) is None
-        assert log.next_segment_start(2 * SEGMENT) == 4 * SEGMENT
-        assert log.next_segment_start(4 * SEGMENT) is None
-        assert log.record_at(after.physical_offset) == after.record
 
     def test_a_segment_that_overlaps_the_next_counts_up_to_it(self, tmp_path: Path) -> None:
         first, inner = record_at(0, body=bytes(100)), record_at(600)
@@ -43,46 +38,8 @@ class TestSegments:
         assert log.segments[0].end == 600
         assert any("the overlap is ignored" in problem for problem in log.problems)
 
-    def test_foreign_files_are_named_and_ignored(self, tmp_path: Path) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 2)
-        writer.close()
-        directory = tmp_path / "commitlog"
-        (directory / "notes.txt").write_text("hello")
-        (directory / f"{SEGMENT:020d}.bak").write_bytes(b"x")
-        (directory / f"{SEGMENT:019d}").write_bytes(b"x")
-        (directory / "lost+found").mkdir()
-        log = CommitLog.open([directory])
-        assert log.end == writer.log.end
-        assert sorted(log.problems) == [
-            f"{directory / name} is no segment and is ignored"
-            for name in sorted(["notes.txt", f"{SEGMENT:020d}.bak", f"{SEGMENT:019d}"])
-        ]
-
-    @pytest.mark.parametrize("name", ["9" * 20, "09223372036854775807", "09223372036854775800"])
-    @pytest.mark.parametrize("content", [b"\0", b"\xff"])
-    def test_a_name_beyond_what_an_offset_can_be_is_no_segment(self, tmp_path: Path, name: str, content: bytes) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 2)
-        writer.close()
-        (tmp_path / "commitlog" / name).write_bytes(content * SEGMENT)
-        log = CommitLog.open([tmp_path / "commitlog"])
-        assert log.end == writer.log.end
-        assert log.record_at(0) == writer.written[0].record
-        assert [name in problem and "ignored" in problem for problem in log.problems] == [True]
-
 
 class TestReading:
-    @pytest.mark.parametrize("offset", [-1, -(2**63), -(2**64), 2**63, 2**70, 10**30])
-    def test_offsets_that_no_log_has_hold_nothing(self, tmp_path: Path, offset: int) -> None:
-        writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-        fill(writer, 1)
-        log = opened(writer)
-        assert log.segment_of(offset) is None
-        assert log.record(offset, 1) is None
-        assert log.damaged_record_at(offset) is None
-        assert log.check(offset) == codes.NO_SEGMENT
-
     def test_places_that_say_to_be_long_records_are_not_summed_up_again_and_again(self, tmp_path: Path) -> None:
         """Entries may lead to all of them, in any order; one by one it would be some 20 GB."""
         step, count, sound = 100, 20_000, record_at(0)
@@ -144,3 +101,121 @@ class TestCold:
         assert isinstance(step, Unfinished)
         assert str(step.wait) == "physical offset 0 is cold"
         assert step.finish() == getattr(log, look)(0) == written.record
+
+
+def filled(writer: StoreWriter, count: int = 12) -> StoreWriter:
+    for number in range(count):
+        writer.append("T", b"x" * 100, keys=f"k{number}")
+    return writer
+
+
+def check(log: CommitLog, directories: list[Path], messages: int) -> None:
+    records = read_log(directories)
+    assert len(records) == messages
+    for record in records:
+        found = log.record_at(record.physical_offset)
+        assert found is not None
+        assert len(found) == record.total_size
+    assert log.end == records[-1].physical_offset + records[-1].total_size
+    assert log.problems == ()
+    assert log.holes == ()
+
+
+def test_every_record_is_where_the_oracle_reads_it(tmp_path: Path) -> None:
+    writer = filled(StoreWriter(tmp_path, segment_size=1024, is_ledger=True))
+    log = CommitLog.open(writer.log.directories)
+    check(log, writer.log.directories, 12)
+    assert len(log.segments) > 2
+
+
+def test_entries_go_on_where_plain_segments_end(tmp_path: Path) -> None:
+    plain = filled(StoreWriter(tmp_path / "plain", segment_size=1024))
+    plain.roll()
+    ledger = filled(StoreWriter(tmp_path / "ledger", segment_size=1024, is_ledger=True, start=plain.log.end))
+    directories = [*plain.log.directories, *ledger.log.directories]
+    check(CommitLog.open(directories), directories, 24)
+
+
+SEGMENT = 1024
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
+    writer.append("T", b"x" * 100)
+    return writer
+
+
+def log_of(writer: StoreWriter) -> CommitLog:
+    writer.flush()
+    return CommitLog.open(writer.log.directories)
+
+
+def behind(writer: StoreWriter) -> RecordPlace | None:
+    return place_behind(log_of(writer), writer.log.directories)
+
+
+def test_a_place_in_a_file_that_was_cut_is_looked_at_without_harm(writer: StoreWriter) -> None:
+    place = behind(writer)
+    assert place is not None
+    os.truncate(place.file.path, 10)
+    assert (place.peek(8), place.has_nothing()) == (b"", False)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> tuple[StoreWriter, Path]:
+    """Ten messages, of which one bit of the sixth one's body is wrong."""
+    writer = StoreWriter(tmp_path)
+    written = [writer.append("T", b"body", keys=f"k{number}") for number in range(10)]
+    writer.close()
+    sixth = written[5]
+    place = sixth.physical_offset + sixth.record.index(b"body")
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    return writer, tmp_path
+
+
+def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWriter, Path]) -> None:
+    writer, root = damaged
+    sixth = writer.written[5]
+    store = MessageStore.open(root)
+    assert store.record_at(sixth.physical_offset) is None
+    shown = store.damaged_record_at(sixth.physical_offset)
+    assert shown is not None
+    assert len(shown) == sixth.size
+    assert zlib.crc32(shown) != zlib.crc32(sixth.record)
+    assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("config/topics.json", "fifo"), ("abort", "fifo"), ("abort", "device")])
+def test_what_is_no_regular_file_is_not_waited_on(g1_store: Path, tmp_path: Path, name: str, kind: str) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root)
+    path = root / name
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    store = MessageStore.open(root)
+    assert store.query(Question("TopicTest", "hotkey")).count == 40
+
+
+SIZE = 131_072
+
+
+def test_what_names_and_sizes_say_together() -> None:
+    for files, expected in [
+        ([], 0),
+        ([(0, 0)], 0),
+        ([(0, 130_000)], 130_000),
+        ([(0, 130_000), (SIZE, 20_000)], SIZE),
+        ([(0, 130_000), (SIZE, 130_000)], SIZE),
+        ([(0, 130_000), (2 * SIZE, 20_000), (5 * SIZE, 100)], SIZE),  # the names' common distance
+        ([(0, SIZE), (2 * SIZE, SIZE)], SIZE),
+        ([(0, SIZE - 5), (SIZE, SIZE + 100)], SIZE),
+        ([(0, SIZE), (SIZE, SIZE), (2 * SIZE + 100, SIZE)], SIZE),
+    ]:
+        assert segment_size(files) == expected

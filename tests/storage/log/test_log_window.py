@@ -145,38 +145,6 @@ def bytes_of_region(window: LogWindow) -> bytes:
     return bytes_at(window.region, 0, window.filled)
 
 
-def test_a_file_is_read_once_from_end_to_end(tmp_path: Path, held_as: str) -> None:
-    path, size = tmp_path / "0", (1 << 23) + 4711
-    data = written(path, size)
-    seen = b""
-    with LogWindow(LocalFile(path), 0, 1 << 19) as window:
-        window.move(0)
-        while not window.is_at_end:
-            seen += bytes_of_region(window)
-            window.move(window.start + window.filled)
-        seen += bytes_of_region(window)
-        assert window.bytes_read == size
-    assert seen == data
-
-
-def test_no_more_of_a_file_is_in_the_map_than_the_window_and_what_is_next(tmp_path: Path) -> None:
-    path, piece = tmp_path / "0", 1 << 20
-    written(path, 12 * piece)
-    with LogWindow(LocalFile(path), 0, piece) as window:
-        window.move(0)
-        before = mapped_bytes(path)
-        while not window.is_at_end:
-            window.move(window.start + window.filled)
-            assert mapped_bytes(path) <= before + 3 * piece
-
-
-def mapped_bytes(path: Path) -> int:
-    """How much of a file is in this process's maps."""
-    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
-    assert any(line.endswith(str(path)) for line in lines)
-    return next(int(line.split()[1]) for line in lines if line.startswith("Rss:")) * 1024
-
-
 @pytest.mark.parametrize("kept", [0, (1 << 22) + 1])
 def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path: Path, held_as: str, kept: int) -> None:
     path, size = tmp_path / "00000000000000000000", 1 << 23
@@ -202,39 +170,8 @@ def look_while_it_is_cut(path: Path, kept: int) -> None:
         assert bytes_of_region(window)[kept:] == bytes(window.filled - kept)
 
 
-def look_while_it_is_lost(path: Path) -> None:
-    """The same where it comes back."""
-    with LogWindow(LocalFile(path), 0) as window:
-        window.move(0)
-        os.truncate(path, 0)
-        bytes_of_region(window)
-        os.truncate(path, window.size)
-
-
-def stumble_while_it_is_cut(path: Path) -> None:
-    """The same where what was made of the zeros leads to an error of its own."""
-    with LogWindow(LocalFile(path), 0) as window:
-        window.move(0)
-        os.truncate(path, 0)
-        raise KeyError("what zeros led to")
-
-
 def test_what_was_made_of_a_file_that_was_cut_meanwhile_does_not_count(tmp_path: Path) -> None:
     path, size = tmp_path / "0", 1 << 21
     written(path, size)
     with pytest.raises(TruncatedFile, match=f"needs {size} bytes, but only 4096 are there"):
         look_while_it_is_cut(path, 4096)
-
-
-def test_bytes_that_were_lost_and_came_back_are_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "0"
-    written(path, 1 << 20)
-    with pytest.raises(StoreError, match="cannot be read: it was cut meanwhile, or its disk failed"):
-        look_while_it_is_lost(path)
-
-
-def test_a_file_that_is_cut_is_told_whatever_followed_from_it(tmp_path: Path) -> None:
-    path = tmp_path / "0"
-    written(path, 1 << 20)
-    with pytest.raises(TruncatedFile):
-        stumble_while_it_is_cut(path)

@@ -1,4 +1,4 @@
-"""What a broker's recovery takes for a record, and where it ends the log (store-format §2.8, §6.3)."""
+"""Where a broker's recovery ends the log, and what that costs (store-format §2.8, §6.3)."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import pytest
 from oracles import BLANK_MAGIC, packed
 from storage.log.commit_log import CommitLog
 from storage.recovery._broker_walk import RULES, BrokerWalk
-from storage.recovery.start_place import Broker, SegmentHead
+from storage.recovery.log_outcome import LogForecast, LogOutcome
+from storage.recovery.start_place import Broker, SegmentHead, StartFacts
 from store_writer import StoreWriter, Written
 
 SEGMENT = 8192
@@ -36,11 +37,6 @@ def in_segment(writer: StoreWriter, number: int) -> list[Written]:
     return [each for each in writer.written if each.physical_offset // SEGMENT == number]
 
 
-def test_a_sound_log_ends_where_it_ends(writer: StoreWriter) -> None:
-    for number in range(4):
-        assert walk(writer.root).end_from(number) == writer.log.end
-
-
 @pytest.mark.parametrize("number", [0, 3])
 def test_zeros_end_it_for_a_walk_that_starts_before_them(writer: StoreWriter, number: int) -> None:
     damaged = in_segment(writer, number)[2]
@@ -48,38 +44,6 @@ def test_zeros_end_it_for_a_walk_that_starts_before_them(writer: StoreWriter, nu
     walked = walk(writer.root)
     ends = [walked.end_from(start) for start in range(4)]
     assert ends == [damaged.physical_offset] * (number + 1) + [writer.log.end] * (3 - number)
-
-
-def test_a_record_that_says_another_place_is_one_to_a_broker(writer: StoreWriter) -> None:
-    first, *others = in_segment(writer, 1)
-    moved = [each for each in others if each.size == first.size]
-    assert len(moved) > 9
-    for each in moved[::2]:
-        writer.overwrite(each.physical_offset, first.record)
-    assert walk(writer.root).end_from(0) == writer.log.end
-
-
-def test_a_place_that_cannot_be_is_none_to_a_broker_either_way(writer: StoreWriter) -> None:
-    for number, stated in enumerate((-1, -(2**63), 2**63 - 1)):
-        writer.overwrite(in_segment(writer, 1)[2 * number].physical_offset + 28, packed(stated, 8))
-    assert walk(writer.root).end_from(0) == writer.log.end
-
-
-def test_a_wrong_checksum_of_the_whole_record_is_not_looked_at(writer: StoreWriter) -> None:
-    checked = [each for each in in_segment(writer, 1) if b"__CRC32#" in each.record]
-    assert checked
-    for each in checked:
-        writer.overwrite(each.physical_offset + each.size - 5, b"99")
-    assert walk(writer.root).end_from(0) == writer.log.end
-
-
-@pytest.mark.parametrize(("size", "goes_on"), [(-1, True), (1 << 20, False)])
-def test_any_blank_that_does_not_reach_beyond_the_file_leads_to_the_next_segment(
-    writer: StoreWriter, size: int, goes_on: bool
-) -> None:
-    damaged = in_segment(writer, 1)[4]
-    writer.overwrite(damaged.physical_offset, packed(size, 4) + BLANK_MAGIC.to_bytes(4, "big"))
-    assert walk(writer.root).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
 
 
 @pytest.mark.parametrize(("level", "is_number"), [("99", True), ("99999999999", False)])
@@ -101,12 +65,6 @@ def test_a_property_that_must_be_a_number_ends_it_where_it_is_none(
         assert walked.head(0).timestamp == (delayed.store_timestamp if is_number else 0)
 
 
-def test_a_closing_blank_that_is_gone_ends_it(writer: StoreWriter) -> None:
-    last = in_segment(writer, 1)[-1]
-    writer.overwrite(last.physical_offset + last.size, bytes(8))
-    assert walk(writer.root).end_from(0) == last.physical_offset + last.size
-
-
 def test_heads_are_checked_as_each_broker_checks_them(writer: StoreWriter) -> None:
     first = in_segment(writer, 1)[0]
     assert walk(writer.root).head(1) == SegmentHead(SEGMENT, first.store_timestamp)
@@ -115,24 +73,6 @@ def test_heads_are_checked_as_each_broker_checks_them(writer: StoreWriter) -> No
     assert walk(writer.root).head(1, is_checked=False) == SegmentHead(SEGMENT, first.store_timestamp)
     writer.overwrite(first.physical_offset + 4, b"\xff")
     assert walk(writer.root).head(1, is_checked=False) == SegmentHead(SEGMENT, 0)
-
-
-def test_a_file_too_short_for_a_record_has_no_head(tmp_path: Path) -> None:
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(50))
-    assert walk(tmp_path).head(0) == SegmentHead(0, 0)
-    assert walk(tmp_path).end_from(0) == 0
-
-
-def test_what_is_not_read_is_taken_for_sound_and_said_to_be_unread(writer: StoreWriter) -> None:
-    damaged = in_segment(writer, 2)[4]
-    writer.overwrite(damaged.physical_offset, bytes(8))
-    walked = walk(writer.root, 2 * SEGMENT)
-    walked.end_from(0)
-    assert not walked.is_complete
-    walked = walk(writer.root, 3 * SEGMENT)
-    assert walked.end_from(0) == damaged.physical_offset
-    assert walked.is_complete
 
 
 def test_no_more_doubtful_records_are_looked_at_than_take_no_time(
@@ -165,3 +105,59 @@ def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path: Path)
     writer.overwrite(delayed.physical_offset + delayed.record.index(b"DELAY\x01") + len("DELAY "), b"x")
     assert walk_of(tmp_path, Broker.FROM_5_0).end_from(0) == batch.physical_offset
     assert walk_of(tmp_path, Broker.UP_TO_4_9).end_from(0) == delayed.physical_offset
+
+
+WHOLE_LOG = StartFacts(True, None, 0)
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> StoreWriter:
+    crashed = StoreWriter(tmp_path, segment_size=SEGMENT)
+    for number in range(200):
+        crashed.append("T", b"body" * 8, keys=f"k{number}")
+    crashed.crash()
+    assert len(crashed.log.segments) == 5
+    return crashed
+
+
+def outcome(root: Path, facts: StartFacts = WHOLE_LOG, broker: Broker = Broker.FROM_5_5) -> LogOutcome:
+    return LogForecast(CommitLog.open([root / "commitlog"]), [root / "commitlog"]).outcome(facts, broker)
+
+
+def spoil(crashed: StoreWriter, *numbers: int) -> Written:
+    for number in numbers:
+        crashed.overwrite(crashed.written[number].physical_offset, bytes(crashed.written[number].size))
+    return crashed.written[numbers[0]]
+
+
+def segments(crashed: StoreWriter, *numbers: int) -> tuple[str, ...]:
+    return tuple(str(crashed.root / "commitlog" / f"{SEGMENT * number:020d}") for number in numbers)
+
+
+def test_a_sound_log_loses_nothing_but_the_segment_made_in_advance(crashed: StoreWriter) -> None:
+    end = crashed.written[-1].physical_offset + crashed.written[-1].size
+    expected = LogOutcome(Broker.FROM_5_5, 0, end, 0, 0, segments(crashed, 4), True)
+    assert outcome(crashed.root) == expected
+
+
+def test_all_behind_the_first_damage_goes_and_the_damaged_messages_are_not_counted(
+    crashed: StoreWriter,
+) -> None:
+    end = crashed.written[-1].physical_offset + crashed.written[-1].size
+    first = spoil(crashed, 60, 61, 130)
+    found = outcome(crashed.root)
+    assert (found.start, found.end) == (0, first.physical_offset)
+    assert found.cut_bytes == end - first.physical_offset
+    assert found.cut_messages == 200 - 62 - 1
+    assert found.deleted == segments(crashed, *range(first.physical_offset // SEGMENT + 1, 5))
+
+
+def test_what_is_not_read_is_taken_for_sound_and_said_to_be_unread(writer: StoreWriter) -> None:
+    damaged = in_segment(writer, 2)[4]
+    writer.overwrite(damaged.physical_offset, bytes(8))
+    walked = walk(writer.root, 2 * SEGMENT)
+    walked.end_from(0)
+    assert not walked.is_complete
+    walked = walk(writer.root, 3 * SEGMENT)
+    assert walked.end_from(0) == damaged.physical_offset
+    assert walked.is_complete

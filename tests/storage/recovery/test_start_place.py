@@ -1,9 +1,21 @@
-"""Where a broker starts to read its log again: the rules of store-format §6.3 and §10."""
+"""From where a broker recovers, on what it ends, and what it takes out of queues; tests/interop has the brokers."""
+
+import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from doctoring import put
+from protocol.errors import StoreError
 from storage.layout.checkpoint import Checkpoint
+from storage.layout.store_layout import recognise_store
+from storage.recovery.queue_ends import recovered_queues, recovered_queues_end
+from storage.recovery.queue_outcome import QueueOutcome, doomed_index_files, queue_outcomes
 from storage.recovery.start_place import Broker, SegmentHead, StartFacts, recovery_start
+from storage.recovery.start_refusals import EVERY, FROM_5, Refusal, foretell_refusals
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter, Written
 
 NEWER = (Broker.FROM_5_5, Broker.FROM_5_3_1)
 HEADS = [SegmentHead(base, 10_000 + base) for base in (0, 1000, 2000, 3000)]
@@ -27,10 +39,6 @@ def test_after_a_clean_stop_it_is_the_last_segment_that_the_queues_reach() -> No
     assert start(HEADS, crashed=False, queues_end=2999) == 2000
 
 
-def test_without_queues_it_is_the_first_segment() -> None:
-    assert start(HEADS, crashed=False, queues_end=0) == 0
-
-
 def test_a_segment_without_a_first_record_is_stepped_over() -> None:
     assert start([*HEADS[:3], SegmentHead(3000, 0)], crashed=False) == 2000
 
@@ -52,11 +60,6 @@ def test_after_a_crash_a_checkpoint_of_zeros_means_the_whole_log() -> None:
     assert recovery_start(HEADS, StartFacts(True, None, 0), NEWER) == 0
 
 
-@pytest.mark.parametrize("crashed", [True, False])
-def test_a_log_without_segments_starts_at_its_beginning(crashed: bool) -> None:
-    assert start([], crashed=crashed) == 0
-
-
 @pytest.mark.parametrize(("count", "first"), [(10, 0), (11, 1)])
 @pytest.mark.parametrize("crashed", [True, False])
 def test_brokers_from_5_5_on_walk_ten_segments_at_most(count: int, first: int, crashed: bool) -> None:
@@ -69,3 +72,160 @@ def test_brokers_from_5_5_on_walk_ten_segments_at_most(count: int, first: int, c
 def test_brokers_up_to_5_3_0_walk_the_last_three_segments_after_a_clean_stop(count: int, first: int) -> None:
     heads = [SegmentHead(1000 * number, 99) for number in range(count)]
     assert start(heads, crashed=False, brokers=(Broker.FROM_5_0, Broker.UP_TO_4_9)) == 1000 * first
+
+
+QUEUE_FILE = 100
+OLD = (Broker.UP_TO_4_9,)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    writer = StoreWriter(tmp_path / "store", queue_file_size=QUEUE_FILE, batch_queue_file_size=92, segment_size=4096)
+    for _ in range(40):
+        writer.append("T", b"x" * 200)
+        writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+    writer.close()
+    return writer.root
+
+
+def refusals(root: Path) -> list[Refusal]:
+    return foretell_refusals(recognise_store(root), lambda topic: topic == "B")
+
+
+def refused_by(root: Path) -> dict[str, tuple[Broker, ...]]:
+    """The brokers that refuse each path."""
+    return {str(each.path.relative_to(root)): each.brokers for each in refusals(root)}
+
+
+@pytest.mark.parametrize("directory", ["commitlog", "consumequeue/T/0", "batchconsumequeue/B/0"])
+def test_an_empty_file_is_refused_unless_it_is_the_last_which_newer_brokers_delete(root: Path, directory: str) -> None:
+    first, *_, last = sorted((root / directory).iterdir())
+    knows_batches = EVERY if "batch" not in directory else FROM_5
+    last.write_bytes(b"")
+    assert refused_by(root) == ({f"{directory}/{last.name}": OLD} if knows_batches is EVERY else {})
+    first.write_bytes(b"")
+    assert refused_by(root)[f"{directory}/{first.name}"] == knows_batches
+
+
+@pytest.mark.parametrize("directory", ["commitlog", "consumequeue/T/0"])
+def test_a_file_of_another_size_and_a_name_that_is_no_number_are_refused_by_all(root: Path, directory: str) -> None:
+    first, *_ = sorted((root / directory).iterdir())
+    first.write_bytes(first.read_bytes()[:-1])
+    (root / directory / "notes").write_bytes(bytes(4096 if directory == "commitlog" else QUEUE_FILE))
+    assert refused_by(root) == {f"{directory}/{first.name}": EVERY, f"{directory}/notes": EVERY}
+
+
+def test_a_directory_is_refused_among_the_files_of_a_queue_by_old_brokers_and_in_the_index_by_newer(root: Path) -> None:
+    (root / "consumequeue" / "T" / "0" / "lost+found").mkdir()
+    (root / "consumequeue" / "T" / "x").mkdir()
+    for name in ("20260101000000999", "20260101000000001000", "notes"):  # the second is no number of 64 bits
+        (root / "index" / name).mkdir(parents=True)
+    assert refused_by(root) == {"consumequeue/T/0/lost+found": OLD, "index/20260101000000999": FROM_5}
+
+
+def test_a_file_of_config_is_refused_where_its_backup_does_not_parse_either(root: Path) -> None:
+    config = root / "config"
+    (config / "consumerOffset.json").write_bytes(bytes(10))
+    assert refusals(root) == []  # without a backup a broker starts as if nothing had been in it
+    (config / "consumerOffset.json.bak").write_bytes(b"")
+    assert refusals(root) == []
+    (config / "consumerOffset.json.bak").write_text("{")
+    (config / "consumerOrderInfo.json.bak").write_text("{")
+    assert refused_by(root) == {"config/consumerOffset.json": EVERY, "config/consumerOrderInfo.json": FROM_5}
+    (config / "consumerOffset.json").write_text("{}")
+    assert refused_by(root) == {"config/consumerOrderInfo.json": FROM_5}
+
+
+UNIT = 20
+IN_FILE = 10
+COUNT = 58
+
+
+@pytest.fixture
+def queued(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def written(queued: Path) -> list[Written]:
+    writer = StoreWriter(queued, queue_file_size=UNIT * IN_FILE, index_slots=7, index_entries=40)
+    found = [writer.append("T", b"body", keys=f"k{number}") for number in range(COUNT)]
+    writer.close()
+    return found
+
+
+def file_of(queued: Path, number: int) -> Path:
+    return queued / "consumequeue" / "T" / "0" / f"{number // IN_FILE * IN_FILE * UNIT:020d}"
+
+
+def outcomes(queued: Path, log_end: int, dispatched_from: int) -> list[QueueOutcome]:
+    log = MessageStore.open(queued).commit_log
+    return list(queue_outcomes(recovered_queues(queued), log, log_end, dispatched_from))
+
+
+@pytest.mark.parametrize("number", [31, 40, 56])
+def test_behind_damage_in_the_last_three_files_all_units_go_but_what_is_dispatched_again(
+    queued: Path, written: list[Written], number: int
+) -> None:
+    put(file_of(queued, number), number % IN_FILE * UNIT, bytes(UNIT))
+    after = number + 1 if number % IN_FILE else number + IN_FILE
+    number += IN_FILE * (number % IN_FILE == 0)  # of a file that is the last one the first unit is not looked at
+    end = written[-1].physical_offset + written[-1].size
+    first = (number + IN_FILE - 1) // IN_FILE * IN_FILE
+    deleted = tuple(str(file_of(queued, each)) for each in range(first, COUNT, IN_FILE))
+    path = str(queued / "consumequeue" / "T" / "0")
+    assert outcomes(queued, end, end) == [QueueOutcome(path, "T", 0, number, COUNT - after, deleted)]
+    place = written[52].physical_offset  # from there on all is put into its queues again
+    left = max(52 - after, 0)
+    expected = [QueueOutcome(path, "T", 0, number, left, deleted)] if left or deleted else []
+    assert outcomes(queued, end, place) == expected
+
+
+@pytest.mark.parametrize("number", [1, 20, 57])
+def test_what_leads_behind_the_end_of_the_log_is_cut_and_nothing_before_it_lost(
+    queued: Path, written: list[Written], number: int
+) -> None:
+    (queue,) = recovered_queues(queued)
+    cut = queue.cut_at(written[number].physical_offset)
+    assert cut.end == number * UNIT
+    kept = (number + IN_FILE - 1) // IN_FILE
+    assert [path for _, path in cut.files] == [file_of(queued, IN_FILE * each) for each in range(kept)]
+    assert set(cut.deleted) == {file_of(queued, IN_FILE * each) for each in range(kept, 6)}
+    assert all(each.lost == 0 for each in outcomes(queued, written[number].physical_offset, 1 << 40))
+
+
+def test_index_files_that_the_checkpoint_does_not_know_go_after_a_crash(queued: Path, written: list[Written]) -> None:
+    files = sorted((queued / "index").iterdir())
+    assert len(files) > 1
+    assert doomed_index_files(queued / "index", None) == files
+    first_end = int.from_bytes(files[0].read_bytes()[8:16])
+    assert doomed_index_files(queued / "index", Checkpoint(0, 0, first_end, 0, 0, 0)) == files[1:]
+    files[1].write_bytes(b"short")  # a broker extends it with zeros
+    assert doomed_index_files(queued / "index", None) == [files[0], *files[2:]]
+    assert doomed_index_files(queued / "nowhere", None) == []
+
+
+@pytest.fixture
+def queues(tmp_path: Path) -> Path:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(6):
+        writer.append(f"T{number % 2}", b"x", queue_id=number % 3)
+    writer.close()
+    return writer.root / "consumequeue"
+
+
+@pytest.mark.parametrize("below", ["", "T1/2"])
+def test_a_directory_that_cannot_be_listed_is_no_empty_one(
+    queues: Path, below: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, scandir = queues / below, os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if Path(path) == refused:
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(StoreError, match="Permission denied") as caught:
+        recovered_queues_end(queues.parent)
+    assert str(refused) in str(caught.value)

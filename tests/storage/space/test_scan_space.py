@@ -1,7 +1,10 @@
-"""Counting a log's messages: an oracle counts the same, whatever is in the log."""
+"""Counting a log's messages beside an oracle, and what is foretold of its growth."""
 
+import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +13,13 @@ from hypothesis import strategies as st
 from examples import examples
 from golden_store import CASES, GOLDEN, unpack
 from oracles import Record, read_log
+from protocol.errors import ConfigError, StoreError
 from space_oracle import Rows, count
-from storage.space.breakdown import name_counts
+from storage.space.breakdown import COUNTED_BY, NAME_FIELDS, NameCount, inexact_counts, name_counts
+from storage.space.broker_settings import BrokerSettings, read_broker_settings
+from storage.space.forecast import DAY_MS, Forecast, make_forecast
 from storage.space.measure import in_threads, measure, parts_of, problems_of
-from storage.space.tally import MOST_LARGEST, Counts, Tally
+from storage.space.tally import HOUR_MS, MOST_LARGEST, Counts, Tally
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -101,15 +107,6 @@ def test_random_stores_are_counted_as_by_the_oracle(
     assert (done[0], done[-1]) == (0, sum(part.stop for part in parts_of(log)))
 
 
-def test_very_many_names_in_one_block_are_all_counted(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
-    for number in range(1200):
-        fields = {"tags": f"tag-{number}", "born_host": (f"10.1.{number // 250}.{number % 250}", 1), "queue_id": number}
-        writer.append(f"T{number % 700}", index=False, queue=False, **fields)  # type: ignore[arg-type]
-    writer.close()
-    check(measure(opened(writer.root).commit_log), writer.records)
-
-
 def test_damage_is_passed_and_said(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=4096)
     for number in range(60):
@@ -125,38 +122,6 @@ def test_damage_is_passed_and_said(tmp_path: Path) -> None:
     assert tally.damage == [(each.physical_offset, each.physical_offset + each.size) for each in gone]
     (problem,) = problems_of(store.commit_log, tally)
     assert problem.startswith(f"{sum(each.size for each in gone)} bytes in 2 places hold no intact record")
-
-
-@pytest.mark.parametrize("number", [0, 2])
-def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path: Path, number: int) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    for _ in range(100):
-        writer.append("T", b"x" * 100)
-    writer.close()
-    log = opened(writer.root).commit_log
-    assert len(log.segments) > 4
-    for segment in log.segments[number : number + 2]:
-        segment.file.path.unlink()
-    tally = measure(log)
-    check(tally, read_log(writer.root / "commitlog"))
-    start = number * 4096
-    (problem,) = problems_of(log, tally)
-    assert problem == f"segments were deleted before they were counted: physical offsets {start} to {start + 8192}"
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_counting_can_be_ended_within_a_segment(tmp_path: Path, threads: int) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
-    writer.append("T", b"x" * 100)
-    writer.close()
-    progress: list[int] = []
-
-    def end() -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        measure(opened(writer.root).commit_log, lambda parts: in_threads(parts, threads, end), progress.append)
-    assert progress == [0]
 
 
 NAMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 1000)), max_size=200)
@@ -187,3 +152,118 @@ def test_senders_behind_a_proxy_are_counted_by_their_own_names(tmp_path: Path) -
     tally = measure(opened(unpack("store", tmp_path, archives=CASES / "A7-sender-behind-proxy")).commit_log)
     hosts = {row.names[0]: row.messages for row in name_counts(tally, "host")}
     assert hosts == {"10.1.1.1": 3, "10.1.1.2": 1, "2001:db8::1": 1, "app-host-7": 1}
+
+
+NOW = START_TIMESTAMP + 10 * DAY_MS
+DISK = SimpleNamespace(total=1_000_000, used=500_000, free=400_000)
+
+
+def growing_store(root: Path, hours: int, ahead: int | None = None) -> MessageStore:
+    """A message of the same size each hour, the first one on the hour; that of hour `ahead` says 30 days later."""
+    writer = StoreWriter(root, segment_size=4096)
+    first = START_TIMESTAMP - START_TIMESTAMP % HOUR_MS
+    for hour in range(hours + 1):
+        said = hour + 30 * 24 if hour == ahead else hour
+        writer.append("T", b"x" * 100, store_timestamp=first + said * HOUR_MS)
+    writer.close()
+    return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
+
+
+def forecast_of(store: MessageStore, tally: Tally, settings: BrokerSettings | None = None) -> Forecast:
+    forecast = make_forecast(store.commit_log, tally, settings or BrokerSettings(), NOW)
+    assert forecast is not None
+    return forecast
+
+
+@pytest.fixture(autouse=True)
+def disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: DISK)
+
+
+def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
+    store = growing_store(tmp_path / "store", 48)
+    tally = measure(store.commit_log)
+    size = tally.size // tally.messages
+    forecast = forecast_of(store, tally)
+    # 24 messages in the 23 hours from the first to the last of them.
+    assert forecast.growth_hours == 23
+    assert forecast.growth == 24 * size * 24 // 23
+    growth = forecast.growth
+    assert forecast.full_timestamp == NOW + 400_000 * DAY_MS // growth
+    assert forecast.crowded_timestamp == NOW + 250_000 * DAY_MS // growth
+    assert forecast.kept_size == growth * 3
+    assert forecast.is_full_first is False
+    oldest = store.commit_log.segments[0].file.path
+    assert forecast.expiry_timestamp == os.stat(oldest).st_mtime_ns // 1_000_000 + 72 * HOUR_MS
+
+
+def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("# a comment\nbrokerName = a\nfileReservedTime= 48 \n\n!diskMaxUsedSpaceRatio=1\n")
+    assert read_broker_settings(path) == BrokerSettings(48, 75, frozenset({"diskMaxUsedSpaceRatio"}))
+    path.write_text("diskMaxUsedSpaceRatio=99\n")
+    assert read_broker_settings(path) == BrokerSettings(72, 95, frozenset({"fileReservedTime"}))
+
+
+@pytest.mark.parametrize("line", ["fileReservedTime=soon", "fileReservedTime=-1", "diskMaxUsedSpaceRatio=101"])
+def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(line)
+    with pytest.raises(ConfigError, match=line.partition("=")[0]):
+        read_broker_settings(path)
+    with pytest.raises(StoreError, match="nowhere"):
+        read_broker_settings(tmp_path / "nowhere")
+
+
+@pytest.fixture
+def tally() -> Tally:
+    tally = Tally()
+    tally.topics.add("Ünï".encode(), 3, 300)
+    tally.topics.add(b"T", 5, 900)
+    tally.queues.add((b"T", 7), 5, 900)
+    tally.tags.add((b"T", None), 1, 100)
+    tally.tags.add((b"T", b"A"), 4, 800)
+    tally.hosts.add(bytes([10, 0, 0, 1]), 5, 900)
+    tally.hosts.add(bytes.fromhex("20010db8") + bytes(11) + b"\x05", 3, 300)
+    tally.hours.add(100, 5, 900)
+    tally.hours.add(101, 3, 300)
+    return tally
+
+
+def test_names_are_texts_addresses_and_times(tally: Tally) -> None:
+    assert {kind: [row.names for row in name_counts(tally, kind)] for kind in COUNTED_BY} == {
+        "topic": [("T",), ("Ünï",)],
+        "queue": [("T", 7)],
+        "tag": [("T", "A"), ("T", None)],
+        "host": [("10.0.0.1",), ("2001:db8::5",)],
+        "hour": [(101 * HOUR_MS,), (100 * HOUR_MS,)],
+    }
+    assert all(len(row.names) == len(NAME_FIELDS[kind]) for kind in COUNTED_BY for row in name_counts(tally, kind))
+
+
+def test_what_is_not_exact_is_said_and_how_much_it_may_be(tally: Tally) -> None:
+    assert inexact_counts(tally) == []
+    tally.topics = Counts(limit=1)
+    for name, size in ((b"A", 500), (b"B", 40), (b"C", 30)):
+        tally.topics.add(name, 1, size)
+    assert name_counts(tally, "topic") == [NameCount(("A",), 1, 500, 540)]
+    (sentence,) = inexact_counts(tally)
+    assert sentence.startswith("there are more topics than are counted exactly: each may have up to 40 bytes more")
+    assert sentence.endswith("70 bytes are of others")
+
+
+@pytest.mark.parametrize("number", [2])
+def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path: Path, number: int) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    for _ in range(100):
+        writer.append("T", b"x" * 100)
+    writer.close()
+    log = opened(writer.root).commit_log
+    assert len(log.segments) > 4
+    for segment in log.segments[number : number + 2]:
+        segment.file.path.unlink()
+    tally = measure(log)
+    check(tally, read_log(writer.root / "commitlog"))
+    start = number * 4096
+    (problem,) = problems_of(log, tally)
+    assert problem == f"segments were deleted before they were counted: physical offsets {start} to {start + 8192}"

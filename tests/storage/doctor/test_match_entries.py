@@ -15,7 +15,7 @@ from examples import examples
 from storage.doctor.index import _match_entries
 from storage.doctor.index._index_image import IndexStretch, rebuilt_stretch
 from storage.doctor.index._left_over_entries import LeftOver
-from storage.doctor.index._match_entries import NO_KEY, NO_RECORD, NO_TIME, REPEATED, MatchedFile, first_true_time
+from storage.doctor.index._match_entries import NO_KEY, NO_RECORD, NO_TIME, REPEATED, MatchedFile
 from storage.doctor.log.scanned_log import ScannedLog
 from storage.index.index_copy import IndexCopy, IndexCounts
 
@@ -131,36 +131,6 @@ def logs(draw: st.DrawFn, *, repeated: bool = False) -> list[list[Keyed]]:
 
 class TestMatchedFile:
     @settings(max_examples=examples(12))
-    @given(logs(repeated=True), st.data())
-    def test_the_entries_that_a_broker_puts_have_their_ranks(
-        self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
-    ) -> None:
-        """Wherever a file begins and ends, be it among the keys of a record, and whatever keys that names twice."""
-        everything = flat(blocks)
-        start = data.draw(st.integers(0, len(everything) - 1))
-        stop = data.draw(st.integers(start + 1, len(everything)))
-        begin = everything[start][0].timestamp
-        entries = [
-            (key_hash, record.offset, seconds(record.timestamp, begin), 0)
-            for record, key_hash, _ in everything[start:stop]
-        ]
-        found = matched(path, entries, blocks)
-        ranks = found.ranks[1:].tolist()
-        whole = [key_hash for record, key_hash, rank in everything if record is everything[start][0]]
-        is_told = stop >= everything[start][2] + len(whole)  # the record's last key is in the file
-        if is_told:
-            assert ranks == list(range(start, stop))
-        assert [everything[rank][:2] for rank in ranks] == [entry[:2] for entry in everything[start:stop]]
-        assert len(set(ranks)) == len(ranks) == found.matches
-        assert not set(found.unseen["rank"].tolist()) & set(ranks)
-        assert found.wrong_times(begin).size == 0
-        times = [record.timestamp for record, _, _ in everything[start:stop]]
-        assert found.timestamps[1:].tolist() == times
-        assert found.time_span() == (min((time for time in times if time > 0), default=max(times)), max(times))
-        tags = [rank for rank in ranks if everything[rank][0].tagged and is_last_of_record(everything, rank)]
-        assert found.tags == [*tags[:1], *tags[-1:]]
-
-    @settings(max_examples=examples(12))
     @given(logs(), st.data())
     def test_any_entries_are_matched_as_a_loop_does(
         self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
@@ -227,11 +197,6 @@ def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], b
         "ranks": ranks, "late": sorted(late), "times": times, "matches": len(taken),
         "span": (min(taken, default=-1), max(taken, default=-1)),
     }  # fmt: skip
-
-
-@given(st.lists(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6))
-def test_a_compacted_file_begins_with_the_first_true_time(times: list[int]) -> None:
-    assert first_true_time(np.array(times)) == min((time for time in times if time > 0), default=max(times))
 
 
 class TestRebuiltStretch:

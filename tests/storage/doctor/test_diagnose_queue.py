@@ -122,18 +122,6 @@ def test_all_messages_without_units_are_counted(count: int, good: StoreWriter, u
     assert missing[0].physical_offset == good.written[1000 + 1000 // 7 + 1].physical_offset
 
 
-@pytest.mark.parametrize("place", [700, 3000])
-def test_a_copy_of_another_unit_is_not_where_the_queue_goes_on(
-    place: int, good: StoreWriter, units: Units, tmp_path: Path
-) -> None:
-    unit = units.part(10, 11)
-    units.put(10, bytes(20))
-    units.put(place, unit)
-    report = verify_here(good.root, tmp_path / "work")
-    assert places(report, Kind.UNIT) == {10, place}, told(report)[:2000]
-    assert {finding.kind for finding in findings_of(report)} == {Kind.UNIT}
-
-
 def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", queue_file_size=2000)
     for _ in range(300):

@@ -1,16 +1,16 @@
-"""The doctor on damage in the log, and on its end."""
+"""The doctor on the log: damage, its end, its files, and times that clocks do not show."""
 
 import os
-import shutil
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from doctoring import SEGMENT, findings_of, make_store, only, put
-from oracles import BLANK_MAGIC, packed
+from doctoring import NOW, SEGMENT, findings_of, make_store, only, put
 from storage.doctor._next_start import NO_START, RIGHT_NAMES
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
@@ -38,17 +38,6 @@ def test_a_damaged_record_in_an_earlier_segment_is_named_where_it_starts(tmp_pat
     assert finding.remedy.startswith(f"rocketlens rescue {tmp_path} --out ")
     (left, right) = examine(tmp_path).coverage.log
     assert (left[1], right[0]) == (written[10].physical_offset, written[11].physical_offset)
-
-
-@pytest.mark.parametrize("kept", [91])
-def test_a_torn_last_record_is_named_where_it_starts(tmp_path: Path, kept: int) -> None:
-    writer, written = make_store(tmp_path)
-    last = written[-1]
-    writer.overwrite(last.physical_offset, last.record[:kept].ljust(last.size, b"\0"))
-    writer.crash()
-    (finding,) = findings_of(examine(tmp_path), "log-end")
-    assert (finding.severity, finding.physical_offset) == (Severity.ERROR, last.physical_offset)
-    assert finding.position == last.physical_offset % SEGMENT
 
 
 def test_segments_that_have_each_others_names_are_no_end_that_a_broker_may_write_over(tmp_path: Path) -> None:
@@ -104,49 +93,62 @@ def test_a_last_segment_that_is_none_is_named_and_so_is_one_of_zeros_that_had_me
         assert not [each for each in examine(root).findings if "nothing to do" in each.remedy]
 
 
-def test_of_a_segment_of_zeros_the_checkpoint_knows_that_it_had_messages_where_queues_are_lost(tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path)
+def segment(root: Path, number: int) -> Path:
+    return root / "commitlog" / f"{number * SEGMENT:020d}"
+
+
+@pytest.mark.parametrize(
+    ("harm", "severity", "position", "found"),
+    [
+        pytest.param(lambda path: path.unlink(), Severity.ERROR, -1, f"{SEGMENT} to {2 * SEGMENT}", id="missing"),
+        pytest.param(lambda path: put(path, 0, bytes(4096)), Severity.ERROR, 0, "starts with zeros", id="zeros"),
+        pytest.param(lambda path: put(path, 4, b"\xff"), Severity.ERROR, 0, "magic", id="a damaged first record"),
+    ],
+)
+def test_a_damaged_segment_is_named(
+    root: Path, harm: Callable[[Path], object], severity: Severity, position: int, found: str
+) -> None:
+    harm(segment(root, 1))
+    finding = only(root, "segments")
+    assert (finding.severity, finding.position, finding.physical_offset) == (severity, position, SEGMENT)
+    assert found in finding.found
+
+
+def test_a_segment_that_lies_twice_is_named_where_it_is_not_used(root: Path) -> None:
+    other = root / "other"
+    other.mkdir()
+    (other / segment(root, 1).name).write_bytes(segment(root, 1).read_bytes())
+    finding = only(root, "segments", directories=[root / "commitlog", other])
+    assert finding.path == str(other / segment(root, 1).name)
+    assert str(segment(root, 1)) in finding.found
+
+
+def test_an_overlap_is_named_at_the_byte_where_it_begins(root: Path) -> None:
+    put(segment(root, 1), SEGMENT, bytes(100))
+    findings = [finding for finding in findings_of(examine(root), "segments") if "reaches" in finding.found]
+    assert [(finding.path, finding.position) for finding in findings] == [(str(segment(root, 1)), SEGMENT)]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        pytest.param(NOW - 60_000, ["stepped back by 60100 ms"], id="a step back"),
+        pytest.param(NOW + 100 - 900, [], id="a step of less than a second"),
+        pytest.param(int(time.time() * 1000) + 10**9, ["is in the future"], id="a time that has not come"),
+    ],
+)
+def test_times_that_clocks_do_not_show_are_named(tmp_path: Path, timestamp: int, found: list[str]) -> None:
+    writer, _ = make_store(tmp_path, 100)
+    stepped = writer.append("T", b"x", store_timestamp=timestamp)
+    writer.append("T", b"x", store_timestamp=max(timestamp, NOW))
     writer.close()
-    last = tmp_path / "commitlog" / f"{written[-1].physical_offset // SEGMENT * SEGMENT:020d}"
-    last.write_bytes(bytes(SEGMENT))
-    shutil.rmtree(tmp_path / "consumequeue")
-    flushed = written[-1].physical_offset + written[-1].size
-    for said in (flushed, 0):
-        put(tmp_path / "checkpoint", 40, packed(said, 8))
-        found = findings_of(examine(tmp_path), "log-end")
-        assert [each.path for each in found] == [str(last)][: said // flushed]
-        assert all(f"the checkpoint says that queues led up to {flushed}, in it" in each.found for each in found)
+    findings = findings_of(examine(tmp_path), "clock")
+    assert [finding.physical_offset for finding in findings] == [stepped.physical_offset] * len(found)
+    assert all(said in finding.found for said, finding in zip(found, findings, strict=True))
 
 
-def test_a_hole_behind_the_end_is_passed_over_and_what_lies_behind_it_is_not(tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path)
-    writer.close()
-    behind = tmp_path / "commitlog" / f"{(written[-1].physical_offset // SEGMENT + 1) * SEGMENT:020d}"
-    behind.touch()
-    os.truncate(behind, SEGMENT)
-    assert findings_of(examine(tmp_path), "log-end") == []
-    put(behind, SEGMENT // 2, b"x" * 100)
-    assert only(tmp_path, "log-end").path == str(behind)
-
-
-@pytest.mark.parametrize("number", [10, 199])
-def test_a_false_blank_is_named_in_whichever_segment_it_lies(tmp_path: Path, number: int) -> None:
-    writer, written = make_store(tmp_path)
-    writer.overwrite(written[number].physical_offset + 4, BLANK_MAGIC.to_bytes(4, "big"))
-    writer.close()
-    finding = only(tmp_path, "log-end")
-    assert (finding.severity, finding.physical_offset) == (Severity.ERROR, written[number].physical_offset)
-    blank = "it is a BLANK, which closes a segment, but its size does not lead to the segment's end"
-    passed = f" ({written[number].size} bytes passed over)" if number < 199 else ""  # else the log ends there
-    assert finding.what.endswith(blank + passed)
-
-
-def test_a_segment_that_starts_with_a_blank_must_be_blank_to_its_end(tmp_path: Path) -> None:
-    writer, written = make_store(tmp_path, 400)
-    first = next(each for each in written if each.physical_offset == SEGMENT)
-    for size, count in ((SEGMENT, 0), (first.size, 1)):
-        writer.overwrite(SEGMENT, packed(size, 4) + BLANK_MAGIC.to_bytes(4, "big"))
-        writer.close()
-        found = [finding.found for finding in findings_of(examine(tmp_path), "segments")]
-        assert len(found) == count
-        assert all("it is a BLANK" in sentence for sentence in found)
+def test_an_empty_segment_is_named_unless_it_is_the_last_which_a_start_deletes(root: Path) -> None:
+    segment(root, 1).write_bytes(b"")
+    segment(root, 9).write_bytes(b"")
+    findings = findings_of(examine(root), "segments", Severity.WARNING)
+    assert [finding.path for finding in findings if finding.found == "is empty"] == [str(segment(root, 1))]
