@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from broker.config import RegisterOptions
 from broker.limits import Limits
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_meter import Meter
@@ -23,6 +24,7 @@ from broker.web.metrics_store import StoreFigures
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from lane_requests import pull, query, view
 from metric_figures import Figures, figure, figures_of
+from name_server import NameServer
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
@@ -51,6 +53,20 @@ async def watched(g1_store: Path) -> AsyncIterator[Watched]:
     service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)))
     async with serving(service) as server:
         yield Watched(server, service, all_rows)
+
+
+@pytest.mark.asyncio
+async def test_it_is_told_how_many_name_servers_list_the_server(g1_store: Path) -> None:
+    told, refusing, all_rows = NameServer(), NameServer(), MetricsRows()
+    refusing.register_code = ResponseCode.SYSTEM_ERROR
+    register = RegisterOptions((await told.start(), await refusing.start()))
+    service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)), register=register)
+    async with serving(service) as server:
+        watched = Watched(server, service, all_rows)
+        await until(lambda: figure(watched.figures(), "name_servers_registered") == 1)
+        assert figure(watched.figures(), "name_servers") == 2
+    told.close()
+    refusing.close()
 
 
 async def answers(client: RawClient, count: int) -> list[int]:
@@ -97,7 +113,7 @@ async def test_connections_are_counted_in_and_out(g1_store: Path) -> None:
     assert figure(figures, "connections_dropped_total") == 1
 
 
-# ---------------------------------------------------------------------- rows of figures
+# ------------------------ rows of figures
 
 
 def test_what_a_process_counted_outlives_it_and_what_was_so_at_the_time_does_not() -> None:
@@ -119,7 +135,7 @@ def test_what_a_process_counted_outlives_it_and_what_was_so_at_the_time_does_not
     assert shared.column(rows.PROCESS) == [0, os.getpid()]
 
 
-# ---------------------------------------------------------------------- slow queries
+# ------------------------ slow queries
 
 SECRET = "order-4711-of-somebody"
 MILLISECOND = 1_000_000

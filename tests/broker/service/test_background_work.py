@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,10 @@ from broker.service import background_work
 from broker.service.broker_service import BrokerService
 from broker_harness import DEADLINE_SECONDS, RawClient, connected, service_of, serving, until
 from doctoring import put
-from draining import BUSY, FOUND, SUBSCRIPTION, Drained, pull_of, records_of, take
+from draining import SUBSCRIPTION, pull_of, records_of
 from oracles import java_hash
 from protocol.codes import RequestCode
-from protocol.command import ext_fields_of
+from protocol.command import Command, ext_fields_of
 from queue_stores import unit_bytes
 from storage.files.waiting import Lookup
 from storage.queue import _shared_pass as shared_pass
@@ -33,8 +33,31 @@ from store_writer import StoreWriter, Written
 
 MESSAGES, FIRST, COUNT = 600, 150, 205
 SUSPEND = 2
+FOUND, BUSY, NOT_FOUND, RETRY, MOVED = 0, 2, 19, 20, 21
 QUEUE_FILE = Path("consumequeue/T/0") / f"{0:020d}"
 SQL = "number > 100 AND TAGS = 'A'"
+
+
+@dataclass
+class Drained:
+    """What a consumer got: physical offsets in order, remarks, and how often the server answered that it is busy."""
+
+    places: list[int] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    busy: int = 0
+    offset: int = 0
+
+
+def take(drained: Drained, answer: Command) -> bool:
+    """Follow an answer; whether it says that there is nothing new."""
+    assert answer.code in (FOUND, NOT_FOUND, RETRY, MOVED), answer.remark
+    following = int(ext_fields_of(answer)["nextBeginOffset"])
+    drained.remarks.append(answer.remark or "")
+    drained.places += [record.physical_offset for record in records_of(bytes(answer.body))]
+    is_end = answer.code == NOT_FOUND and following == drained.offset
+    assert is_end or following != drained.offset, f"nobody gets past queue offset {following}"
+    drained.offset = following
+    return is_end
 
 
 @dataclass
