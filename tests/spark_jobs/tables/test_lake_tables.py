@@ -4,6 +4,8 @@ Late imports: what reads tables takes a second, and every process that collects 
 """
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -185,6 +187,24 @@ def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monk
     with pytest.raises(StoreError, match="was changed by the run"):
         append(store, lake.place, **lake.options)
     assert lake.rows() == expected(store)
+
+
+def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
+    store: StoreWriter, tmp_path: Path
+) -> None:
+    catalog = {"uri": f"sqlite:///{tmp_path}/other #1.db", "catalog": "of-mine"}
+    lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), catalog)
+    append(store, lake.place, **lake.options)
+    code = (
+        "import sys; from spark_jobs.run.progress import Silence; from spark_jobs.tables.append import run_append\n"
+        "from spark_jobs.tables.table_request import TableRequest\n"
+        f"request = TableRequest(store={str(store.root)!r}, table='{tmp_path}/table', format='iceberg',\n"
+        f"                       since_last=True, partition_by=('topic', 'date'), catalog={lake.catalog})\n"
+        "print(run_append(request, Silence()).details.is_empty)\n"
+        "print(*{'pyiceberg', 'pydantic', 'sqlalchemy', 'fsspec', 'pyspark'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True"]
 
 
 @pytest.mark.parametrize("format_", ["parquet", *LAKES])
