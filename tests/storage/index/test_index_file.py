@@ -20,6 +20,7 @@ from storage.index._index_shape import MAXIMUM_GAPS
 from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
 from storage.index.index_file import (
     HEADER,
+    IndexFile,
     determine_shape,
     read_header,
 )
@@ -58,11 +59,16 @@ class TestCounts:
         self, tmp_path: Path, slots: int, keys: list[str], spare: int, hints: list[int]
     ) -> None:
         image = oracles.index_image(keys, slots, len(keys) + spare)
-        shape = determine_shape(file_of(tmp_path / "file", image), hints)
+        file = file_of(tmp_path / "file", image)
+        shape = determine_shape(file, hints)
         assert shape is not None
         assert (shape.slots, shape.entries) == (slots, len(keys))
         assert (shape.minimum, shape.maximum, shape.ascending) == (100, 100 * len(keys), True)
         assert shape.gaps == ()
+        for hashed in (oracles.index_hash(f"T#{key}") for key in keys):
+            chain = IndexFile(file, shape).chain(hashed)
+            found = [entry.physical_offset for _, entry in chain if entry.key_hash == hashed]
+            assert found == oracles.walk_chain(bytes(file.view), slots, hashed)
 
 
 class TestEmpty:
@@ -145,6 +151,13 @@ class TestBytes:
         assert copy.slots(SLOTS).tolist() == [image.slots.get(slot, 0) for slot in range(SLOTS)]
         entries = copy.entries(SLOTS, 20)
         assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
+
+    def test_the_first_and_the_last_byte_are_found_wherever_they_are(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "file", 1 << 18, dict.fromkeys((5, 70_000, 200_001), b"x"))
+        copy = IndexCopy(tmp_path / "file")
+        starts = (0, 6, 4096, 70_001, 131_072, 200_002)
+        assert copy.last_data == 200_001
+        assert [copy.first_data(start, 1 << 18) for start in starts] == [5, 70_000, 70_000, 200_001, 200_001, -1]
 
     def test_a_file_longer_than_any_broker_maps_is_refused_unread(self, tmp_path: Path) -> None:
         write_file(tmp_path / "file", 1 << 31, {})

@@ -83,6 +83,12 @@ class TestEnds:
         assert followed.store.commit_log.end == start_of(followed, last)
         assert followed.store.record_at(last.physical_offset) is None
 
+    def test_a_log_that_is_gone_is_no_log(self, followed: Followed) -> None:
+        os.truncate(followed.store.commit_log.segments[-1].file.path, 0)
+        followed.settle()
+        assert followed.store.commit_log.segments == ()
+        assert any("is empty" in problem for problem in followed.store.problems)
+
 
 class TestCutLogs:
     """A broker that crashed cuts its log and goes on; what lies behind the cut is old, whatever it looks like."""
