@@ -146,8 +146,8 @@ SHARED = {
     },
 }  # fmt: skip
 """What an oracle has of the product: how a search is asked for, and the tree that the evaluation of SQL92 is given,
-which the answers of RocketMQ's own classes judge. The oracle of the search evaluates SQL92 by itself. Calls by gRPC are
-made of messages that protoc makes of Apache's fields and numbers."""
+which the answers of RocketMQ's own classes judge. The oracle of the search has its expressions in Python. Calls by gRPC
+are made of messages that protoc makes of Apache's fields and numbers."""
 
 STARTS_THE_PRODUCT = "forked_command"
 """A module that imports the product to run it in other processes, as the judged server."""

@@ -26,7 +26,9 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * A line "consume root" is answered with what a consumer gets of each queue of the store that was loaded last:
  * "topic/queue/minimum/maximum/place,place,..." with the physical offsets, as they come from the queue's beginning on.
  * At a line "clean" it does what a broker does a minute after its start: it deletes the files of queues all of whose
- * messages have expired, and a queue begins behind them. What 4.x does not have is looked up by name.
+ * messages have expired, and a queue begins behind them. "times topic queue LOWER or UPPER time time ..." is answered
+ * with the offset for each time, "pull topic queue offset maximum" with "status next minimum maximum place,place,...".
+ * What 4.x does not have is looked up by name.
  */
 public class RecoveryOracle {
     private static DefaultMessageStore store;
@@ -50,7 +52,13 @@ public class RecoveryOracle {
 
     private static String answer(String[] question) throws Exception {
         try {
-            return question[0].equals("consume") ? consume() : question[0].equals("clean") ? clean() : load(question);
+            switch (question[0]) {
+                case "consume": return consume();
+                case "clean": return clean();
+                case "times": return times(question);
+                case "pull": return pull(question);
+                default: return load(question);
+            }
         } catch (OutOfMemoryError error) {
             error.printStackTrace(); // of a record that says it has gigabytes: such a broker does not start
             return "false -1";
@@ -131,11 +139,46 @@ public class RecoveryOracle {
         return "cleaned";
     }
 
-    private static String consume() throws Exception {
-        // As a start ends: before that a store gives nothing away.
+    /** As a start ends: before that a store gives nothing away. */
+    private static void open() throws Exception {
         Field field = DefaultMessageStore.class.getDeclaredField("shutdown");
         field.setAccessible(true);
         field.set(store, false);
+    }
+
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private static String times(String[] question) throws Exception {
+        open();
+        List<String> offsets = new ArrayList<>();
+        for (Method method : DefaultMessageStore.class.getMethods()) {
+            if (method.getName().equals("getOffsetInQueueByTime") && method.getParameterCount() == 4) {
+                Object boundary = Enum.valueOf((Class<Enum>) method.getParameterTypes()[3], question[3]);
+                for (int number = 4; number < question.length; number++) {
+                    offsets.add(String.valueOf(method.invoke(
+                        store, question[1], Integer.parseInt(question[2]), Long.parseLong(question[number]), boundary)));
+                }
+                return String.join(" ", offsets);
+            }
+        }
+        return "";
+    }
+
+    private static String pull(String[] question) throws Exception {
+        open();
+        GetMessageResult result = store.getMessage("G", question[1], Integer.parseInt(question[2]),
+            Long.parseLong(question[3]), Integer.parseInt(question[4]), null);
+        List<String> places = new ArrayList<>();
+        for (SelectMappedBufferResult each : result.getMessageMapedList()) {
+            places.add(Long.toString(each.getByteBuffer().getLong(28)));
+        }
+        String found = result.getStatus() + " " + result.getNextBeginOffset() + " " + result.getMinOffset() + " "
+            + result.getMaxOffset() + " " + String.join(",", places);
+        result.release();
+        return found;
+    }
+
+    private static String consume() throws Exception {
+        open();
         List<String> queues = new ArrayList<>();
         for (String tree : new String[] {"consumequeue", "batchconsumequeue"}) {
             String[] topics = new File(root, tree).list();

@@ -1,18 +1,20 @@
-"""What two runs of the same mqadmin command may print differently, column by column, and the comparison of the rest.
+"""The recorded mqadmin cases of `golden/g1`, and what two runs of one may print differently, column by column.
 
 A printed text is cut into cells that together are all of it but white space. A cell in a column of `MAY_DIFFER` is
 compared by its form alone, every other one by its text; rows that Java prints in the order of a hash table are compared
-as a set. Of a configuration only the properties in `COMPARED` are looked at: the others configure what is not here.
+as a set.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+from golden_store import G1
 
 ADDRESS = r"\[?[0-9a-f.:]+\]?:\d+"
 NUMBER = r"\d+(\.\d+)?"
 READABLE = r"[46]"
-RATES = rf"({NUMBER} ?){{1,3}}"
 LOAD = rf"{NUMBER}\({NUMBER},\d+ms(\|{NUMBER},\d+ms)?\)"
 
 MAY_DIFFER: dict[tuple[str, str], str] = {
@@ -28,36 +30,6 @@ MAY_DIFFER: dict[tuple[str, str], str] = {
     ("topicRoute", '"perm"'): READABLE,
     ("topicRoute", "#BrokerAddrs"): rf"\{{0={ADDRESS}\}}",
     ("topicRoute", "#Perm"): READABLE,
-    ("brokerStatus", "EndTransactionThreadPoolQueueCapacity"): r"\d+",
-    ("brokerStatus", "ackThreadPoolQueueCapacity"): r"\d+",
-    ("brokerStatus", "bootTimestamp"): r"\d{13}",
-    ("brokerStatus", "brokerVersionDesc"): r"V\d+_\d+_\d+",
-    ("brokerStatus", "commitLogDirCapacity"): rf"Total : {NUMBER} [KMGT]iB, Free : {NUMBER} [KMGT]iB\.",
-    ("brokerStatus", "commitLogDiskRatio"): NUMBER,
-    ("brokerStatus", "consumeQueueDiskRatio"): NUMBER,
-    ("brokerStatus", "getFoundTps"): RATES,
-    ("brokerStatus", "getMessageEntireTimeMax"): r"\d+",
-    ("brokerStatus", "getMissTps"): RATES,
-    ("brokerStatus", "getTotalTps"): RATES,
-    ("brokerStatus", "getTransferredTps"): RATES,
-    ("brokerStatus", "litePullThreadPoolQueueCapacity"): r"\d+",
-    ("brokerStatus", "msgGetTotalTodayNow"): r"\d+",
-    ("brokerStatus", "msgPutTotalTodayNow"): r"\d+",
-    ("brokerStatus", "pullThreadPoolQueueCapacity"): r"\d+",
-    ("brokerStatus", "putMessageAverageSize"): NUMBER,
-    ("brokerStatus", "putMessageDistributeTime"): r"null|(\[\S+\]:\d+ ?)+",
-    ("brokerStatus", "putMessageEntireTimeMax"): r"\d+",
-    ("brokerStatus", "putMessageSizeTotal"): r"\d+",
-    ("brokerStatus", "putMessageTimesTotal"): r"\d+",
-    ("brokerStatus", "putTps"): RATES,
-    ("brokerStatus", "queryThreadPoolQueueCapacity"): r"\d+",
-    ("brokerStatus", "runtime"): r"\[ \d+ days, \d+ hours, \d+ minutes, \d+ seconds \]",
-    ("brokerStatus", "sendThreadPoolQueueCapacity"): r"\d+",
-    ("getBrokerConfig", "listenPort"): r"\d+",
-    ("getBrokerConfig", "storePathRootDir"): r"(/[\w.-]+)+",
-    ("getNamesrvConfig", "=="): ADDRESS,
-    ("getNamesrvConfig", "bindAddress"): r"[0-9a-f.:]+",
-    ("getNamesrvConfig", "listenPort"): r"\d+",
     ("*", "... more"): r"\d+",
 }
 """(command, column) → what the text there must look like. ``... more`` counts the frames of mqadmin's callers too."""
@@ -69,52 +41,49 @@ UNORDERED = {
     "queryMsgByUniqueKey": "MessageTrack",
     "queryMsgByOffset": "MessageTrack",
     "brokerConsumeStats": "#Topic",
-    "getBrokerConfig": "property",
-    "getNamesrvConfig": "property",
 }
 """Command → the first column of the rows that come in the order of a Java hash table."""
 
-COMPARED = {
-    "getBrokerConfig": {
-        "brokerClusterName",
-        "brokerIP1",
-        "brokerId",
-        "brokerName",
-        "brokerRole",
-        "enablePropertyFilter",
-        "flushDiskType",
-        "listenPort",
-        "mappedFileSizeCommitLog",
-        "mappedFileSizeConsumeQueue",
-        "maxHashSlotNum",
-        "maxIndexNum",
-        "maxMessageSize",
-        "messageDelayLevel",
-        "msgTraceTopicName",
-        "slaveReadEnable",
-        "storePathRootDir",
-        "traceOn",
-        "traceTopicEnable",
-        "useTLS",
-    },
-    "getNamesrvConfig": {
-        "bindAddress",
-        "enableAllTopicList",
-        "enableTopicList",
-        "listenPort",
-        "orderMessageEnable",
-        "serverChannelMaxIdleTimeSeconds",
-        "supportActingMaster",
-    },
-}
-"""Command → the properties of a configuration that mean something here."""
 
-ONE_SIDED = {"brokerStatus": r"commitLogDiskRatio_/.*|getTransferedTps|brokerVersion|rocketlens\w+"}
-"""Command → properties that only one of two servers has: named after a path, for exporters and old clients, ours."""
+REPLAYED = {"brokerStatus", "getBrokerConfig", "getNamesrvConfig"}
+"""Commands that print one answer as it is: that it is as recorded is compared where the frames are replayed."""
 
 
-PROPERTY = re.compile(r"(?P<name>(?=[^:]{32,}: |[^=]{40,}=  )\w[^\s:.=]* *[:=]) *(?P<value>\S.*?)?\s*")
-"""A name in a wide column, and its value, behind a colon (brokerStatus) or an equals sign (configurations)."""
+@dataclass(frozen=True)
+class Case:
+    """One recorded command: name, arguments as one text, what it printed against the live broker."""
+
+    name: str
+    arguments: str
+    printed: str
+
+    @property
+    def command(self) -> str:
+        """The name of the mqadmin command."""
+        return self.arguments.split()[0]
+
+
+def read_cases(folder: Path = G1) -> list[Case]:
+    """The cases with a recorded output that are compared, in the order they were recorded."""
+    return [
+        Case(name, arguments, output.read_text())
+        for name, arguments in _all_cases(folder)
+        if arguments.split()[0] not in REPLAYED and (output := _output(folder, name)).exists()
+    ]
+
+
+def read_refused_cases(folder: Path = G1) -> dict[str, str]:
+    """The arguments of the cases without a recorded output, by name: they write."""
+    return {name: arguments for name, arguments in _all_cases(folder) if not _output(folder, name).exists()}
+
+
+def _all_cases(folder: Path) -> list[tuple[str, str]]:
+    lines = (folder / "mqadmin.cases").read_text().splitlines()
+    return [(name, arguments) for name, _, arguments in (line.partition("|") for line in lines)]
+
+
+def _output(folder: Path, name: str) -> Path:
+    return folder / "mqadmin-out" / f"{name}.txt"
 
 
 @dataclass(frozen=True)
@@ -159,8 +128,6 @@ def normalise(arguments: str, text: str) -> list[tuple[str, ...]]:
     result: list[tuple[str, ...]] = []
     run: list[tuple[str, ...]] = []
     for row in rows.values():
-        if is_left_out(arguments, row[0]):
-            continue
         shown = [f"{cell.column}: {_shown(command, cell)}" for cell in row]
         if is_unordered(arguments, row[0]):
             # One line may hold several tracks of a message.
@@ -183,16 +150,6 @@ def is_unordered(arguments: str, first: Cell) -> bool:
     return columns is not None and re.fullmatch(columns, first.column) is not None
 
 
-def is_left_out(arguments: str, first: Cell) -> bool:
-    """Whether the row that begins with this cell is a property that is not compared."""
-    if first.column != "property":
-        return False
-    command, name = arguments.split()[0], first.text.rstrip(" :=")
-    if command in COMPARED:
-        return name not in COMPARED[command]
-    return re.fullmatch(ONE_SIDED.get(command, ""), name) is not None
-
-
 def _shown(command: str, cell: Cell) -> str:
     form = _form(command, cell.column)
     return "<may differ>" if form is not None and re.fullmatch(form, cell.text) else cell.text
@@ -213,18 +170,10 @@ def _table_row(row: int, line: str, start: int, columns: list[str]) -> Iterator[
 
 
 def _free_line(row: int, line: str, start: int) -> Iterator[Cell]:
-    """A line outside tables: tracks, a property, a banner, the end of a stack, a JSON member, a label, any text."""
+    """A line outside tables: tracks, the end of a stack, a JSON member, a label, any text."""
     if line.startswith("MessageTrack ["):
         tracks = re.finditer(r"MessageTrack \[.*?(?=MessageTrack \[|\s*$)", line)
         yield from (Cell(row, "MessageTrack", track.group(), start + track.start()) for track in tracks)
-    elif match := PROPERTY.fullmatch(line):
-        yield Cell(row, "property", match["name"], start + match.start("name"))
-        if match["value"]:
-            yield Cell(row, match["name"].rstrip(" :="), match["value"], start + match.start("value"))
-    elif match := re.fullmatch(r"(=+)([^=]+)(=+)\n?", line):
-        yield Cell(row, "=", match[1], start)
-        yield Cell(row, "==", match[2], start + match.start(2))
-        yield Cell(row, "===", match[3], start + match.start(3))
     elif match := re.fullmatch(r"\t\.\.\. (\d+) more\n?", line):
         yield Cell(row, "... more", match.group(1), start + match.start(1))
     elif match := re.fullmatch(r"\t+(\"?\w+\"?):(.+?),?\n?", line):

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,6 +86,18 @@ class RecoveryOracle:
             numbers = tuple(map(int, places.split(","))) if places else ()
             found[topic, int(queue_id)] = Consumed(int(minimum), int(maximum), numbers)
         return found
+
+    def offsets_by_time(self, topic: str, queue_id: int, boundary: str, times: Iterable[int]) -> list[int]:
+        """Where a queue of that store begins for each of some times; `boundary` is LOWER or UPPER."""
+        return [
+            int(text) for text in self._ask(f"times {topic} {queue_id} {boundary} {' '.join(map(str, times))}").split()
+        ]
+
+    def pull(self, topic: str, queue_id: int, offset: int, maximum: int) -> tuple[str, int, int, int, list[int]]:
+        """What a pull comes to: status, the next offset, the queue's bounds, and physical offsets of the messages."""
+        status, *numbers = self._ask(f"pull {topic} {queue_id} {offset} {maximum}").split()
+        following, least, most = map(int, numbers[:3])
+        return status, following, least, most, [int(each) for part in numbers[3:] for each in part.split(",")]
 
     def _ask(self, question: str) -> str:
         assert self._process.stdin is not None

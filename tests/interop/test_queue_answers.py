@@ -1,9 +1,10 @@
-"""The official broker and ours asked the same about the same queues: bounds, times, pulls, units; and about new groups.
+"""The official store classes and ours asked the same about the same queues, and the broker, too; and about new groups.
 
 The store is made by the tests' own writer: queues of several files, with filler, of batches, with equal store times,
-and with their first messages expired. The official broker opens a copy.
+and with their first messages expired. The store classes of a broker open a copy in each run, a broker in `make soak`.
 """
 
+import itertools
 import random
 import shutil
 from collections.abc import Iterator
@@ -16,8 +17,11 @@ from hypothesis import strategies as st
 from asking import Asker
 from examples import examples
 from golden_frames import value_of
+from interop.conftest import Served
 from interop.official_broker import OfficialProcess, official_broker
+from interop.recovery_oracle import RecoveryOracle, Sizes
 from interop.wire import ask
+from oracles import signed
 from protocol.codes import RequestCode, ResponseCode
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
@@ -82,6 +86,30 @@ def offset_asked(broker: OfficialProcess, code: int, topic: str, queue_id: int, 
     return int(answer.header["extFields"]["offset"])
 
 
+@pytest.mark.untraced
+def test_bounds_times_and_pulls_are_those_of_the_store_classes(
+    store: Path, oracle: RecoveryOracle, tmp_path: Path
+) -> None:
+    shutil.copytree(store, tmp_path / "store")
+    assert oracle.load(tmp_path / "store", Sizes(4096, 400, 920, 97)).is_loaded
+    queues, pulled = open_queues(store)[0], 0
+    for topic, queue_id in QUEUES[:-1]:
+        queue = queue_of(store, topic, queue_id)
+        assert queue is not None
+        times = range(START_TIMESTAMP, START_TIMESTAMP + 110, 2)
+        for boundary in TimeBoundary if queue_id or topic != "Batch" else ():
+            ours = [queue.offset_by_timestamp(each, boundary) for each in times]
+            assert ours == oracle.offsets_by_time(topic, queue_id, boundary.name, times), (topic, boundary)
+        for offset, maximum in itertools.product(range(0, queue.max_offset + 3, 5), (1, 32)):
+            found = get_message(queues, topic, queue_id, offset, maximum, 100000)
+            places = [signed(bytes(record), 28, 8) for record in found.records]
+            outcome = (found.status.name, found.next_begin_offset, found.min_offset, found.max_offset, places)
+            assert outcome == oracle.pull(topic, queue_id, offset, maximum), (topic, queue_id, offset, maximum)
+            pulled += len(places)
+    assert pulled > 500
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
 def test_bounds_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
     queue = queue_of(store, topic, queue_id)
@@ -99,6 +127,7 @@ def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: Ti
     return theirs, queue.offset_by_timestamp(timestamp, boundary)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:3])
 @pytest.mark.parametrize("boundary", TimeBoundary)
 def test_searches_for_a_time_are_the_brokers(
@@ -111,6 +140,7 @@ def test_searches_for_a_time_are_the_brokers(
         assert ours == theirs, timestamp - START_TIMESTAMP
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
 @pytest.mark.parametrize("tags", ["*", "Aa || TagB"])
 def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path, broker: OfficialProcess) -> None:
@@ -137,6 +167,7 @@ def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path
             assert b"".join(ours.records) == theirs.body, (queue_offset, maximum)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:4])
 def test_units_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
     queue = queue_of(store, topic, queue_id)
@@ -168,12 +199,10 @@ def asker(store: Path) -> Asker:
 @example(name="%RETRY%g")
 @example(name="g.h")
 @example(name="g\n")
-def test_a_group_of_which_nobody_has_heard_is_as_the_broker_makes_it(
-    name: str, asker: Asker, broker: OfficialProcess
-) -> None:
+def test_a_group_of_which_nobody_has_heard_is_as_the_broker_makes_it(name: str, asker: Asker, stock: Served) -> None:
     """The broker keeps it from then on; we do not."""
     fields = {"group": name}
-    theirs = ask(broker.address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
+    theirs = ask(stock.pair.broker.address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
     ours = asker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)
     assert (ours.code, ours.remark) == (theirs.code, theirs.header.get("remark"))
     assert value_of(bytes(ours.body)) == value_of(theirs.body)

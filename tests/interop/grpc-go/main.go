@@ -1,5 +1,5 @@
 // Asks a gRPC port, by stubs that protoc generated from our messages, what the lines of stdin say: to list messages page by
-// page, or to pull all queues of a topic. Prints a line for each message, each queue and each end, as Querying.java.
+// page, or to pull all queues of a topic. Prints a line for each message, each queue and each end.
 package main
 
 import (
