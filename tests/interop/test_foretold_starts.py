@@ -124,7 +124,7 @@ def judge_kinds(
 def test_a_start_is_as_it_was_foretold(
     tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
 ) -> None:
-    tried = [*itertools.product(FEW, range(2)), *((kind, 0) for kind in LOG_KINDS)]
+    tried = [*itertools.product((*FEW, *LOG_KINDS[::2]), range(2)), *((kind, 0) for kind in LOG_KINDS[1::2])]
     came = judge_kinds(oracle, goods, tmp_path, version, tried)
     assert came["refused"] >= 4
     assert came["cut"] > 2

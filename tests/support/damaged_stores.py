@@ -207,27 +207,15 @@ def log_hole(damaged: Damaged) -> None:
 
 
 @kind()
-def bit_flipped_in_body(damaged: Damaged) -> None:
-    """One bit of a body."""
-    message = next((each for each in (damaged.message() for _ in range(9)) if each.body), None)
-    if message is None:
-        raise Unfit
-    flip(damaged, message, body_place(message.record) + 4, len(message.body), "body")
-
-
-@kind()
-def bit_flipped_in_properties(damaged: Damaged) -> None:
-    """One bit of topic, properties or their lengths."""
+def bit_flipped(damaged: Damaged) -> None:
+    """One bit of a record: of its size, its magic, a field before the body, the body, or what follows it."""
     message = damaged.message()
-    start = body_place(message.record) + 4 + len(message.body)
-    flip(damaged, message, start, len(message.record) - start, "topic, properties")
-
-
-@kind()
-def bit_flipped_in_header(damaged: Damaged) -> None:
-    """One bit of a field before the body."""
-    name = damaged.rng.choice(list(HEADER))
-    flip(damaged, damaged.message(), *HEADER[name], name)
+    body = body_place(message.record) + 4
+    places = {"size": (0, 4), "magic": (4, 4), **HEADER, "topic, properties": (body + len(message.body), 0)}
+    places |= {"body": (body, len(message.body))} if message.body else {}
+    name = damaged.rng.choice(list(places))
+    position, size = places[name]
+    flip(damaged, message, position, size or len(message.record) - position, name)
 
 
 @kind("small", "expired")
@@ -237,18 +225,6 @@ def bit_flipped_in_store_time(damaged: Damaged) -> None:
     message = damaged.message()
     start = 52 + (16 if message.record[39] & 0x10 else 4)
     flip(damaged, message, start, 8, "store time")
-
-
-@kind()
-def bit_flipped_in_magic(damaged: Damaged) -> None:
-    """One bit of the magic."""
-    flip(damaged, damaged.message(), 4, 4, "magic")
-
-
-@kind()
-def bit_flipped_in_size(damaged: Damaged) -> None:
-    """One bit of the size, which leads to the next record."""
-    flip(damaged, damaged.message(), 0, 4, "size")
 
 
 @kind()
@@ -284,16 +260,6 @@ def record_of_another_place(damaged: Damaged) -> None:
 
 
 @kind()
-def segment_lost_in_the_middle(damaged: Damaged) -> None:
-    """A segment that is gone."""
-    if not damaged.middle_segments:
-        raise Unfit
-    path = damaged.rng.choice(damaged.middle_segments)
-    path.unlink()
-    damaged.note(f"segment {path.name} is gone")
-
-
-@kind()
 def segments_lost_in_front(damaged: Damaged) -> None:
     """The first segments are gone, as when they expire; queues and index are as before."""
     if len(damaged.segments) < 3:
@@ -302,6 +268,21 @@ def segments_lost_in_front(damaged: Damaged) -> None:
     for path in damaged.segments[:count]:
         path.unlink()
     damaged.note(f"the first {count} segments are gone")
+
+
+@kind()
+def segment_spoiled_in_the_middle(damaged: Damaged) -> None:
+    """A segment that is gone, of any bytes, or of which the rest was never written."""
+    if not damaged.middle_segments:
+        raise Unfit
+    path, size = damaged.rng.choice(damaged.middle_segments), damaged.good.segment_size
+    way = damaged.rng.choice(("gone", "any bytes", "zeros to its end"))
+    if way == "gone":
+        path.unlink()
+    else:
+        start = 0 if way == "any bytes" else damaged.rng.randrange(size)
+        put(path, start, damaged.rng.randbytes(size) if way == "any bytes" else bytes(size - start))
+    damaged.note(f"segment {path.name}: {way}")
 
 
 @kind()
@@ -314,27 +295,6 @@ def segment_cut_in_the_middle(damaged: Damaged) -> None:
     with path.open("r+b") as file:
         file.truncate(size)
     damaged.note(f"segment {path.name} has {size} bytes")
-
-
-@kind()
-def segment_zeroed_to_its_end(damaged: Damaged) -> None:
-    """A segment of which the rest was never written."""
-    if not damaged.middle_segments:
-        raise Unfit
-    path = damaged.rng.choice(damaged.middle_segments)
-    start = damaged.rng.randrange(damaged.good.segment_size)
-    put(path, start, bytes(damaged.good.segment_size - start))
-    damaged.note(f"segment {path.name} holds zeros from byte {start} on")
-
-
-@kind()
-def segment_of_garbage(damaged: Damaged) -> None:
-    """A segment of any bytes."""
-    if not damaged.middle_segments:
-        raise Unfit
-    path = damaged.rng.choice(damaged.middle_segments)
-    path.write_bytes(damaged.rng.randbytes(damaged.good.segment_size))
-    damaged.note(f"segment {path.name} holds any bytes")
 
 
 @kind()
@@ -371,33 +331,17 @@ def torn_tail(damaged: Damaged) -> None:
 
 
 @kind()
-def half_written_record(damaged: Damaged) -> None:
-    """The first bytes of one record more than there are."""
+def begun_behind_the_end(damaged: Damaged) -> None:
+    """The first bytes of one record more, a BLANK of a size that reaches nothing, or any bytes."""
     room, last = damaged.room_behind_the_end(), damaged.messages_in(damaged.segments[-1])[-1]
-    data = bytearray(last.record)
-    data[28:36] = packed(damaged.good.end, 8)
-    kept = damaged.rng.choice((4, 8, 30, len(data) // 2))
-    if kept > room:
+    record = last.record[:28] + packed(damaged.good.end, 8) + last.record[36:]
+    blank = packed(damaged.rng.choice((0, 8, 200)), 4) + BLANK_MAGIC.to_bytes(4, "big")
+    begun = record[: damaged.rng.choice((4, 8, 30, len(record) // 2))]
+    data = damaged.rng.choice((begun, blank, damaged.rng.randbytes(min(room, 1000))))
+    if room < max(300, len(data)):
         raise Unfit
-    damaged.overwrite(damaged.good.end, bytes(data[:kept]))
-    damaged.note(f"{kept} bytes of a record at the end, {damaged.good.end}")
-
-
-@kind()
-def half_written_blank(damaged: Damaged) -> None:
-    """Eight bytes at the end that say BLANK, of a size that reaches nothing."""
-    if damaged.room_behind_the_end() < 300:
-        raise Unfit
-    damaged.overwrite(damaged.good.end, packed(damaged.rng.choice((0, 8, 200)), 4) + BLANK_MAGIC.to_bytes(4, "big"))
-    damaged.note(f"a BLANK of a wrong size at the end, {damaged.good.end}")
-
-
-@kind()
-def garbage_behind_the_end(damaged: Damaged) -> None:
-    """Any bytes behind the last record."""
-    size = min(damaged.room_behind_the_end(), 1000)
-    damaged.overwrite(damaged.good.end, damaged.rng.randbytes(size))
-    damaged.note(f"{size} bytes of garbage at the end, {damaged.good.end}")
+    damaged.overwrite(damaged.good.end, data)
+    damaged.note(f"{len(data)} bytes, {data[:8].hex()}…, at the end, {damaged.good.end}")
 
 
 @kind()
@@ -518,32 +462,20 @@ def units_swapped(damaged: Damaged) -> None:
 
 
 @kind()
-def unit_twice(damaged: Damaged) -> None:
-    """A unit that is that of the message before."""
+def unit_elsewhere(damaged: Damaged) -> None:
+    """A unit that leads to the message before, to one of another queue, or nowhere."""
     queue = damaged.queue(16)
     number = inner_number(damaged, queue)
     path, position = damaged.unit(queue, number - 1)
-    damaged.put_units(queue, number, path.read_bytes()[position : position + 20])
-    damaged.note(f"unit {number} of {queue} is that of {number - 1}")
-
-
-@kind()
-def unit_of_another_queue(damaged: Damaged) -> None:
-    """A unit that leads to a message of another queue."""
-    queue = damaged.queue()
-    number = inner_number(damaged, queue)
     other = damaged.rng.choice([each for each in damaged.good.messages if queue not in each.places])
-    damaged.put_units(queue, number, packed(other.physical_offset, 8) + packed(len(other.record), 4) + bytes(8))
-    damaged.note(f"unit {number} of {queue} leads to {other.physical_offset}")
-
-
-@kind()
-def unit_beyond_the_log(damaged: Damaged) -> None:
-    """A unit that leads nowhere."""
-    queue = damaged.queue()
-    number = inner_number(damaged, queue)
-    damaged.put_units(queue, number, packed(10**12, 8) + packed(200, 4) + bytes(8))
-    damaged.note(f"unit {number} of {queue} leads far beyond the log")
+    units = {
+        "the message before": path.read_bytes()[position : position + 20],
+        "another queue": packed(other.physical_offset, 8) + packed(len(other.record), 4) + bytes(8),
+        "nowhere": packed(10**12, 8) + packed(200, 4) + bytes(8),
+    }
+    where = damaged.rng.choice(list(units))
+    damaged.put_units(queue, number, units[where])
+    damaged.note(f"unit {number} of {queue} leads to {where}")
 
 
 @kind("small", "files", "expired", "ext", "classic")
@@ -558,24 +490,12 @@ def queue_file_lost_in_the_middle(damaged: Damaged) -> None:
     damaged.note(f"file {path.name} of {queue} is gone")
 
 
-@kind("small", "files", "ext", "classic")
-def first_queue_file_lost(damaged: Damaged) -> None:
-    """A queue's first file is gone, though the log has its messages."""
-    lose_file(damaged, 0)
-
-
-@kind("small", "files", "expired", "ext", "classic", "recut")
-def last_queue_file_lost(damaged: Damaged) -> None:
-    """A queue's last file is gone."""
-    lose_file(damaged, -1)
-
-
 @kind("small", "files", "expired", "ext", "classic", "recut")
 def all_queue_files_lost(damaged: Damaged) -> None:
     """All files of a queue are gone, empty, or zeros as a crash may leave them; its directory is there."""
     queue = damaged.queue(40)
     way = damaged.rng.choice(("gone", "empty", "zeros"))
-    for path in damaged.directory(queue).iterdir():
+    for path in damaged.directory(queue).glob("[0-9]" * 20):
         size = path.stat().st_size
         path.unlink()
         if way != "gone":
@@ -583,9 +503,10 @@ def all_queue_files_lost(damaged: Damaged) -> None:
     damaged.note(f"all files of {queue} are {way}")
 
 
-def lose_file(damaged: Damaged, number: int) -> None:
-    """Delete a file at an end of a queue: there is no gap then that shows it."""
-    queue = damaged.queue(40)
+@kind("small", "files", "ext", "classic")
+def queue_file_lost_at_an_end(damaged: Damaged) -> None:
+    """A queue's first or last file is gone, though the log has its messages: there is no gap that shows it."""
+    queue, number = damaged.queue(40), damaged.rng.choice((0, -1))
     files = damaged.queue_files(queue)
     if len(files) < 2:
         raise Unfit
@@ -718,20 +639,16 @@ def batch_files(damaged: Damaged) -> list[Path]:
 
 
 @kind("small", "classic")
-def batch_unit_zeroed(damaged: Damaged) -> None:
-    """A unit of a queue of batches."""
-    path, number = damaged.rng.choice(batch_files(damaged)[1:-1]), damaged.rng.randrange(4)
-    put(path, 46 * number, bytes(46))
-    damaged.note(f"unit {number} of batch file {path.name} is zeros")
-
-
-@kind("small", "classic")
-def batch_unit_flipped(damaged: Damaged) -> None:
-    """A bit of a unit of a queue of batches, the first one too; not of its store time, which is taken at its word."""
+def batch_unit_spoiled(damaged: Damaged) -> None:
+    """A unit of zeros, or a bit of one, the first one too; not of its store time, which is taken at its word."""
     path = damaged.rng.choice(batch_files(damaged)[:-1])
-    position = 46 * damaged.rng.choice((0, 0, 2)) + damaged.rng.choice((*range(20), *range(28, 38)))
-    put(path, position, bytes([path.read_bytes()[position] ^ 1 << damaged.rng.randrange(8)]))
-    damaged.note(f"a bit of byte {position} of batch file {path.name} is flipped")
+    if damaged.rng.random() < 0.5:
+        position = 46 * damaged.rng.randrange(4)
+        put(path, position, bytes(46))
+    else:
+        position = 46 * damaged.rng.choice((0, 0, 2)) + damaged.rng.choice((*range(20), *range(28, 38)))
+        put(path, position, bytes([path.read_bytes()[position] ^ 1 << damaged.rng.randrange(8)]))
+    damaged.note(f"batch file {path.name} is spoiled at byte {position}")
 
 
 @kind("small", "classic")
@@ -813,47 +730,24 @@ def entry_count(path: Path) -> int:
 
 
 @kind()
-def index_header_zeroed(damaged: Damaged) -> None:
-    """Zeros in the place of a header."""
-    path = index_file(damaged)
-    put(path, 0, bytes(40))
-    damaged.note(f"the header of index {path.name} is zeros")
-
-
-@kind()
-def index_header_flipped(damaged: Damaged) -> None:
-    """A bit of a header."""
+def index_header_spoiled(damaged: Damaged) -> None:
+    """A header of zeros, with a flipped bit, or that counts too many or too few entries."""
     path, bit = index_file(damaged), damaged.rng.randrange(320)
-    put(path, bit // 8, bytes([path.read_bytes()[bit // 8] ^ 1 << bit % 8]))
-    damaged.note(f"bit {bit} of the header of index {path.name} is flipped")
-
-
-@kind()
-def index_count_wrong(damaged: Damaged) -> None:
-    """A header that counts too many or too few entries."""
-    path = index_file(damaged)
     count = entry_count(path)
     wrong = damaged.rng.choice((0, 1, 2, count // 2, count + 2, count + 1000, 2**31 - 1))
-    put(path, 36, packed(wrong, 4))
-    damaged.note(f"index {path.name} counts {wrong} instead of {count + 1}")
-
-
-@kind()
-def index_slots_zeroed(damaged: Damaged) -> None:
-    """A slot table, or a part of it, of zeros."""
-    path, count = index_file(damaged), damaged.rng.choice((1, 5, damaged.good.index_slots))
-    first = damaged.rng.randrange(damaged.good.index_slots - count + 1)
-    put(path, 40 + 4 * first, bytes(4 * count))
-    damaged.note(f"{count} slots from {first} on of index {path.name} are zeros")
+    flipped = bytes([path.read_bytes()[bit // 8] ^ 1 << bit % 8])
+    position, data = damaged.rng.choice(((0, bytes(40)), (bit // 8, flipped), (36, packed(wrong, 4))))
+    put(path, position, data)
+    damaged.note(f"the header of index {path.name} has {data.hex()} at {position}")
 
 
 @kind()
 def index_slots_of_garbage(damaged: Damaged) -> None:
-    """Slots of any bytes."""
-    path = index_file(damaged)
-    first = damaged.rng.randrange(damaged.good.index_slots - 5)
-    put(path, 40 + 4 * first, damaged.rng.randbytes(20))
-    damaged.note(f"5 slots from {first} on of index {path.name} are any bytes")
+    """Slots of any bytes, or of zeros, and be it all of them."""
+    path, count = index_file(damaged), damaged.rng.choice((1, 5, damaged.good.index_slots))
+    first = damaged.rng.randrange(damaged.good.index_slots - count + 1)
+    put(path, 40 + 4 * first, damaged.rng.choice((bytes(4 * count), damaged.rng.randbytes(4 * count))))
+    damaged.note(f"{count} slots from {first} on of index {path.name} are others")
 
 
 @kind()
@@ -867,67 +761,33 @@ def index_chain_in_a_circle(damaged: Damaged) -> None:
 
 
 @kind()
-def index_entries_zeroed(damaged: Damaged) -> None:
-    """Entries of zeros."""
+def index_entries_spoiled(damaged: Damaged) -> None:
+    """Entries of zeros or of any bytes, one that leads elsewhere, or one under another hash."""
     path = index_file(damaged)
-    number, count = damaged.rng.randrange(entry_count(path) - 1), damaged.rng.choice((1, 2, 200))
-    start = first_entry(damaged) + 20 * number
-    put(path, start, bytes(min(20 * count, path.stat().st_size - start)))
-    damaged.note(f"{count} entries from {number + 1} on of index {path.name} are zeros")
-
-
-@kind()
-def index_entries_of_garbage(damaged: Damaged) -> None:
-    """Entries of any bytes."""
-    path = index_file(damaged)
-    number = damaged.rng.randrange(entry_count(path) - 2)
-    put(path, first_entry(damaged) + 20 * number, damaged.rng.randbytes(50))
-    damaged.note(f"entries from {number + 1} on of index {path.name} are any bytes")
-
-
-@kind()
-def index_entry_elsewhere(damaged: Damaged) -> None:
-    """An entry that leads to another message, into one, or beyond the log."""
-    path = index_file(damaged)
-    number = damaged.rng.randrange(entry_count(path))
+    at = first_entry(damaged) + 20 * damaged.rng.randrange(entry_count(path) - 1)
+    room = path.stat().st_size - at
     place = damaged.rng.choice((damaged.message().physical_offset, 17, 10**12, -5))
-    put(path, first_entry(damaged) + 20 * number + 4, packed(place, 8))
-    damaged.note(f"entry {number + 1} of index {path.name} leads to {place}")
+    flipped = bytes([path.read_bytes()[at] ^ 1 << damaged.rng.randrange(7)])
+    zeros = bytes(min(20 * damaged.rng.choice((1, 2, 200)), room))
+    garbage = damaged.rng.randbytes(min(50, room))
+    more, data = damaged.rng.choice(((0, zeros), (0, garbage), (4, packed(place, 8)), (0, flipped)))
+    put(path, at + more, data)
+    damaged.note(f"index {path.name} has {len(data)} other bytes at {at + more}, {data[:8].hex()}…")
 
 
 @kind()
-def index_hash_flipped(damaged: Damaged) -> None:
-    """An entry under another hash."""
-    path = index_file(damaged)
-    place = first_entry(damaged) + 20 * damaged.rng.randrange(entry_count(path)) + damaged.rng.randrange(4)
-    put(path, place, bytes([path.read_bytes()[place] ^ 1 << damaged.rng.randrange(8)]))
-    damaged.note(f"byte {place}, in a hash, of index {path.name} has a flipped bit")
-
-
-@kind()
-def index_file_cut(damaged: Damaged) -> None:
-    """An index file that has lost its end."""
-    path = index_file(damaged)
+def index_file_spoiled(damaged: Damaged) -> None:
+    """An index file that is cut, gone, of any bytes, or there twice."""
+    path, way = index_file(damaged), damaged.rng.choice(("cut", "gone", "any bytes", "twice"))
     size = damaged.rng.choice((0, 39, 40, first_entry(damaged) - 1, damaged.rng.randrange(path.stat().st_size)))
-    with path.open("r+b") as file:
-        file.truncate(size)
-    damaged.note(f"index {path.name} has {size} bytes")
-
-
-@kind()
-def index_file_of_garbage(damaged: Damaged) -> None:
-    """An index file of any bytes."""
-    path = index_file(damaged)
-    path.write_bytes(damaged.rng.randbytes(path.stat().st_size))
-    damaged.note(f"index {path.name} holds any bytes")
-
-
-@kind()
-def index_file_lost(damaged: Damaged) -> None:
-    """An index file that is gone."""
-    path = index_file(damaged)
-    path.unlink()
-    damaged.note(f"index {path.name} is gone")
+    if way == "twice":
+        shutil.copy(path, path.with_name("20991231235959999"))
+    elif way == "gone":
+        path.unlink()
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:size] if way == "cut" else damaged.rng.randbytes(len(content)))
+    damaged.note(f"index {path.name}: {way}, {size}")
 
 
 @kind()
@@ -940,14 +800,6 @@ def index_lost(damaged: Damaged) -> None:
     if is_file:
         (damaged.root / "index").write_text("x")
     damaged.note("index/ is a file" if is_file else "index/ is gone")
-
-
-@kind()
-def index_file_twice(damaged: Damaged) -> None:
-    """A copy of an index file under another name."""
-    path = index_file(damaged)
-    shutil.copy(path, path.with_name("20991231235959999"))
-    damaged.note(f"index {path.name} is there twice")
 
 
 @kind()
