@@ -3,10 +3,7 @@
 A broker puts an entry in steps: the entry's fields, its slot, then the header's fields one by one (store-format §3.4).
 """
 
-import os
-import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import oracles
@@ -62,13 +59,3 @@ def stores_of_entry(image: oracles.IndexImage, number: int) -> list[Store]:
         *((32, used_slots, 4), (36, number + 1, 4), (24, physical_offset, 8), (8, image.end_timestamp, 8)),
     ]
     return [(position, oracles.packed(value, length)) for position, value, length in fields]
-
-
-def store_slowly(path: Path, stores: Sequence[Store], pause_seconds: float) -> None:
-    """Write into a file as another process does; so that a reader sees what is between, a pause follows each store."""
-    with path.open("r+b", buffering=0) as file:
-        for position, stored in stores:
-            until = time.perf_counter() + pause_seconds
-            os.pwrite(file.fileno(), stored, position)
-            while time.perf_counter() < until:
-                pass

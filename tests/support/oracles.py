@@ -588,11 +588,3 @@ def is_queued(record: Record) -> bool:
 def queue_unit(record: Record, levels: str = DEFAULT_DELAY_LEVELS) -> bytes:
     """The 20 bytes of a ConsumeQueue unit."""
     return packed(record.physical_offset, 8) + packed(record.total_size, 4) + packed(tags_code(record, levels), 8)
-
-
-def store_times(store: Path, topic: str, queue_id: int) -> list[int]:
-    """Store times (ms) of the messages of a queue, by queue offset, as the log has them."""
-    records = [each for each in read_log(store / "commitlog") if (each.topic, each.queue_id) == (topic, queue_id)]
-    times = {each.queue_offset: each.store_timestamp for each in records if is_queued(each)}
-    assert list(times) == list(range(len(times)))
-    return list(times.values())
