@@ -7,13 +7,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.service import following_threads
 from broker_harness import service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from growing_store import GrowingStore
 from oracles import Record, read_log
+from rocketlens import connect, following, remote_following
 from storage.store.message_store import MessageStore
 
 DEADLINE_SECONDS = 60
@@ -132,3 +135,30 @@ def test_what_comes_is_printed_at_once_and_in_order(growing: GrowingStore, by: s
             assert follow_what_comes(growing, follower) == COMING // 2
         finally:
             assert follower.stop() == 130
+
+
+def test_what_comes_to_a_broker_is_found_by_a_pull_that_waits(
+    growing: GrowingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pull comes back for another reason than a message: each is held longer than the test may take."""
+    asked: list[int] = []
+    ask = remote_following.RemoteFollowing._ask
+
+    def ask_and_count(self: remote_following.RemoteFollowing, queue_id: int, *rest: Any) -> None:
+        asked.append(queue_id)
+        ask(self, queue_id, *rest)
+
+    assert following_threads.POLL_SECONDS <= following.POLL_SECONDS
+    for module in (remote_following, following_threads):
+        monkeypatch.setattr(module, "WATCH_SECONDS", 3600.0)
+    monkeypatch.setattr(remote_following, "SUSPENDED_MILLISECONDS", DEADLINE_SECONDS * 1000)
+    monkeypatch.setattr(remote_following.RemoteFollowing, "_ask", ask_and_count)
+    served = service_of(MessageStore.open(growing.root))
+    with serving_in_a_thread(served) as endpoint, connect(str(endpoint)) as remote:
+        pieces = remote.follow("T", {0: 3}, tag="x")
+        for number in range(COMING):
+            growing.add(body=f"coming {number}".encode(), tags="x")
+            growing.flush()
+            assert [message.body for message in next(pieces)] == [f"coming {number}".encode()]
+        del pieces  # which gives up the pull that waits
+    assert asked.count(0) == COMING + 1
