@@ -186,7 +186,7 @@ def axe_source() -> str:
     """The script that defines `web_browser` in a page."""
     checksum = hashlib.sha256(b"".join((LOCKED / name).read_bytes() for name in FILES)).hexdigest()
     folder = cached(f"axe-{checksum[:16]}", _install)
-    return (folder / "node_modules" / "axe-core" / "web_browser.min.js").read_text("utf-8")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 
 
 def _install(folder: Path) -> None:

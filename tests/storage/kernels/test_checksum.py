@@ -44,3 +44,8 @@ def test_the_way_is_the_one_that_the_system_says_the_processor_can_go() -> None:
     possible = (*ways.get(platform.machine(), ()), "tables")
     assert tuple(way for way in possible if needed[way] <= flags) == CRC32_PATHS
     assert CRC32_PATHS[0] == CRC32_PATH
+
+
+def test_a_way_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be made by magic"):
+        crc32_by("magic", b"")

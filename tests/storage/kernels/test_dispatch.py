@@ -1,5 +1,7 @@
 """What dispatch makes of records, against the oracle that decodes and parses them one by one."""
 
+import itertools
+import threading
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from dispatching import (
 from examples import examples
 from kernel_memory import Bytes, record_at
 from storage.build.dispatch_scan import DispatchBlock, Reason
-from storage.kernels.dispatching import DispatchMemory
+from storage.kernels.dispatching import LIMIT, DispatchMemory
 from storage.kernels.records import BAD_MAGIC, BAD_OFFSET, BAD_SIZE, entry_hashes
 from storage.queue import consume_queue
 from store_files import property_bytes
@@ -255,3 +257,122 @@ def test_a_topic_and_a_key_fold_to_the_hash_that_an_index_keeps(topic: bytes, ke
     # The topic's hash is gone on with: an encoded character that is cut at its end is no part of the key's first.
     text = f"{oracles.decode_java(topic)}#{oracles.decode_java(key)}"
     assert entry_hashes(held.region, 0, held.length) == [oracles.index_hash(text)]
+
+
+def test_names_of_light_queues_are_told_apart_by_their_bytes() -> None:
+    lists = b"INNER_MULTI_DISPATCH\x01%LMQ%\xa7,%LMQ%\xff,%LMQ%\xef\xbf\xbd\x02INNER_MULTI_QUEUE_OFFSET\x013,4,5\x02"
+    whole, _ = segment([{"properties_bytes": lists}], BASE)
+    made = scan_bytes(whole, BASE).made
+    names = [name for name, _, is_light in made.queues if is_light]
+    assert names == [b"%LMQ%\xa7", b"%LMQ%\xff", "%LMQ%\ufffd".encode()]
+    assert made == dispatch(oracles.scan_segment(whole, BASE), lmq=True)
+
+
+def test_a_record_that_starts_below_the_limit_is_read_to_its_end() -> None:
+    data, positions = segment([{"keys": "a"}, {"keys": "b"}, {"keys": "c"}], BASE)
+    scanned = scan_bytes(data, BASE, limit=positions[1] + 1)
+    assert scanned.step == (positions[2], Reason.LIMIT, 0)
+    assert scan_bytes(data, BASE, limit=positions[1]).step == (positions[1], Reason.LIMIT, 0)
+    assert scan_bytes(data, BASE, limit=0).step == (0, Reason.LIMIT, 0)
+
+
+@pytest.mark.parametrize("text", ["abc", "2147483648", "-2147483649", "1.5", "-", "１"])
+def test_a_delay_that_is_no_number_is_damage_in_the_schedule_topic_alone(text: str) -> None:
+    block = property_bytes({"DELAY": text, "KEYS": "a"})
+    data, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXX", "properties_bytes": block}], BASE)
+    scanned = scan_bytes(data, BASE)
+    assert scanned.passed_over == [BASE]
+    assert scanned.made == dispatch([])
+    other, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXY", "properties_bytes": block}], BASE)
+    assert scan_bytes(other, BASE).blocks[0].records == 1
+
+
+def test_a_block_is_full_when_there_may_be_no_room_for_the_light_queues_of_one_record_more() -> None:
+    count = 3_200
+    names = ",".join(f"%LMQ%{i}" for i in range(count))[:24_000].rpartition(",")[0]
+    lists = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": ",".join(["7"] * (names.count(",") + 1))}
+    data, _ = segment([{"properties_bytes": property_bytes(lists)}] * 12, BASE)
+    scanned = scan_bytes(data, BASE, records=12)
+    assert len(scanned.blocks) > 1
+    assert scanned.made == dispatch(oracles.scan_segment(data, BASE), lmq=True)
+
+
+def test_entries_or_units_are_left_out_when_not_wanted() -> None:
+    data, _ = segment([{"keys": "a"}], BASE)
+    whole = scan_bytes(data, BASE).made
+    entries, units = scan_bytes(data, BASE, units=False).made, scan_bytes(data, BASE, entries=False).made
+    assert (entries.entries, entries.queues) == (whole.entries, {})
+    assert (units.entries, units.queues) == ([], whole.queues)
+    assert whole.entries
+    assert whole.queues
+
+
+def test_a_memory_that_another_thread_is_using_is_refused() -> None:
+    data, _ = segment([{"body": bytes(1 << 26)}], BASE)
+    held, memory, begins = Bytes(data), make_memory(), threading.Event()
+
+    def run() -> None:
+        begins.set()
+        memory.run(held.region, 0, len(data), BASE, BASE + len(data), len(data))
+
+    refused = 0
+    for _ in range(20):
+        begins.clear()
+        thread = threading.Thread(target=run)
+        thread.start()
+        begins.wait()
+        while thread.is_alive():
+            try:
+                memory.take()
+            except RuntimeError:
+                refused += 1
+        if refused:
+            break
+        memory.take()
+    assert refused
+
+
+def test_a_run_that_does_not_go_forward_is_refused_until_what_is_behind_it_is_taken() -> None:
+    data, positions = segment([{"keys": "a"}, {"keys": "b"}], BASE)
+    held, memory = Bytes(data), make_memory()
+    arguments = held.region, 0, len(data), BASE, BASE + len(data), positions[1]
+    assert memory.run(*arguments).reason == LIMIT
+    with pytest.raises(ValueError, match="does not go forward"):
+        memory.run(*arguments)
+    first = memory.take()
+    assert memory.run(*arguments).reason == LIMIT
+    assert memory.take().hashes == first.hashes
+
+
+def test_what_a_scan_was_given_may_change_behind_it() -> None:
+    topics, delays = [bytearray(b"Batches")], [1, 2]
+    memory = make_memory(batch_topics=topics, delays=delays)
+    topics[0][:] = b"Nothing"
+    delays.clear()
+    data, _ = segment([{"topic_bytes": b"Batches", "queue_offset": 3}], BASE)
+    memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
+    assert len(memory.take().units) == 46
+
+
+def test_a_separator_is_found_at_every_place() -> None:
+    text = b"KEYS\x01" + b"\x83\x7f\x80\xff\x03a" * 24
+    for byte, place in itertools.product((0, 1, 2), range(5, len(text))):
+        block = text[:place] + bytes([byte]) + text[place + 1 :]
+        data, _ = segment([{"properties_bytes": block}], BASE)
+        assert scan_bytes(data, BASE).made == dispatch(oracles.scan_segment(data, BASE)), place
+
+
+def test_lists_are_read_as_a_broker_reads_them() -> None:
+    for names, offsets, expected in [
+        ("%LMQ%a,%LMQ%b", "7,0", [(b"%LMQ%a", 0, 7), (b"%LMQ%b", 0, 0)]),
+        ("%LMQ%a,other", "7,8", [(b"%LMQ%a", 0, 7), (b"other", 1, 8)]),
+        ("other,%LMQ%a", ",8", [(b"%LMQ%a", 0, 8)]),
+        ("%LMQ%a,other", "7,", []),  # Java drops the empty item at the end: the lists differ in length
+        ("%LMQ%a,,", "7", [(b"%LMQ%a", 0, 7)]),
+        ("%LMQ%a,%LMQ%b", "7", []),
+        ("%LMQ%a/b,%LMQ%c", "1,2", [(b"%LMQ%c", 0, 2)]),
+        ("%LMQ%a", "9223372036854775808", []),
+        (",", "1", []),
+        (" ", "1", []),
+    ]:
+        assert units(names, offsets) == expected

@@ -19,10 +19,12 @@ from storage.columns.wanted import Wanted
 from storage.kernels import message_rows
 from storage.kernels.records import (
     AT_BLANK,
+    AT_DAMAGE,
     ENTRY_HEAD,
     MAXIMUM_PIECES,
     check_step,
     closes_segment,
+    find_record,
     scan_keys,
     walk_appended,
     walk_records,
@@ -164,3 +166,28 @@ class TestBlanks:
         assert rows_of(data, 0, len(data), len(data))[:2] == (end, AT_BLANK)
         step = scan_bytes(data, BASE).step
         assert (step.position, step.reason) == (end, Reason.BLANK)
+
+
+def test_a_damaged_head_hides_no_record_from_a_search() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        ledger.add("entry", keys=f"k{number}")
+    head = ledger.starts[1] - ENTRY_HEAD
+    for place in (0, 4, 24, 31, 44, 47):
+        data = bytearray(ledger.data)
+        data[head + place] ^= 0x40
+        walk = walk_records(Bytes(bytes(data)).region, 0, len(data), BASE, BASE + len(data), True)
+        assert (walk.position, walk.reason) == (head, AT_DAMAGE)
+        assert find_record(Bytes(bytes(data)).region, head + 1, len(data), BASE) == ledger.starts[1]
+
+
+def test_an_entry_of_which_only_the_head_was_written_ends_the_log_in_front_of_it() -> None:
+    ledger = Ledger()
+    ledger.add("entry")
+    end = len(ledger.data)
+    record = record_at(BASE + end + ENTRY_HEAD)
+    data = ledger.data + pack_entry(record, BASE + end, index=1)[:ENTRY_HEAD] + bytes(200)
+    assert walk_appended(Bytes(data).region, 0, len(data), len(data), BASE, BASE + 5000).position == end
+    assert walk_records(Bytes(data).region, 0, len(data), BASE, BASE + 5000, True).position == end
+    step = scan_bytes(data, BASE).step
+    assert (step.position, step.reason) == (end, Reason.ZERO)

@@ -1,5 +1,6 @@
 """Maps whose files are cut while somebody looks at them."""
 
+import errno
 import mmap
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import storage.kernels
+from storage.files.mapped_file import lacks_means
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 
@@ -183,3 +185,47 @@ def test_a_signal_of_another_map_ends_the_process_as_ever(path: Path, act: str) 
     assert ended.stdout == f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True\n"
     assert ended.returncode == -7
     assert ("Bus error" in ended.stderr) == act.startswith("faulthandler")
+
+
+GUARDED = 32768
+
+
+def test_what_was_populated_and_dropped_is_there_again(descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    for start, stop in ((0, SIZE), (5, 6), (PAGE - 1, 3 * PAGE + 1), (SIZE, SIZE)):
+        pages.populate(start, stop)
+        pages.drop(start, stop)
+        assert crc32(pages) == zlib.crc32(DATA)
+
+
+def test_only_the_map_that_was_looked_at_is_cut(path: Path, descriptor: int) -> None:
+    whole, short = FileMap(descriptor, SIZE), FileMap(descriptor, PAGE)
+    os.truncate(path, 2 * PAGE)
+    assert crc32(short) == zlib.crc32(DATA[:PAGE])
+    crc32(whole)
+    assert (whole.is_cut, short.is_cut) == (True, False)
+
+
+def test_pages_behind_the_end_cannot_be_populated(path: Path, descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    os.truncate(path, PAGE)
+    with pytest.raises(OSError, match="pages cannot be read"):
+        pages.populate(0, SIZE)
+    assert not pages.is_cut
+
+
+def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
+    held: list[FileMap] = []
+    with pytest.raises(OSError, match="cannot be guarded: as many files as can be") as refused:
+        held.extend(FileMap(descriptor, SIZE) for _ in range(GUARDED + 1))
+    assert lacks_means(refused.value)
+    assert refused.value.errno == errno.EMFILE
+    held.clear()
+    assert bytes(FileMap(descriptor, SIZE)) == DATA
+
+
+def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
+    with pytest.raises(OSError, match="cannot be mapped"):
+        FileMap(descriptor, 0)
+    with pytest.raises(OSError, match="cannot be mapped"):
+        FileMap(-1, PAGE)

@@ -1,10 +1,11 @@
 """Index files checked, measured and built by the kernels, against loops and oracles."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -413,3 +414,43 @@ class TestDoors:
         used = place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
         assert used == 2
         assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])
+
+
+def rows_of(found: tuple[int, list[list[int]], int]) -> Iterator[list[int]]:
+    yield from found[1]
+
+
+@given(key_lists, st.integers(1, 24))
+def test_slots_of_a_file_that_grows_may_be_ahead(keys: list[str], known: int) -> None:
+    known = min(known, len(keys))
+    data = oracles.index_image(keys).to_bytes()
+    assert check_pointers(data, SLOTS, known, written=len(keys))[0] == 0
+
+
+@pytest.mark.parametrize("pointer", [3, 4, 9])
+def test_a_way_down_that_leads_up_is_wrong(pointer: int) -> None:
+    data = bytearray(oracles.index_image(["a", "a", "a", "a"], 1).to_bytes())
+    data[44 + 20 * 4 + 16 : 44 + 20 * 5] = oracles.packed(pointer, 4)
+    wrong = list(rows_of(check_pointers(bytes(data), 1, 2, written=4)))
+    assert wrong == ([] if pointer == 3 else [[indexes.BAD_SLOT, 0, 2, 4]])
+
+
+@given(key_lists, st.sampled_from([1, 2, SLOTS]))
+def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(keys: list[str], slots: int) -> None:
+    image = oracles.index_image(keys, slots)
+    held = Bytes(image.to_bytes())
+    bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
+    none = np.zeros(0, dtype=np.int64)
+    assert measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(0, -1), (4, 0), (16, 3), (16, 9), (16, -1)],
+    ids=["hash", "offset that falls", "itself", "upwards", "negative"],
+)
+def test_a_bad_field_is_found(place: int, value: int) -> None:
+    content = bytearray(oracles.index_image(["a"] * 5, 1).to_bytes())
+    size = 8 if place == 4 else 4
+    content[44 + 60 + place : 44 + 60 + place + size] = oracles.packed(value, size)
+    assert check_more(bytes(content), 1, 2, 5) in (3, 4)

@@ -3,10 +3,12 @@
 import random
 import struct
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -321,3 +323,88 @@ class TestWhatIsLeftOut:
         short = BEFORE_SHORTCUTS + 2  # the row's part before it, where it leads from and to
         assert [ask_chain(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
         assert told(ask_chain(store, "a"))[1] == (OFFSETS["a"][0],)
+
+
+ROOM = 256
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "kind"), [(-1, 1, 0), (2, 1, 0), (1, 4, 0), (1, 2, -1), (1, 2, 4), (2**62, 2**62, 0)]
+)
+def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) -> None:
+    question: Any = SimpleNamespace(needle=lambda: (b"T#k", topic, key), kind=kind)
+    with pytest.raises(ValueError, match="a topic of"):
+        kernel.KeyQuery(question)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "strays"),
+    [(lambda end: 1, 1), (lambda end: end - 1, 1), (lambda end: end, 0), (lambda end: 2**40, 0)],
+    ids=["inside a record", "in the last byte", "behind the log", "far behind"],
+)
+def test_an_entry_that_points_into_the_log_where_no_record_starts_is_told(
+    wrong: Callable[[int], int], strays: int
+) -> None:
+    store, records, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
+    log = bytes(store.segments[0])
+    data, entry = bytearray(files[0][0]), 40 + 4 + 20 * 2
+    data[entry + 4 : entry + 12] = oracles.packed(wrong(len(log)), 8)
+    store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)])
+    answer = ask(store, Question("TopicTest", "a", "K"))
+    assert list(answer.physical_offsets) == [records[0].physical_offset, records[2].physical_offset]
+    assert (answer.strays, answer.refused) == (strays, 1)
+    if strays:
+        assert answer.stray_file is store.index_files[0]
+        assert answer.stray_offset == wrong(len(log))
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+def test_files_wholly_older_than_a_full_answer_are_not_opened(ascending: bool) -> None:
+    plan = Plan(entries=3, messages=[{"keys": "a"}] * 8)
+    store, _, files, _ = plan.build()
+    log = bytes(store.segments[0])
+    maxima = [max(oracles.walk_chain(*file, oracles.index_hash("TopicTest#a"))) for file in files]
+    rows = [
+        IndexBytes(data, slots, 2, maximum, ascending, has_tags=False)
+        for (data, slots), maximum in zip(files, maxima, strict=True)
+    ]
+    answer = ask(KernelStore([(0, log)], rows), Question("TopicTest", "a", maximum=2))
+    assert len(rows) == 4
+    assert len(list(answer.physical_offsets)) == 2
+    assert answer.files == 2
+    assert answer.truncated
+
+
+@pytest.mark.parametrize(("steps", "status"), [(4, kernel.STOPPED_LONG), (5, kernel.FOUND)])
+def test_a_walk_longer_than_allowed_stops(steps: int, status: int) -> None:
+    store, records, _, _ = Plan(slots=1, messages=[{"keys": "a"}] * 5).build()
+    answer = ask(store, Question("TopicTest", "a", steps=steps))
+    assert answer.status == status
+    assert status == kernel.STOPPED_LONG or answer.records == bytes(store.segments[0])
+    assert len(records) == 5
+
+
+def test_a_walk_that_stopped_at_a_cold_page_is_gone_on_with() -> None:
+    chain = Chain([("a", 1), ("hot", 10_000)])
+    with tempfile.TemporaryFile() as short:  # every probe comes back short, as over cold pages
+        store = chain.store(descriptor=short.fileno())
+        heat = store.index_files[0].heat
+        heat[:] = TICK
+        store.segments[0].heat[:] = TICK
+        heat[1] = 0
+        answer = ask_chain(store, "a", tick=TICK)
+        assert (answer.status, answer.cold_file) == (kernel.STOPPED_COLD, store.index_files[0])
+        assert len(chain.shortcuts) == 1
+        heat[1] = TICK
+        assert ask_chain(store, "a", tick=TICK).physical_offsets == (OFFSETS["a"][0],)
+        heat[1] = 0  # nothing of what is left out is looked at
+        assert ask_chain(store, "a", tick=TICK).physical_offsets == (OFFSETS["a"][0],)
+
+
+def test_however_many_rows_there_are_a_bounded_number_is_remembered() -> None:
+    chain = Chain([("a" if number % 2 else "b", LONG_ROW) for number in range(2 * ROOM)])
+    store = chain.store()
+    walked = [ask_chain(store, "hot").walked for _ in range(3)]
+    assert ROOM // 2 < len(chain.shortcuts) <= ROOM
+    assert walked[0] == 2 * ROOM * LONG_ROW
+    assert max(walked[1:]) < walked[0]

@@ -250,3 +250,45 @@ def test_a_unit_is_that_which_a_broker_makes_of_the_record(log: GrownLog, tag: s
     search(log.memory(), [one])
     size = len(log.data) - log.starts[-1]
     assert bytes(one.units) == unit_bytes(log.starts[-1], size, java_hash(tag))
+
+
+def test_a_search_that_grows_makes_no_room_for_offsets_far_beyond(log: GrownLog) -> None:
+    one = Search(3, 2, grows=True, beyond=6)
+    assert search(log.memory(), [one]) == (len(log.data), [0])
+    assert not one.kernel.is_full
+
+
+def test_the_first_of_two_messages_with_one_offset_counts(log: GrownLog) -> None:
+    log.add(queue_offset=8)
+    assert find_message(log.memory(), 0, 8) == log.starts[1]
+    assert find_message(log.memory(), log.starts[2], 8) == log.starts[6]
+
+
+def test_a_message_that_is_damaged_or_not_committed_is_none(log: GrownLog) -> None:
+    data = log.memory()
+    data[log.starts[2] + 88] ^= 1
+    assert find_message(data, 0, 9) == NOT_FOUND
+    for flags, is_found in ((0x4, False), (0xC, False), (0x8, True)):
+        other = GrownLog()
+        other.add(sys_flag=flags)
+        assert (find_message(other.memory(), 0, 7) == 0) == is_found
+
+
+def test_a_record_that_names_a_light_queue_many_times_is_noted_once_with_its_first_offset() -> None:
+    log = GrownLog()
+    log.add_light(",".join(["%LMQ%a"] * 200), ",".join(["50"] * 200))
+    log.add_light(",".join(["%LMQ%a"] * 200), ",".join(["3", *["4"] * 199]))
+    one = Search(0, 10, topic=b"%LMQ%a", queue_id=0)
+    search(log.memory(), [one])
+    assert one.found() == [*[NOT_FOUND] * 3, log.starts[1], *[NOT_FOUND] * 6]
+
+
+def test_codes_are_compared_by_their_low_32_bits_and_one_of_an_extension_is_odd(held: Log) -> None:
+    log, written = held
+    units = [unit(one, code) for one, code in zip(written[:4], [5, -5, 1 << 31, -(1 << 31)], strict=True)]
+    assert call(log, units, [1 << 31]) == (4, offsets(written[2:4]))
+    assert call(log, units, [(1 << 32) - 5, 5]) == (4, offsets(written[:2]))
+    assert call(log, units, []) == (4, [])
+    extended = unit(written[0], -(1 << 63))
+    assert call(log, [extended], [5])[0] == kernel.ODD
+    assert call(log, [extended]) == (1, offsets(written[:1]))

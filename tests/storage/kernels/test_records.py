@@ -19,13 +19,18 @@ from examples import examples
 from kernel_memory import Bytes, headers_in_one_another, record_at, segment_at
 from oracles import signed
 from storage.kernels import records
-from storage.kernels.moving import mend_record
+from storage.kernels.dispatching import DAMAGE, NEED_MORE
+from storage.kernels.moving import RecordMover, mend_record
 from storage.kernels.records import (
     AT_DAMAGE,
     AT_LIMIT,
     AT_NOTHING,
     BAD_BODY_CRC,
+    BAD_SIZE,
+    MAXIMUM_PIECES,
     MAXIMUM_QUEUES,
+    OUTPUT_FULL,
+    QUEUES_FULL,
     Sums,
     check_intact,
     check_shape,
@@ -33,12 +38,15 @@ from storage.kernels.records import (
     find_candidate,
     find_intact_backwards,
     find_record,
+    has_sane_texts,
+    scan_keys,
     sort_entries,
     tag_entry_hash,
     walk_appended,
     walk_records,
 )
 from storage.kernels.region import Region
+from store_files import pack_entry
 
 BASE = 1 << 32
 
@@ -281,3 +289,124 @@ def test_a_buffer_is_held_until_the_region_goes() -> None:
     gc.collect()
     assert alive() is None
     memory.close()
+
+
+def scan(
+    data: bytes, position: int = 0, stop: int | None = None, room: int = 1000
+) -> tuple[int, int, set[tuple[int, int]]]:
+    held = Bytes(data)
+    hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
+    limit, boundary = len(data) if stop is None else stop, BASE + len(data)
+    found = scan_keys(held.region, position, limit, len(data), BASE, boundary, hashes, offsets)
+    pairs = zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True)
+    return found.position, found.reason, set(pairs)
+
+
+SIZE = 1 << 16
+
+
+def test_a_record_that_is_cut_off_or_damaged_ends_a_run() -> None:
+    record = record_at(BASE + 48)
+    entry = pack_entry(record, BASE, index=0)
+    for data, reason in ((entry[:-1], NEED_MORE), (entry[:20], NEED_MORE), (entry[:-30] + bytes(30), DAMAGE)):
+        mover = RecordMover(bytearray(SIZE), SIZE, BASE, SIZE)
+        step = mover.run(Bytes(data).region, 0, len(data), BASE, BASE + SIZE, SIZE)
+        assert (step.reason, mover.used, mover.records) == (reason, 0, 0)
+    wrong = record_at(BASE + 48, crc=1)
+    data = pack_entry(wrong, BASE, index=0)
+    mover = RecordMover(bytearray(SIZE), SIZE, BASE, SIZE)
+    assert mover.run(Bytes(data).region, 0, len(data), BASE, BASE + SIZE, SIZE).reason == DAMAGE
+
+
+def test_entries_that_do_not_belong_together_are_refused() -> None:
+    for hashes, offsets in ((array("i", [1]), array("q", [1, 2])), (array("i"), array("q"))):
+        with pytest.raises(ValueError, match=f"{len(hashes)} hashes of {len(offsets)} offsets"):
+            sort_entries(hashes, offsets)
+
+
+def test_a_cut_record_has_a_bad_size() -> None:
+    assert shape(packed()[:-1]) == records.BAD_SIZE
+    assert shape(b"") == records.BAD_SIZE
+
+
+def test_digits_that_are_none_are_no_checksum() -> None:
+    data = bytearray(packed(property_crc=True))
+    topic = data.index(b"TopicTest")
+    data[topic], data[-5] = ord("X"), ord("x")
+    assert intact(bytes(data)) == len(data)
+
+
+def test_what_is_no_record_has_no_texts_and_no_entries() -> None:
+    """It may have been one when it was looked at before."""
+    region = Region(bytes(200))
+    assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
+
+
+def test_a_full_output_ends_before_the_next_record() -> None:
+    data, positions = segment(*({"keys": "a b c"} for _ in range(4)))
+    reached, why, pairs = scan(data, room=2)
+    assert (reached, why) == (positions[1], OUTPUT_FULL)
+    assert len(pairs) == 3
+
+
+def test_checksums_are_looked_at_only_when_asked() -> None:
+    data, positions = segment({}, {"crc": 1}, {})
+    place = Bytes(data).region, 0, len(data), BASE, BASE + len(data)
+    assert walk_records(*place, False).position == len(data)
+    walk = walk_records(*place, True)
+    assert (walk.position, walk.reason, walk.code) == (positions[1], AT_DAMAGE, BAD_BODY_CRC)
+
+
+@pytest.mark.parametrize(("planted", "code"), [((0, b"\0\0\0\7"), BAD_SIZE), ((8, b"\x7f\xff\xff\xff"), BAD_BODY_CRC)])
+def test_damage_ends_a_walk_and_is_told_by_its_code(planted: tuple[int, bytes], code: int) -> None:
+    data, positions = segment({}, {}, {})
+    at = positions[1] + planted[0]
+    walked = Walked(data[:at] + planted[1] + data[at + 4 :])
+    assert (walked.end, walked.reason, walked.code) == (positions[1], AT_DAMAGE, code)
+
+
+def test_bytes_too_few_for_anything_are_not_looked_at() -> None:
+    for left in range(1, 8):
+        data, _ = segment({})
+        walked = Walked(data + b"\xff" * left)
+        assert (walked.end, walked.reason) == (len(data), AT_LIMIT)
+
+
+def test_a_walk_ends_when_it_has_met_so_many_queues() -> None:
+    data, positions = segment(*({"queue_id": number, "body": b""} for number in range(MAXIMUM_QUEUES + 1)))
+    walked = Walked(data)
+    assert (walked.end, walked.reason) == (positions[-1], QUEUES_FULL)
+    assert walked.noted == positions[:-1]
+
+
+def has_texts(topic: bytes, properties: bytes, **changes: object) -> bool:
+    held = Bytes(record_at(BASE, topic_bytes=topic, properties_bytes=properties, **changes))
+    return has_sane_texts(held.region, 0, held.length)
+
+
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257])
+def test_a_length_that_has_a_zero_byte_is_no_text(length: int) -> None:
+    assert has_texts(b"T", b"p" * length)
+
+
+@pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])
+def test_a_zero_byte_anywhere_in_topic_or_properties_is_seen(sys_flag: int) -> None:
+    assert has_texts(b"Topic", b"properties", sys_flag=sys_flag, body=bytes(9))
+    for at in range(5):
+        assert not has_texts(b"Topic"[:at] + b"\0" + b"Topic"[at + 1 :], b"properties", sys_flag=sys_flag)
+    for at in range(10):
+        assert not has_texts(b"Topic", b"properties"[:at] + b"\0" + b"properties"[at + 1 :], sys_flag=sys_flag)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_region_is_the_bytes_of_any_buffer(kind: type) -> None:
+    region = Region(kind(b"RocketLens"))
+    assert bytes(region) == b"RocketLens"
+    assert (len(region), region.size) == (10, 10)
+
+
+def test_what_is_no_buffer_or_not_in_one_piece_is_refused() -> None:
+    with pytest.raises(TypeError):
+        Region("text")  # type: ignore[arg-type]
+    with pytest.raises((BufferError, ValueError)):
+        Region(memoryview(bytes(10))[::2])

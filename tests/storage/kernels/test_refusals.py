@@ -12,12 +12,19 @@ import pytest
 
 from kernel_memory import Bytes, HeldFile, IndexBytes, KernelStore
 from storage.filter.base import CHOICE_OF_EVERYTHING
+from storage.filter.sql92 import parse
 from storage.kernels import (
     dispatching,
+    file_map,
+    index_entries,
     indexes,
+    message_rows,
+    messages,
     moving,
     pulls,
     records,
+    select_records,
+    sql92,
     store_view,
     texts,
 )
@@ -186,3 +193,92 @@ def test_a_store() -> None:
     refuse("without room for shortcuts", store_view.IndexFilesView, [(HeldFile(data), 1, 2, 0, True, True, None)])
     refuse("2 hashes of 1 offsets", store_view.RunsView, [(ints(0, 0), longs(0))])
     assert len(store_view.IndexFilesView([(HeldFile(data), 1, 2, 0, True, True, store_view.Shortcuts())])) == 1
+
+
+def test_blocks_of_a_scan_and_segments_that_are_moved() -> None:
+    for count in (-1, 0, (1 << 28) + 1):
+        refuse(f"blocks of {count} records", memory, count)
+    for given in ((9, 0, 1), (-1, 0, 1), (8, -1, 1), (8, 0, 0)):
+        refuse("a segment of", moving.RecordMover, bytearray(8), *given)
+    for given in ((-1, 100), (0, 90), (0, 1 << 40), (1 << 40, 100)):
+        refuse("do not lie in", moving.mend_record, bytearray(200), *given, 0)
+    mover = moving.RecordMover(bytearray(SIZE), SIZE, BASE, SIZE)
+    refuse("are not of a segment", mover.run, Region(bytes(8)), 0, 8, BASE - 1, BASE + SIZE, SIZE)
+    untouched = bytearray(200)
+    refuse("no record of", moving.mend_record, untouched, 0, 200, 0)
+    assert not any(untouched)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "stops", "hashes", "first", "count", "message"),
+    [
+        ((1, 2), (1,), (5,), 0, 1, "columns are not all of length 1"),
+        ((1,), (2,), (5,), 0, 1, "1 hashes for 2 entries"),
+        ((1,), (1,), (5,), 0, 2, "entries 0 to 2 of 1"),
+        ((1,), (1,), (5,), -1, 1, "entries -1 to 0 of 1"),
+        ((1,), (4,), (5, 6, 7, 8), 0, 4, "4 entries for a file that has room for 3"),
+    ],
+)
+def test_columns_of_an_index_file(
+    offsets: list[int], stops: list[int], hashes: list[int], first: int, count: int, message: str
+) -> None:
+    held = bytearray(INDEX_BYTES)
+    writer = indexes.IndexWriter(held, 2, 4, 0, 0)
+    refuse(message, writer.put, longs(*offsets), longs(7), longs(*stops), ints(*hashes), first, count)
+    assert not any(held)
+
+
+def test_entries_of_an_index_file() -> None:
+    region, two, fates = Bytes(bytes(200)).region, longs(0, 0), np.zeros(2, np.uint8)
+
+    def heads(filled: int, fates: npt.NDArray[np.uint8]) -> object:
+        return index_entries.read_heads(region, 0, filled, 200, BASE, two, 0, fates, two)
+
+    refuse("bytes 0 to 201", heads, 201, fates)
+    refuse("1 fates and 2 times of 2 records", heads, 200, fates[:1])
+    few = 0, 200, 200, BASE, two, 0, (), True, fates, two, two[:1]
+    refuse("1 tags of 2 records", index_entries.read_records, region, *few)
+    refuse("bytes 0 to 12", index_entries.check_slots, bytes(8), ints(0, 0, 0), -1)
+    refuse("of a file of 0 slots", index_entries.check_entries, bytes(20), 1, ints())
+    refuse("1 starts and 2 ends", index_entries.deal_entries, bytes(20), longs(0), two)
+
+
+def test_numbers_of_rows() -> None:
+    region, found = Bytes(bytes(12)).region, np.empty(1, np.int64)
+    for position, bits in ((-1, 32), (9, 32), (5, 64), (1 << 62, 32), (0, 16)):
+        refuse("bits|bytes", message_rows.load_numbers, region, longs(position), 0, bits, found)
+    for position, distance in ((2**63 - 1, 8), (-(2**63), -8), (-1, -(2**31)), (12, 2**31 - 1)):
+        said = f"{distance} bytes behind position {position} does not lie"
+        refuse(said, message_rows.load_numbers, region, longs(position), distance, 32, found)
+
+
+def test_searches() -> None:
+    def needle(first: int, second: int) -> object:
+        return select_records.find_needle(Bytes(b"abc").region, 0, 3, b"ab", first, second)
+
+    nine = Region(bytes(9))
+    for rarest in ((-1, 0), (1, 0), (0, 2)):
+        refuse("of a needle of 2 bytes", needle, *rarest)
+    refuse("no queue offset", messages.MessageSearch, b"T", 0, -2, np.zeros(20, np.uint8), 1)
+    refuse("8-bit", messages.MessageSearch, b"T", 0, 0, ints(0, 0, 0, 0, 0), 1)
+    refuse("do not lie in a region", messages.find_messages, nine, 0, 9, 10, 0, 9, [])
+    with pytest.raises(TypeError):
+        messages.find_messages(nine, 0, 9, 9, 0, 9, [None])
+
+
+def test_blocks_of_properties_for_an_expression() -> None:
+    program, region = parse("a = 'x'").program, Bytes(bytes(128)).region
+    outcomes = np.empty(1, np.uint8)
+    for position, length in ((-1, 4), (100, 30), (101, 28), (0, 60), (128, 1), (64, -1), (1 << 62, 8)):
+        refuse("block 0", sql92.decide_records, program, region, longs(position), longs(length), outcomes)
+    one = longs(0)
+    refuse("room for 0 outcomes", sql92.decide_records, program, region, one, one, outcomes[:0])
+
+
+def test_pages_of_a_map() -> None:
+    with open(__file__, "rb") as file:
+        pages = file_map.FileMap(file.fileno(), 100)
+    for start, stop in ((-1, 5), (6, 5), (0, 101)):
+        said = f"bytes {start} to {stop} do not lie in a map of 100 bytes"
+        refuse(said, pages.populate, start, stop)
+        refuse(said, pages.drop, start, stop)

@@ -14,6 +14,7 @@ from kernel_memory import Bytes, record_at, segment_at
 from storage.columns.rows import ROW
 from storage.columns.wanted import Wanted
 from storage.kernels import message_rows
+from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
 from storage.kernels import texts as text_kernel
 from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
@@ -212,3 +213,53 @@ def test_a_row_says_where_the_parts_of_a_record_lie() -> None:
     assert table["keys_length"].tolist() == [3, -1]
     assert table["size"].tolist() == [len(FIRST), len(TWO) - len(FIRST)]
     assert (table["store_host"] - table["born_host"]).tolist() == [16, 28]
+
+
+def room(count: int) -> Numbers:
+    return np.empty(count, np.int64)
+
+
+MULTIPLIER = 0x2545F4914F6CDD1D
+
+
+def test_checksums_are_looked_at_only_where_they_are_wanted() -> None:
+    wrong = record_at(BASE + len(TWO), crc=5, topic_bytes=b"other")
+    assert choose(TWO + wrong, checksums=False)[1] == [*AT, len(TWO)]
+    # Of a record that nobody asks for, nothing is claimed.
+    assert choose(TWO + wrong, Wanted(topics=frozenset({b"TopicTest"})))[1] == AT
+
+
+def test_a_full_table_ends_a_run_before_the_next_record() -> None:
+    assert choose(TWO, room=1) == ((AT[1], codes.OUTPUT_FULL, 0, 1, 0), [0])
+
+
+def test_a_record_that_starts_at_the_limit_is_left() -> None:
+    assert choose(TWO, limit=AT[1]) == ((AT[1], codes.AT_LIMIT, 0, 1, 0), [0])
+
+
+def test_they_are_read_behind_their_positions() -> None:
+    region, numbers = Bytes(bytes(range(100, 112))).region, np.empty(2, np.int64)
+    kernel.load_numbers(region, np.array([1, 9]), -1, 32, numbers)
+    assert numbers.tolist() == [0x64656667, 0x6C6D6E6F]
+    kernel.load_numbers(region, np.array([1, 5]), -1, 64, numbers)
+    assert numbers.tolist() == [0x6465666768696A6B, 0x68696A6B6C6D6E6F]
+
+
+def test_a_needle_at_either_end_is_found_and_one_over_the_end_is_not() -> None:
+    for length in (63, 64, 65, 128, 200):
+        data = b"-" * length + b"needle" + b"-" * 70
+        assert find(data, length, length + 6, b"needle") == length
+        assert find(data, 0, length + 6, b"needle") == length
+        assert find(data, 0, length + 5, b"needle") == -1
+        assert find(data, length + 1, len(data), b"needle") == -1
+
+
+def test_a_text_that_bytes_may_stand_for_in_several_ways_rules_nothing_out() -> None:
+    data, positions = segment({"tags": "A"}, {})
+    assert selected(data, Criteria(tag="\ufffd"))[2] == positions
+
+
+def test_more_texts_than_there_is_room_for_are_too_many() -> None:
+    places, codes = placed([b"a", b"b", b"c"]), np.empty(3, np.int32)
+    for most, expected in ((3, 3), (2, text_kernel.TOO_MANY), (0, text_kernel.TOO_MANY)):
+        assert text_kernel.code_texts(*places, MULTIPLIER, codes, room(most), room(most)) == expected

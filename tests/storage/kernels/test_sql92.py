@@ -2,6 +2,7 @@
 
 import math
 import struct
+import unicodedata
 from collections.abc import Callable
 
 import numpy as np
@@ -163,3 +164,86 @@ def test_any_text_is_the_number_that_the_oracle_reads_or_the_same_error(text: st
         (double_of, sql92_oracle.to_double),
     ):
         assert said(convert, text) == said(oracle, text)
+
+
+def test_doubles_of_any_length_and_exponent() -> None:
+    for text, expected in [
+        ("0." + "0" * 400 + "1e401", 1.0),
+        ("1" + "0" * 2000 + "e-2000", 1.0),
+        ("0." + "0" * 2000 + "1", 0.0),
+        ("1e99999999999999999999", math.inf),
+        ("0e99999999999999999999", 0.0),
+        ("-0x1p99999999999999999999", -math.inf),
+        ("0x1p-99999999999999999999", 0.0),
+        ("0x0p99999999999999999999", 0.0),
+        ("0x" + "0" * 400 + ".1p4", 1.0),
+    ]:
+        assert double_of(text) == expected
+
+
+@pytest.mark.parametrize("convert", [to_int32, to_int64])
+def test_integers_may_have_any_number_of_leading_zeros(convert: Callable[[str], int]) -> None:
+    for zero, five in (("0", "5"), ("٠", "٥"), ("０", "５")):
+        assert convert("-" + zero * 30_000 + five) == -5
+        assert convert("+" + zero * 30_000) == 0
+    with pytest.raises(FilterEvaluationError, match="is beyond a"):
+        convert("9" * 30_000)
+
+
+@given(st.text("0123456789", min_size=1, max_size=40), st.text("0123456789", max_size=40), st.integers(-400, 400))
+def test_decimal_numbers_are_rounded_as_python_rounds_them(whole: str, part: str, exponent: int) -> None:
+    text = f"{whole}.{part}e{exponent}"
+    assert double_of(text) == float(text)
+    assert double_of(f"-{text}") == -float(text)
+
+
+def test_digits_of_all_scripts_are_read_that_unicode_knows() -> None:
+    for character in map(chr, range(0x80, 0x10000)):
+        digit = unicodedata.decimal(character, None)
+        if "\ud800" <= character <= "\udfff" or (digit is None and character > "\u0fff" and ord(character) % 16):
+            continue
+        assert read(to_int32, f"-1{character}") == (None if digit is None else -10 - digit)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udcffü", "\ud800\ufffd\ud801", "\udcff "])
+@pytest.mark.parametrize("number", ["5", "5L", "5.5"])
+def test_what_cannot_be_read_is_named_as_it_was_written(text: str, number: str) -> None:
+    """Half a character comes with JSON's escapes, and with bytes on a command line that are no UTF-8."""
+    expression = parse(f"'{text}' = {number}")
+    with pytest.raises(FilterEvaluationError) as wanted:
+        sql92_oracle.evaluate(expression.root, {})
+    with pytest.raises(FilterEvaluationError) as raised:
+        expression.evaluate({})
+    assert str(raised.value) == str(wanted.value)
+
+
+def test_names_are_told_apart_however_many_there_are() -> None:
+    names = [f"{'p' * (number % 90)}{number}" for number in range(400)]
+    values = dict(zip(names, map(str, range(400)), strict=True))
+    expression = parse(" AND ".join(f"{name} = '{value}'" for name, value in values.items()))
+    assert decided(expression, encode_properties(values), encode_properties(values | {names[7]: "x"})) == "TF"
+
+
+def test_many_texts_are_looked_up() -> None:
+    texts = [f"{number:o}" for number in range(5_000)]
+    expression = parse("a IN (" + ", ".join(f"'{text}'" for text in reversed(texts)) + ")")
+    asked = [*texts[:300], "8", "77777777", "00"]
+    assert decided(expression, *(encode_properties({"a": text}) for text in asked)) == "T" * 300 + "FFF"
+
+
+def test_a_join_leads_nowhere_but_to_where_as_many_outcomes_wait() -> None:
+    program = kernel.Program(["a"])
+    program.truth("a")
+    program.truth("a")
+    join = program.join(False)
+    program.truth("a")
+    with pytest.raises(ValueError, match="does not lead to here"):
+        program.land(join)
+
+
+def test_nothing_is_added_to_a_finished_program_and_no_other_decides() -> None:
+    program = finished(lambda program: program.truth("a"))
+    with pytest.raises(ValueError, match="no step"):
+        program.negate()
+    with pytest.raises(ValueError, match="not finished"):
+        kernel.Program(["a"]).decide(b"")

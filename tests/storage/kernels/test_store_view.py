@@ -4,6 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,10 @@ from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.kernels.store_view import (
     PROBE_BYTES,
+    IndexFilesView,
+    LogView,
+    RunsView,
+    StoreView,
     stay_alike,
 )
 
@@ -110,3 +115,52 @@ class TestRecords:
             assert not store.segments[0].is_hot(0, 64, TICK)
             assert store.log.record_at(0, TICK) == codes.COLD
             assert store.log.record_at(0, 0) == data
+
+
+def test_a_file_just_written_is_hot_and_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3 * PROBE_BYTES + 5))
+    file = MappedFile.open(path)
+    assert file.is_hot(0, file.size, 1000)
+    heat, can_be_asked = file.heat, file.descriptor >= 0
+    del file  # Under sanitizers a kernel writes to a copy, which is copied back when it is let go.
+    if can_be_asked:
+        assert heat.tolist() == [1000] * 4
+
+
+def test_a_short_read_is_cold(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+    descriptor = os.open(path, os.O_RDONLY)
+    # The file is shorter than the map is said to be, so that the probe comes back short, as over cold pages.
+    file = HeldFile(bytes(2 * PROBE_BYTES), descriptor)
+    try:
+        assert not file.is_hot(0, 10, 1000)
+        assert not file.is_hot(0, 10_000, 1000)
+    finally:
+        os.close(descriptor)
+    assert not file.heat.any()
+
+
+def test_what_was_found_hot_is_not_asked_for_again_within_a_second() -> None:
+    closed = os.open("/dev/null", os.O_RDONLY)
+    os.close(closed)
+    file = HeldFile(bytes(10), closed)
+    file.heat[0] = 999
+    assert file.is_hot(0, 10, 1000)
+    assert not file.is_hot(0, 10, 1001)
+
+
+@pytest.mark.parametrize("size", [9, 10])
+def test_bytes_behind_the_valid_part_are_in_no_segment(size: int) -> None:
+    log = KernelStore([(0, bytes(size)), (10, bytes(10))], valid=[size, 4]).log
+    assert (log.find_segment(13), log.find_segment(14), log.find_segment(2**63 - 1)) == (1, -1, -1)
+    grown = log.grown(5)
+    assert (grown.find_segment(14), log.find_segment(14), len(grown)) == (1, -1, 2)
+
+
+def test_parts_live_as_long_as_what_is_made_of_them() -> None:
+    data = record_at(0)
+    view = StoreView(LogView([(0, HeldFile(data), len(data))]), IndexFilesView(), RunsView())
+    view = view.with_runs(RunsView([(np.array([7], np.int32), np.array([0], np.int64))]))
+    assert view.log.record_at(0, 0) == data
