@@ -4,11 +4,13 @@ import random
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.kernels.lane import KnownPull, KnownPulls, Lane, PullKind
 from broker.kernels.requests import code_of, plain_end
 from kernel_memory import Guarded, HeldFile, KernelStore
-from lane_requests import mutated, pull, query, template_with, view
+from lane_requests import LITE_PULL, PULL, QUERY, VIEW, mutated, pull, query, template_with, view
 from protocol.codes import RequestCode
 from storage.kernels.pulls import EVERYTHING, Choice
 from storage.kernels.region import Region
@@ -96,3 +98,46 @@ def test_nothing_is_read_behind_the_end_of_a_header() -> None:
         header = header[: generator.randrange(len(header) + 1)] if number % 4 else header
         plain += code_of(Region(guarded.put(header))) is not None
     assert plain > 250
+
+
+def test_a_pull_is_known_once_where_it_starts_and_as_long_as_there_is_room() -> None:
+    known = KnownPulls(2, 8)
+    with pytest.raises(ValueError, match="queue offset 50 of 0 to 50"):
+        known.add(known_pull(stop=50), 50)
+    assert known.add(known_pull(), 0)
+    assert not known.add(known_pull(), 1)
+    assert known.add(known_pull(b"U"), 0)
+    assert (len(known), known.is_full) == (2, True)
+    with pytest.raises(ValueError, match="as many pulls as there may be"):
+        known.add(known_pull(b"V"), 0)
+    known.clear()
+    assert (len(known), known.is_full) == (0, False)
+    assert known.add(known_pull(b"V"), 0)
+
+
+@given(st.binary(max_size=40), st.integers(0, 12), st.integers(0, 12))
+def test_a_run_ends_at_the_first_special_byte(tail: bytes, plain: int, start: int) -> None:
+    data = b"~ !#[]azAZ\x7f0"[:plain] + tail
+    start = min(start, len(data))
+    expected = found.start() if (found := SPECIAL.search(data, start)) else len(data)
+    assert plain_end(Region(data), start) == expected
+
+
+def test_the_codes_are_those_of_the_protocol() -> None:
+    frames = {VIEW: view(0), QUERY: query("T", "k"), PULL: pull("T"), LITE_PULL: pull("T", code=LITE_PULL)}
+    assert {code: code_of(Region(frame[8:])) for code, frame in frames.items()} == {code: code for code in frames}
+    assert frames.keys() == {
+        RequestCode.VIEW_MESSAGE_BY_ID,
+        RequestCode.QUERY_MESSAGE,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+    }
+
+
+@pytest.mark.parametrize(
+    "remark",
+    [b"null", b'""', b'"\xc3\xbc"'],
+)
+def test_a_remark_may_stand_at_the_very_end(remark: bytes) -> None:
+    header = b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1,"remark":%b}' % remark
+    assert code_of(Region(header)) == VIEW

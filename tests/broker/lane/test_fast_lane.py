@@ -1,23 +1,30 @@
 """The fast lane answers as the ordinary way does, byte for byte, or not at all; and it really is taken."""
 
 import asyncio
+import json
 import random
 import shutil
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from broker.lane.fast_lane import FastLane
 from broker.limits import Limits
 from broker.net.budget import ConnectionBudget
-from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, WANTS_MORE
+from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
+from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.service.broker_service import BrokerService
-from broker_harness import service_of, until
+from broker_harness import service_of, serving, until
+from golden_frames import Session
+from golden_store import GOLDEN, unpack
 from heartbeats import heartbeat
 from kernel_memory import Guarded
 from lane_requests import (
     FOREVER,
+    LITE_PULL,
+    PULL,
     QUERY,
     VIEW,
     LaneConnections,
@@ -29,9 +36,12 @@ from lane_requests import (
     view,
 )
 from protocol.codes import RequestCode
-from protocol.command import encode_request
+from protocol.command import decode_command, encode_request, ext_fields_of
+from protocol.frame import FrameDecoder
+from protocol.message import decode_message
 from protocol.question import Question
 from still_clock import StillClock
+from storage.query.lookup_call import STEPS_AT_ONCE
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -289,3 +299,164 @@ async def test_whoever_has_sent_a_request_in_pieces_owes_nothing_and_else_is_clo
         clock.seconds += 5
         budget.sweep({})
         assert wire.is_closed
+
+
+def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, bool]]:
+    """Fields, frame and success of every view and key query of a recorded session."""
+    return [
+        (
+            exchange.ext_fields,
+            frame_of(json.dumps(exchange.header, ensure_ascii=False, separators=(",", ":")).encode()),
+            exchange.recorded is not None and exchange.recorded.code == 0,
+        )
+        for exchange in session.exchanges()
+        if exchange.code in (VIEW, QUERY)
+    ]
+
+
+def is_asked_as_stored(service: BrokerService, fields: dict[str, str]) -> bool:
+    """Whether a request is a key query, or a view that names no topic or the one under which its record is stored."""
+    record = service.store.record_at(int(fields["offset"])) if "offset" in fields else None
+    return record is None or fields.get("topic") in (None, decode_message(record).topic)
+
+
+def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path: Path) -> None:
+    """In the lane are those that name no topic, or the one under which the record is stored."""
+    folder = GOLDEN / "g2" / "g2-queues-5.5.1"
+    session = Session(folder.name, folder / "views.jsonl.xz", folder / "store.tar.xz")
+    service = service_of(MessageStore.open(unpack("store", tmp_path, archives=folder)))
+    requests = recorded_requests(session)
+    taken = asyncio.run(compare(service, [[frame] for _, frame, _ in requests]))
+    records = {fields["offset"] for fields, _, _ in requests}
+    assert len(records) > 10
+    assert taken == sum(is_asked_as_stored(service, fields) for fields, _, _ in requests) == 2 * len(records)
+
+
+@pytest.mark.parametrize("frame_limit", [1 << 24, 65_536], ids=["cut by number", "cut by bytes"])
+def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_limit: int, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(200):
+        writer.append(
+            "TopicTest",
+            bytes(1_000),
+            keys=["hot", f"k{number % 3}"],
+            unique_key=ORDINARY.format(number % 4),
+            tags="AB"[number % 2],
+        )
+    writer.close()
+    service = service_of(MessageStore.open(writer.root), frame_limit=frame_limit)
+    asked = [("hot", "K"), ("k0", "K"), ("k1", ""), (ORDINARY.format(1), "U"), (ORDINARY.format(2), ""), ("A", "T")]
+    frames = [
+        query("TopicTest", key, maxNum=maximum, indexType=kind, opaque=opaque)
+        for key, kind in asked
+        for maximum in (1, 2, 31, 32, 33, 63, 64, 65, 2**31 - 1)
+        for opaque in (0, -(2**31))
+    ]
+    frames += [query("TopicTest", ORDINARY.format(1), _UNIQUE_KEY_QUERY="true", maxNum=maximum) for maximum in (0, 50)]
+    assert asyncio.run(compare(service, [[frame] for frame in frames])) == len(frames)
+    road = LaneConnections(service, has_lane=True)
+    answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32)]))
+    fields = ext_fields_of(decode_command(FrameDecoder().feed(answer)[0]))
+    assert (road.taken, fields["rocketlensTruncated"]) == (1, "true")
+    assert int(fields["rocketlensCursor"]) == writer.written[168].physical_offset
+
+
+def test_a_key_at_the_end_of_a_long_chain_is_answered_alike_and_from_the_second_time_on_in_the_lane(
+    tmp_path: Path,
+) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20, index_slots=1, index_entries=20_000)
+    for number in range(3):
+        writer.append("TopicTest", b"%d" % number, keys=f"k{number} early")
+    for _ in range(STEPS_AT_ONCE + 1000):
+        writer.append("TopicTest", b"", tags="hot")
+    writer.close()
+    service = service_of(MessageStore.open(writer.root))
+    frames = [query("TopicTest", key, maxNum=32) for key in ("k0", "k1", "k2", "early")]
+    ordinary, lane = LaneConnections(service, has_lane=False), LaneConnections(service, has_lane=True)
+    first, _ = asyncio.run(lane.answer(frames[:1]))
+    assert lane.taken == 0
+    assert asyncio.run(lane.answer(frames))[0] == asyncio.run(ordinary.answer(frames))[0]
+    assert lane.taken == len(frames)
+    assert asyncio.run(lane.answer(frames[:1]))[0] == first
+
+
+def test_a_read_is_taken_up_to_the_first_frame_that_is_not_whole_plain_or_of_a_length(lane: FastLane) -> None:
+    frame = view(0)
+    for data in (
+        b"",
+        b"\xff\xff\xff\xff" + frame[4:],
+        b"\x7f\xff\xff\xff" + frame[4:],
+        b"\0\0\0\3\0\0\0\0" + frame,
+        frame[:4] + b"\0\xff\xff\xff" + frame[8:],
+    ):
+        assert lane.answer(data) == (b"", 0, LEFT_OVER)
+    for length in (1, 7, 8, 9, len(frame) - 1):
+        assert lane.answer(frame + frame[:length])[1:] == (len(frame), WANTS_MORE)
+    answers, consumed, reason = lane.answer(frame * 3 + view(1) + frame)
+    assert (answers, consumed, reason) == (lane.answer(frame * 3)[0], 3 * len(frame), NOT_TAKEN)
+
+
+def test_a_frame_or_an_answer_beyond_the_limit_is_not_taken(written: Written) -> None:
+    frame = view(0)
+    service, _ = written("ordinary")
+    assert FastLane(service, len(frame)).answer(frame)[2] == NOT_TAKEN, "no body fits"
+    assert FastLane(service, len(frame) - 1).answer(frame)[2] == LEFT_OVER
+    service, traveller = written("long answers")
+    roomy, short = FastLane(service, 16 * 1024 * 1024), view(traveller.offsets[0])
+    for long in (view(traveller.offsets[-1]), query("TopicTest", "hot")):
+        assert roomy.answer(long)[2] == NOT_TAKEN
+    assert (roomy.answer(short)[2], FastLane(service, 40_000).answer(short)[2]) == (LEFT_OVER, NOT_TAKEN)
+
+
+def test_a_store_that_may_lack_something_or_has_no_tags_is_asked_on_the_ordinary_way(written: Written) -> None:
+    lane = FastLane(written("with a hole")[0], 16 * 1024 * 1024)
+    assert lane.answer(query("TopicTest", "k0"))[2] == NOT_TAKEN
+    assert lane.answer(view(0))[2] == LEFT_OVER
+    service, by_key = written("without tag entries")[0], query("TopicTest", "k0", indexType="K")
+    assert asyncio.run(compare(service, [[by_key]] * 2)) > 0
+    lane = FastLane(service, 16 * 1024 * 1024)
+    assert lane.answer(query("TopicTest", "TagB", indexType="T"))[2] == NOT_TAKEN
+    assert lane.answer(by_key)[2] == LEFT_OVER
+
+
+def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
+    service, traveller = written("long answers")
+    lane = FastLane(service, 16 * 1024 * 1024)
+    frame = view(traveller.offsets[0])
+    answers, consumed, reason = lane.answer(frame * 20)
+    assert reason == TURN_OVER
+    assert TURN_BYTES <= len(answers) < TURN_BYTES + 41_000
+    assert consumed == len(frame) * (len(answers) // 40_000)
+    service, _ = written("ordinary")
+    frames = view(0) * (TURN_FRAMES + 1)
+    lane = FastLane(service, 16 * 1024 * 1024)
+    assert lane.answer(frames)[1:] == (len(view(0)) * TURN_FRAMES, TURN_OVER)
+    assert lane.answered == {VIEW: TURN_FRAMES, QUERY: 0, PULL: 0, LITE_PULL: 0}
+
+
+def test_the_lane_follows_a_store_that_is_read_anew(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("TopicTest", b"one", keys="k0")
+    writer.flush()
+    service = service_of(MessageStore.open(writer.root))
+    with_lane, without = LaneConnections(service, has_lane=True), LaneConnections(service, has_lane=False)
+
+    async def check() -> bytes:
+        answer = await with_lane.answer([query("TopicTest", "k0")])
+        assert answer == await without.answer([query("TopicTest", "k0")])
+        return answer[0]
+
+    first = asyncio.run(check())
+    writer.append("TopicTest", b"two", keys="k0")
+    writer.close()
+    service.store.refresh()
+    assert len(asyncio.run(check())) > len(first)
+    assert with_lane.taken == 2
+
+
+@pytest.mark.asyncio
+async def test_records_with_our_own_address_take_the_ordinary_way(written: Written) -> None:
+    service, _ = written("ordinary")
+    rewriting = service_of(service.store, rewrite_store_host=True)
+    async with serving(rewriting) as server:
+        assert server.lane is None

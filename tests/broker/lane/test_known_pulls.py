@@ -1,20 +1,27 @@
 """Pulls that the fast lane answers: as the ordinary way does, byte for byte, as long as nothing has changed."""
 
 import asyncio
+import gc
 import random
+import shutil
+import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from asking import FakeConnection
+from broker.kernels import lane as kernel
 from broker.lane import _known_pulls
+from broker.lane._known_pulls import KEPT
+from broker.lane.fast_lane import FastLane
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, WANTS_MORE
 from broker.service.broker_service import BrokerService
-from broker_harness import service_of
+from broker_harness import connected, service_of, serving
 from heartbeats import consumer, heartbeat, subscription
-from kernel_memory import Guarded
+from kernel_memory import Guarded, HeldFile
 from lane_requests import (
     LITE_PULL,
     PULL,
@@ -26,13 +33,15 @@ from lane_requests import (
     mutated,
     pull,
     request,
+    template_with,
 )
 from protocol.bodies import ConsumerData, HeartbeatData
-from protocol.codes import ResponseCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
 from storage.files.waiting import Lookup, Wait
+from storage.kernels.pulls import EVERYTHING, Choice
 from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import MessageStore
 from store_kinds import with_rocksdb_queues
@@ -385,3 +394,143 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
         _, consumed, reason = lane.answer(guarded.put(data))
         assert 0 <= consumed <= len(data)
         assert reason in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
+
+
+def test_reads_of_many_pulls_are_answered_alike(written: Written) -> None:
+    service, puller = written("plain")
+    generator = puller.generator
+    generator.seed(7)
+    streams = []
+    for _ in range(60):
+        data = b"".join(puller.frame() for _ in range(generator.randint(1, 40)))
+        cuts = sorted(generator.randrange(len(data) + 1) for _ in range(generator.choice((0, 0, 1, 3))))
+        streams.append([data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)])
+    assert asyncio.run(compare(service, streams)) > 200
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pull("T", 0, 50),
+        pull("T", 0, 99, opaque=-5),
+        pull("T", commitOffset=7),
+        pull("T", suspendTimeoutMillis=1, bname="other", lo="false", ns="", requestSource=5, liteTopic="x"),
+        request(PULL, {"consumerGroup": GROUP, "topic": "T", "subscription": "*", "queueId": 0, "queueOffset": 3,
+                       "maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 1,
+                       "expressionType": "TAG", "maxMsgBytes": 262144}),
+    ],
+)  # fmt: skip
+def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService) -> None:
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    assert road.lane.answer(frame)[1:] == (len(frame), LEFT_OVER)
+    assert road.lane.answered == {
+        RequestCode.VIEW_MESSAGE_BY_ID: 0,
+        RequestCode.QUERY_MESSAGE: 0,
+        PULL: 2,
+        LITE_PULL: 0,
+    }
+
+
+def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: BrokerService) -> None:
+    road = taught(service, pull("T", subscription="A"))
+    assert road.lane is not None
+    assert road.lane.answer(pull("T", 0, 99, subscription="A"))[2] == NOT_TAKEN
+    assert road.lane.answer(pull("T", 0, 98, subscription="A"))[2] == LEFT_OVER
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, service: BrokerService) -> None:
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    without = LaneConnections(service, has_lane=False, learn=road.lane.learn)
+    for _ in range(2):
+        asyncio.run(without.answer([pull("T", maxMsgNums=5)]))
+    if is_older:
+        service.store._current.change(replace)
+    asyncio.run(road.answer([pull("T", maxMsgNums=5)]))
+    assert road.taken == (1 if is_older else 2)
+
+
+def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: BrokerService) -> None:
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    (held,) = map(weakref.ref, road.lane._known._files)
+    queues = service.store.layout.root / "consumequeue" / "T"
+    shutil.copytree(queues, queues.with_name("U"))
+    shutil.rmtree(queues)
+    service.store.refresh()
+    gc.collect()
+    assert held() is None
+    assert road.taken == 1
+
+
+def test_a_row_keeps_its_file_until_it_is_released() -> None:
+    """A kernel reads the file, so the row holds it even if the store and all others have let it go."""
+    file = HeldFile(bytes(2_000))
+    kind = kernel.PullKind(RequestCode.PULL_MESSAGE, b"T", b"G", b"*", None, 0, 32, None, 0, 0)
+    choice, template = Choice(EVERYTHING), template_with(2)
+    known = kernel.KnownPulls(1, 4)
+    known.add(kernel.KnownPull(kind, file, 0, 0, 100, 0, 100, 32, 32, 1 << 20, choice, 0, template), 0)
+    held = weakref.ref(file)
+    del file
+    gc.collect()
+    assert held() is not None
+    known.release()
+    gc.collect()
+    assert held() is None
+    assert (len(known), known.pulled()) == (1, [(0, 0)])
+
+
+def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None:
+    road = LaneConnections(service, has_lane=False, learn=(lane := FastLane(service)).learn)
+    for _ in range(2 * KEPT):
+        asyncio.run(road.answer([pull("T")]))
+    assert len(lane._known.found) == KEPT
+
+
+def test_rows_whose_hashes_meet_are_told_apart(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+    monkeypatch.setattr(_known_pulls, "SLOTS", 8)
+    monkeypatch.setattr(_known_pulls, "ROWS", 7)
+    service, puller = written("one file a queue")
+    frames = [pull(topic, queue_id, subscription=chosen) for topic, queue_id, _ in puller.queues for chosen in "*A"]
+    assert asyncio.run(compare(service, [[frame] for _ in range(10) for frame in frames[:6]])) > 20
+
+
+def test_a_group_without_members_is_no_group(service: BrokerService) -> None:
+    road = LaneConnections(service, has_lane=True)
+    asyncio.run(road.answer([beat(subscription("T", "A", 5)), *[OF_GROUP] * 4]))
+    assert road.taken == 2
+    assert told(asyncio.run(road.answer([OF_GROUP])))[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST, (
+        "its connection is gone"
+    )
+
+
+def test_answers_keep_to_the_frame_limit(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for _ in range(60):
+        writer.append("T", bytes(30_000))
+    writer.close()
+    for limit in (65_536, 1 << 24):
+        service = service_of(MessageStore.open(writer.root), frame_limit=limit)
+        frames = [pull("T", maxMsgBytes=size) for size in (262144, 1 << 20) for _ in range(4)]
+        assert asyncio.run(compare(service, [[frame] for frame in frames])) == 6
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_stops_refuses_known_pulls_too(service: BrokerService) -> None:
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        lane = server.lane
+        assert lane is not None
+
+        async def code() -> int:
+            client.writer.write(pull("T"))
+            return (await client.answer()).code
+
+        codes = [await code() for _ in range(50)]
+        taken = lane.answered[RequestCode.PULL_MESSAGE]
+        assert taken > 5, "a start may forget some"
+        assert set(codes) == {0}
+        service.polls.stop()
+        assert await code() != 0
+        assert lane.answered[RequestCode.PULL_MESSAGE] == taken

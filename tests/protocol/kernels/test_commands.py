@@ -1,6 +1,7 @@
 """JSON headers and responses in one pass, beside another reader and writer; and hostile ones."""
 
 import random
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 
@@ -221,3 +222,64 @@ def test_a_header_is_what_another_writer_writes(response: Response, form: Serial
     assert head[8:] == written_header(form, response.code, 1, opaque, remark, fields)
     ((_, _, body),) = FrameDecoder().feed(head + bytes(response.body))
     assert body == response.body
+
+
+def test_long_names_of_fields_are_not_kept() -> None:
+    """Short ones are, so that requests share them; a peer that makes up long ones must not fill the memory."""
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            (name,) = ext_fields_of(
+                decode_command((0, b'{"code":1,"extFields":{"%d%s":"x"}}' % (number, b"n" * 65_000), b""))
+            )
+            assert len(name) > 65_000
+        del name
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("header", "opaque"),
+    [
+        (b'{"opaque":5}', 5),
+        (b'{"opaque":"5","code":"x"}', 5),
+        (b'{"code":null,"opaque":-7}', -7),
+        (b'{"code":null,"opaque":2147483648}', 0),
+        (b'{"code":1,"opaque":5', 0),
+        (b"", 0),
+    ],
+)
+def test_what_is_no_command_is_told_to_the_opaque_that_could_be_read(header: bytes, opaque: int) -> None:
+    for form in (0, 2):
+        if form == 0 or header:
+            with pytest.raises(BadCommand) as caught:
+                decode_command((form, header, b""))
+            assert caught.value.opaque == opaque
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"1", b'"x"', b"true"])
+def test_fields_that_are_no_object_are_refused_when_they_are_asked_for(raw: bytes) -> None:
+    with pytest.raises(BadHeader, match="is no JSON object") as caught:
+        ext_fields_of(request_with(raw))
+    assert (caught.value.field, caught.value.value) == ("extFields", raw.decode())
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_any_text_is_read_whichever_of_its_characters_are_escaped(name: str, text: str) -> None:
+    def escaped(plain: str) -> bytes:
+        units = plain.encode("utf-16-be", "surrogatepass")
+        return b"".join(b"\\u%b" % units[place : place + 2].hex().encode() for place in range(0, len(units), 2))
+
+    assert ext_fields_of(request_with(b'{"%b":"%b"}' % (escaped(name), escaped(text)))) == {name: text}
+
+
+def test_every_character_is_written_as_another_writer_does() -> None:
+    for form in FORMS:
+        for start in range(0, 0x800, 64):
+            text = "".join(map(chr, range(start, start + 64)))
+            head = encode_response(
+                Command(code=RequestCode.PULL_MESSAGE, serialize_type=form), Response(1, text, {text: text[::-1]})
+            )
+            assert head[8:] == written_header(form, 1, 1, 0, text, {text: text[::-1]})
