@@ -160,7 +160,7 @@ class Browser:
         found = self.driver.execute_async_script(
             "const [rules, done] = arguments;"
             "const some = rules.length ? {runOnly: {type: 'rule', values: rules}} : {};"
-            "web_browser.run(document, {resultTypes: ['violations'], ...some}).then("
+            "axe.run(document, {resultTypes: ['violations'], ...some}).then("
             "(all) => done(all.violations.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 200)}`)), "
             "(error) => done([String(error)]));",
             list(rules),
@@ -183,7 +183,7 @@ INSTALL_SECONDS = 300
 
 @functools.cache
 def axe_source() -> str:
-    """The script that defines `web_browser` in a page."""
+    """The script that defines `axe` in a page."""
     checksum = hashlib.sha256(b"".join((LOCKED / name).read_bytes() for name in FILES)).hexdigest()
     folder = cached(f"axe-{checksum[:16]}", _install)
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")

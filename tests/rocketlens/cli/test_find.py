@@ -469,3 +469,27 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_for_and_only_by_a_whol
     assert out.read_text() == "of yesterday"
     assert rocketlens("find", g1_store, "-f", asked, "--out", out, "--replace").code == 1
     assert len(out.read_text().splitlines()) == HOT + 2
+
+
+OFFSET_ID = "7F00000100002A9F00000000000019B5"
+
+
+@pytest.mark.parametrize("topic", ["TopicTst", "BulkTopic"])
+def test_a_topic_narrows_many_texts_as_it_narrows_one(
+    g1_store: Path, server: Endpoint, tmp_path: Path, topic: str
+) -> None:
+    """One that is nowhere is said, and an id of another topic's message names nothing."""
+    asked = tmp_path / "ids"
+    asked.write_text(f"{OFFSET_ID}\nhotkey\n")
+    for where in (g1_store, server):
+        many = rocketlens("find", where, "-f", asked, "--topic", topic)
+        one = rocketlens("find", where, OFFSET_ID, "hotkey", "--topic", topic)
+        assert [row["found"] for row in many.messages] == [False, False]
+        assert (many.code, one.code, one.output) == (1, 1, b"")
+        said = [line for line in one.errors.splitlines() if "there is no topic" in line][:1]
+        assert many.errors.splitlines() == [*said, f"rocketlens: 0 of 2 found; missing: {OFFSET_ID}, hotkey"]
+        assert said == (
+            ["rocketlens: there is no topic TopicTst; did you mean TopicTest or TopicTx?"]
+            if topic == "TopicTst"
+            else []
+        )

@@ -1,5 +1,6 @@
 """Jobs as they are typed: options, refusals, plans, reports, exit codes, and how a signal ends one."""
 
+import json
 import os
 import signal
 import sys
@@ -119,6 +120,13 @@ def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str) ->
         outcome = rocketlens(*command.split(), *arguments)
         asked = kind(**{"store": "/store", **fixed, **cases.get(options, {})})
         assert (outcome.code, job.requests.pop()) == (0, asked), (options, outcome.errors)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_report_is_printed_as_json(job: StandIn, command: str) -> None:
+    outcome = rocketlens(*command.split(), "--json")
+    assert outcome.code == 0, outcome.errors
+    assert isinstance(json.loads(outcome.output), dict)
 
 
 @pytest.mark.parametrize(
