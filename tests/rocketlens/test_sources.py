@@ -384,3 +384,15 @@ def test_what_is_no_store_and_what_is_broken_bear_the_names_that_they_have_behin
             said.append(str(caught.value).replace(str(where), "STORE"))
         assert said[0] == said[1]
         memory.rm(place, recursive=True)
+
+
+@pytest.mark.parametrize("maximum", [2, 39])
+def test_what_one_of_several_stores_has_is_found_up_to_a_limit_as_in_it_alone(
+    two_stores: list[Path], maximum: int
+) -> None:
+    with rocketlens.open(two_stores) as stores, rocketlens.open(two_stores[0]) as first:
+        found, alone = stores.find("hotkey", maximum=maximum), first.find("hotkey", maximum=maximum)
+    assert {message.keys[0] for message in found} == {"hotkey"}
+    assert len(found) == maximum
+    assert (found.messages, found.kinds, found.readings) == (alone.messages, alone.kinds, alone.readings)
+    assert found.notes == alone.notes
