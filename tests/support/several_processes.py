@@ -31,10 +31,10 @@ The first two start JVMs of their own. Of all other files those that ask for the
 """
 
 FIRST = (
-    *(SPARK, "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py"),
-    "browser",
-    *("tests/spark_jobs/publish/test_fetch.py", "tests/rocketlens/cli/test_export.py"),
-    *("tests/spark_jobs/places/test_placed_run.py", "tests/damage/test_damaged_stores.py"),
+    *(SPARK, "JVMs", "browser", "tests/storage/patterns/test_mask.py", "tests/broker/test_attack.py"),
+    *("tests/test_build.py", "tests/test_packaging.py", "tests/spark_jobs/publish/test_fetch.py"),
+    *("tests/rocketlens/cli/test_export.py", "tests/spark_jobs/places/test_placed_run.py"),
+    *("tests/damage/test_damaged_stores.py", "tests/test_docs.py"),
 )
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
