@@ -1,5 +1,6 @@
 """What the documents tell a reader to type works, and what they point at is there."""
 
+import importlib
 import itertools
 import os
 import re
@@ -21,6 +22,7 @@ from benchmarks.server_process import free_port
 from broker.web._metrics_families import FAMILIES, PREFIX
 from cli_reference import commands
 from compose import image_environment, load
+from golden_deviations import DAMAGED_STORES, REQUESTS
 from golden_store import G1
 from interop.jars import jars
 from interop.official_broker import QUICK_JVM, class_archive
@@ -34,6 +36,9 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT /
 FENCED = re.compile(r"^```(\w*)$(.*?)^```$", re.M | re.S)
 TYPED = re.compile(r"^ {4,8}(?:\$ )?((?:\w+=\S+ )*(?:\S*/)?(?:make|rocketlens|docker|mqadmin) .+)$", re.M)
 CODE = re.compile(r"`([^`\n]+)`")
+OUR_NAME = re.compile(r"\b(?:broker|protocol|storage|spark_jobs|rocketlens)(?:\.[A-Za-z_]\w*)+")
+NO_MODULES = {"broker.properties", "rocketlens.commit", "rocketlens.monitoring.svc"}
+"""A file of Java brokers, a property of tables, a name of a service: written as modules are."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 PROGRAMS = {"apt-get", "chmod", "docker", "dnf", "git", "ionice", "java", "make", "mqadmin", "nice", "pip"}
 PROGRAMS |= {"spark-submit", "vmstat"}
@@ -138,6 +143,37 @@ def test_every_link_leads_to_a_file_and_to_a_heading() -> None:
         if "://" not in target and not target.startswith("mailto:"):
             assert (page.parent / target).exists(), (page, target)
             assert not anchor or anchor in slugs(page.parent / target if target else page), (page, target, anchor)
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or what a module has."""
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:size]))
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+            continue
+        rest = parts[size:]
+        return not rest or (len(rest) == 1 and hasattr(found, rest[0]))
+    return False
+
+
+def modules_named(page: Path) -> list[str]:
+    """Names of modules in code."""
+    spans = CODE.findall(FENCED.sub("", page.read_text()))
+    return [span for span in spans if OUR_NAME.fullmatch(span) and span not in NO_MODULES]
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    assert [(page, name) for page in DOCUMENTS for name in modules_named(page) if not is_there(name)] == []
+
+
+def test_every_module_that_a_difference_names_exists() -> None:
+    named = [name for each in (*REQUESTS, *DAMAGED_STORES) for name in each.modules]
+    assert len(named) > 30
+    assert [name for name in named if not is_there(name)] == []
 
 
 def test_every_option_and_every_metric_that_a_page_names_exists() -> None:
