@@ -117,7 +117,7 @@ def get_message_lookup(
     if part is None:
         behind = next(each.stop for each in queue.parts if queue_offset < each.stop)
         lost = Lost(behind - queue_offset, queue_offset, behind)
-        return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, behind, minimum, end, [], lost)
+        return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, behind, minimum, end + (not is_whole), [], lost)
     stop = queue_offset + scanned_units(max_messages, part.unit_size)
     if min(stop, end) - queue_offset > PATIENT_SCAN:
         yield long_scan(f"a pull of {max_messages} messages")

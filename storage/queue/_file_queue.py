@@ -61,11 +61,15 @@ class FileQueue(SourceQueue):
     def _measure(self) -> Lookup[tuple[int, ...]]:
         """Find min and max, and keep them; two threads that do so at once get the same result."""
 
-    def _keep_part(self, *bounds: int) -> None:
-        """Keep what is known by the units alone, for reads that need no end."""
-        part = cast("Self", copy(self))
-        part._bounds = bounds
-        self.sound_part, part.sound_part = part, None
+    def _keep_part(self, minimum: int, end: int, *more: int) -> None:
+        """Keep what is known by the units alone, for reads that need no end; nothing where no unit leads to a message.
+
+        Such a part would say that the log has no message before `end`, which nobody has looked for.
+        """
+        if minimum < end:
+            part = cast("Self", copy(self))
+            part._bounds = (minimum, end, *more)
+            self.sound_part, part.sound_part = part, None
 
     @property
     def is_measured(self) -> bool:

@@ -128,7 +128,7 @@ class BatchConsumeQueue(FileQueue, Batches):
         if number is None:
             return None
         file = bisect_right(self._first_numbers, number) - 1
-        stop = min(self._unit_count(), self._first_numbers[file + 1])
+        stop = min(self.unit_count, self._first_numbers[file + 1])
         position = (number - self._first_numbers[file]) * UNIT.size
         data = yield from self._files.read_file_lookup(file, position, min(maximum, stop - number) * UNIT.size)
         units: Iterable[UnitFields] = UNIT.iter_unpack(data)
@@ -280,7 +280,7 @@ class BatchConsumeQueue(FileQueue, Batches):
 
     def unit_blocks(self) -> Iterator[Units]:
         """The units of each block as a view of the map, expired ones included."""
-        return (finish(self.raw(*block)) for block in self.blocks(0, self._unit_count()))
+        return (finish(self.raw(*block)) for block in self.blocks(0, self.unit_count))
 
     def unit_arrays(self) -> Iterator[Lookup[Units]]:
         """Yield look-ups of the units of all records: those of each file, then those of the log."""
@@ -311,8 +311,8 @@ class BatchConsumeQueue(FileQueue, Batches):
         fields: UnitFields = UNIT.unpack((yield from self._files.read_file_lookup(file, position, UNIT.size)))
         return fields
 
-    def _unit_count(self) -> int:
-        """The number of units of the queue; waits if it is not known yet."""
+    @property
+    def unit_count(self) -> int:
         return (self._bounds or finish(self._measure()))[2]
 
     def _number_at(self, queue_offset: int) -> Lookup[int | None]:
@@ -459,17 +459,21 @@ class BatchConsumeQueue(FileQueue, Batches):
         if is_odd and first == count:  # no unit leads to a batch that the log has
             low, high = yield from self.holes.tail(self, UNKNOWN, self._commit_log.minimum)
             minimum, end = (low, high) if high else (minimum, end)
-        minimum = min(max(minimum, 0), end)
-        checked = replace(self._checked, live=first, minimum=minimum)
-        self._checked = yield from without_wrong(self, checked, doubtful, count)
-        if is_odd and first < count:
+        elif is_odd:
             last_place = yield from self.physical_offset(count - 1)
             try:
                 end = (yield from self.holes.tail(self, end, last_place))[1]
             except QueueBeingSearched:
-                self._keep_part(minimum, end, count)
+                if self.sound_part is None:
+                    minimum = min(max(minimum, 0), end)
+                    checked = replace(self._checked, live=first, minimum=minimum)
+                    self._checked = yield from without_wrong(self, checked, doubtful, count)
+                    self._keep_part(minimum, end, count)
                 raise
-        self._checked = replace(self._checked, is_followed=self._checked.is_followed and end > last[4] + last[5])
+        minimum = min(max(minimum, 0), end)
+        is_followed = self._checked.is_followed and end > last[4] + last[5]
+        checked = replace(self._checked, live=first, minimum=minimum, is_followed=is_followed)
+        self._checked = yield from without_wrong(self, checked, doubtful, count)
         return minimum, end, count
 
     def _written_count(self, start: int, growth: int | None = None) -> Lookup[tuple[int, bool]]:

@@ -225,6 +225,10 @@ class ConsumeQueue(FileQueue):
         for first, stop in self.blocks(*(self._bounds or finish(self._measure()))):
             yield first, finish(self._array(first, stop - first))
 
+    @property
+    def unit_count(self) -> int:
+        return self.max_offset - self.min_offset
+
     def unit_arrays(self) -> Iterator[Lookup[Units]]:
         """Yield look-ups of the units of all messages: those of each file, doubted ones again, those of the log."""
         minimum, end = self._bounds or finish(self._measure())
@@ -334,7 +338,8 @@ class ConsumeQueue(FileQueue):
             try:
                 end = max(end, broken, (yield from self._end_in_log(behind)))
             except QueueBeingSearched:
-                self._keep_part((yield from self._first_live(first, end)) if first < end else end, end)
+                if first < end:
+                    self._keep_part((yield from self._first_live(first, end)), end)
                 raise
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum

@@ -173,6 +173,11 @@ class SourceQueue(Queue, JudgedUnits):
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Return up to `maximum` units of one file, from the record with `queue_offset` on; None where it has none."""
 
+    @property
+    @abstractmethod
+    def unit_count(self) -> int:
+        """How many units `unit_arrays` goes through; waits if it is not known where the queue begins and ends."""
+
     @abstractmethod
     def unit_arrays(self) -> Iterator[Lookup[npt.NDArray[np.void]]]:
         """Yield look-ups of the units of all messages, array by array, of files or made of the log; some come twice.

@@ -505,7 +505,7 @@ class QueueStore:
     def _joined(self, tier: ConsumeQueue, own: ConsumeQueue | BatchConsumeQueue) -> Lookup[AnyQueue]:
         """Return a queue with its part in the tier, unless that is of another store, which is reported."""
         try:
-            return (yield from join(tier, own))
+            joined = yield from join(tier, own)
         except OtherTier as error:
             self._refused_tiers[own.topic, own.queue_id] = f"{error}; the queue is served without it"
             return own
@@ -513,6 +513,8 @@ class QueueStore:
             if own.sound_part is not None:
                 self._joined_parts[own.topic, own.queue_id] = yield from self._joined(tier, own.sound_part)
             raise
+        self._joined_parts.pop((own.topic, own.queue_id), None)
+        return joined
 
     def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
         """Return the plain queue of an id, the queue of batches, or both."""

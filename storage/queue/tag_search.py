@@ -23,7 +23,7 @@ def offsets_with_tag_lookup(
     """
     own = (yield from queue.measured()).parts[-1].queue
     assert own is not None  # no queue ends with a gap
-    if (own.max_offset - own.min_offset) * own.unit_size > LONG_SCAN:
+    if own.unit_count * own.unit_size > LONG_SCAN:
         yield long_scan(f"all units of {queue.topic} {queue.queue_id}")
     found = [np.empty(0, np.int64)]
     for part in own.unit_arrays():
