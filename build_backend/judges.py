@@ -62,7 +62,7 @@ TESTS = {
         "tests/storage/kernels",
         "tests/broker/kernels",
         "tests/storage/columns",
-        "tests/storage/log/test_dispatch_scan.py",
+        "tests/storage/build/test_dispatch_scan.py",
         "tests/broker/lane/test_fast_lane.py",
         "tests/broker/lane/test_known_pulls.py",
         "tests/rocketlens/replay/test_resent.py",

@@ -166,6 +166,19 @@ def modules_named(page: Path) -> list[str]:
     return [span for span in spans if OUR_NAME.fullmatch(span) and span not in NO_MODULES]
 
 
+def test_every_test_file_that_is_named_is_there() -> None:
+    """By pages, sources, other tests and the lists of tests that tools run."""
+    folders = ("broker", "protocol", "rocketlens", "spark_jobs", "storage", "build_backend", "tests")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts]
+    named = [
+        (place, name)
+        for place in [*DOCUMENTS, ROOT / "Makefile", *sources]
+        for name in re.findall(r"\btests/[\w/]+\.py\b", place.read_text())
+    ]
+    assert len(named) > 30
+    assert [each for each in named if not (ROOT / each[1]).exists()] == []
+
+
 def test_every_module_that_a_page_names_exists() -> None:
     assert [(page, name) for page in DOCUMENTS for name in modules_named(page) if not is_there(name)] == []
 

@@ -15,12 +15,11 @@ from storage.files.waiting import Lookup
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ANY_TAG
 from storage.queue.unit_struct import UNIT_DTYPE
+from storage.ranges import Range
 
 Offsets: TypeAlias = "npt.NDArray[np.int64]"
 Units: TypeAlias = "npt.NDArray[np.void]"
 Flags: TypeAlias = "npt.NDArray[np.bool_]"
-Run = tuple[int, int]
-"""A range of queue offsets: the first one, and the one after the last."""
 
 
 class DoubtedUnits:
@@ -30,7 +29,7 @@ class DoubtedUnits:
         """Begin without units; `first` is the first queue offset of the queue."""
         self._places: list[Offsets] = []
         self._log = log
-        self._runs: list[Run] = []
+        self._runs: list[Range] = []
         self._next = first
         self._last = -1, -1  # queue offset and place of the last unit that points into the log
         self._edge: tuple[Offsets, Flags] | None = (
@@ -68,7 +67,7 @@ class DoubtedUnits:
             if run.size:
                 self._runs.append((int(run[0]), int(run[-1]) + 1))
 
-    def runs(self, end: int) -> list[Run]:
+    def runs(self, end: int) -> list[Range]:
         """Return the ranges of doubted queue offsets, for a queue that ends at `end`."""
         return [*self._runs, (self._next, end)] if self._next < end else self._runs
 

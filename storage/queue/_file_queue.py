@@ -103,7 +103,3 @@ class FileQueue(SourceQueue):
     @property
     def log(self) -> CommitLog:
         return self._commit_log
-
-    @property
-    def log_end(self) -> int:
-        return self._commit_log.end

@@ -41,7 +41,7 @@ def commit(server: tuple[str, int]) -> None:
             assert ask_here(UPDATE_CONSUMER_OFFSET, fields).code == 0
 
 
-@pytest.mark.soak  # in each run: the file as a broker writes it, tests/broker/service/consumers/test_offset_keeper.py
+@pytest.mark.soak  # in each run: the file as a broker writes it, tests/broker/service/consumers/test_offsets.py
 def test_a_broker_goes_on_where_groups_have_come_on_an_archive_of_its_store(tmp_path: Path) -> None:
     store = stored("g1", tmp_path / "g1").root
     known = {("CG_TAG", "TopicTest", queue_id): queue_id for queue_id in (0, 2, 3)}

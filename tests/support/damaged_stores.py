@@ -582,16 +582,21 @@ def queue_directory_lost(damaged: Damaged) -> None:
     damaged.note(f"the directory of {queue} is gone")
 
 
+def lose_directory(damaged: Damaged, name: str) -> None:
+    """Remove a directory of the store, and perhaps put a file into its place."""
+    if not (damaged.root / name).is_dir():
+        raise Unfit
+    shutil.rmtree(damaged.root / name)
+    is_file = damaged.rng.random() < 0.5
+    if is_file:
+        (damaged.root / name).write_text("x")
+    damaged.note(f"{name}/ is a file" if is_file else f"{name}/ is gone")
+
+
 @kind("small", "classic")
 def queues_lost_beside_batches(damaged: Damaged) -> None:
     """All plain queues are gone, those of batches are there; or a file lies in their place."""
-    if not (damaged.root / "consumequeue").is_dir():
-        raise Unfit
-    shutil.rmtree(damaged.root / "consumequeue")
-    is_file = damaged.rng.random() < 0.5
-    if is_file:
-        (damaged.root / "consumequeue").write_text("x")
-    damaged.note("consumequeue/ is a file" if is_file else "consumequeue/ is gone")
+    lose_directory(damaged, "consumequeue")
 
 
 @kind()
@@ -793,13 +798,7 @@ def index_file_spoiled(damaged: Damaged) -> None:
 @kind()
 def index_lost(damaged: Damaged) -> None:
     """All index files are gone, or their directory is a file."""
-    if not (damaged.root / "index").is_dir():
-        raise Unfit
-    shutil.rmtree(damaged.root / "index")
-    is_file = damaged.rng.random() < 0.5
-    if is_file:
-        (damaged.root / "index").write_text("x")
-    damaged.note("index/ is a file" if is_file else "index/ is gone")
+    lose_directory(damaged, "index")
 
 
 @kind()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import oracles
 from column_rows import expected_rows, read_log_rows, read_rows, rows_of
@@ -21,7 +22,7 @@ from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, Wanted
 from storage.kernels import records as codes
-from storage.log.damaged_ranges import DamagedRange
+from storage.log.damaged_ranges import ZEROS, DamagedRange
 from storage.log.log_window import LocalFile, LogWindow
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import BatchPlan, StorePlan, batch_plans, store_plans
@@ -218,3 +219,49 @@ def test_columns_and_messages_are_masked_alike(tmp_path: Path, rules: list[str])
         assert row["store_host"] == str(shown.store_host)
         assert (row["body_crc"], len(row["keys"])) in {(shown.body_crc, 3), (shown.body_crc, 0), (shown.body_crc, 2)}
         assert not set(row["keys"]) - {"k", "l", "m", "***"}
+
+
+def test_no_message_is_wanted_where_a_choice_has_nothing_or_a_range_ends_before_it_begins() -> None:
+    assert Wanted(topics=frozenset()).is_empty
+    assert Wanted(times=(5, 4)).is_empty
+    assert not Wanted().is_empty
+
+
+def test_what_lies_far_before_the_first_offset_wanted_is_not_read(disk_path: Path) -> None:
+    writer = StoreWriter(disk_path, segment_size=1 << 23)
+    places = [writer.append("T", bytes(100_000)).physical_offset for _ in range(60)]
+    writer.overwrite(places[50] + 4, b"#")
+    writer.close()
+    (segment,) = writer.log.segments.values()
+    for first, expected in ((places[55], places[55:]), (places[50], places[51:]), (places[50] + 1, places[51:])):
+        wanted = Wanted(physical_offsets=(first, HIGHEST))
+        with LogWindow(LocalFile(segment), 0) as window:
+            reader = RowReader(window, wanted)
+            found = [rows.table["position"] + rows.base_offset for rows in reader.read(0, writer.log.end)]
+            assert [offset for each in found for offset in each.tolist()] == expected
+            assert [each.start for each in reader.damage] == [places[50]]  # it lies near before, or behind
+            assert window.bytes_read < writer.log.end / 2
+
+
+@given(st.binary(max_size=12).filter(lambda tag: b"\1" not in tag and b"\2" not in tag))
+@settings(max_examples=examples(30))
+def test_a_tag_is_compared_byte_by_byte(tag: bytes) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        writer = StoreWriter(Path(directory))
+        writer.append("T", properties=b"TAGS\1" + tag + b"\2")
+        writer.append("T", properties=b"TAGS\1other\2")
+        writer.close()
+        found = read_log_rows(Path(directory) / "commitlog", Wanted(tags=frozenset({tag})))
+    assert len(found) == (1 if tag else 0) + (tag == b"other")
+
+
+def test_a_segment_that_others_follow_does_not_end_with_zeros(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=1 << 16)
+    for number in range(10):
+        writer.append("T", b"body of %d" % number, property_crc=True)
+    writer.flush()
+    (segment,) = writer.log.segments.values()
+    rows, damage = read_rows(segment, 0, is_last=False)
+    last = writer.written[-1]
+    assert [row["physical_offset"] for row in rows] == [each.physical_offset for each in writer.written]
+    assert damage == [DamagedRange(last.physical_offset + last.size, 1 << 16, ZEROS)]

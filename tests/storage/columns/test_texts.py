@@ -11,7 +11,7 @@ from column_rows import host_text, texts_of, values_of
 from examples import examples
 from kernel_memory import Bytes
 from storage.columns.properties import Properties
-from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, gather_hosts, hold
+from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_hosts, hold
 
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
 
@@ -103,3 +103,29 @@ def test_the_values_of_one_name_are_found(blocks: list[bytes]) -> None:
         expected = [oracles.parse_properties(oracles.decode_java(block)).get(name) for block in blocks]
         found = texts_of(properties.of(name.encode()).gather_utf8())
         assert [text if text is None else text.decode() for text in found] == expected
+
+
+def test_however_many_names_there_are_each_is_kept_once() -> None:
+    """Of one message, and of many."""
+    for count in (FEW - 1, FEW, FEW + 1, 70 * FEW):
+        names = [f"n{number}" for number in range(count)]
+        many = b"".join(b"n%d\1v%d\2" % (number, number) for number in range(count))
+        few, all_, none = maps_of([b"a\1b\2", many * 2, b""])
+        assert (few, list(all_), none) == ({"a": "b"}, names, {})
+        assert all_["n7"] == "v7"
+        properties = properties_of([b"n%d\1v\2n0\1w\2" % number for number in range(count)])
+        kept = properties.maps().names
+        assert isinstance(kept, RepeatedTexts)
+        assert texts_of(kept.words) == [name.encode() for name in names]
+        assert texts_of(properties.of(b"n0").gather()) == [b"w"] * count
+
+
+def test_texts_of_which_very_many_differ_stay_as_they_are() -> None:
+    for count, kind in ((FEW, RepeatedTexts), (FEW + 1, Texts)):
+        for first in (b"a", "é".encode(), b"\xff"):
+            texts: list[bytes | None] = [first, None, first, *(b"text %d" % number for number in range(count - 1))]
+            places = places_of(texts)
+            assert isinstance(places.gather_repeated(), kind)
+            assert texts_of(places.gather_repeated()) == texts
+            decoded = [text if text is None else oracles.decode_java(text).encode() for text in texts]
+            assert texts_of(places.gather_repeated_utf8()) == decoded

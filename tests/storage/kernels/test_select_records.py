@@ -14,7 +14,6 @@ from kernel_memory import Bytes, record_at, segment_at
 from storage.columns.rows import ROW
 from storage.columns.wanted import Wanted
 from storage.kernels import message_rows
-from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
 from storage.kernels import texts as text_kernel
 from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
@@ -239,9 +238,9 @@ def test_a_record_that_starts_at_the_limit_is_left() -> None:
 
 def test_they_are_read_behind_their_positions() -> None:
     region, numbers = Bytes(bytes(range(100, 112))).region, np.empty(2, np.int64)
-    kernel.load_numbers(region, np.array([1, 9]), -1, 32, numbers)
+    message_rows.load_numbers(region, np.array([1, 9]), -1, 32, numbers)
     assert numbers.tolist() == [0x64656667, 0x6C6D6E6F]
-    kernel.load_numbers(region, np.array([1, 5]), -1, 64, numbers)
+    message_rows.load_numbers(region, np.array([1, 5]), -1, 64, numbers)
     assert numbers.tolist() == [0x6465666768696A6B, 0x68696A6B6C6D6E6F]
 
 

@@ -1,6 +1,7 @@
 """Pulls from queues whose end is being searched in the log: what lies before it is read, in queues of each kind."""
 
 import contextlib
+import random
 from pathlib import Path
 
 import pytest
@@ -69,29 +70,46 @@ def test_what_lies_before_an_end_that_is_searched_is_read(
     assert (found, offset) == (expected[-1:], end)
 
 
-def test_what_nobody_has_looked_for_yet_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log has what lies between the tier and the only file, of whose units none leads to its message."""
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(10, 300))])
+def test_no_message_that_tier_or_log_has_is_passed_while_the_log_is_searched(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull from any queue offset is busy, or begins with its message, whatever is lost of the store's own files."""
+    chance = random.Random(seed)
     writer = StoreWriter(tmp_path / "store", segment_size=2048, queue_file_size=200)
-    for _ in range(MESSAGES):
+    for number in range(MESSAGES):
         writer.append("T", b"body")
+        if number % 3 == 0:
+            writer.append("Other", b"between")
     writer.close()
-    write_tier(tmp_path / "tier", writer.written[:IN_TIER])
+    messages = [each for each in writer.written if each.topic == "T"]
+    write_tier(tmp_path / "tier", messages[:IN_TIER])
     for segment in (writer.root / "commitlog").iterdir():
-        if int(segment.name) + 2048 <= writer.written[EXPIRED].physical_offset:
+        if int(segment.name) + 2048 <= messages[EXPIRED].physical_offset:
             segment.unlink()
     directory = writer.root / "consumequeue" / "T" / "0"
-    image = QueueImage(directory)
-    for number in range(MESSAGES - 10, MESSAGES):
-        image.put(number, b"\xff" * 20)
-    for file in sorted(directory.iterdir())[:-1]:
+    image, files = QueueImage(directory), sorted(directory.iterdir())
+    first = 0 if seed == 0 else chance.randrange(MESSAGES)
+    for number in range(first, MESSAGES):
+        if seed == 0 or number == MESSAGES - 1:  # zeros there would be a unit that is not written yet
+            image.put(number, b"\xff" * 20)
+        elif chance.random() < 0.7:
+            image.put(number, chance.choice([b"\xff" * 20, bytes(20), chance.randbytes(20)]))
+    # Without the last one, zeros at the end of the one before would be units that are not written yet.
+    for file in files[:-1] if seed == 0 else chance.sample(files[:-1], chance.randrange(len(files))):
         file.unlink()
     monkeypatch.setattr("storage.queue.queue_holes.SEARCHED_AT_ONCE", 1)
     monkeypatch.setattr("storage.queue._shared_pass.PIECE", 64)
     queues = MessageStore.open(writer.root, StoreOptions(tier=tmp_path / "tier", keeps_state=False)).queues
     queues.holes.connect(hand_on=lambda: None)
-    for _ in range(4):  # one after the other, end and beginning are searched
-        with contextlib.suppress(BeingSearched, QueueBeingSearched):
-            assert next_pull(queues, IN_TIER) == ([*range(IN_TIER, IN_TIER + 4)], IN_TIER + 4, MESSAGES)
-        while queues.holes.searching:
-            queues.holes.step()
-    assert next_pull(queues, IN_TIER) == ([*range(IN_TIER, IN_TIER + 4)], IN_TIER + 4, MESSAGES)
+    busy = set(range(MESSAGES))
+    for _ in range(2000):
+        for offset in chance.sample(sorted(busy), min(len(busy), 5)):
+            with contextlib.suppress(BeingSearched, QueueBeingSearched):
+                found, _, end = next_pull(queues, offset)
+                assert (found[:1], end > offset) == ([offset], True)
+                busy.discard(offset)
+        if not busy:
+            break
+        queues.holes.step()
+    assert not busy
