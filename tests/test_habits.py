@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from build_backend import derived
-from build_backend.release import Release, notes, with_release, with_version
+from build_backend.release import CannotRelease, Release, notes, with_release, with_version
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
@@ -82,6 +82,27 @@ def test_a_release_is_committed_built_and_tagged_in_this_order(tree: Path) -> No
     assert git(tree, "status", "--porcelain") == ""
     digest = hashlib.sha256(b"a wheel").hexdigest()
     assert (tree / "dist" / "SHA256SUMS").read_text() == f"{digest}  some.whl\n"
+
+
+def test_what_fails_leaves_no_tag_and_the_same_command_goes_on(tree: Path) -> None:
+    def fail(command: Sequence[str]) -> None:
+        raise subprocess.CalledProcessError(1, list(command))
+
+    with pytest.raises(subprocess.CalledProcessError):
+        Release(tree, "0.2.0", fail, with_image=False).make()
+    assert git(tree, "tag") == ""
+    Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
+    assert git(tree, "tag") == "v0.2.0\n"
+
+
+def test_nothing_is_released_of_what_is_not_committed_nor_twice(tree: Path) -> None:
+    (tree / "module.py").write_text("")
+    with pytest.raises(CannotRelease, match=r"module\.py is not committed"):
+        Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
+    (tree / "module.py").unlink()
+    git(tree, "tag", "v0.2.0")
+    with pytest.raises(CannotRelease, match=r"there is a tag v0\.2\.0 already"):
+        Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
 
 
 def test_this_project_can_be_released_as_it_is() -> None:
@@ -197,3 +218,13 @@ def test_what_is_derived_is_that_of_the_sources(monkeypatch: pytest.MonkeyPatch)
     made = derived.derived()
     assert len(made) > 20
     assert {path for path, text in made.items() if path.read_text() != text} == set(), "make .dev writes them"
+
+
+def test_a_class_name_means_one_thing_in_the_product() -> None:
+    places: dict[str, list[str]] = {}
+    for package in ("broker", "protocol", "storage", "spark_jobs", "rocketlens"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 800
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
