@@ -165,6 +165,12 @@ def publish_scene(scene: Scene) -> None:
         scene.publish()
 
 
+def roll_scene_forward(scene: Scene, source: str = "") -> None:
+    """To be run in a child."""
+    store_lock.find_writers = look_for_nobody
+    scene.roll_forward(source)
+
+
 HOLDERS: set[int] = set()
 """The processes that hold a file for a test: to look at them alone takes less than to look at all."""
 

@@ -22,6 +22,7 @@ from acl_file import (
 )
 from asking import FakeConnection
 from broker.endpoint import Endpoint
+from broker.security import _failed_attempts
 from broker.security._failed_attempts import MOST_KEYS, MOST_KNOWN, OF_ADDRESS, OF_NAME, FailedAttempts
 from broker.security.accounts import Permission, load_accounts, watched_accounts
 from broker.security.guard import Guard
@@ -428,3 +429,109 @@ def test_whatever_an_account_asks_for_no_more_than_so_many_wants_are_kept(caplog
     kept = {each.want: each.count for each in denials.all()}
     assert len(kept) == len(caplog.records) == MOST_KEPT + 1
     assert kept[Want("reader-key", MORE)] == 2 * MOST_KEPT
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_another_address_and_another_name_are_not_kept_out() -> None:
+    attempts = FailedAttempts(Clock())
+    guesses(attempts, HERE, "reader", 1000)
+    assert attempts.wait_seconds(HERE, "reader") > 0
+    assert attempts.wait_seconds(THERE, "reader") == 0
+    assert attempts.wait_seconds(HERE, "operator") == 0
+
+
+def test_nothing_that_is_kept_is_a_secret_or_the_digest_of_one() -> None:
+    first, second = FailedAttempts(Clock()), FailedAttempts(Clock())
+    for attempts in (first, second):
+        attempts.note_failed(HERE, "reader", b"almost right")
+    kept = [debt.last for debt in first._debts.values()]
+    assert any(kept)
+    assert kept != [debt.last for debt in second._debts.values()]
+    assert _failed_attempts.ALL == b""
+
+
+def test_it_is_made_anew_only_when_a_file_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    made: list[str] = []
+
+    def note() -> str:
+        made.append(load(path))
+        return made[-1]
+
+    watched = Watched("the file", [path], note)
+    watched.refresh()
+    assert made == ["one"]
+    path.write_text("three")
+    watched.refresh()
+    watched.refresh()
+    assert (made, watched.current) == (["one", "three"], "three")
+
+
+def test_a_file_exchanged_behind_a_link_is_noticed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a")
+    watched = Watched("the file", [link], link.read_text)
+    (tmp_path / "new").symlink_to(tmp_path / "b")
+    (tmp_path / "new").replace(link)
+    watched.refresh()
+    assert watched.current == "b"
+
+
+def test_a_start_waits_until_a_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("half")
+    pauses: list[float] = []
+
+    def finish(seconds: float) -> None:
+        pauses.append(seconds)
+        path.write_text("whole")
+        set_age(path, 60)
+
+    assert Watched("the file", [path], path.read_text, settle_seconds=2.0, sleep=finish).current == "whole"
+    assert len(pauses) == 1
+
+
+def test_a_start_gives_up_on_a_file_that_is_written_to_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("half")
+    now = 1000.0
+    monkeypatch.setattr("broker.security.watched_files.time.monotonic", lambda: now)
+
+    def write_on(_seconds: float) -> None:
+        nonlocal now
+        now += 1.0
+        path.write_text(f"half {now}")
+
+    with pytest.raises(ConfigError, match="being written to for 10 s already"):
+        Watched("the file", [path], path.read_text, settle_seconds=2.0, sleep=write_on)
+
+
+def test_a_file_of_the_future_counts_once_it_looked_the_same_for_long_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    set_age(path, 60)
+    now = 1000.0
+    monkeypatch.setattr("broker.security.watched_files.time.monotonic", lambda: now)
+    watched = Watched("the file", [path], path.read_text, settle_seconds=2.0)
+    path.write_text("two")
+    set_age(path, -3600)
+    for seconds, expected in ((1001.0, "one"), (1002.5, "one"), (1003.5, "two")):
+        now = seconds
+        watched.refresh()
+        assert watched.current == expected

@@ -11,17 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acl_file import signed_fields, write_accounts
-from broker.security.accounts import Account, Permission
+from acl_file import signed_fields, signed_request, write_accounts
+from asking import FakeConnection
+from broker.security.accounts import Account, Permission, watched_accounts
+from broker.security.answer_rights import AnswerRights
+from broker.security.guard import Guard
 from broker.security.topic_rights import may_read, permits_topic
 from broker_harness import RawClient, connected, service_of, serving, until
 from draining import pull_of
 from golden_store import CASES, unpack
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
+from protocol.command import Command, Response, decode_command, encode_request
+from protocol.frame import FrameDecoder
 from protocol.message import decode_message, decode_messages
 from protocol.system_topics import RETRY_PREFIX
+from storage.files.waiting import finish
 from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -332,3 +337,56 @@ def account_of(rights: Mapping[str, Any]) -> Account:
     words = {name: Permission.NONE if word == "DENY" else Permission[word] for name, word in rights.items()}
     default = words.pop("defaults", Permission.NONE)
     return Account("account-key", b"", False, lambda _host: False, default, default, words)
+
+
+@pytest.fixture(scope="module")
+def known(known_store: MessageStore) -> Origins:
+    return Origins(known_store)
+
+
+def accounts_in(directory: Path) -> Path:
+    return write_accounts(directory / "plain_acl.yml", (POP / "plain_acl.yml").read_text())
+
+
+@pytest.mark.asyncio
+async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(copies: Copies, tmp_path: Path) -> None:
+    store = await asyncio.to_thread(MessageStore.open, copies.root)
+    guard = Guard(watched_accounts(write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)))
+    rights = AnswerRights(guard, lambda _offset: None, Origins(store))
+    record = bytes(store.record_at(copies.open["%DLQ%G"]) or b"")
+    for name, code in ((READER[0], 0), ("nobody-key", ResponseCode.NO_PERMISSION), ("", ResponseCode.NO_PERMISSION)):
+        (frame,) = FrameDecoder().feed(
+            encode_request(
+                RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"} | ({"AccessKey": name} if name else {}), opaque=1
+            )
+        )
+        answer = rights.check(decode_command(frame), FakeConnection(), Response(body=record))
+        assert (answer.code, bool(answer.body)) == (code, not code), name
+
+
+def test_a_port_admits_what_the_account_may_ask_any_store_that_is_served(popped: Path, tmp_path: Path) -> None:
+    """A route names the queues of all stores, so that a topic of one of them may be asked for at every port."""
+    writer = StoreWriter(tmp_path / "second")
+    writer.append("other")
+    writer.close()
+    stores = [MessageStore.open(root) for root in (writer.root, popped)]
+    watched = watched_accounts(accounts_in(tmp_path))
+
+    def route(guard: Guard, who: tuple[str, str]) -> object:
+        (frame,) = FrameDecoder().feed(signed_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": RETRY}, *who))
+        return finish(guard.admit(decode_command(frame), FakeConnection()))
+
+    guard = Guard(watched, map(Origins, stores))
+    assert isinstance(route(guard, CONSUMER), Account)
+    assert isinstance(route(guard, OTHER), Response)
+    assert isinstance(route(Guard(watched, [Origins(stores[0])]), CONSUMER), Response)
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g_T", "%RETRY%g+T", "%RETRY%unheard_T", "%RETRY%unheard+T"])
+def test_an_account_to_which_a_topic_is_denied_may_not_name_copies_that_may_be_of_it(
+    known: Origins, topic: str
+) -> None:
+    everything = {"defaults": "SUB"}
+    assert permits_topic(account_of(everything), topic, [known])
+    assert not permits_topic(account_of(everything | {"T": "DENY"}), topic, [known])
+    assert permits_topic(account_of(everything | {"T": "DENY"}), "%RETRY%fresh_T", [known]), "the store has none such"

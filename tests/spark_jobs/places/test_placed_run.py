@@ -26,6 +26,7 @@ from spark_jobs.places.placed_run import (
     PlacedAttempt,
     PlacedObject,
     PlacedRecord,
+    check_url,
     read_manifest,
     run_placed,
 )
@@ -426,3 +427,109 @@ class TestCommand:
         ):
             outcome = rocketlens("rebuild", "clean", where, "--delete", "--older-than", "0s")
             assert (outcome.code, said in outcome.errors) == (2, True), outcome
+
+
+def test_a_run_that_fails_leaves_what_is_finished_unless_another_has_committed(place: OutputPlace) -> None:
+    first, second = start(place), start(place)
+    run(first, TASKS[0])
+    second.leave()
+    first.leave()
+    third = start(place)
+    assert list(third.found) == [TASKS[0]]
+    finish(third, [run(third, TASKS[0], "not made again")])
+    first.leave()
+    assert texts(place) == [TASKS[0]]
+    assert orphans(place) == set()
+
+
+def test_an_attempt_that_fails_leaves_nothing(new_place: Fresh) -> None:
+    place = new_place()
+    driver = start(place)
+
+    def fail(attempt: PlacedAttempt) -> PlacedRecord:
+        write(attempt, "whole")
+        with attempt.writing("half.csv") as (file, _):
+            file.write(b"x" * 100_000)
+            raise KeyError
+        raise AssertionError
+
+    with pytest.raises(KeyError):
+        run_placed(driver.run, TASKS[0], (), fail)
+    driver.leave()
+    assert place.objects("") == {}
+
+
+def test_a_place_that_replaces_what_was_created_is_refused(place: OutputPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def create(self: OutputPlace, name: str, data: bytes) -> None:
+        self.remove([name] if self.read(name) is not None else [])
+        with contextlib.closing(self.new_object(name)) as new:
+            new.write(data)
+            new.commit()
+
+    monkeypatch.setattr(OutputPlace, "create", create)
+    with pytest.raises(ConfigError, match="ignores If-None-Match"):
+        start(place)
+    assert place.objects("") == {}
+
+
+def test_a_refusal_is_told_though_nothing_can_be_removed_there(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what is left there, and why."""
+    place = OutputPlace(f"s3://stores/{tmp_path.name}/kept", objects.options)
+
+    def create(self: OutputPlace, name: str, data: bytes) -> None:
+        with contextlib.closing(self.new_object(name)) as new:
+            new.write(data)
+            new.commit()
+
+    def refuse(self: OutputPlace, names: object) -> None:
+        raise StoreError(self.url, what="cannot be used: MissingContentMD5")
+
+    monkeypatch.setattr(OutputPlace, "create", create)
+    monkeypatch.setattr(OutputPlace, "remove", refuse)
+    with pytest.raises(ConfigError, match="ignores If-None-Match") as found:
+        start(place)
+    (left,) = place.objects("")
+    assert f"; {place.path(left)} stays there: {place.url}: cannot be used: MissingContentMD5" in str(found.value)
+
+
+def test_objects_are_removed_one_by_one_where_many_at_once_are_refused(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = OutputPlace(f"s3://stores/{tmp_path.name}/one-by-one", objects.options)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("MissingContentMD5")
+
+    for name in ("a", "b"):
+        place.create(name, b"x")
+    monkeypatch.setattr(type(place._system), "rm", refuse)
+    place.remove(["a", "gone", "b"])
+    assert place.objects("") == {}
+
+
+def test_what_is_there_and_not_ours_is_refused_and_left_alone(place: OutputPlace) -> None:
+    place.create("precious", b"x")
+    with pytest.raises(ConfigError, match="it contains precious: choose an empty directory"):
+        check_url(place.url, place.storage, fresh=True)
+    assert set(place.objects("")) == {"precious"}
+    place.remove(["precious"])
+    place.create(MANIFEST, b"{}")
+    with pytest.raises(StoreError, match="is no manifest of RocketLens"):
+        check_url(place.url, place.storage, fresh=True)
+
+
+def test_only_where_something_can_be_created_once_is_a_place() -> None:
+    with pytest.raises(ConfigError, match=r"memory://x: nothing can be written there, only to s3://, gs://"):
+        OutputPlace("memory://x")
+
+
+def test_an_object_store_that_does_not_answer_is_named() -> None:
+    options = {
+        "endpoint_url": "http://127.0.0.1:9", "key": "x", "secret": "x",
+        "config_kwargs": {"retries": {"max_attempts": 0}},
+    }  # fmt: skip
+    with pytest.raises(StoreError, match=r"s3://stores/out: cannot be used: .*127\.0\.0\.1:9"):
+        OutputPlace("s3://stores/out", json.dumps(options)).names()

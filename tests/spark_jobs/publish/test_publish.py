@@ -2,7 +2,9 @@
 
 import errno
 import os
+import random
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from killing import Renames, SmallParent, every_kill, limit
 from protocol.errors import ConfigError, StoreError
 from publishing import (
     NAMES,
+    OLD,
     TIME,
     Scene,
     holding,
@@ -19,6 +22,7 @@ from publishing import (
     old,
     publish_scene,
     read_tree,
+    roll_scene_forward,
     write_tree,
 )
 from spark_jobs.publish import _atomic_rename, _publish_checks, store_lock
@@ -382,3 +386,94 @@ def test_a_journal_of_another_store_or_version_is_refused(scene: Scene) -> None:
     write_journal(scene.journal, Journal(2, "/other", 1, (0, 0), "", TIME, ()))
     with pytest.raises(StoreError, match=r"was written by another version.* 2, expected 1"):
         scene.roll_forward()
+
+
+ALL_RENAMES = pytest.mark.parametrize("renames", list(Renames), ids=lambda renames: renames.value)
+
+
+def test_a_second_publishing_keeps_the_first_backup(scene: Scene) -> None:
+    scene.publish()
+    remove_journal(scene.journal)
+    write_tree(scene.work / "staged" / "index", {"20240101000000000": b"newest"})
+    later = "20240229123457"
+    with StoreLock(scene.store) as lock:
+        publish(lock, [Staged("index", scene.work / "staged" / "index")], scene.journal, later)
+    assert read_tree(scene.store / "index") == {"20240101000000000": b"newest"}
+    assert read_tree(scene.store / f"index.bak-{later}") == new("index")
+    assert read_tree(scene.backup("index")) == old("index")
+
+
+@pytest.mark.parametrize(("rights", "files"), [(0o700, 0o600), (0o2775, 0o664)])
+def test_what_is_published_has_the_rights_of_what_it_replaces(scene: Scene, rights: int, files: int) -> None:
+    for name in OLD:
+        (scene.store / name).chmod(rights)
+    (scene.store / "checkpoint").chmod(0o640)
+    (scene.work / "staged" / "index" / "20240101000000000").chmod(0o400)
+    scene.publish()
+    for name in scene.names[:-1]:
+        for path in [scene.store / name, *(scene.store / name).rglob("*")]:
+            assert stat.S_IMODE(path.stat().st_mode) == (rights if path.is_dir() else files), path
+    assert stat.S_IMODE((scene.store / "checkpoint").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files another user's")
+def test_what_root_publishes_belongs_to_the_stores_owner(scene: Scene) -> None:
+    for path in [scene.store, *scene.store.rglob("*")]:
+        os.chown(path, 1234, 4321)
+    shutil.rmtree(scene.store / "index")
+    scene.publish()
+    paths = list(scene.store.rglob("*"))
+    assert scene.store / "index" in paths
+    for path in paths:
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321), path
+
+
+@ALL_RENAMES
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_publishing_that_is_killed_again_and_again_gets_through(
+    deadly: Path, parent: SmallParent, renames: Renames, seed: int
+) -> None:
+    chance = random.Random(seed)
+    scene = Scene(deadly, missing=chance.choice([(), ("consumequeue",)]))
+    scene.reset()
+    while not parent.gets_through(publish_scene, (scene,), chance.randint(1, 30), renames):
+        scene.assert_whole(may_be_missing=renames is not Renames.ALL)
+    scene.assert_published()
+
+
+@pytest.mark.parametrize(
+    "renames",
+    [Renames.PLAIN, *(pytest.param(each, marks=pytest.mark.soak) for each in (Renames.ALL, Renames.NO_EXCHANGE))],
+)
+def test_giving_up_survives_kills_too(deadly: Path, parent: SmallParent, renames: Renames) -> None:
+    scene = Scene(deadly)
+    scene.reset()
+    begun = 1
+    while not parent.gets_through(publish_scene, (scene,), begun, renames):
+        number = 1
+        while not parent.gets_through(roll_scene_forward, (scene, "another"), number, renames):
+            scene.assert_whole(may_be_missing=renames is not Renames.ALL)
+            number += 1
+        for name in NAMES:
+            assert read_tree(scene.store / name) in (old(name), new(name)), name
+        assert find_unfinished(scene.store) == []
+        scene.reset()
+        begun += 5
+
+
+def test_a_target_that_is_a_link(scene: Scene) -> None:
+    (scene.store / "index").rename(scene.root / "elsewhere")
+    (scene.store / "index").symlink_to(scene.root / "elsewhere")
+    refused(scene, "store/index: is a link to .*elsewhere: .*--out")
+
+
+@pytest.mark.parametrize("place", ["index", "index with space"])
+def test_a_target_that_is_a_mount_point(scene: Scene, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    if place != "index":
+        scene.root.rename(scene.root.with_name("with space"))
+        scene = Scene(scene.root.with_name("with space"))
+    mounted = str(scene.store.resolve() / "index").replace(" ", "\\040")
+    table = scene.root / "mounts"
+    table.write_text(f"23 29 0:21 / /proc rw - proc proc rw\n31 29 254:0 / {mounted} rw shared:1 - ext4 /dev/vda rw\n")
+    monkeypatch.setattr(_publish_checks, "_MOUNTS", table)
+    refused(scene, "store/index: is a mount point, which cannot be renamed")

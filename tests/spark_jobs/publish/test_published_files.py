@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -208,3 +209,75 @@ def test_what_is_no_checkpoint_is_refused_by_name(tmp_path: Path, kind: str) -> 
     with pytest.raises(StoreError, match="/old: is "):
         write_checkpoint(tmp_path / "old", tmp_path / "new", index_msg_timestamp=1)
     assert not (tmp_path / "new").exists()
+
+
+def synced(monkeypatch: pytest.MonkeyPatch, root: Path, like: Path, *, done: bool) -> list[str]:
+    """What is fsynced, in order, by its path below the root's parent."""
+    paths: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda number: paths.append(os.readlink(f"/proc/self/fd/{number}")))
+    settle_tree(root, like.stat(), synced=done)
+    return [str(Path(path).relative_to(root.parent)) for path in paths]
+
+
+@pytest.mark.usefixtures("call")
+def test_directories_get_each_others_names(two: tuple[Path, Path]) -> None:
+    first, second = two
+    inodes = first.stat().st_ino, second.stat().st_ino
+    assert exchange(first, second)
+    assert (second.stat().st_ino, first.stat().st_ino) == inodes
+    assert (second / "file").read_text() == "content"
+    assert not list(first.iterdir())
+    with pytest.raises(FileNotFoundError) as caught:
+        exchange(first, first / "none")
+    assert (caught.value.filename, caught.value.filename2) == (str(first), str(first / "none"))
+
+
+@pytest.mark.parametrize("function", [exchange, rename_to_free])
+def test_any_other_failure_is_an_error(
+    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, function: Callable[[Path, Path], object]
+) -> None:
+    monkeypatch.setattr(_atomic_rename, "renameat2", lambda *_: errno.EXDEV)
+    with pytest.raises(OSError, match="Invalid cross-device link"):
+        function(*two)
+
+
+def test_a_machine_whose_number_is_not_known_has_no_such_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_atomic_rename, "_LIBC", SimpleNamespace())
+    monkeypatch.setattr(_atomic_rename.platform, "machine", lambda: "pdp11")
+    assert _atomic_rename.renameat2(tmp_path, tmp_path, 0) == errno.ENOSYS
+
+
+def test_what_is_in_a_directory_is_synced_before_the_directory(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = synced(monkeypatch, tree, tree, done=False)
+    everything = {str(path.relative_to(tree.parent)) for path in [tree, *tree.rglob("*")]}
+    assert set(order) == everything | {"."}
+    assert len(order) == len(everything) + 1
+    for path in everything:
+        assert order.index(path) < order.index(str(Path(path).parent))
+
+
+def test_synced_files_are_only_opened_to_change_them(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tree / "T" / "0" / "00000000000000000000"
+    for rights, expected in ((0o644, False), (0o600, True)):
+        file.chmod(rights)
+        tree.chmod(0o755)
+        assert (str(file.relative_to(tree.parent)) in synced(monkeypatch, tree, tree, done=True)) == expected
+        assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_a_single_file_gets_a_files_rights(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("x")
+    (tmp_path / "store").mkdir(mode=0o750)
+    settle_tree(tmp_path / "checkpoint", (tmp_path / "store").stat(), synced=False)
+    assert stat.S_IMODE((tmp_path / "checkpoint").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files another user's")
+def test_a_group_that_may_not_be_given_is_no_reason_to_refuse() -> None:
+    with reachable_directory() as directory:
+        (directory / "index").mkdir()
+        (directory / "like").mkdir()
+        os.chown(directory / "index", 65534, 65534)
+        os.chown(directory / "like", 65534, 0)
+        like = (directory / "like").stat()
+        assert as_nobody(lambda: str(settle_tree(directory / "index", like, synced=False))) == "None"

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,10 +12,13 @@ import pytest
 
 from protocol.errors import StoreError
 from publishing import HOLDERS, holding
-from spark_jobs.publish import _open_writers
+from read_only import as_nobody, reachable_directory
+from spark_jobs.publish import _open_writers, store_lock
 from spark_jobs.publish._open_writers import Process, find_writers
 from spark_jobs.publish.store_lock import StoreLock
+from storage.store.message_store import MessageStore
 from storage.store.store_state import StoreState, read_store_state
+from store_writer import StoreWriter
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -233,3 +237,74 @@ def test_a_process_that_may_not_be_looked_at_is_told(store: Path, monkeypatch: p
         monkeypatch.setattr(os, "listdir", refuse)
         found, unseen = find_writers([store])
         assert (found, [each.pid for each in unseen]) == ([], [pid])
+
+
+def test_a_missing_lock_is_made_and_stays(store: Path) -> None:
+    (store / "lock").unlink()
+    with StoreLock(store):
+        assert asked_by_another(store) == "held"
+    assert (store / "lock").read_bytes() == b""
+    assert stat.S_ISREG((store / "lock").stat().st_mode)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files another user's")
+def test_a_lock_that_is_made_belongs_to_the_stores_owner(store: Path) -> None:
+    (store / "lock").unlink()
+    os.chown(store, 1234, 4321)
+    with StoreLock(store):
+        pass
+    assert ((store / "lock").stat().st_uid, (store / "lock").stat().st_gid) == (1234, 4321)
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_processes_that_nobody_may_look_at_are_a_warning(
+    user: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_lock.os, "geteuid", lambda: user)
+    unseen = [Process(number, "java") for number in range(7)]
+    monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], unseen))
+    told: list[str] = []
+    with StoreLock(store, warn=told.append) as lock:
+        lock.confirm()
+    assert told == [
+        "7 processes of other users may not be examined (0 (java), 1 (java), 2 (java), 3 (java), 4 (java), …): make "
+        f"sure that none of them is a broker that is starting on {store}" + (", or run this as root" if user else "")
+    ]
+
+
+def test_opening_the_store_does_not_drop_the_lock(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"x", keys="k")
+    writer.close()
+    with StoreLock(tmp_path):
+        MessageStore.open(tmp_path).refresh()
+        assert asked_by_another(tmp_path) == "held"
+
+
+def test_the_identity_changes_when_a_broker_has_written(store: Path) -> None:
+    with StoreLock(store) as lock:
+        before = lock.identity
+        os.utime(store / "lock", ns=(0, (store / "lock").stat().st_mtime_ns))
+        assert lock.identity == before
+        (store / "lock").chmod(0o600)
+        assert lock.identity == before
+    status = (store / "lock").stat()
+    os.utime(store / "lock", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    with StoreLock(store) as lock:
+        assert lock.identity != before
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_store_that_may_not_be_written_to_is_an_error_that_names_the_lock(missing: bool) -> None:
+    with reachable_directory() as directory:
+        if not missing:
+            (directory / "lock").write_text("lock")
+            (directory / "lock").chmod(0o444)
+        directory.chmod(0o555)
+
+        def take() -> str:
+            with StoreLock(directory):
+                return "taken"
+
+        told = as_nobody(take)
+    assert told == f"StoreError: {directory}/lock: cannot be opened to lock the store: Permission denied"

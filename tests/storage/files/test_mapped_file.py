@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import mmap
 import os
 import resource
 import subprocess
@@ -21,6 +22,8 @@ from storage.files.mapped_file import (
     FileIdentity,
     MappedFile,
     list_segment_files,
+    read_head,
+    read_piece,
 )
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
@@ -35,7 +38,7 @@ from storage.kernels.records import ENTRY_HEAD
 from storage.kernels.store_view import PROBE_BYTES
 from storage.log.commit_log import CommitLog, Segment
 from store_files import write_file
-from store_queries import wait_of
+from store_queries import at_once, wait_of
 from store_writer import StoreWriter
 
 
@@ -374,3 +377,148 @@ def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() 
     assert steps.done == ["step 0"]
     assert step.finish() == "found"
     assert steps.done == ["step 0", "warm 0", "step 1", "warm 1", "end"]
+
+
+def test_a_file_that_became_shorter_is_cut(tmp_path: Path) -> None:
+    file = file_of(tmp_path / "file", b"0123456789")
+    assert not file.is_cut()
+    os.truncate(file.path, 20)
+    assert not file.is_cut()
+    os.truncate(file.path, 9)
+    assert file.is_cut()
+
+
+def test_what_was_cut_off_is_read_as_nothing(tmp_path: Path) -> None:
+    file = file_of(tmp_path / "file", bytes(mmap.PAGESIZE) + b"0123456789")
+    assert file.peek(mmap.PAGESIZE + 8, 8) == b"89"
+    os.truncate(file.path, mmap.PAGESIZE + 3)
+    assert file.peek(mmap.PAGESIZE, 8) == b"012"
+    os.truncate(file.path, 0)
+    assert file.peek(mmap.PAGESIZE, 8) == b""
+    assert file.peek(-1, 8) == b""
+
+
+def test_a_file_nobody_holds_is_let_go(tmp_path: Path) -> None:
+    def is_mapped() -> bool:
+        return str(tmp_path / "file") in Path("/proc/self/maps").read_text()
+
+    file = file_of(tmp_path / "file", b"abc")
+    assert is_mapped()
+    held = file.read(0, 3)
+    del file
+    gc.collect()
+    assert bytes(held) == b"abc"
+    assert is_mapped()
+    del held
+    gc.collect()
+    assert not is_mapped()
+
+
+def test_a_range_outside_says_what_was_asked_and_what_is_there(ten: MappedFile) -> None:
+    with pytest.raises(TruncatedFile, match=r"ten.*a file of 10 bytes.*expected 4 bytes at position 8"):
+        ten.read(8, 4)
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "read"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")]
+)
+def test_a_piece_ends_where_its_file_does(tmp_path: Path, position: int, size: int, read: bytes) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    assert read_piece(tmp_path / "file", position, size) == read
+
+
+def test_a_head_is_whole_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    assert read_head(tmp_path / "file", 10) == b"0123456789"
+    with pytest.raises(TruncatedFile, match="needs 11 bytes, but only 10 are there"):
+        read_head(tmp_path / "file", 11)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    descriptors: list[int] = []
+
+    def cannot(descriptor: int, *_: object) -> bytes:
+        descriptors.append(descriptor)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", cannot)
+    with pytest.raises(StoreError, match="file: cannot be read: Input/output error"):
+        read_piece(tmp_path / "file", 0, 4)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptors[0])
+
+
+def test_a_file_system_that_knows_no_holes_has_only_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of(tmp_path / "file", bytes(100))
+
+    def cannot(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "lseek", cannot)
+    assert file.first_data(7) == 7
+    assert file.first_hole(7) == 100
+    assert file.first_data(100) == 100
+
+
+@pytest.mark.parametrize(("position", "length"), [(65_535, 2), (100_000, 100_000), (0, 0)])
+def test_warming_reads_the_units_around_and_stays_inside(tmp_path: Path, position: int, length: int) -> None:
+    file = file_of(tmp_path / "file", bytes(200_000))
+    file.warm(position, length)
+    assert file.is_hot(position, max(length, 1), 1000)
+
+
+def test_cold_bytes_can_be_brought_in_by_who_may_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of(tmp_path / "file", bytes(200_000))
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFile, "is_hot", lambda *_: False)
+        wait = wait_of(file.read_lookup(150_000, 10))
+    wait.warm()
+    assert len(at_once(file.read_lookup(150_000, 10))) == 10
+
+
+def test_a_later_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
+    files = OpenFiles()
+    (place,) = make_files(tmp_path, 1)
+    files.get(*place)
+    other = tmp_path / "other"
+    other.write_bytes(b"replaced")
+    other.replace(place[0])
+    assert bytes(files.get(place[0], os.stat(place[0]).st_ino).view) == b"replaced"
+    assert bytes(files.get(*place).view) == b"file 0"
+
+
+@pytest.mark.parametrize("lose", [lambda path: os.truncate(path, 3), os.unlink], ids=["cut", "removed"])
+def test_a_file_that_became_shorter_or_is_gone_is_told_of_as_long_as_it_is_open(
+    tmp_path: Path, lose: Callable[[str], None]
+) -> None:
+    files, (place,) = OpenFiles(), make_files(tmp_path, 1)
+    assert not files.has_lost()
+    files.get(*place)
+    assert not files.has_lost()
+    lose(place[0])
+    assert files.has_lost()
+    files.forget_changed()
+    assert not files.has_lost()
+
+
+def test_of_very_many_files_each_is_asked_within_a_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.files.open_files.LOOKED_AT", 8)
+    files, places = OpenFiles(), make_files(tmp_path, 60)
+    for place in places:
+        files.get(*place)
+    looks = -(-len(places) // 8)
+    for path, _ in places:
+        os.truncate(path, 3)
+        assert any(files.has_lost() for _ in range(looks))
+        files.forget_changed()
+        looks = max(-(-len(files) // 8), 1)
+    assert not files.has_lost()
+
+
+def test_queue_files_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _what: (100, 100))
+    files = OpenFiles()
+    for place in make_files(tmp_path, 60):
+        files.get(*place)
+    assert len(files) == 50

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ConfigError, PlantedFile
+from protocol.errors import ConfigError, PlantedFile, StoreError
 from read_only import reachable_directory
 from storage.files.kept_files import copy_kept, link_kept
 from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import (
     HeldDirectory,
     hold_kept,
+    is_writable,
     open_regular,
     open_to_append,
     read_own,
@@ -288,3 +289,46 @@ def test_what_is_bound_within_one_file_system_cannot_be_renamed_and_is_a_mount_p
     finally:
         subprocess.run(["umount", "--lazy", str(root)], check=True)
     assert not is_mount_point(root)
+
+
+def test_a_directory_is_made_where_it_can_be(tmp_path: Path) -> None:
+    assert is_writable(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    assert not is_writable(Path("/proc/none/x"))
+
+
+def test_what_nobody_else_can_change_is_used_by_its_name(place: Path) -> None:
+    with HeldDirectory.own(place / "a" / "b") as held:
+        assert (held.path, held.exposure) == (place / "a" / "b", None)
+        assert stat.S_IMODE(held.path.stat().st_mode) == 0o700
+        assert stat.S_IMODE((place / "a").stat().st_mode) & 0o022 == 0
+
+
+@BY_ROOT
+def test_who_asks_reads_what_is_kept_by_the_user_whom_the_state_belongs_to(place: Path) -> None:
+    (place / "state" / "entries").mkdir(parents=True)
+    for path in (place / "state", place / "state" / "entries"):
+        os.chown(path, OWNER, OWNER)
+    hold_kept(place / "state" / "entries", writes=False).close()
+    with pytest.raises(PermissionError, match="belongs to user nobody"):
+        hold_kept(place / "state" / "entries", writes=True)
+
+
+def test_who_may_exchange_a_directory_further_up_is_not_forgotten_for_a_group(place: Path) -> None:
+    inner = place / "volume" / "group" / "x"
+    inner.mkdir(parents=True)
+    (place / "volume").chmod(0o777)
+    (place / "volume" / "group").chmod(0o2775)
+    with (
+        HeldDirectory.open(inner) as held,
+        pytest.raises(PlantedFile, match=r"everybody may write to .*/volume: choose"),
+    ):
+        held.require_own()
+
+
+@BY_ROOT
+def test_errors_call_a_held_directory_by_its_name(place: Path) -> None:
+    os.chown(place, OWNER, OWNER)
+    with HeldDirectory.own(place / "a") as held, pytest.raises(StoreError) as error, held.named_errors():
+        raise StoreError(held.path / "x", what=f"beside {held.path}/y", found=held.path)
+    assert str(error.value) == f"{place}/a/x: beside {place}/a/y {place}/a"
