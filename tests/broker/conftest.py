@@ -4,7 +4,6 @@ Where nothing of ours speaks to the loop itself, that is in `make soak` alone, a
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ WITHOUT_A_LOOP = [
 """What reaches a loop through sessions, sockets and links alone, whose own tests have both."""
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories():
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 

@@ -9,12 +9,12 @@ from broker.app import build_server
 from broker.config import CannotListen
 from broker.limits import Limits
 from broker.net.listeners import bind_listeners
-from broker.service.dispatcher import Dispatcher, Request, handles
+from broker.service.dispatcher import Dispatcher, handles
 from broker_harness import LOOPBACK, FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import EmptyRequestHeader
-from storage.files.waiting import Lookup, Wait
+from storage.files.waiting import Wait
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,11 +30,11 @@ class Greeter:
         self.entered = threading.Event()
 
     @handles(HELLO, EmptyRequestHeader)
-    def hello(self, header: EmptyRequestHeader, request: Request) -> Response:
+    def hello(self, header, request) -> Response:
         return Response(body=str(request.connection.local_address).encode())
 
     @handles(COLD, EmptyRequestHeader)
-    def cold(self, header: EmptyRequestHeader) -> Lookup[Response]:
+    def cold(self, header):
         yield Wait("page")
         self.entered.set()
         assert self.release.wait(60)

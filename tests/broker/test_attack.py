@@ -18,10 +18,8 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -38,12 +36,12 @@ from broker_harness import connected, service_of, serving
 from frame_garbage import Garbage
 from heartbeats import consumer, heartbeat, subscription
 from port_flood import LARGE
-from process import Serving, serving_process
+from process import serving_process
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import encode_request
 from storage.filter.sql92._parser import Parser
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 from url_garbage import UrlGarbage
 
 SEED = 37
@@ -65,7 +63,7 @@ COSTLY = "costly"
 
 
 @contextlib.contextmanager
-def opened_to(endpoint: Endpoint) -> Iterator[socket.socket]:
+def opened_to(endpoint):
     """A connection, however the other side ends it."""
     with contextlib.suppress(ConnectionError, TimeoutError), socket.create_connection(endpoint, 60) as connection:
         yield connection
@@ -170,7 +168,7 @@ def costly_bodies(part: int = 1) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def write_costly(root: Path, bodies: Mapping[str, tuple[bytes, int]]) -> dict[str, Written]:
+def write_costly(root, bodies):
     """Write a store with some bodies in topic T, and with a message of many properties without end; by their names."""
     writer = StoreWriter(root, segment_size=16 << 20)
     written = {name: writer.append("T", body, sys_flag=flag, keys="key") for name, (body, flag) in bodies.items()}
@@ -180,7 +178,7 @@ def write_costly(root: Path, bodies: Mapping[str, tuple[bytes, int]]) -> dict[st
     return written
 
 
-def questions(offset: int) -> list[tuple[str, dict[str, Any]]]:
+def questions(offset):
     """Every way to look at a message of topic T."""
     return [
         ("/message", {"offset": offset}),
@@ -224,16 +222,7 @@ def p99(measured: list[float]) -> float:
 class Attack:
     """Attacks a server by threads until it is stopped; `statuses` counts what URLs were answered."""
 
-    def __init__(
-        self,
-        server: Serving,
-        urls: UrlGarbage,
-        costly: list[int],
-        *,
-        until: float = float("inf"),
-        rounds: int = 1 << 60,
-        looks: int = 1 << 60,
-    ) -> None:
+    def __init__(self, server, urls, costly, *, until=float("inf"), rounds=1 << 60, looks=1 << 60) -> None:
         self.statuses: Counter[int] = Counter()
         self.looks: Counter[int] = Counter()
         self.faults: list[str] = []
@@ -241,7 +230,7 @@ class Attack:
         garbage = Garbage(SEED)
         rng, costly_rng, long_rng = (random.Random(SEED) for _ in range(3))
         self._until, self._http = until, http
-        works: list[tuple[int, Callable[[], None]]] = [
+        works = [
             (rounds, lambda: send_frames(endpoint, garbage)),
             (rounds, lambda: misuse_connections(endpoint, rng)),
             (rounds, lambda: send_long(endpoint, long_rng)),
@@ -252,7 +241,7 @@ class Attack:
         for each in self._threads:
             each.start()
 
-    def _repeat(self, rounds: int, work: Callable[[], None]) -> None:
+    def _repeat(self, rounds, work) -> None:
         for _ in range(rounds):
             if time.monotonic() > self._until:
                 return
@@ -286,7 +275,7 @@ def until_closed(worker: int) -> None:
         time.sleep(0.05)
 
 
-def judge(server: Serving, attack: Attack, folder: Path) -> None:
+def judge(server, attack, folder) -> None:
     """That nothing was worse than refused, and that the server has closed all, serves on and ends well."""
     assert attack.faults == []
     assert attack.statuses[200] + attack.statuses[400] > sum(attack.statuses.values()) / 2
@@ -302,9 +291,7 @@ def judge(server: Serving, attack: Attack, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def attackable(
-    g1_store: Path, folder: Path, bodies: dict[str, tuple[bytes, int]], *, workers: int, rules: list[str]
-) -> Iterator[tuple[Serving, list[int]]]:
+def attackable(g1_store, folder, bodies, *, workers, rules):
     """Serve a store, and a second one of messages that cost far more than their bytes, whose offsets come too."""
     written = write_costly(folder / COSTLY, bodies)
     options = ["--state-dir", str(folder / "state"), "--http", "127.0.0.1:0", "--workers", str(workers)]
@@ -405,7 +392,7 @@ class Parsed:
         asyncio.get_running_loop().call_soon(self.begin_turn)
 
 
-FLOODS: list[Callable[[int], bytes]] = [
+FLOODS = [
     lambda number: port_flood.expressions(number, 40, 400),
     lambda number: port_flood.check(number, 12_000),
     lambda number: port_flood.odd_body(number, 12_000),
@@ -416,9 +403,7 @@ FLOODS: list[Callable[[int], bytes]] = [
 
 
 @pytest.mark.asyncio
-async def test_a_turn_of_the_event_loop_parses_no_more_than_its_share_whatever_comes(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_of_the_event_loop_parses_no_more_than_its_share_whatever_comes(g1_store, monkeypatch) -> None:
     parsed = Parsed(monkeypatch)
     others = 0
     async with serving(service_of(MessageStore.open(g1_store))) as server, AsyncExitStack() as stack:

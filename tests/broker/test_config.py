@@ -66,7 +66,7 @@ def test_a_socket_name_of_any_family_is_an_address(name: object, expected: tuple
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        ServeOptions(Path("store"), **options).check()  # type: ignore[arg-type]
+        ServeOptions(Path("store"), **options).check()
     assert says in str(caught.value)
 
 

@@ -8,20 +8,19 @@ import asyncio
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from broker_harness import RawClient, connected, service_of, serving
+from broker_harness import connected, service_of, serving
 from draining import pull_of
 from golden_store import GOLDEN, unpack
-from oracles import Record, read_record
+from oracles import read_record
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import ext_fields_of
 from storage.store.message_store import MessageStore, StoreOptions
-from tier_answers import Exchange, Queue, exchanges_of, pulls_of, records_in
+from tier_answers import Exchange, exchanges_of, pulls_of, records_in
 
 NAMES = ("g2-tier", "g2-tier-killed")
 ONLY_IN_TIER = ("Tier-old", "TierDelay")
@@ -40,7 +39,7 @@ def alike(record: bytes) -> bytes:
     return record[: PHYSICAL_OFFSET.start] + record[PHYSICAL_OFFSET.stop :]
 
 
-def decoded(record: bytes) -> Record:
+def decoded(record):
     found = read_record(record, 0)
     assert found is not None
     return found
@@ -81,17 +80,17 @@ def ask_all(case: Case, questions: list[tuple[int, dict[str, str]]]) -> list[tup
     return asyncio.run(run())
 
 
-def pull_all(case: Case, queues: Iterable[Queue]) -> dict[Queue, list[bytes]]:
+def pull_all(case, queues):
     """Queues of ours, each pulled from its first offset on as the broker's was."""
 
-    async def run() -> dict[Queue, list[bytes]]:
+    async def run():
         async with serving(service_of(case.store)) as server, connected(server.addresses[0]) as client:
             return {queue: await pull(client, queue) for queue in queues}
 
     return asyncio.run(run())
 
 
-async def pull(client: RawClient, queue: Queue) -> list[bytes]:
+async def pull(client, queue) -> list[bytes]:
     topic, queue_id, kind, expression = queue
     found: list[bytes] = []
     offset, end = 0, 1
@@ -124,7 +123,7 @@ def test_offsets_and_times_are_the_brokers(case: Case) -> None:
 
 def test_every_key_unique_key_and_tag_finds_the_messages_that_have_it(case: Case) -> None:
     """A broker finds them where its index of the tier does: what it found is among these."""
-    everything: dict[str, list[Record]] = defaultdict(list)
+    everything = defaultdict(list)
     for (topic, _, kind, expression), records in pulls_of(case.exchanges).items():
         if (kind, expression) == ("TAG", "*"):
             everything[topic] += map(decoded, records)
@@ -146,7 +145,7 @@ def test_every_key_unique_key_and_tag_finds_the_messages_that_have_it(case: Case
     assert found_by_broker > 100
 
 
-def has(record: Record, kind: str, key: str) -> bool:
+def has(record, kind, key) -> bool:
     properties = record.properties
     if kind == "K":
         return key in properties.get("KEYS", "").split(" ")

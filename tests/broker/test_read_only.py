@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,12 @@ FIELDS = {
 
 
 @contextlib.contextmanager
-def serving(store: Path, report: Path, *options: str) -> "Iterator[tuple[subprocess.Popen[bytes], Endpoint]]":
+def serving(store, report, *options):
     """`rocketlens serve` under guard on a free port; the log goes to stderr, shown when it does not start."""
     command = guarded(store, report, "rocketlens.cli.main", "serve", str(store), "--listen", "127.0.0.1:0", *options)
     with report.with_name("log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT, env=environment())
     try:
-        assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             assert selector.select(START_SECONDS), "the server says nothing"

@@ -1,17 +1,15 @@
 """A client has `frame_seconds` for the rest of a request that it has begun, and one that owes nothing has for ever."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from broker.limits import Limits
 from broker.net.budget import ConnectionBudget
-from broker.net.transport import SessionTransport
 from broker_harness import connected, service_of, serving, until
 from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
-from lane_requests import FOREVER, LaneConnections, Wire
+from lane_requests import FOREVER, LaneConnections
 from protocol.codes import RequestCode
 from protocol.command import encode_request
 from protocol.frame import FrameDecoder
@@ -70,7 +68,7 @@ class Roads:
             has_lane: LaneConnections(service, has_lane=has_lane, budget=self.budget) for has_lane in (True, False)
         }
 
-    def connect(self, *, has_lane: bool) -> tuple[SessionTransport, Wire]:
+    def connect(self, *, has_lane):
         return self._roads[has_lane].connect()
 
     def taken(self) -> int:
@@ -97,11 +95,11 @@ def roads(store: MessageStore) -> Roads:
     return Roads(store)
 
 
-def answers_in(wire: Wire) -> int:
+def answers_in(wire) -> int:
     return len(FrameDecoder().feed(bytes(wire.written)))
 
 
-def pairs(frame: bytes, step: int) -> Iterator[tuple[bytes, bytes]]:
+def pairs(frame, step):
     """The frame in two pieces, cut at every `step`th byte."""
     for cut in range(1, len(frame), step):
         yield frame[:cut], frame[cut:]
@@ -112,9 +110,7 @@ def pairs(frame: bytes, step: int) -> Iterator[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_whoever_sends_a_request_in_two_pieces_owes_nothing_afterwards(
-    form: int, has_lane: bool, roads: Roads
-) -> None:
+async def test_whoever_sends_a_request_in_two_pieces_owes_nothing_afterwards(form, has_lane, roads) -> None:
     for family in FAMILIES:
         frame, taken = frame_of(family, form), roads.taken()
         connection, wire = roads.connect(has_lane=has_lane)

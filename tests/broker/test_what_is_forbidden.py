@@ -4,9 +4,6 @@ import asyncio
 import io
 import itertools
 import logging
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +16,7 @@ from command_line import rocketlens
 from draining import pull_of
 from examples import examples
 from protocol.codes import RequestCode
-from secret_stores import GROUP, HIDDEN_BY, OPEN, SECRETS, TOPIC, SecretStore, Way, is_whole, leaked, secret_store
+from secret_stores import GROUP, HIDDEN_BY, OPEN, SECRETS, TOPIC, Way, is_whole, leaked, secret_store
 from spark_jobs.export.export_formats import FORMATS
 from storage.columns.mask import read_mask
 from storage.columns.message_columns import gather
@@ -29,9 +26,6 @@ from storage.columns.wanted import Wanted
 from storage.log.log_window import LocalFile, LogWindow
 from storage.store.message_store import MessageStore
 from web_questions import ApiOf, keys
-
-Shown = tuple[str, bytes]
-"""A surface, and all that it shows."""
 
 SECRET = "pass12345678"
 RESTRICTED, MANAGER = ("restricted", SECRET), ("manager-key", SECRET)
@@ -61,16 +55,16 @@ def test_every_topic_of_the_table_is_tried() -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SecretStore:
+def made(tmp_path_factory):
     return secret_store(tmp_path_factory.mktemp("secrets") / "store")
 
 
 # ------------------------ surfaces
 
 
-def api_questions(store: SecretStore) -> Iterator[tuple[str, dict[str, Any]]]:
+def api_questions(store):
     """Questions of which none names a secret."""
-    ways: list[tuple[str, dict[str, Any]]] = [
+    ways = [
         ("/message", {}), ("/message/body", {}), ("/message/body", {"unpacked": "true"})
     ]  # fmt: skip
     for offset, (path, more) in zip({**store.secret, **store.open}, itertools.cycle(ways)):
@@ -101,9 +95,7 @@ def api_questions(store: SecretStore) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "/pending", {"topic": OPEN}
 
 
-def shown_by_the_api(
-    api: ApiOf, store: SecretStore, headers: dict[str, str] | None = None, part: slice = slice(None)
-) -> Iterator[Shown]:
+def shown_by_the_api(api, store, headers=None, part=slice(None)):
     for path, question in list(api_questions(store))[part]:
         answer = api.ask(path, headers=headers, **question)
         while answer.json is not None and isinstance(answer.json, dict) and answer.json.get("state") == "running":
@@ -111,7 +103,7 @@ def shown_by_the_api(
         yield f"API {path} {question}", answer.content + repr(answer.headers).encode()
 
 
-def commands(store: SecretStore, keys_file: Path) -> Iterator[tuple[str, ...]]:
+def commands(store, keys_file):
     keys_file.write_text("order-1\nU0\n")
     for offset in store.secret:
         yield "find", str(offset), "--full", "--as", "physical-offset"
@@ -135,7 +127,7 @@ def commands(store: SecretStore, keys_file: Path) -> Iterator[tuple[str, ...]]:
     yield ("topics",)
 
 
-def shown_by_commands(store: SecretStore, keys_file: Path, rules: tuple[str, ...], part: slice) -> Iterator[Shown]:
+def shown_by_commands(store, keys_file, rules, part):
     masks = [text for rule in rules for text in ("--mask", rule)]
     for name, *arguments in list(commands(store, keys_file))[part]:
         own = [] if name == "topics" else masks
@@ -148,7 +140,7 @@ def shown_by_commands(store: SecretStore, keys_file: Path, rules: tuple[str, ...
         yield "find --body", outcome.output + outcome.errors.encode()
 
 
-def shown_by_exports(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Shown]:
+def shown_by_exports(store, rules):
     """What a task of an export writes in each format, and what a task of the data source reads."""
     mask = read_mask(rules)
     (segment,) = (store.root / "commitlog").iterdir()
@@ -163,7 +155,7 @@ def shown_by_exports(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Sho
         assert blocks
         for form, write in FORMATS.items():
             file = io.BytesIO()
-            writer = write(cast(Any, file), names, "none" if form == "parquet" else None)
+            writer = write(file, names, "none" if form == "parquet" else None)
             for columns in blocks:
                 writer.write(columns)
             file_bytes = file.getvalue() if form == "parquet" else None
@@ -175,7 +167,7 @@ def shown_by_exports(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Sho
             yield "arrow", repr(table.to_pylist()).encode()
 
 
-def shown_by_programs(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Shown]:
+def shown_by_programs(store, rules):
     with face.open(store.root, mask=rules) as opened:
         for topic in store.topics:
             pulled = opened.pull(topic, 0, 0)
@@ -186,7 +178,7 @@ def shown_by_programs(store: SecretStore, rules: tuple[str, ...]) -> Iterator[Sh
 # ------------------------ masks
 
 
-def assert_hidden(surfaces: Iterator[Shown], secrets: tuple[str, ...]) -> int:
+def assert_hidden(surfaces, secrets) -> int:
     tried = 0
     for surface, shown in surfaces:
         tried += 1
@@ -201,13 +193,7 @@ def assert_hidden(surfaces: Iterator[Shown], secrets: tuple[str, ...]) -> int:
         for number, (rules, secrets) in enumerate(reversed(HIDDEN_BY.items()))
     ],
 )
-def test_what_a_mask_hides_is_nowhere(
-    made: SecretStore,
-    tmp_path: Path,
-    rules: tuple[str, ...],
-    secrets: tuple[str, ...],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_a_mask_hides_is_nowhere(made, tmp_path, rules, secrets, caplog) -> None:
     """In no command, export or program; `web/api/test_access.py` asks the API."""
     part = slice([*HIDDEN_BY].index(rules) // 2, None, 8)
     with caplog.at_level(logging.DEBUG):
@@ -218,7 +204,7 @@ def test_what_a_mask_hides_is_nowhere(
     assert not leaked(caplog.text.encode(), secrets)
 
 
-def test_without_a_mask_each_secret_is_somewhere(made: SecretStore, tmp_path: Path) -> None:
+def test_without_a_mask_each_secret_is_somewhere(made, tmp_path) -> None:
     everything = b"".join(shown for _, shown in shown_by_the_api(ApiOf(made.root), made, part=slice(None, None, 9)))
     assert leaked(everything, SECRETS) == list(SECRETS)
     exported = b"".join(shown for _, shown in shown_by_exports(made, ("charset=gbk",)))
@@ -231,9 +217,7 @@ MASKS = st.sets(st.sampled_from(sorted(HIDDEN_BY)), min_size=1, max_size=3)
 
 @settings(max_examples=examples(1), deadline=None, suppress_health_check=[*HealthCheck])
 @given(WAYS, MASKS, st.booleans(), st.integers(0, 31))
-def test_what_masks_hide_is_nowhere_however_bodies_are_stored(
-    tmp_path_factory: pytest.TempPathFactory, way: Way, masks: set[tuple[str, ...]], knows_group: bool, start: int
-) -> None:
+def test_what_masks_hide_is_nowhere_however_bodies_are_stored(tmp_path_factory, way, masks, knows_group, start) -> None:
     """By some of the questions and commands, and every record in every format."""
     root, part = tmp_path_factory.mktemp("drawn"), slice(start, None, 32)
     store = secret_store(root / "store", way, knows_group=knows_group)
@@ -248,10 +232,10 @@ def test_what_masks_hide_is_nowhere_however_bodies_are_stored(
 # ------------------------ accounts
 
 
-async def shown_by_the_port(store: SecretStore, accounts: Path, who: tuple[str, str]) -> list[Shown]:
+async def shown_by_the_port(store, accounts, who):
     """Header and body of the answers to requests about every record, topic and group."""
     service = service_of(await asyncio.to_thread(MessageStore.open, store.root), acl=accounts)
-    found: list[Shown] = []
+    found = []
     times = {"beginTimestamp": "0", "endTimestamp": "9" * 18}
     requests: list[tuple[RequestCode, dict[str, str]]] = []
     for offset in {**store.secret, **store.open}:
@@ -280,9 +264,7 @@ async def shown_by_the_port(store: SecretStore, accounts: Path, who: tuple[str, 
 
 @pytest.mark.parametrize("knows_group", [True, pytest.param(False, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("who", [RESTRICTED, MANAGER], ids=lambda who: who[0])
-def test_what_is_denied_to_an_account_is_nowhere(
-    tmp_path: Path, who: tuple[str, str], knows_group: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_denied_to_an_account_is_nowhere(tmp_path, who, knows_group, caplog) -> None:
     store = secret_store(tmp_path / "store", knows_group=knows_group)
     accounts = write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)
     with caplog.at_level(logging.DEBUG):

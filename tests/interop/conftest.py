@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +11,13 @@ from golden_store import unpack
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient
 from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
-from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, recovery_oracle
+from interop.recovery_oracle import SHAPES_BY, recovery_oracle
 from loop_engine import run_jobs_here
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
-from trial_stores import SHAPES, GoodStore, old
+from trial_stores import SHAPES, old
 
 ENTRIES = 149
 """Of an index file of the recorded stores."""
@@ -55,7 +54,7 @@ class Java:
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+def java(tmp_path_factory):
     """The clients of all tests."""
     clients = Java(tmp_path_factory)
     yield clients
@@ -72,14 +71,14 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def oracle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Iterator[RecoveryOracle]:
+def oracle(tmp_path_factory, version):
     """The store classes of a version, for all tests."""
     with recovery_oracle(tmp_path_factory.mktemp("oracle"), version) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def goods(tmp_path_factory: pytest.TempPathFactory) -> dict[str, GoodStore]:
+def goods(tmp_path_factory):
     """An undamaged store of each shape."""
     folder = tmp_path_factory.mktemp("good")
     shapes = SHAPES | {"old": old}
@@ -115,9 +114,7 @@ def rebuild_all(store: Path) -> None:
 
 
 @contextlib.contextmanager
-def served(
-    work: Path, archive: str, prepare: Callable[[Path], None], version: str = SERVER_VERSION
-) -> Iterator[Served]:
+def served(work, archive, prepare, version=SERVER_VERSION):
     """Unpack a store, prepare it, and start a name server and a broker of a version on it."""
     store = unpack(archive, work)
     prepare(store)
@@ -131,7 +128,7 @@ def served(
 
 
 @pytest.fixture(scope="session")
-def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def stock(tmp_path_factory):
     """A broker on a store that crashed and was rebuilt, for all that is asked of a broker that goes on."""
     with served(tmp_path_factory.mktemp("stock"), "store-crashed", rebuild_all) as running:
         yield running

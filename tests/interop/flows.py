@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from golden.record.records import Record
 from golden_store import G1
-from interop.java_client import Consumed, Subscription
-from interop.stored import Stored, as_java_shows, comparable
+from interop.java_client import Subscription
+from interop.stored import as_java_shows, comparable
 
 ADDED_BY_CLIENTS = {
     *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "RECONSUME_TIME", "MAX_RECONSUME_TIMES"),
@@ -63,7 +61,7 @@ FAILING = Flow("push", G1 / "consumed-fail.tsv", topic="TopicBatch", limit=0)
 """A consumer that refuses every message."""
 
 
-def expected(store: Stored, flow: Flow) -> list[Record]:
+def expected(store, flow):
     """The records that a flow must deliver, by queue and queue offset."""
     listed = [line.split("\t") for line in flow.recorded.read_text().splitlines() if line.startswith("MSG\t")]
     start = 2 if flow.recorded.suffix == ".tsv" else 1
@@ -73,12 +71,12 @@ def expected(store: Stored, flow: Flow) -> list[Record]:
     return sorted(found, key=place)
 
 
-def place(record: Record) -> tuple[int, int]:
+def place(record) -> tuple[int, int]:
     """Queue and queue offset."""
     return record.queue_id, record.queue_offset
 
 
-def ends(store: Stored, topic: str) -> dict[int, int]:
+def ends(store, topic) -> dict[int, int]:
     """For each queue of a topic that has messages, the queue offset behind its last."""
     last: dict[int, int] = {}
     for record in store.records.values():
@@ -87,17 +85,17 @@ def ends(store: Stored, topic: str) -> dict[int, int]:
     return last
 
 
-def shown(consumed: Consumed) -> list[dict[str, Any]]:
+def shown(consumed):
     """What a Java consumer received, in the form of `as_stored`, by queue and queue offset."""
     messages = [_without_client_properties(comparable(message)) for message in consumed.messages]
     return sorted(messages, key=lambda message: (message["queueId"], message["queueOffset"]))
 
 
-def as_stored(records: list[Record], *, is_old_client: bool) -> list[dict[str, Any]]:
+def as_stored(records, *, is_old_client):
     """Records as a Java consumer must show them."""
     return [_without_client_properties(as_java_shows(record, is_old_client=is_old_client)) for record in records]
 
 
-def _without_client_properties(message: dict[str, Any]) -> dict[str, Any]:
+def _without_client_properties(message):
     properties = {name: text for name, text in message["properties"].items() if name not in ADDED_BY_CLIENTS}
     return message | {"properties": properties}

@@ -8,9 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from interop.jars import GO_ENVIRONMENT, GO_FLAGS, cached
 from interop.other_clients import run_tool
@@ -32,7 +30,7 @@ def generated_client() -> list[str]:
     return [str(cached(f"grpc-go-{digest.hexdigest()[:16]}", _build_go) / "query")]
 
 
-def answers(client: list[str], host: str, port: int, questions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def answers(client, host, port, questions):
     """What a client prints for questions, a line each."""
     asked = "".join(f"{json.dumps(question)}\n" for question in questions)
     outcome = subprocess.run(

@@ -8,7 +8,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from needed_tools import tool
@@ -84,7 +83,7 @@ def java_identity() -> str:
     return f"{java} {java.stat().st_size} {java.stat().st_mtime_ns}"
 
 
-def cached(name: str, fill: Callable[[Path], object]) -> Path:
+def cached(name, fill) -> Path:
     """The folder ``name`` of the cache, filled when it is not there yet; one that exists is complete.
 
     ``fill`` gets a neighbour folder that does not exist, makes it, and raises when it cannot.

@@ -143,9 +143,7 @@ class JavaClient:
         message: dict[str, Any] = self._use(name_server, command)["messages"][0]
         return message
 
-    def query(
-        self, name_server: str, client: str, topic: str, key: str, window: tuple[int, int] = (0, 2**63 - 1)
-    ) -> list[dict[str, Any]]:
+    def query(self, name_server, client, topic, key, window=(0, 2**63 - 1)) -> list[dict[str, Any]]:
         """``queryMessage(topic, key, 64, begin, end)``."""
         command: dict[str, Any] = {
             "command": "query",
@@ -218,7 +216,6 @@ class JavaClient:
         return self._ask(command)
 
     def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._read_line(command))
@@ -227,7 +224,6 @@ class JavaClient:
         return answer
 
     def _read_line(self, command: dict[str, Any]) -> bytes:
-        assert self._process.stdout is not None
         deadline = time.monotonic() + ANSWER_SECONDS
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)

@@ -5,12 +5,10 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from interop.producing import Producer, Sent
-from interop.wire import Frame, FrameSplitter, encode_request
-from oracles import Record, read_record
+from interop.wire import FrameSplitter, encode_request
+from oracles import read_record
 
 VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE, TOPIC_NOT_EXIST = 33, 12, 11, 17
 FOREVER = {"maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
@@ -23,18 +21,17 @@ IS_COMPRESSED = 1
 PATIENCE_SECONDS = 60.0
 """What a message may take on a machine that does many other things."""
 
-Address = tuple[str, int]
 Way = tuple[int, dict[str, str]]
 
 
 class Asker:
     """One connection, one request after the other."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address) -> None:
         self._socket = socket.create_connection(address, timeout=60)
         self._splitter, self._opaque = FrameSplitter(), 0
 
-    def ask(self, code: int, fields: Mapping[str, str]) -> Frame:
+    def ask(self, code, fields):
         self._opaque += 1
         self._socket.sendall(encode_request(code, self._opaque, dict(fields)))
         while True:
@@ -55,7 +52,7 @@ def pull(topic: str, queue_id: int, queue_offset: int, maximum: int = 1, hold_ms
     return PULL_MESSAGE, {**PULL, **place, "sysFlag": str(flags), "suspendTimeoutMillis": str(hold_ms)}
 
 
-def ways_to(sent: Sent) -> dict[str, Way]:
+def ways_to(sent) -> dict[str, Way]:
     """The five ways to ask for a message."""
     by_key = {**FOREVER, "topic": sent.topic}
     return {
@@ -67,7 +64,7 @@ def ways_to(sent: Sent) -> dict[str, Way]:
     }
 
 
-def difference(sent: Sent, record: Record | None) -> str | None:
+def difference(sent, record) -> str | None:
     """What is wrong with the record of a message; None when it is as it was sent."""
     if record is None:
         return "no intact record"
@@ -90,7 +87,7 @@ def difference(sent: Sent, record: Record | None) -> str | None:
 class Worker:
     """A thread that works until it is stopped, and what it found wrong."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address) -> None:
         self.asker = Asker(address)
         self.problems: list[str] = []
         self._over = threading.Event()
@@ -129,7 +126,7 @@ class Comparer(Worker):
     Messages whose segment is gone by then are counted as expired. `checksums` are those of the records, by offset.
     """
 
-    def __init__(self, address: Address, producer: Producer, has_expired: Callable[[int], bool]) -> None:
+    def __init__(self, address, producer, has_expired) -> None:
         super().__init__(address)
         self._producer, self._has_expired = producer, has_expired
         self.compared = self.expired = 0
@@ -151,7 +148,7 @@ class Comparer(Worker):
             else:
                 self.problems.append(f"message {sent.number} at {sent.physical_offset}, {problem}")
 
-    def _compare(self, sent: Sent) -> str | None:
+    def _compare(self, sent) -> str | None:
         asked = ways_to(sent)
         answer = self._until_found(sent, *asked.pop("offset"))
         record = read_record(answer.body, 0, sent.physical_offset)
@@ -166,7 +163,7 @@ class Comparer(Worker):
         self.checksums[sent.physical_offset] = zlib.crc32(answer.body)
         return None
 
-    def _until_found(self, sent: Sent, code: int, fields: Mapping[str, str]) -> Frame:
+    def _until_found(self, sent, code, fields):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             answer = self.asker.ask(code, fields)
@@ -190,7 +187,7 @@ class Received:
 class Consumer(Worker):
     """Waits at the end of one queue in long polls, and tells what it `received`, in order."""
 
-    def __init__(self, address: Address, topic: str, queue_id: int) -> None:
+    def __init__(self, address, topic, queue_id) -> None:
         super().__init__(address)
         self._place = topic, queue_id
         self.received: list[Received] = []
@@ -206,11 +203,10 @@ class Consumer(Worker):
             following = int(answer.header["extFields"]["nextBeginOffset"])
 
 
-def _received(body: bytes) -> Iterator[Received]:
+def _received(body):
     position = 0
     while position < len(body):
         record = read_record(body, position)
-        assert record is not None
         yield Received(
             record.queue_offset,
             record.properties["UNIQ_KEY"],

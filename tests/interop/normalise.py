@@ -6,9 +6,7 @@ as a set.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from golden_store import G1
 
@@ -63,7 +61,7 @@ class Case:
         return self.arguments.split()[0]
 
 
-def read_cases(folder: Path = G1) -> list[Case]:
+def read_cases(folder=G1) -> list[Case]:
     """The cases with a recorded output that are compared, in the order they were recorded."""
     return [
         Case(name, arguments, output.read_text())
@@ -72,17 +70,17 @@ def read_cases(folder: Path = G1) -> list[Case]:
     ]
 
 
-def read_refused_cases(folder: Path = G1) -> dict[str, str]:
+def read_refused_cases(folder=G1) -> dict[str, str]:
     """The arguments of the cases without a recorded output, by name: they write."""
     return {name: arguments for name, arguments in _all_cases(folder) if not _output(folder, name).exists()}
 
 
-def _all_cases(folder: Path) -> list[tuple[str, str]]:
+def _all_cases(folder) -> list[tuple[str, str]]:
     lines = (folder / "mqadmin.cases").read_text().splitlines()
     return [(name, arguments) for name, _, arguments in (line.partition("|") for line in lines)]
 
 
-def _output(folder: Path, name: str) -> Path:
+def _output(folder, name):
     return folder / "mqadmin-out" / f"{name}.txt"
 
 
@@ -159,7 +157,7 @@ def _form(command: str, column: str) -> str | None:
     return MAY_DIFFER.get((command, column)) or MAY_DIFFER.get(("*", column))
 
 
-def _table_row(row: int, line: str, start: int, columns: list[str]) -> Iterator[Cell]:
+def _table_row(row, line, start, columns):
     """Cells are set apart by one blank or, in tables whose cells hold blanks, by two."""
     pieces = [*re.finditer(r"\S+", line)]
     if len(pieces) != len(columns):
@@ -169,7 +167,7 @@ def _table_row(row: int, line: str, start: int, columns: list[str]) -> Iterator[
         yield Cell(row, name, piece.group(), start + piece.start())
 
 
-def _free_line(row: int, line: str, start: int) -> Iterator[Cell]:
+def _free_line(row, line, start):
     """A line outside tables: tracks, the end of a stack, a JSON member, a label, any text."""
     if line.startswith("MessageTrack ["):
         tracks = re.finditer(r"MessageTrack \[.*?(?=MessageTrack \[|\s*$)", line)

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,15 +135,8 @@ class OfficialPair:
 
 @contextlib.contextmanager
 def official_name_server(
-    work: Path,
-    *,
-    properties: Mapping[str, str] | None = None,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    version: str = SERVER_VERSION,
-    classes: Sequence[str] | None = None,
-    tls: bool = False,
-) -> Iterator[OfficialProcess]:
+    work, *, properties=None, host="127.0.0.1", port=None, version=SERVER_VERSION, classes=None, tls=False
+):
     """A name server; ``work`` gets its configuration and logs, ``properties`` are further lines of the former.
 
     ``classes`` are options of the JVM instead of those of `class_archive`.
@@ -166,19 +158,19 @@ def official_name_server(
 
 @contextlib.contextmanager
 def official_broker(
-    store: Path,
-    work: Path,
+    store,
+    work,
     *,
-    properties: Mapping[str, str] | None = None,
-    name_server: OfficialProcess | None = None,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    version: str = SERVER_VERSION,
-    classes: Sequence[str] | None = None,
-    files: Mapping[str, str] | None = None,
-    asked_with: Mapping[str, str] | None = None,
-    tls: bool = False,
-) -> Iterator[OfficialProcess]:
+    properties=None,
+    name_server=None,
+    host="127.0.0.1",
+    port=None,
+    version=SERVER_VERSION,
+    classes=None,
+    files=None,
+    asked_with=None,
+    tls=False,
+):
     """A broker over the store directory ``store`` (made when missing; the broker writes in it), ready to answer.
 
     ``properties`` are broker.conf lines, by default those of g1; ``port`` a fixed port instead of a free one;
@@ -207,14 +199,7 @@ def official_broker(
 
 
 @contextlib.contextmanager
-def official_pair(
-    store: Path,
-    work: Path,
-    *,
-    properties: Mapping[str, str] | None = None,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-) -> Iterator[OfficialPair]:
+def official_pair(store, work, *, properties=None, host="127.0.0.1", port=None):
     """A name server and a broker over ``store`` that is registered with it."""
     with (
         official_name_server(work, host=host) as name_server,
@@ -288,15 +273,7 @@ def home_below(path: Path) -> Path:
 
 
 def start_official(
-    main_class: str,
-    arguments: Sequence[str],
-    home: Path,
-    version: str = SERVER_VERSION,
-    classes: Sequence[str] | None = None,
-    *,
-    more_jars: Sequence[Path] = (),
-    environment: Mapping[str, str] | None = None,
-    tls: bool = False,
+    main_class, arguments, home, version=SERVER_VERSION, classes=None, *, more_jars=(), environment=None, tls=False
 ) -> "subprocess.Popen[bytes]":
     """A process of the official distribution; `more_jars` are folders behind the one of its version.
 
@@ -337,7 +314,7 @@ def loopback_only() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(started: OfficialProcess, is_ready: Callable[[], bool]) -> Iterator[OfficialProcess]:
+def running(started, is_ready):
     """The process once it is ready; killed at the end."""
     try:
         _wait_until_ready(started, is_ready)
@@ -346,7 +323,7 @@ def running(started: OfficialProcess, is_ready: Callable[[], bool]) -> Iterator[
         started.kill()
 
 
-def _wait_until_ready(started: OfficialProcess, is_ready: Callable[[], bool]) -> None:
+def _wait_until_ready(started, is_ready) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if started.process.poll() is not None:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +26,7 @@ class OfficialProxy:
 
 
 @contextlib.contextmanager
-def official_proxy(work: Path, name_server: str, *, cluster: str = "DefaultCluster") -> Iterator[OfficialProxy]:
+def official_proxy(work, name_server, *, cluster="DefaultCluster"):
     """A proxy before the brokers of a cluster; ``work`` gets its configuration and logs."""
     home = home_below(work / "proxy")
     remoting, grpc = free_port(), free_port()

@@ -11,11 +11,9 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from interop.jars import GO_ENVIRONMENT, GO_FLAGS, ClientUnavailable, cached
 from needed_tools import tool
@@ -36,7 +34,7 @@ class OtherConsumers:
     output: Path
     errors: Path
 
-    def messages(self, group: str) -> list[dict[str, Any]]:
+    def messages(self, group):
         """What the consumer of a group received so far, in that order; bodies as bytes."""
         lines = self.output.read_bytes().split(b"\n")[:-1]
         told = [json.loads(line) for line in lines]
@@ -44,7 +42,6 @@ class OtherConsumers:
 
     def stop(self) -> None:
         """Lets it take leave; a process that fails or hangs is an error."""
-        assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(STOP_SECONDS) == 0, self.errors.read_text()[-4000:]
 
@@ -55,9 +52,7 @@ class OtherConsumers:
 
 
 @contextlib.contextmanager
-def other_consumers(
-    language: str, name_server: str, topic: str, groups: dict[str, tuple[str, str]], work: Path
-) -> Iterator[OtherConsumers]:
+def other_consumers(language, name_server, topic, groups, work):
     """Consumers of a topic, one for each group, each with its expression type and expression; killed at the end.
 
     ``language`` is node or go. Raises `ClientUnavailable`.
@@ -108,7 +103,7 @@ def _build_go(folder: Path) -> None:
     run_tool([go, "build", "-mod=readonly", *GO_FLAGS, "-o", str(folder / "consume"), "."], HERE / "go", GO_ENVIRONMENT)
 
 
-def run_tool(command: list[str], folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+def run_tool(command, folder, environment=MappingProxyType({})) -> None:
     outcome = subprocess.run(
         command,
         cwd=folder,

@@ -5,7 +5,6 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +64,6 @@ class Producer:
 
     def send_to(self, topic: str) -> None:
         """Send to this topic too, from now on."""
-        assert self._process.stdin is not None
         self._process.stdin.write(f"{topic}\n")
         self._process.stdin.flush()
 
@@ -75,7 +73,6 @@ class Producer:
 
     def stop(self) -> None:
         """Send no more; everything sent is in `sent` then."""
-        assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(60)
         self._reader.join()
@@ -93,7 +90,7 @@ class Producer:
 
 
 @contextlib.contextmanager
-def producing(name_server: str, work: Path, per_second: float) -> Iterator[Producer]:
+def producing(name_server, work, per_second):
     """A producer that sends ``per_second`` messages a second, to no topic yet; stopped when the block ends."""
     home = work / "producing-home"
     home.mkdir()

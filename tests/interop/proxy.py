@@ -5,7 +5,6 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from interop.wire import Frame, FrameSplitter
@@ -96,9 +95,7 @@ class RecordingProxy:
 
 
 @contextlib.contextmanager
-def recording_proxy(
-    target: tuple[str, int] | None, address: tuple[str, int] = ("127.0.0.1", 0)
-) -> Iterator[RecordingProxy]:
+def recording_proxy(target, address=("127.0.0.1", 0)):
     """A `RecordingProxy` that serves while the ``with`` block runs; port 0 takes a free one (see ``.address``)."""
     proxy = RecordingProxy(address, target)
     thread = threading.Thread(target=proxy.serve, daemon=True)

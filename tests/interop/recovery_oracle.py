@@ -3,7 +3,6 @@
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +51,7 @@ class Consumed:
 class RecoveryOracle:
     """A JVM that loads stores, which changes them as a start does; one JVM for some, since each leaves threads."""
 
-    def __init__(self, start: "Callable[[], subprocess.Popen[str]]") -> None:
+    def __init__(self, start) -> None:
         self._start, self._process, self._loaded = start, start(), 0
 
     def close(self) -> None:
@@ -87,7 +86,7 @@ class RecoveryOracle:
             found[topic, int(queue_id)] = Consumed(int(minimum), int(maximum), numbers)
         return found
 
-    def offsets_by_time(self, topic: str, queue_id: int, boundary: str, times: Iterable[int]) -> list[int]:
+    def offsets_by_time(self, topic, queue_id, boundary, times) -> list[int]:
         """Where a queue of that store begins for each of some times; `boundary` is LOWER or UPPER."""
         return [
             int(text) for text in self._ask(f"times {topic} {queue_id} {boundary} {' '.join(map(str, times))}").split()
@@ -100,8 +99,6 @@ class RecoveryOracle:
         return status, following, least, most, [int(each) for part in numbers[3:] for each in part.split(",")]
 
     def _ask(self, question: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -110,7 +107,7 @@ class RecoveryOracle:
 
 
 @contextlib.contextmanager
-def recovery_oracle(home: Path, version: str = SERVER_VERSION) -> Iterator[RecoveryOracle]:
+def recovery_oracle(home, version=SERVER_VERSION):
     """Run the oracle with the store classes of a version; ``home`` gets its logs."""
     classes = store_jars(version)
     class_path = f"{classes}/*{os.pathsep}{compiled(classes, SOURCE)}"

@@ -1,18 +1,16 @@
 """Stores with any damage, crashed or stopped, with any checkpoint, by a seed; and what a consumer must get of them."""
 
 import random
-from pathlib import Path
 
 from damaged_stores import LOG_KINDS, QUEUE_KINDS, SHAPES_OF, Unfit, damage
-from interop.recovery_oracle import Consumed, Sizes
+from interop.recovery_oracle import Sizes
 from oracles import packed
-from trial_stores import GoodStore, Message
 
 DEFAULT_FILE = 6_000_000
 CHECKPOINT_SIZE = 4096
 
 
-def sizes_of_mended(good: GoodStore, root: Path) -> Sizes:
+def sizes_of_mended(good, root) -> Sizes:
     """What a broker is to be configured with once a damaged store is made whole.
 
     Where no file of plain queues is left, those that are made have a broker's default size, which is said.
@@ -21,7 +19,7 @@ def sizes_of_mended(good: GoodStore, root: Path) -> Sizes:
     return Sizes(good.segment_size, good.queue_file_size if has_size else DEFAULT_FILE, slots=good.index_slots)
 
 
-def compare(good: GoodStore, readable: list[Message], consumed: dict[tuple[str, int], Consumed], trace: object) -> None:
+def compare(good, readable, consumed, trace) -> None:
     """Every readable message arrives in each of its queues, in order, and what arrives is a message of the queue."""
     for queue in good.queues:
         found = consumed.get(queue)
@@ -33,7 +31,7 @@ def compare(good: GoodStore, readable: list[Message], consumed: dict[tuple[str, 
         assert sorted(set(arrived)) == list(dict.fromkeys(arrived)), (trace, queue)
 
 
-def draw_store(good: GoodStore, root: Path, seed: int, kind: str = "") -> list[str] | None:
+def draw_store(good, root, seed, kind="") -> list[str] | None:
     """A damaged copy of a good store; what was done to it, None where the kind does not fit it.
 
     `kind` is the first damage to the log, any where it is not given.
@@ -55,7 +53,7 @@ def draw_store(good: GoodStore, root: Path, seed: int, kind: str = "") -> list[s
     return notes
 
 
-def _set_state(good: GoodStore, root: Path, rng: random.Random) -> str:
+def _set_state(good, root, rng) -> str:
     """Stopped, or crashed with a checkpoint of any moment."""
     if rng.random() < 0.35:
         return "stopped"
@@ -77,7 +75,7 @@ def _set_state(good: GoodStore, root: Path, rng: random.Random) -> str:
     return f"crashed, its checkpoint {name}"
 
 
-def whole_messages(good: GoodStore, root: Path) -> list[Message]:
+def whole_messages(good, root):
     """The messages whose bytes are as they were."""
     contents = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
     found = []

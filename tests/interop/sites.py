@@ -7,15 +7,12 @@ tell which came.
 
 import contextlib
 import socket
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from benchmarks.server_process import free_port
 from interop.proxy import RecordingProxy, recording_proxy
-from interop.wire import Frame
 from process import rocketlens_serving
 
 QUERY_MESSAGE = 12
@@ -41,7 +38,7 @@ class Site:
         """The codes of the views and queries since `forget`, in order."""
         return [frame.code for frame in self.lookup_frames()]
 
-    def lookup_frames(self) -> list[Frame]:
+    def lookup_frames(self):
         """The views and queries since `forget`, in the order they came."""
         passed = sorted(
             (entry for proxy in self.proxies for entry in proxy.passed), key=lambda one: one.timestamp_seconds
@@ -51,7 +48,7 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(store: Path, work: Path, *options: str, in_ids: bool, hosts: Iterable[str] = ("127.0.0.1",)) -> Iterator[Site]:
+def site(store, work, *options, in_ids, hosts=("127.0.0.1",)):
     """A server of ours over ``store``: on the ``hosts`` and port in its ids, or elsewhere with nobody on those."""
     with contextlib.ExitStack() as stack:
         if in_ids:

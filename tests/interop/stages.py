@@ -2,14 +2,12 @@
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.server_process import free_port
 from interop.official_broker import G1_PROPERTIES, official_broker, official_name_server
-from interop.proxy import Passed, RecordingProxy, recording_proxy
-from interop.wire import Frame, ask
+from interop.proxy import RecordingProxy, recording_proxy
+from interop.wire import ask
 from process import rocketlens_serving
 
 PULL_MESSAGE, QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, LITE_PULL_MESSAGE = 11, 14, 38, 361
@@ -25,22 +23,22 @@ class Stage:
     proxy: RecordingProxy
     is_read_only: bool
 
-    def requests(self, group: str, *codes: int) -> list[Frame]:
+    def requests(self, group, *codes):
         """The requests with one of these codes that clients sent for a consumer group, in order."""
         return [passed.frame for passed in self.passed(group, *codes)]
 
-    def answers(self, group: str, code: int) -> list[Frame]:
+    def answers(self, group, code):
         """The answers that a group's requests of one code got."""
         asked = {(passed.connection, passed.frame.header["opaque"]) for passed in self.passed(group, code)}
         back = [passed for passed in self.proxy.passed if not passed.to_server and passed.frame.is_response]
         return [passed.frame for passed in back if (passed.connection, passed.frame.header["opaque"]) in asked]
 
-    def passed(self, group: str, *codes: int) -> list[Passed]:
+    def passed(self, group, *codes):
         """The same requests, each with when it came."""
         asked = [passed for passed in self.proxy.passed if passed.to_server and not passed.frame.is_response]
         return [passed for passed in asked if passed.frame.code in codes and _group_of(passed.frame) == group]
 
-    def pulls(self, group: str) -> list[Frame]:
+    def pulls(self, group):
         """The pulls of a group."""
         return self.requests(group, PULL_MESSAGE, LITE_PULL_MESSAGE)
 
@@ -70,14 +68,14 @@ def committed(server: tuple[str, int], group: str, topic: str, queue_id: int) ->
 
 
 @contextlib.contextmanager
-def our_stage(store: Path, work: Path) -> Iterator[Stage]:
+def our_stage(store, work):
     """Our server over ``store``, name server and broker in one."""
     with recording_proxy(None) as proxy, our_server(store, work, proxy):
         yield Stage(address_text(proxy), proxy, is_read_only=True)
 
 
 @contextlib.contextmanager
-def our_server(store: Path, work: Path, proxy: RecordingProxy) -> Iterator[None]:
+def our_server(store, work, proxy):
     """Our server behind a proxy that its routes name; a second one with the same ``work`` has the same state."""
     with rocketlens_serving(store, work, "--advertise", address_text(proxy)) as server:
         proxy.target = server
@@ -86,7 +84,7 @@ def our_server(store: Path, work: Path, proxy: RecordingProxy) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def official_stage(store: Path, work: Path) -> Iterator[Stage]:
+def official_stage(store, work):
     """The official broker over a copy of ``store``, on another loopback address than its routes name."""
     copy = work / "store"
     shutil.copytree(store, copy)
@@ -108,7 +106,7 @@ def address_text(proxy: RecordingProxy) -> str:
     return f"{host}:{port}"
 
 
-def _group_of(frame: Frame) -> str | None:
+def _group_of(frame) -> str | None:
     """Different requests name the group differently."""
     fields: dict[str, str] = frame.header.get("extFields", {})
     return fields.get("consumerGroup") or fields.get("group")

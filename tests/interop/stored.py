@@ -6,7 +6,6 @@ import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lz4.frame
 import zstandard
@@ -88,7 +87,7 @@ def stored(name: str, directory: Path) -> Stored:
     return Stored(name, root, commit_logs, records, tuple(produced))
 
 
-def as_java_shows(record: Record, *, is_old_client: bool, by_unique_key_query: bool = False) -> dict[str, Any]:
+def as_java_shows(record, *, is_old_client, by_unique_key_query=False):
     """What the harness must print for a record; ``by_unique_key_query``: found by its offset id in the fallback."""
     properties = {name: text for name, text in record.properties.items() if name != "__CRC32#"}
     if by_unique_key_query:
@@ -116,7 +115,7 @@ def as_java_shows(record: Record, *, is_old_client: bool, by_unique_key_query: b
     }
 
 
-def comparable(message: dict[str, Any]) -> dict[str, Any]:
+def comparable(message):
     """A message of the harness in the form of `as_java_shows`."""
     hosts = {}
     for name in ("storeHost", "bornHost"):

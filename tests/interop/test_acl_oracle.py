@@ -5,9 +5,7 @@ import itertools
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,7 +49,6 @@ SAMPLE_ACCOUNT = f"""
 """
 """As the file says it that comes with a broker 4.9."""
 
-Ask = Callable[[dict[str, Any]], str]
 SOURCE = Path(__file__).with_name("AclOracle.java")
 
 
@@ -64,15 +61,15 @@ def acl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ask(acl: Path) -> Iterator[Ask]:
+def ask(acl):
     home = acl.parent.parent
     folder = jars(OLD_CLIENT_VERSION)
     class_path = f"{folder}/*{os.pathsep}{compiled(folder, SOURCE)}"
     command = [tool("java"), *SMALL_JVM, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*command, "-cp", class_path, "AclOracle"], **pipes, text=True) as process:
 
-        def question(value: dict[str, Any]) -> str:
+        def question(value) -> str:
             process.stdin.write(json.dumps(value) + "\n")
             process.stdin.flush()
             return str(process.stdout.readline().strip())
@@ -90,7 +87,7 @@ TOPICS = ("TopicTest", "both", "mine", "denied", "unheard", "%RETRY%readers", "%
 GROUPS = ("readers", "deniedGroup", "others")
 
 
-def requests() -> Iterator[tuple[int, dict[str, str], bytes]]:
+def requests():
     """Requests of all codes that the validator looks into."""
     for topic in TOPICS:
         yield RequestCode.QUERY_MESSAGE, {"topic": topic, **QUERY}, b""
@@ -110,7 +107,7 @@ KEYS = [*zip(NAMES, SECRETS, strict=True), (READER, ADMIN_SECRET), ("nobody-key"
 HOSTS = ("127.0.0.1", "10.10.103.77", "192.168.0.7", "192.168.0.9", "172.16.3.4")
 
 
-def test_the_same_requests_are_admitted(acl: Path, ask: Ask) -> None:
+def test_the_same_requests_are_admitted(acl, ask) -> None:
     guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl)))
     admitted = 0
     for (code, fields, body), (access_key, secret) in itertools.product(requests(), KEYS):
@@ -129,9 +126,7 @@ def test_the_same_requests_are_admitted(acl: Path, ask: Ask) -> None:
         _compare(guard, ask, frame, host)
 
 
-def test_the_same_requests_of_administrators_without_lists_are_admitted_if_that_is_asked_for(
-    acl: Path, ask: Ask
-) -> None:
+def test_the_same_requests_of_administrators_without_lists_are_admitted_if_that_is_asked_for(acl, ask) -> None:
     guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl, admin_has_all=True)))
     keys = ((SAMPLE, SAMPLE_SECRET), (BOUNDED, BOUNDED_SECRET))
     admitted = [
@@ -141,7 +136,7 @@ def test_the_same_requests_of_administrators_without_lists_are_admitted_if_that_
     assert (all(admitted[::2]), all(admitted[1::2])) == (True, False)
 
 
-def _compare(guard: Guard, ask: Ask, frame: bytes, host: str) -> bool:
+def _compare(guard, ask, frame, host) -> bool:
     """Ask both about one request; whether they admit it."""
     expected = ask({"frame": base64.b64encode(frame).decode(), "host": host})
     (whole,) = FrameDecoder().feed(frame)
@@ -161,7 +156,7 @@ ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.5.1", "1
 ADDRESSES += [f"{LONG}:326b", f"{LONG}:0001"]
 
 
-def test_patterns_mean_the_same_addresses(ask: Ask) -> None:
+def test_patterns_mean_the_same_addresses(ask) -> None:
     yes = 0
     for pattern, host in itertools.product(PATTERNS, ADDRESSES):
         expected = ask({"pattern": pattern, "host": host})

@@ -10,9 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from interop.jars import cached
 from interop.official_broker import official_broker
 from interop.other_clients import BUILD_SECONDS, run_tool
 from interop.stages import official_stage
-from interop.stored import Stored, stored
+from interop.stored import stored
 from interop.wire import ask
 from needed_tools import tool
 from object_store import object_store
@@ -36,7 +34,7 @@ CLIENTS = (("mcp", "auto"), ("mcp", "legacy"), ("fastmcp", ""), ("sdk", ""), ("c
 ORDER = 4461
 """Where the message of the order lies in the log."""
 
-JOURNEY: list[tuple[str, dict[str, Any]]] = [
+JOURNEY = [
     ("find", {"text": "batch-0", "seconds": 10}),
     ("message", {"id": str(ORDER), "seconds": 10}),
     ("story", {"id": "batch-0", "seconds": 10}),
@@ -58,7 +56,7 @@ CONFORMANT = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def store(tmp_path_factory):
     """The recorded store, in which the official broker has since given the order up for one group.
 
     `CG_FAIL` sent it back for the last time, so that it is a dead letter; `CG_TAG` waits for it, two hours from then.
@@ -80,14 +78,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 @contextlib.contextmanager
-def serving(store: Path, work: Path) -> Iterator[tuple[str, str]]:
+def serving(store, work):
     """The address of a server, and the URL at which it answers assistants."""
     listen = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mcp", "--state-dir", str(work / "state"))
     process = subprocess.Popen([*COMMAND, "serve", str(store), *listen], stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
         found = re.search(r" on (\S+); HTTP at (\S+)", process.stdout.readline())
-        assert found is not None
         yield found[1], f"http://{found[2]}/mcp"
     finally:
         process.terminate()
@@ -95,7 +91,7 @@ def serving(store: Path, work: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module", params=["store", "url", "live", "server", "http"])
-def target(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def target(request, store, tmp_path_factory):
     """What an assistant starts or connects to, over each kind of source; the name of the kind before it."""
     work, kind = tmp_path_factory.mktemp("asked"), request.param
     start = [*COMMAND, "mcp"]
@@ -136,7 +132,7 @@ def _install_node(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("client", "mode"), CLIENTS, ids=[f"{client}{mode}" for client, mode in CLIENTS])
-def test_assistants_follow_an_order_from_its_number_to_its_retry(client: str, mode: str, target: Any) -> None:
+def test_assistants_follow_an_order_from_its_number_to_its_retry(client, mode, target) -> None:
     _, place = target
     asked = {"client": client, "mode": mode, "target": place, "calls": JOURNEY}
     done = subprocess.run(
@@ -163,9 +159,7 @@ def test_assistants_follow_an_order_from_its_number_to_its_retry(client: str, mo
 
 
 @pytest.mark.parametrize("revision", CONFORMANT)
-def test_the_official_runner_finds_what_every_server_has_conformant(
-    revision: str, store: Stored, tmp_path: Path
-) -> None:
+def test_the_official_runner_finds_what_every_server_has_conformant(revision, store, tmp_path) -> None:
     node, script = program("sdk")
     runner = Path(script).parent / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     with serving(store.root, tmp_path) as (_, url):

@@ -2,7 +2,6 @@
 
 import shutil
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from heartbeats import consumer, heartbeat
 from interop.official_broker import official_broker
 from interop.stages import WAIT_SECONDS, committed
 from interop.stored import stored
-from interop.wire import Frame, FrameSplitter, encode_request
+from interop.wire import FrameSplitter, encode_request
 from process import rocketlens_serving
 
 pytestmark = pytest.mark.interop
@@ -27,7 +26,7 @@ def commit(server: tuple[str, int]) -> None:
     with socket.create_connection(server, WAIT_SECONDS) as connection:
         splitter = FrameSplitter()
 
-        def ask_here(code: int, fields: dict[str, str], body: bytes = b"") -> Frame:
+        def ask_here(code, fields, body=b""):
             connection.sendall(encode_request(code, 1, fields, body))
             while True:
                 # A member is also told that its group changed.
@@ -42,7 +41,7 @@ def commit(server: tuple[str, int]) -> None:
 
 
 @pytest.mark.soak  # in each run: the file as a broker writes it, tests/broker/service/consumers/test_offsets.py
-def test_a_broker_goes_on_where_groups_have_come_on_an_archive_of_its_store(tmp_path: Path) -> None:
+def test_a_broker_goes_on_where_groups_have_come_on_an_archive_of_its_store(tmp_path) -> None:
     store = stored("g1", tmp_path / "g1").root
     known = {("CG_TAG", "TopicTest", queue_id): queue_id for queue_id in (0, 2, 3)}
     with rocketlens_serving(store, tmp_path) as server:

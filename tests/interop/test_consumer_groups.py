@@ -1,20 +1,17 @@
 """Members of a group share its queues and hand them over, and what a group has done outlives client and server."""
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from benchmarks.server_process import free_port
 from blocking_client import eventually
-from interop.conftest import Java
 from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.java_client import JavaClient, Subscription
+from interop.java_client import Subscription
 from interop.other_clients import other_consumers
-from interop.stages import GET_CONSUMER_LIST_BY_GROUP, Stage, committed, official_stage, our_stage
-from interop.stored import Stored, stored
+from interop.stages import GET_CONSUMER_LIST_BY_GROUP, committed, official_stage, our_stage
+from interop.stored import stored
 from process import rocketlens_serving
 
 pytestmark = pytest.mark.interop
@@ -29,39 +26,37 @@ RESTART_SECONDS = 25
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def store(tmp_path_factory):
     return stored("g1", tmp_path_factory.mktemp("groups-g1"))
 
 
 @pytest.fixture(scope="module")
-def places(store: Stored) -> list[tuple[int, int]]:
+def places(store) -> list[tuple[int, int]]:
     """Queue and queue offset of all messages of the topic."""
     return sorted(place(record) for record in store.records.values() if record.topic == TOPIC)
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
-def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(request, store, tmp_path_factory):
     work = tmp_path_factory.mktemp("stage")
     with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
         yield running
 
 
-def queues_of(client: JavaClient, name: str) -> set[int]:
+def queues_of(client, name) -> set[int]:
     """The queues of the topic that a consumer holds."""
     return {queue_id for topic, queue_id in client.look(name).queues if topic == TOPIC}
 
 
-def has_taken(client: JavaClient, name: str, count: int) -> bool:
+def has_taken(client, name, count) -> bool:
     return len(client.look(name).messages) >= count
 
 
 @pytest.mark.parametrize(
-    "client_rebalance",
-    [pytest.param(True, marks=pytest.mark.soak), False],
-    ids=["by themselves", "as the server says"],
+    "client_rebalance", [pytest.param(True, marks=pytest.mark.soak), False], ids=["by themselves", "as the server says"]
 )
 def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
-    client_rebalance: bool, stage: Stage, java: Java, places: list[tuple[int, int]]
+    client_rebalance, stage, java, places
 ) -> None:
     """The one that leaves has decided on none of its messages."""
     leaves, stays = (
@@ -92,9 +87,7 @@ def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
     assert bool(stage.requests(group, GET_CONSUMER_LIST_BY_GROUP)) is client_rebalance
 
 
-def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(
-    stage: Stage, java: Java, places: list[tuple[int, int]], tmp_path: Path
-) -> None:
+def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(stage, java, places, tmp_path) -> None:
     client, group, queues = java(SERVER_VERSION, "JSON"), "CG_mourned", {queue_id for queue_id, _ in places}
     client.consume(stage.name_server, {"mourns": Subscription("push", group, TOPIC, limit=0, holds=True)})
     eventually(lambda: queues_of(client, "mourns") == queues, "one member holding all queues")
@@ -109,9 +102,7 @@ def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(
     client.end("mourns")
 
 
-def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
-    store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
-) -> None:
+def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(store, java, places, tmp_path) -> None:
     """It has few of the messages when the first server goes, and has to pull the others from the second."""
     client, group, port = java(OLD_CLIENT_VERSION, "JSON"), "CG_running", free_port()
     with rocketlens_serving(store.root, tmp_path, port=port):

@@ -3,15 +3,13 @@
 The official broker, over a copy of the store, is held to the same: it proves the harness and the expectations.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
 from blocking_client import eventually
-from interop.conftest import Java
-from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, Flow, as_stored, ends, expected, place, shown
+from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, as_stored, ends, expected, place, shown
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Consumed, JavaClient, JavaError
 from interop.stages import Stage, official_stage, our_stage
@@ -71,7 +69,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
-def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(request, store, tmp_path_factory):
     work = tmp_path_factory.mktemp("stage")
     with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
         yield running
@@ -81,7 +79,7 @@ def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytes
     scope="module",
     params=[pytest.param(name, marks=[] if name in SOME_CLIENTS else pytest.mark.soak) for name in CLIENTS],
 )
-def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java) -> Iterator[Run]:
+def run(request, store, stage, java):
     client = java(*CLIENTS[request.param])
     # The official broker takes refused messages back, and delivers them again from a retry topic.
     flows = FLOWS | ({"failing": FAILING} if stage.is_read_only else {})
@@ -146,7 +144,7 @@ def test_the_server_remembers_how_far_a_consumer_came(run: Run, name: str) -> No
 
 @pytest.mark.parametrize("name", [*FLOWS, "failing"])
 def test_a_consumer_at_the_end_of_its_queues_waits_for_an_answer(run: Run, name: str) -> None:
-    flow: Flow = FAILING if name == "failing" else FLOWS[name]
+    flow = FAILING if name == "failing" else FLOWS[name]
     members = 2 if flow.kind == "broadcasting" else 1
     queues = len(ends(run.store, flow.topic)) + 1
     assert len(run.stage.pulls(run.group(name))) <= PULLS_OF_A_QUEUE * queues * members

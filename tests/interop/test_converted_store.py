@@ -4,15 +4,14 @@ import itertools
 import json
 import shutil
 import time
-from pathlib import Path
 
 import pytest
 
 from benchmarks.server_process import free_port
 from blocking_client import eventually
 from golden_store import GOLDEN, log_folders, unpack
-from interop.official_broker import STOCK_INTERVALS, OfficialProcess, official_broker
-from interop.recovery_oracle import RecoveryOracle, Sizes
+from interop.official_broker import STOCK_INTERVALS, official_broker
+from interop.recovery_oracle import Sizes
 from interop.wire import ask
 from loop_engine import run_jobs_here
 from oracles import read_record, signed
@@ -37,9 +36,7 @@ SMALL_FILES = STOCK_INTERVALS | {
 
 
 @pytest.mark.untraced
-def test_every_queue_has_its_messages_under_their_old_numbers(
-    tmp_path: Path, oracle: RecoveryOracle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_queue_has_its_messages_under_their_old_numbers(tmp_path, oracle, monkeypatch) -> None:
     """And groups go on from where they were: their offsets are kept as they are."""
     run_jobs_here(monkeypatch)
     recorded = GOLDEN / "g2" / "g2-dledger-mixed"
@@ -75,7 +72,7 @@ def split(body: bytes) -> list[bytes]:
     return records
 
 
-def pull(broker: OfficialProcess, topic: str, queue_id: int, offset: int, maximum: int = 32) -> list[bytes]:
+def pull(broker, topic, queue_id, offset, maximum=32) -> list[bytes]:
     fields = {
         "consumerGroup": "CG_CONVERTED", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
         "maxMsgNums": str(maximum), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
@@ -86,7 +83,7 @@ def pull(broker: OfficialProcess, topic: str, queue_id: int, offset: int, maximu
     return split(answer.body) if answer.code == 0 else []
 
 
-def send(broker: OfficialProcess, topic: str, key: str, **properties: str) -> None:
+def send(broker, topic, key, **properties) -> None:
     text = "".join(f"{name}\x01{value}\x02" for name, value in {"UNIQ_KEY": key, "KEYS": key, **properties}.items())
     fields = {
         "producerGroup": "P", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "1", "queueId": "0",
@@ -96,7 +93,7 @@ def send(broker: OfficialProcess, topic: str, key: str, **properties: str) -> No
     eventually(lambda: ask(broker.address, SEND_MESSAGE, fields, body=key.encode()).code == 0, f"{key} to be sent", 60)
 
 
-def delivered(broker: OfficialProcess, topic: str) -> list[str]:
+def delivered(broker, topic) -> list[str]:
     """The unique keys of all messages in queue 0 of a topic."""
     found: list[str] = []
     for _ in itertools.count():
@@ -112,9 +109,7 @@ def in_ms(seconds: int) -> str:
 
 
 @pytest.mark.soak
-def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_again(tmp_path, monkeypatch) -> None:
     """A ledger's broker has delivered one timer; another one and a message of a delay level wait when it stops."""
     run_jobs_here(monkeypatch)
     old, new = tmp_path / "ledger", tmp_path / "plain"

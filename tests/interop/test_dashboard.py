@@ -1,17 +1,12 @@
 """What RocketMQ's dashboard asks for a page, asked by the official client classes as it does: by the VIP port too."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from benchmarks.server_process import free_port
-from golden.record.records import Record
-from interop.conftest import Java
 from interop.jars import SERVER_VERSION
-from interop.java_client import JavaClient
 from interop.proxy import RecordingProxy, recording_proxy
 from interop.stages import address_text
 from interop.stored import Stored, as_java_shows, comparable, stored
@@ -35,7 +30,7 @@ class Behind:
     main: RecordingProxy
     vip: RecordingProxy
 
-    def page(self, client: JavaClient, page: str, **options: Any) -> Any:
+    def page(self, client, page, **options):
         """What a page shows; then `asked` is what it asked."""
         for proxy in (self.main, self.vip):
             proxy.forget()
@@ -49,7 +44,7 @@ class Behind:
 
 
 @pytest.fixture(scope="module")
-def behind(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+def behind(java, tmp_path_factory):
     tool("java")
     work, store = tmp_path_factory.mktemp("dashboard"), stored("g1", tmp_path_factory.mktemp("g1"))
     with ExitStack() as stack:
@@ -65,21 +60,19 @@ def behind(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beh
 
 
 @pytest.fixture
-def client(java: Java) -> JavaClient:
+def client(java):
     return java(SERVER_VERSION, "JSON")
 
 
-def of_topic(store: Stored, topic: str) -> list[Record]:
+def of_topic(store, topic):
     return [record for record in store.records.values() if record.topic == topic]
 
 
-def places(messages: list[dict[str, Any]]) -> list[tuple[int, int]]:
+def places(messages) -> list[tuple[int, int]]:
     return sorted((message["queueId"], message["queueOffset"]) for message in messages)
 
 
-def test_messages_of_a_topic_and_a_time_are_searched_by_time_and_pulled_queue_by_queue(
-    behind: Behind, client: JavaClient
-) -> None:
+def test_messages_of_a_topic_and_a_time_are_searched_by_time_and_pulled_queue_by_queue(behind, client) -> None:
     records = of_topic(behind.store, TOPIC)
     times = sorted(record.store_timestamp for record in records)
     begin, end = times[len(times) // 4], times[-1]
@@ -91,7 +84,7 @@ def test_messages_of_a_topic_and_a_time_are_searched_by_time_and_pulled_queue_by
     assert vip == [SEARCH] * 8
 
 
-def test_either_kind_of_id_is_found_without_the_address_in_it(behind: Behind, client: JavaClient) -> None:
+def test_either_kind_of_id_is_found_without_the_address_in_it(behind, client) -> None:
     offset_id, produced = next(each for each in behind.store.with_offset_ids if each[1].topic == TOPIC)
     record = behind.store.at(offset_id)
     for message_id, is_offset_id in ((offset_id, True), (produced.unique_key, False)):
@@ -101,7 +94,7 @@ def test_either_kind_of_id_is_found_without_the_address_in_it(behind: Behind, cl
         assert (set(main), vip) == ({CLUSTER, ROUTE}, [QUERY])
 
 
-def test_the_pages_of_topics_consumers_and_the_cluster_are_filled(behind: Behind, client: JavaClient) -> None:
+def test_the_pages_of_topics_consumers_and_the_cluster_are_filled(behind, client) -> None:
     topics = behind.page(client, "topics", topic=TOPIC)
     assert TOPIC in topics["topics"]
     assert topics["messages"] == len(of_topic(behind.store, TOPIC))

@@ -4,16 +4,14 @@ A consumer that starts where messages have expired gets the offset at which to g
 offset were remembered for it, it would start at the same place for ever.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from blocking_client import eventually
-from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
-from interop.stages import Stage, our_stage
+from interop.stages import our_stage
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -28,7 +26,7 @@ MOST_PULLS = 30
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory):
     root = tmp_path_factory.mktemp("expired") / "store"
     writer = StoreWriter(root, segment_size=1 << 16)
     writer.append(TOPIC, bytes(1 << 15), queue_id=2)
@@ -43,7 +41,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("version", [pytest.param(SERVER_VERSION, marks=pytest.mark.soak), OLD_CLIENT_VERSION])
-def test_consumers_get_what_is_left(version: str, stage: Stage, java: Java) -> None:
+def test_consumers_get_what_is_left(version, stage, java) -> None:
     client = java(version, "JSON")
     consumers = {kind: Subscription(kind, f"CG_{kind}_{version}".replace(".", "-"), TOPIC) for kind in KINDS}
     client.consume(stage.name_server, consumers)

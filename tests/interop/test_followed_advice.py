@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,12 @@ from command_line import rocketlens
 from damaged_stores import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS, SHAPES_OF, Unfit, damage
 from doctoring import make_store, put
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.recovery_oracle import RecoveryOracle
 from interop.rescued import compare, sizes_of_mended, whole_messages
 from loop_engine import run_jobs_here
 from storage.doctor._config_files import SET_BACK
 from storage.doctor.examine import examine
-from storage.doctor.finding import Finding, Severity
+from storage.doctor.finding import Severity
 from store_kinds import Ledger, with_rocksdb_queues
-from trial_stores import GoodStore
 
 pytestmark = pytest.mark.interop
 
@@ -39,17 +36,13 @@ DAMAGED = 4
 MOST_ROUNDS = 4
 
 
-def commands(findings: Iterable[Finding]) -> list[str]:
+def commands(findings) -> list[str]:
     """The commands among what is advised, each once."""
     return list(dict.fromkeys(each.remedy for each in findings if each.remedy.startswith(COMMANDS)))
 
 
-Typing = Callable[[str], int]
-"""Types a line, and returns the exit code."""
-
-
 @pytest.fixture(scope="module")
-def typing(tmp_path_factory: pytest.TempPathFactory) -> Typing:
+def typing(tmp_path_factory):
     """A line that goes on by how its commands ended is for a shell that finds the command; others run here, at once."""
     command = tmp_path_factory.mktemp("bin") / "rocketlens"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketlens "$@"\n')
@@ -78,7 +71,7 @@ def jobs_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     run_jobs_here(monkeypatch)
 
 
-def follow(root: Path, typing: Typing) -> list[str]:
+def follow(root, typing) -> list[str]:
     """Type what the doctor prints until it prints no command any more; what was typed. None is refused or repeated."""
     typed: list[str] = []
     for _ in range(MOST_ROUNDS):
@@ -146,9 +139,7 @@ BESIDE_EACH_OTHER = (
     ],
     ids=lambda faults: " and ".join(sorted(each.__name__ for each in faults)),
 )
-def test_no_line_takes_away_what_the_line_before_it_has_made(
-    tmp_path: Path, typing: Typing, faults: set[Callable[[Path], None]]
-) -> None:
+def test_no_line_takes_away_what_the_line_before_it_has_made(tmp_path, typing, faults) -> None:
     root = tmp_path / "store"
     make_store(root)[0].close()
     queues = {path: path.read_bytes() for path in (root / "consumequeue" / "T").rglob("0*") if path.is_file()}
@@ -160,7 +151,7 @@ def test_no_line_takes_away_what_the_line_before_it_has_made(
     assert {path: path.read_bytes() for path in queues} == queues
 
 
-def left_over(root: Path) -> list[Finding]:
+def left_over(root):
     """What is still wrong with a store."""
     return [each for each in examine(root).findings if each.severity is not Severity.INFO]
 
@@ -201,9 +192,7 @@ def damaged_ledger(root: Path) -> None:
         (damaged_ledger, "rocketlens rescue "),
     ],
 )
-def test_one_line_mends_what_has_one_cause(
-    tmp_path: Path, typing: Typing, make: Callable[[Path], None], begins: str
-) -> None:
+def test_one_line_mends_what_has_one_cause(tmp_path, typing, make, begins) -> None:
     root = tmp_path / "store"
     make(root)
     (line,) = follow(root, typing)
@@ -211,9 +200,7 @@ def test_one_line_mends_what_has_one_cause(
     assert left_over(root) == []
 
 
-def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done(
-    tmp_path: Path, typing: Typing
-) -> None:
+def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done(tmp_path, typing) -> None:
     root = tmp_path / "store"
     writer, _ = make_store(root)
     writer.consumer_offsets = {"T@g": {0: 60, 1: 100}}
@@ -224,9 +211,7 @@ def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done
     assert {(each.check, each.remedy) for each in left_over(root)} == {("config", SET_BACK)}
 
 
-def restore(
-    oracle: RecoveryOracle, good: GoodStore, root: Path, kinds: Sequence[str], seed: int, typing: Typing
-) -> str:
+def restore(oracle, good, root, kinds, seed, typing) -> str:
     """Damage a store, follow the advice, and have a broker's store read what came of it; in a word."""
     if any(good.shape not in SHAPES_OF.get(kind, (good.shape,)) for kind in kinds):
         return "unfit"
@@ -247,12 +232,12 @@ def restore(
     return "followed" if typed else "left"
 
 
-def fit_together(kinds: Sequence[str], version: str) -> bool:
+def fit_together(kinds, version) -> bool:
     """Whether a store that a broker of a version writes has what some kinds of damage need."""
     return any(all(shape in SHAPES_OF.get(kind, (shape,)) for kind in kinds) for shape in SHAPES_BY[version])
 
 
-def mixtures(version: str, seed: int, count: int) -> list[tuple[Sequence[str], int]]:
+def mixtures(version, seed, count):
     """Two or three kinds of damage to one store, log, queues and index alike."""
     rng = random.Random(f"advice {seed}")
     drawn = (rng.sample(ALL_KINDS, rng.choice((2, 2, 3))) for _ in itertools.count())
@@ -260,15 +245,15 @@ def mixtures(version: str, seed: int, count: int) -> list[tuple[Sequence[str], i
     return [*zip(itertools.islice(fitting, count), itertools.count(seed))]
 
 
-def few_kinds(version: str) -> list[tuple[Sequence[str], int]]:
+def few_kinds(version):
     return [*(((kind,), 1) for kind in FEW), (("segments_lost_in_front",), EXPIRED_FILE), *mixtures(version, 1, 1)]
 
 
-def every_kind(version: str) -> list[tuple[Sequence[str], int]]:
+def every_kind(version):
     return [((kind,), 1) for kind in ALL_KINDS if fit_together([kind], version)]
 
 
-def many_mixtures(version: str) -> list[tuple[Sequence[str], int]]:
+def many_mixtures(version):
     return mixtures(version, 100, 30)
 
 
@@ -288,12 +273,7 @@ EXPIRED_FILE = 4
     [few_kinds, pytest.param(every_kind, marks=pytest.mark.soak), pytest.param(many_mixtures, marks=pytest.mark.soak)],
 )
 def test_advice_that_is_typed_as_printed_ends_with_every_readable_message(
-    tmp_path: Path,
-    typing: Typing,
-    oracle: RecoveryOracle,
-    goods: dict[str, GoodStore],
-    version: str,
-    trials: Callable[[str], list[tuple[Sequence[str], int]]],
+    tmp_path, typing, oracle, goods, version, trials
 ) -> None:
     came = Counter[str]()
     tried = trials(version)

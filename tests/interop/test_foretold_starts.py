@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from damaged_stores import INDEX_KINDS, LOG_KINDS, QUEUE_KINDS
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.official_broker import official_broker
-from interop.recovery_oracle import SHAPES_BY, RecoveryOracle, Sizes
+from interop.recovery_oracle import SHAPES_BY, Sizes
 from interop.rescued import draw_store, whole_messages
 from storage.doctor._next_start import foretell_start
 from storage.doctor._opened_store import OpenedStore
@@ -24,7 +23,6 @@ from storage.layout.timer_log import WHEEL_BYTES
 from storage.recovery.queue_ends import recovered_queues
 from storage.recovery.start_place import Broker
 from store_writer import StoreWriter
-from trial_stores import GoodStore
 
 pytestmark = pytest.mark.interop
 
@@ -56,9 +54,7 @@ PROPERTIES = {
 }
 
 
-def judge(
-    oracle: RecoveryOracle, good: GoodStore, root: Path, seed: int, kind: str = "", version: str = SERVER_VERSION
-) -> Counter[str]:
+def judge(oracle, good, root, seed, kind="", version=SERVER_VERSION) -> Counter[str]:
     """Foretell one start on a damaged store in any state, and have it done; what came of it, in words."""
     noted = draw_store(good, root, seed, kind)
     start = None if noted is None else foretell_start(OpenedStore.open(root))
@@ -106,9 +102,7 @@ def files_of(root: Path) -> set[str]:
     return {str(path) for path in found if path.is_file() and path.stat().st_size}
 
 
-def judge_kinds(
-    oracle: RecoveryOracle, goods: dict[str, GoodStore], folder: Path, version: str, tried: Iterable[tuple[str, int]]
-) -> Counter[str]:
+def judge_kinds(oracle, goods, folder, version, tried) -> Counter[str]:
     """Each kind of damage with a seed, in the first store that it fits; what came of all."""
     came = Counter[str]()
     names = list(SHAPES_BY[version])
@@ -121,9 +115,7 @@ def judge_kinds(
 
 
 @pytest.mark.untraced
-def test_a_start_is_as_it_was_foretold(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
-) -> None:
+def test_a_start_is_as_it_was_foretold(tmp_path, oracle, goods, version) -> None:
     tried = [*itertools.product((*FEW, *LOG_KINDS[::2]), range(2)), *((kind, 0) for kind in LOG_KINDS[1::2])]
     came = judge_kinds(oracle, goods, tmp_path, version, tried)
     assert came["refused"] >= 4
@@ -133,9 +125,7 @@ def test_a_start_is_as_it_was_foretold(
 
 @pytest.mark.soak
 @pytest.mark.untraced
-def test_a_start_is_as_it_was_foretold_on_every_kind_of_damage(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
-) -> None:
+def test_a_start_is_as_it_was_foretold_on_every_kind_of_damage(tmp_path, oracle, goods, version) -> None:
     came = judge_kinds(oracle, goods, tmp_path, version, itertools.product(STORE_KINDS, range(4)))
     assert came["cut"] > 8
     assert sum(came.values()) > 2 * len(STORE_KINDS)
@@ -143,9 +133,7 @@ def test_a_start_is_as_it_was_foretold_on_every_kind_of_damage(
 
 @pytest.mark.soak
 @pytest.mark.untraced
-def test_a_start_is_as_it_was_foretold_on_hundreds_of_mixtures(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
-) -> None:
+def test_a_start_is_as_it_was_foretold_on_hundreds_of_mixtures(tmp_path, oracle, goods, version) -> None:
     names = SHAPES_BY[version]
     came = Counter[str]()
     for seed in range(600):
@@ -204,12 +192,11 @@ def nothing(root: Path) -> None:
 @pytest.mark.soak  # in each run: each of them by what RocketLens foretells, tests/storage/doctor/test_next_start.py
 @pytest.mark.untraced
 @pytest.mark.parametrize("harm", [nothing, damaged_topics_without_backup, *MORE_HARM])
-def test_the_official_broker_ends_on_what_was_foretold_alone(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_the_official_broker_ends_on_what_was_foretold_alone(tmp_path, harm) -> None:
     root = tmp_path / "store"
     store_with_batches(root)
     harm(root)
     start = foretell_start(OpenedStore.open(root))
-    assert start is not None
     (outcome,) = (each for each in start.outcomes if each.broker is Broker.FROM_5_5)
     ends = pytest.raises(RuntimeError, match="instead of starting") if outcome.refused else contextlib.nullcontext()
     with ends, official_broker(root, tmp_path, properties=PROPERTIES) as broker:

@@ -1,8 +1,6 @@
 """A client of generated stubs, in Go, gets every message of a recorded store by gRPC exactly once."""
 
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,19 +8,18 @@ import pytest
 from broker.endpoint import Endpoint
 from golden.record.records import Record
 from interop.generated_clients import answers, generated_client
-from interop.stored import Stored, stored
+from interop.stored import stored
 from process import serving_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak]
 
-Line = tuple[str, int, int, str]
 PREPARED, ROLLBACK = 0x4, 0xC
 SYSTEM = ("RMQ_SYS_", "SCHEDULE_TOPIC_", "rmq_sys_", "%")
 UNKNOWN = "NoSuchTopic"
 PAGE = 3
 
 
-def line_of(record: Record) -> Line:
+def line_of(record):
     """What a client must print of a record."""
     return record.topic, record.queue_id, record.queue_offset, message_id(record)
 
@@ -31,12 +28,12 @@ def message_id(record: Record) -> str:
     return record.properties.get("UNIQ_KEY", record.offset_message_id)
 
 
-def asked_of(store: Stored) -> list[tuple[dict[str, Any], list[Record]]]:
+def asked_of(store) -> list[tuple[dict[str, Any], list[Record]]]:
     """Questions in every form, each with the records that answer it."""
     records = [each for each in store.records.values() if each.sys_flag & ROLLBACK not in (PREPARED, ROLLBACK)]
     found = list[tuple[dict[str, Any], list[Record]]]()
 
-    def ask(form: str, topic: str, passes: Callable[[Record], bool], value: str = "", **more: int) -> None:
+    def ask(form, topic, passes, value="", **more) -> None:
         fields = {"question": len(found), "form": form, "topic": topic, "value": value, "size": PAGE, **more}
         named = [each for each in records if passes(each)]
         found.append((fields, [each for each in named if each.topic == topic or value == each.offset_message_id]))
@@ -60,7 +57,7 @@ def asked_of(store: Stored) -> list[tuple[dict[str, Any], list[Record]]]:
     return found
 
 
-def test_a_client_of_generated_stubs_gets_every_message_exactly_once(tmp_path: Path) -> None:
+def test_a_client_of_generated_stubs_gets_every_message_exactly_once(tmp_path) -> None:
     store = stored("g1", tmp_path / "store")
     asked = asked_of(store)
     client = generated_client()

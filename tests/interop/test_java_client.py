@@ -1,16 +1,13 @@
 """Official Java clients, 5.x and 4.9, JSON and binary headers, find every produced message of every recorded store."""
 
-from collections.abc import Container, Iterable, Iterator
 from itertools import cycle, product
-from typing import Any
 
 import pytest
 
-from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.java_client import JavaClient, JavaError
-from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
-from interop.stored import Stored, as_java_shows, comparable, stored
+from interop.java_client import JavaError
+from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, site
+from interop.stored import as_java_shows, comparable, stored
 
 pytestmark = pytest.mark.interop
 
@@ -30,10 +27,8 @@ SOME_PLACES = {("g1", IN_IDS), ("g2-hosts", IN_IDS), ("g2-queues", ELSEWHERE)}
 OBJECTS = ("admin", "producer", "consumer")
 """All three classes have the methods; they take turns."""
 
-Where = tuple[Stored, Site]
 
-
-def cases(every: Iterable[Any], some: Container[Any]) -> list[Any]:
+def cases(every, some):
     """All parameters, those that are not among `some` for `make soak`."""
     return [pytest.param(each, marks=[] if each in some else pytest.mark.soak) for each in every]
 
@@ -41,7 +36,7 @@ def cases(every: Iterable[Any], some: Container[Any]) -> list[Any]:
 @pytest.fixture(
     scope="module", params=cases(product(STORES, (IN_IDS, ELSEWHERE)), SOME_PLACES), ids=lambda place: "-".join(place)
 )
-def where(request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Where]:
+def where(request, java, tmp_path_factory):
     name, place = request.param
     store, work = stored(name, tmp_path_factory.mktemp(name)), tmp_path_factory.mktemp("site")
     with site(store.root, work, *store.options, in_ids=place == IN_IDS, hosts=store.hosts) as running:
@@ -50,17 +45,17 @@ def where(request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest.T
 
 
 @pytest.fixture(params=cases(CLIENTS, SOME_CLIENTS))
-def client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
+def client(request, java):
     return java(*CLIENTS[request.param])
 
 
 @pytest.fixture(params=cases((name for name in CLIENTS if name.startswith(OLD_CLIENT_VERSION)), SOME_CLIENTS))
-def old_client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
+def old_client(request, java):
     """One that still has ``viewMessage(id)``, which went with 5.3."""
     return java(*CLIENTS[request.param])
 
 
-def test_every_offset_message_id_is_viewed(where: Where, client: JavaClient) -> None:
+def test_every_offset_message_id_is_viewed(where, client) -> None:
     store, server = where
     for (offset_id, produced), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
         server.forget()
@@ -74,7 +69,7 @@ def test_every_offset_message_id_is_viewed(where: Where, client: JavaClient) -> 
         assert server.lookups() == [VIEW_MESSAGE_BY_ID if server.is_in_ids else QUERY_MESSAGE], produced
 
 
-def test_every_unique_key_is_viewed_by_a_query(where: Where, client: JavaClient) -> None:
+def test_every_unique_key_is_viewed_by_a_query(where, client) -> None:
     store, server = where
     for produced, kind in zip(store.produced, cycle(OBJECTS), strict=False):
         server.forget()
@@ -90,7 +85,7 @@ def test_every_unique_key_is_viewed_by_a_query(where: Where, client: JavaClient)
         assert server.lookups() == [QUERY_MESSAGE], produced
 
 
-def test_every_key_finds_its_messages_and_no_other(where: Where, client: JavaClient) -> None:
+def test_every_key_finds_its_messages_and_no_other(where, client) -> None:
     store, server = where
     keys = sorted({(produced.topic, key) for produced in store.produced for key in produced.keys})
     for (topic, key), kind in zip(keys, cycle(OBJECTS), strict=False):
@@ -104,7 +99,7 @@ def test_every_key_finds_its_messages_and_no_other(where: Where, client: JavaCli
         assert found == shown, (topic, key)
 
 
-def test_viewing_by_id_alone_needs_the_server_on_the_address_in_the_id(where: Where, old_client: JavaClient) -> None:
+def test_viewing_by_id_alone_needs_the_server_on_the_address_in_the_id(where, old_client) -> None:
     store, server = where
     for (offset_id, _), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
         server.forget()

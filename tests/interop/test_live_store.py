@@ -9,18 +9,16 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from blocking_client import eventually
 from interop.live_readers import PULL_MESSAGE, TOPIC_NOT_EXIST, Comparer, Consumer, pull, ways_to
-from interop.official_broker import OfficialPair, official_pair
-from interop.producing import Producer, producing
-from interop.wire import Frame, ask
+from interop.official_broker import official_pair
+from interop.producing import producing
+from interop.wire import ask
 from oracles import signed
-from process import Serving, serving_process
+from process import serving_process
 
 pytestmark = pytest.mark.interop
 
@@ -54,7 +52,7 @@ PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED = 20, 21
 class Live:
     """The store, who writes it, and who serves it."""
 
-    def __init__(self, store: Path, pair: OfficialPair, producer: Producer, serving: Serving) -> None:
+    def __init__(self, store, pair, producer, serving) -> None:
         self.store, self.pair, self.producer, self.serving = store, pair, producer, serving
         (endpoint,), (self.worker,) = serving.endpoints, serving.workers
         self.server = endpoint.host, endpoint.port
@@ -72,7 +70,7 @@ class Live:
         )
 
     @property
-    def segments(self) -> list[Path]:
+    def segments(self):
         """Those that were written to."""
         return sorted(path for path in (self.store / "commitlog").iterdir() if has_records(path))
 
@@ -116,11 +114,11 @@ class Live:
         )
         assert answer.code == 0, answer.header
 
-    def _route(self, topic: str) -> Frame:
+    def _route(self, topic):
         return ask(self.server, GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
 
 
-def has_records(segment: Path) -> bool:
+def has_records(segment) -> bool:
     """Whether a segment was written to."""
     with segment.open("rb") as file:
         return any(file.read(8))
@@ -132,7 +130,7 @@ def is_long(seconds: int) -> bool:
 
 
 @pytest.fixture
-def live(tmp_path: Path, seconds: int) -> Iterator[Live]:
+def live(tmp_path, seconds):
     store = tmp_path / "store"
     properties = PROPERTIES if is_long(seconds) else PROPERTIES | KEEPS_FILES
     with (
@@ -179,7 +177,7 @@ def watch(live: Live, comparer: Comparer, seconds: int) -> None:
 
 
 @contextlib.contextmanager
-def started(timer: threading.Timer) -> Iterator[None]:
+def started(timer):
     timer.start()
     yield
     timer.join()

@@ -1,15 +1,12 @@
 """mqadmin, unchanged and pointed at nothing but our server, prints what it printed against the live broker."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.normalise import Case, cells, may_differ, normalise, read_cases, read_refused_cases
-from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
+from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, site
 
 pytestmark = pytest.mark.interop
 
@@ -49,18 +46,18 @@ def in_each_form(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["on-the-address-in-the-id", "elsewhere"])
-def where(request: pytest.FixtureRequest, g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def where(request, g1_store, tmp_path_factory):
     with site(g1_store, tmp_path_factory.mktemp("mqadmin"), in_ids=request.param) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def anywhere(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def anywhere(g1_store, tmp_path_factory):
     with site(g1_store, tmp_path_factory.mktemp("anywhere"), in_ids=True) as running:
         yield running
 
 
-def expected(case: Case, where: Site) -> str:
+def expected(case, where) -> str:
     """What the case must print here: as recorded, but for a deviation and for what the fallback cannot carry."""
     if case.name == INSIDE_A_RECORD:
         return BY_NAME[NOTHING_THERE].printed
@@ -69,7 +66,7 @@ def expected(case: Case, where: Site) -> str:
     return "\n".join(_without_unique_keys(case.printed.split("\n")))
 
 
-def _without_unique_keys(lines: list[str]) -> Iterator[str]:
+def _without_unique_keys(lines):
     """An id found by a unique-key query comes without unique key, and mqadmin names the body file by the offset id."""
     offset_id = ""
     for line in lines:
@@ -83,7 +80,7 @@ def _without_unique_keys(lines: list[str]) -> Iterator[str]:
             yield line
 
 
-def expected_lookups(case: Case, where: Site) -> list[int]:
+def expected_lookups(case, where) -> list[int]:
     """One lookup an id: a view if its address lives, else a unique-key query, which also follows a view in vain."""
     ids = case.arguments.split(" -i ")[1].split(",")
     if not where.is_in_ids or case.name == UNIQUE_KEY:
@@ -94,7 +91,7 @@ def expected_lookups(case: Case, where: Site) -> list[int]:
 
 
 @in_each_form(ID_CASES)
-def test_an_id_is_resolved_wherever_the_server_stands(java: Java, where: Site, case: Case, form: str) -> None:
+def test_an_id_is_resolved_wherever_the_server_stands(java, where, case, form) -> None:
     where.forget()
     printed = java(SERVER_VERSION, form).mqadmin(*case.arguments.split(), "-n", where.name_server)
     assert normalise(case.arguments, printed) == normalise(case.arguments, expected(case, where))
@@ -103,15 +100,13 @@ def test_an_id_is_resolved_wherever_the_server_stands(java: Java, where: Site, c
 
 
 @in_each_form([case for case in CASES if case not in ID_CASES])
-def test_any_other_command_prints_what_it_printed_against_the_live_broker(
-    java: Java, anywhere: Site, case: Case, form: str
-) -> None:
+def test_any_other_command_prints_what_it_printed_against_the_live_broker(java, anywhere, case, form) -> None:
     printed = java(SERVER_VERSION, form).mqadmin(*case.arguments.split(), "-n", anywhere.name_server)
     assert normalise(case.arguments, printed) == normalise(case.arguments, case.printed)
 
 
 @pytest.mark.parametrize(("name", "arguments"), read_refused_cases().items())
-def test_a_command_that_writes_is_refused(java: Java, anywhere: Site, name: str, arguments: str) -> None:
+def test_a_command_that_writes_is_refused(java, anywhere, name, arguments) -> None:
     anywhere.forget()
     printed = java(SERVER_VERSION, "JSON").mqadmin(*arguments.split(), "-n", anywhere.name_server)
     assert REFUSED[name] in printed

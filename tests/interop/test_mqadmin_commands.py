@@ -3,16 +3,14 @@
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
-from interop.mqadmin_commands import NOTES, OFFSET_ID, OLD_RUNS, RUNS, Outcome, Run
-from interop.sites import Site, site
+from interop.mqadmin_commands import NOTES, OFFSET_ID, OLD_RUNS, RUNS, Outcome
+from interop.sites import site
 
 pytestmark = pytest.mark.interop
 
@@ -29,7 +27,7 @@ PRODUCERS = "CLIENT_INNER_PRODUCER"
 
 
 @pytest.fixture(scope="module")
-def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def mqadmin(tmp_path_factory):
     """A JVM of its own: some commands leave threads behind."""
     work = tmp_path_factory.mktemp("all-commands")
     client = JavaClient(SERVER_VERSION, "JSON", work, f"-Djava.io.tmpdir={work}")
@@ -38,7 +36,7 @@ def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
 
 
 @pytest.fixture(scope="module")
-def where(g1_store: Path, mqadmin: JavaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def where(g1_store, mqadmin, tmp_path_factory):
     """A server with a consumer, which has come to the end of its topic."""
     with site(g1_store, tmp_path_factory.mktemp("commands"), in_ids=False) as running:
         mqadmin.consume(running.name_server, {"live": Subscription("push", GROUP, "TopicTest")})
@@ -59,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def answers(where: Site) -> set[int]:
+def answers(where) -> set[int]:
     """The codes of all answers since `Site.forget`."""
     return {
         passed.frame.code
@@ -78,21 +76,19 @@ def test_the_table_has_every_command_that_mqadmin_knows(mqadmin: JavaClient) -> 
 
 # What it starts goes on to ask for ever.
 @pytest.mark.parametrize("name", sorted(RUNS, key=lambda name: (name == "startMonitoring", name)))
-def test_a_command_works_or_is_refused_with_a_word(name: str, mqadmin: JavaClient, where: Site, folder: Path) -> None:
+def test_a_command_works_or_is_refused_with_a_word(name, mqadmin, where, folder) -> None:
     check(mqadmin, where, name, RUNS[name], folder)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(OLD_RUNS.keys() - RUNS.keys()))
-def test_a_command_that_only_old_releases_know_is_refused_with_a_word(
-    name: str, java: Java, where: Site, folder: Path
-) -> None:
+def test_a_command_that_only_old_releases_know_is_refused_with_a_word(name, java, where, folder) -> None:
     assert f"`{name}`" in DOCUMENT.read_text()
     check(java(OLD_CLIENT_VERSION, "JSON"), where, name, OLD_RUNS[name], folder)
 
 
 @pytest.mark.soak
-def test_commands_that_4_9_knows_work_or_are_refused_there_too(java: Java, where: Site, folder: Path) -> None:
+def test_commands_that_4_9_knows_work_or_are_refused_there_too(java, where, folder) -> None:
     client = java(OLD_CLIENT_VERSION, "JSON")
     known = set(client.commands()) - ONLY_NEW
     assert known - RUNS.keys() == {name for name in OLD_RUNS if name not in RUNS}
@@ -100,7 +96,7 @@ def test_commands_that_4_9_knows_work_or_are_refused_there_too(java: Java, where
         check(client, where, name, OLD_RUNS.get(name) or RUNS[name], folder)
 
 
-def check(mqadmin: JavaClient, where: Site, name: str, run: Run, folder: Path) -> None:
+def check(mqadmin, where, name, run, folder) -> None:
     """Run a command and judge what it printed and what it was answered."""
     arguments = run.arguments.format(server=where.name_server, folder=folder, group=GROUP, producers=PRODUCERS)
     where.forget()
@@ -117,9 +113,7 @@ def check(mqadmin: JavaClient, where: Site, name: str, run: Run, folder: Path) -
     assert "NullPointerException" not in printed
 
 
-def test_a_consumer_is_given_one_message_where_its_id_leads_to_us(
-    java: Java, g1_store: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_consumer_is_given_one_message_where_its_id_leads_to_us(java, g1_store, tmp_path_factory) -> None:
     client = java(SERVER_VERSION, "JSON")
     with site(g1_store, tmp_path_factory.mktemp("directly"), in_ids=True) as where:
         client.consume(where.name_server, {"direct": Subscription("push", "CG_DIRECT", "TopicTest", "NoSuchTag")})

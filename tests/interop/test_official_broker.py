@@ -6,18 +6,16 @@ what a broker knows only after a while: how fast it answers, and what it has han
 """
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
 import rocketlens
 from command_line import rocketlens as command
-from interop.conftest import Java, Served
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.normalise import Case, normalise, read_cases
-from interop.official_broker import OfficialPair, official_pair
+from interop.normalise import normalise, read_cases
+from interop.official_broker import official_pair
 from interop.sites import STORE_PORT, expect_free
-from interop.stored import Stored, as_java_shows, comparable, stored
+from interop.stored import as_java_shows, comparable, stored
 
 pytestmark = pytest.mark.interop
 
@@ -27,12 +25,12 @@ CASES = [case for case in read_cases() if case.name not in WINDOW_FROM_NOW | LAT
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def store(tmp_path_factory):
     return stored("g1", tmp_path_factory.mktemp("official-g1"))
 
 
 @pytest.fixture(scope="module")
-def official(store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialPair]:
+def official(store, tmp_path_factory):
     expect_free("127.0.0.1")
     work = tmp_path_factory.mktemp("official")
     copy = work / "g1"
@@ -43,7 +41,7 @@ def official(store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.soak
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_broker_still_prints_what_was_recorded(java: Java, official: OfficialPair, case: Case) -> None:
+def test_the_broker_still_prints_what_was_recorded(java, official, case) -> None:
     name_server = official.name_server.text_address
     printed = java(SERVER_VERSION, "JSON").mqadmin(*case.arguments.split(), "-n", name_server)
     assert normalise(case.arguments, printed) == normalise(case.arguments, case.printed)
@@ -51,9 +49,7 @@ def test_the_broker_still_prints_what_was_recorded(java: Java, official: Officia
 
 @pytest.mark.soak  # in each run: test_java_client.py, at our server
 @pytest.mark.parametrize("version", [SERVER_VERSION, OLD_CLIENT_VERSION])
-def test_java_shows_the_brokers_messages_as_our_server_must_send_them(
-    java: Java, official: OfficialPair, store: Stored, version: str
-) -> None:
+def test_java_shows_the_brokers_messages_as_our_server_must_send_them(java, official, store, version) -> None:
     client, name_server = java(version, "JSON"), official.name_server.text_address
     is_old = version == OLD_CLIENT_VERSION
     for offset_id, produced in store.with_offset_ids:
@@ -68,7 +64,7 @@ def test_java_shows_the_brokers_messages_as_our_server_must_send_them(
     client.disconnect(name_server)
 
 
-def test_our_command_views_an_id_on_the_official_broker(stock: Served, store: Stored) -> None:
+def test_our_command_views_an_id_on_the_official_broker(stock, store) -> None:
     official, known = stock.pair, [offset_id for offset_id, _ in store.with_offset_ids][:3]
     ids = [f"{each[:8]}{official.broker.address[1]:08X}{each[16:]}" for each in known]
     outcome = command("find", "--from-id", *ids, "--as", "offset-id", "--json")
@@ -85,9 +81,7 @@ def identity(message: rocketlens.Message) -> tuple[str, str, int, int, str | Non
 
 
 @pytest.mark.parametrize("asked", ["name server", "broker"])
-def test_the_public_face_finds_on_the_official_broker_what_it_finds_in_the_store(
-    stock: Served, store: Stored, asked: str
-) -> None:
+def test_the_public_face_finds_on_the_official_broker_what_it_finds_in_the_store(stock, store, asked) -> None:
     server = stock.pair.name_server if asked == "name server" else stock.pair.broker
     with rocketlens.open(stock.store) as local, rocketlens.connect(server.text_address) as remote:
         for offset_id, produced in store.with_offset_ids:
@@ -121,9 +115,7 @@ def test_the_public_face_finds_on_the_official_broker_what_it_finds_in_the_store
 
 
 @pytest.mark.parametrize("options", [{}, {"tag": "TagA || Aa"}, {"sql": "a > 10 AND a <= 30 AND region = 'hz'"}])
-def test_the_public_face_pulls_from_the_official_broker_what_it_pulls_from_the_store(
-    stock: Served, options: dict[str, str]
-) -> None:
+def test_the_public_face_pulls_from_the_official_broker_what_it_pulls_from_the_store(stock, options) -> None:
     with rocketlens.open(stock.store) as local, rocketlens.connect(stock.pair.broker.text_address) as remote:
         groups = [group.name for group in remote.groups()]
         for queue_id in range(4):
@@ -134,12 +126,10 @@ def test_the_public_face_pulls_from_the_official_broker_what_it_pulls_from_the_s
         assert not remote.pull("NoSuchTopic", 0, 0)
 
 
-def pulled(
-    source: rocketlens.Store | rocketlens.RemoteStore, queue_id: int, options: dict[str, str]
-) -> Iterator[tuple[str, str, int, int, str | None, bytes]]:
+def pulled(source, queue_id, options):
     """A queue of TopicTest from its first message to its last."""
     offset, end = 0, 1
     while offset < end:
-        found = source.pull("TopicTest", queue_id, offset, **options)  # type: ignore[arg-type]
+        found = source.pull("TopicTest", queue_id, offset, **options)
         yield from map(identity, found)
         offset, end = found.next_offset, found.max_offset

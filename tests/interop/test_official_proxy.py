@@ -1,20 +1,17 @@
 """The official proxy in front of our server: groups of which nobody has heard consume through it."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from blocking_client import eventually
 from grpc_cases import asked_of, recorded
-from interop.conftest import Java
 from interop.flows import FLOWS, as_stored, ends, expected, shown
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaError, Subscription
-from interop.official_proxy import OfficialProxy, official_proxy, receive_by_grpc
-from interop.stages import Stage, our_stage
-from interop.stored import Stored, stored
+from interop.official_proxy import official_proxy, receive_by_grpc
+from interop.stages import our_stage
+from interop.stored import stored
 from interop.wire import ask
 from protocol.codes import RequestCode
 
@@ -25,24 +22,24 @@ TOPIC = "TopicTest"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def store(tmp_path_factory):
     return stored("g1", tmp_path_factory.mktemp("behind-g1"))
 
 
 @pytest.fixture(scope="module")
-def stage(store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(store, tmp_path_factory):
     with our_stage(store.root, tmp_path_factory.mktemp("behind")) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
-def proxy(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialProxy]:
+def proxy(stage, tmp_path_factory):
     with official_proxy(tmp_path_factory.mktemp("proxy"), stage.name_server) as proxy:
         yield proxy
 
 
 def test_a_new_group_gets_every_message_through_the_proxy_and_goes_on_behind_them_afterwards(
-    java: Java, proxy: OfficialProxy, stage: Stage, store: Stored
+    java, proxy, stage, store
 ) -> None:
     client, group, last = java(SERVER_VERSION, "JSON"), "NobodyKnowsMe", ends(store, TOPIC)
     client.consume(proxy.remoting, {"first": Subscription("push", group, TOPIC)})
@@ -59,20 +56,18 @@ def test_a_new_group_gets_every_message_through_the_proxy_and_goes_on_behind_the
     assert group not in json.loads(table)["subscriptionGroupTable"], "its offsets are kept, and nothing else"
 
 
-def test_a_new_group_of_a_client_of_grpc_is_told_that_messages_are_not_popped_here(
-    proxy: OfficialProxy, tmp_path: Path
-) -> None:
+def test_a_new_group_of_a_client_of_grpc_is_told_that_messages_are_not_popped_here(proxy, tmp_path) -> None:
     """Its calls are answered, so the group is known to the proxy."""
     told = receive_by_grpc(proxy, "NobodyKnowsMeByGrpc", TOPIC, tmp_path)
     assert "UnsupportedException" in told
     assert "this broker is read-only and keeps no account of popped messages: consume by pulling" in told
 
 
-def test_a_producer_finds_no_queue_through_the_proxy(java: Java, proxy: OfficialProxy) -> None:
+def test_a_producer_finds_no_queue_through_the_proxy(java, proxy) -> None:
     with pytest.raises(JavaError, match="No route info of this topic"):
         java(SERVER_VERSION, "JSON").send(proxy.remoting, TOPIC)
 
 
-def test_calls_are_answered_as_they_were_recorded(proxy: OfficialProxy) -> None:
+def test_calls_are_answered_as_they_were_recorded(proxy) -> None:
     answers, before = asked_of(proxy.grpc), recorded()
     assert [answer for answer in answers if answer != before[answer["name"]]] == []

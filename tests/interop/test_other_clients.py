@@ -1,22 +1,18 @@
 """Consumers that are not Java receive what the recorded flows list: ali-ons on Node, and the Go client."""
 
 import contextlib
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 
 from blocking_client import eventually
-from golden.record.records import Record
 from interop.flows import FLOWS, ends, expected
-from interop.other_clients import OtherConsumers, other_consumers
-from interop.stages import Stage, official_stage, our_stage
-from interop.stored import Stored, stored, unpacked_body
+from interop.other_clients import other_consumers
+from interop.stages import official_stage, our_stage
+from interop.stored import stored, unpacked_body
 
 pytestmark = pytest.mark.interop
 
-Messages = list[dict[str, Any]]
 
 NAMES = {
     "node": ("tag", "lite", "colliding-tag", "sql"),
@@ -28,21 +24,21 @@ CASES = [(language, name) for language, names in NAMES.items() for name in names
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def store(tmp_path_factory):
     return stored("g1", tmp_path_factory.mktemp("other-g1"))
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
-def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(request, store, tmp_path_factory):
     work = tmp_path_factory.mktemp("stage")
     with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def consumed(store: Stored, stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Messages]:
+def consumed(store, stage, tmp_path_factory):
     """What each flow's consumer had received when it was at the end of its queues and took its leave."""
-    found: dict[tuple[str, str], Messages] = {}
+    found = {}
     with contextlib.ExitStack() as stack:
         started = {}
         for language, names in NAMES.items():
@@ -60,7 +56,7 @@ def consumed(store: Stored, stage: Stage, tmp_path_factory: pytest.TempPathFacto
     return found
 
 
-def has_drained(store: Stored, stage: Stage, running: OtherConsumers, name: str, group: str) -> bool:
+def has_drained(store, stage, running, name, group) -> bool:
     assert running.process.poll() is None, running.errors.read_text()[-4000:]
     if not stage.has_asked_for_more(group, "TopicTest", ends(store, "TopicTest")):
         return False
@@ -68,15 +64,13 @@ def has_drained(store: Stored, stage: Stage, running: OtherConsumers, name: str,
 
 
 @pytest.mark.parametrize(("language", "name"), CASES)
-def test_a_consumer_receives_what_was_recorded(
-    store: Stored, consumed: dict[tuple[str, str], Messages], language: str, name: str
-) -> None:
+def test_a_consumer_receives_what_was_recorded(store, consumed, language, name) -> None:
     found = sorted(consumed[language, name], key=lambda message: (message["queueId"], message["queueOffset"]))
     compared = [{field: text for field, text in message.items() if field != "group"} for message in found]
     assert compared == [as_told(record) for record in expected(store, FLOWS[name])]
 
 
-def as_told(record: Record) -> dict[str, Any]:
+def as_told(record):
     return {
         "topic": record.topic,
         "queueId": record.queue_id,

@@ -7,8 +7,6 @@ and with their first messages expired. The store classes of a broker open a copy
 import itertools
 import random
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,16 +15,15 @@ from hypothesis import strategies as st
 from asking import Asker
 from examples import examples
 from golden_frames import value_of
-from interop.conftest import Served
-from interop.official_broker import OfficialProcess, official_broker
-from interop.recovery_oracle import RecoveryOracle, Sizes
+from interop.official_broker import official_broker
+from interop.recovery_oracle import Sizes
 from interop.wire import ask
 from oracles import signed
 from protocol.codes import RequestCode, ResponseCode
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.query.get_message import get_message
-from storage.queue.queue import Queue, TimeBoundary
+from storage.queue.queue import TimeBoundary
 from store_writer import START_TIMESTAMP, StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -42,7 +39,7 @@ PROPERTIES = {
 QUEUES = [("Plain", 0), ("Plain", 1), ("Late", 0), ("Batch", 0), ("Gone", 0), ("nosuch", 0)]
 
 
-def make_store(root: Path) -> None:
+def make_store(root) -> None:
     numbers = random.Random(7)
     writer = StoreWriter(root, segment_size=4096, queue_file_size=400, batch_queue_file_size=920)
     for _ in range(10):
@@ -62,40 +59,37 @@ def make_store(root: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory):
     root = tmp_path_factory.mktemp("queues") / "store"
     make_store(root)
     return root
 
 
 @pytest.fixture(scope="module")
-def broker(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialProcess]:
+def broker(store, tmp_path_factory):
     work = tmp_path_factory.mktemp("official")
     shutil.copytree(store, work / "store")
     with official_broker(work / "store", work, properties=PROPERTIES) as running:
         yield running
 
 
-def queue_of(store: Path, topic: str, queue_id: int) -> Queue | None:
+def queue_of(store, topic, queue_id):
     return open_queues(store)[0].queue(topic, queue_id)
 
 
-def offset_asked(broker: OfficialProcess, code: int, topic: str, queue_id: int, **more: str) -> int:
+def offset_asked(broker, code, topic, queue_id, **more) -> int:
     answer = ask(broker.address, code, {"topic": topic, "queueId": str(queue_id), **more})
     assert answer.code == 0, answer.header
     return int(answer.header["extFields"]["offset"])
 
 
 @pytest.mark.untraced
-def test_bounds_times_and_pulls_are_those_of_the_store_classes(
-    store: Path, oracle: RecoveryOracle, tmp_path: Path
-) -> None:
+def test_bounds_times_and_pulls_are_those_of_the_store_classes(store, oracle, tmp_path) -> None:
     shutil.copytree(store, tmp_path / "store")
     assert oracle.load(tmp_path / "store", Sizes(4096, 400, 920, 97)).is_loaded
     queues, pulled = open_queues(store)[0], 0
     for topic, queue_id in QUEUES[:-1]:
         queue = queue_of(store, topic, queue_id)
-        assert queue is not None
         times = range(START_TIMESTAMP, START_TIMESTAMP + 110, 2)
         for boundary in TimeBoundary if queue_id or topic != "Batch" else ():
             ours = [queue.offset_by_timestamp(each, boundary) for each in times]
@@ -111,7 +105,7 @@ def test_bounds_times_and_pulls_are_those_of_the_store_classes(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
-def test_bounds_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
+def test_bounds_are_the_brokers(topic, queue_id, store, broker) -> None:
     queue = queue_of(store, topic, queue_id)
     found = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
     assert found == (
@@ -120,7 +114,7 @@ def test_bounds_are_the_brokers(topic: str, queue_id: int, store: Path, broker: 
     )
 
 
-def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: TimeBoundary) -> tuple[int, int]:
+def searched(broker, queue, timestamp, boundary) -> tuple[int, int]:
     """What the broker finds for a time, and what we find."""
     more = {"timestamp": str(timestamp), "boundaryType": boundary.value}
     theirs = offset_asked(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue.topic, queue.queue_id, **more)
@@ -130,9 +124,7 @@ def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: Ti
 @pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:3])
 @pytest.mark.parametrize("boundary", TimeBoundary)
-def test_searches_for_a_time_are_the_brokers(
-    topic: str, queue_id: int, boundary: TimeBoundary, store: Path, broker: OfficialProcess
-) -> None:
+def test_searches_for_a_time_are_the_brokers(topic, queue_id, boundary, store, broker) -> None:
     queue = queue_of(store, topic, queue_id)
     assert queue is not None
     for timestamp in range(START_TIMESTAMP, START_TIMESTAMP + 110, 2):
@@ -143,7 +135,7 @@ def test_searches_for_a_time_are_the_brokers(
 @pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
 @pytest.mark.parametrize("tags", ["*", "Aa || TagB"])
-def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path, broker: OfficialProcess) -> None:
+def test_pulls_are_the_brokers(topic, queue_id, tags, store, broker) -> None:
     queues, _ = open_queues(store)
     queue = queues.queue(topic, queue_id)
     for queue_offset in range(0, (0 if queue is None else queue.max_offset) + 3, 5):
@@ -169,9 +161,8 @@ def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:4])
-def test_units_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
+def test_units_are_the_brokers(topic, queue_id, store, broker) -> None:
     queue = queue_of(store, topic, queue_id)
-    assert queue is not None
     for queue_offset in range(queue.min_offset, queue.max_offset, 7):
         fields = {"topic": topic, "queueId": str(queue_id), "index": str(queue_offset), "count": "5"}
         body = value_of(ask(broker.address, RequestCode.QUERY_CONSUME_QUEUE, fields).body)
@@ -190,7 +181,7 @@ GROUP_NAMES = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def asker(store: Path) -> Asker:
+def asker(store) -> Asker:
     return Asker(store)
 
 
@@ -199,7 +190,7 @@ def asker(store: Path) -> Asker:
 @example(name="%RETRY%g")
 @example(name="g.h")
 @example(name="g\n")
-def test_a_group_of_which_nobody_has_heard_is_as_the_broker_makes_it(name: str, asker: Asker, stock: Served) -> None:
+def test_a_group_of_which_nobody_has_heard_is_as_the_broker_makes_it(name, asker, stock) -> None:
     """The broker keeps it from then on; we do not."""
     fields = {"group": name}
     theirs = ask(stock.pair.broker.address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields)

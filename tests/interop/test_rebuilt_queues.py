@@ -5,16 +5,15 @@ on is where it was. A broker's own way of leaving places empty would cost messag
 """
 
 import shutil
-from pathlib import Path
 
 import pytest
 
-from interop.recovery_oracle import RecoveryOracle, Sizes
+from interop.recovery_oracle import Sizes
 from job_runs import Rebuilt
 from queue_runs import unit
 from spark_jobs.run.report import Damage
 from store_files import PRE_BLANK, write_file
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
 
@@ -27,18 +26,18 @@ LOST = {"Whole": (0, 0), "Few": (40, 3), "Many": (40, 300), "More": (40, 1500), 
 BROKERS_WAY = "BrokersWay"
 
 
-def spoil(writer: StoreWriter, written: list[Written]) -> list[Damage]:
+def spoil(writer, written) -> list[Damage]:
     for each in written:
         writer.overwrite(each.physical_offset + 4, b"\xff" * 4)
     return [Damage("log", each.physical_offset, each.size, "a record", "none") for each in written]
 
 
-def put_into_place(rebuilt: Rebuilt, store: Path) -> None:
+def put_into_place(rebuilt, store) -> None:
     shutil.rmtree(store / "consumequeue")
     shutil.copytree(rebuilt.work.staged / "consumequeue", store / "consumequeue")
 
 
-def damaged(root: Path) -> StoreWriter:
+def damaged(root) -> StoreWriter:
     """Three segments: losses in the first, the second missing, and the third for the broker to recover."""
     writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=QUEUE_FILE)
     damages: list[Damage] = []
@@ -67,9 +66,7 @@ def damaged(root: Path) -> StoreWriter:
 
 
 @pytest.mark.untraced
-def test_every_message_that_is_left_is_delivered_in_order_and_counted_on_from(
-    tmp_path: Path, oracle: RecoveryOracle
-) -> None:
+def test_every_message_that_is_left_is_delivered_in_order_and_counted_on_from(tmp_path, oracle) -> None:
     writer = damaged(tmp_path / "store")
     assert oracle.load(writer.root, SIZES).is_loaded
     consumed = oracle.consume()
@@ -84,7 +81,7 @@ def test_every_message_that_is_left_is_delivered_in_order_and_counted_on_from(
 
 
 @pytest.mark.untraced
-def test_on_an_expired_log_minimum_and_numbers_are_right(tmp_path: Path, oracle: RecoveryOracle) -> None:
+def test_on_an_expired_log_minimum_and_numbers_are_right(tmp_path, oracle) -> None:
     """Filler before the first message, a queue that the log has nothing of, and stale units behind its end."""
     store = tmp_path / "store"
     writer = StoreWriter(store, segment_size=SEGMENT, queue_file_size=QUEUE_FILE)

@@ -1,13 +1,10 @@
 """A stock broker takes index and queues that we rebuilt for its own: it keeps the files, answers from them, goes on."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from blocking_client import eventually
 from golden_store import G1
-from interop.conftest import ENTRIES, Java, Served, rebuild_all, served
+from interop.conftest import ENTRIES, rebuild_all, served
 from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION
 from interop.wire import ask
 from oracles import read_log
@@ -25,11 +22,11 @@ SEND_MESSAGE, QUERY_MESSAGE = 10, 12
 TOPIC = "TopicTest"
 
 
-def compact(store: Path) -> None:
+def compact(store) -> None:
     assert run_compact(CompactRequest(store=str(store)), Silence()).exit_code == 0
 
 
-OTHERS: dict[str, tuple[str, Callable[[Path], None], str]] = {
+OTHERS = {
     "stopped cleanly": ("store", rebuild_all, SERVER_VERSION),
     "of 5.5.1": ("store-crashed", rebuild_all, NEWEST_BROKER_VERSION),
     "compacted": ("store", compact, SERVER_VERSION),
@@ -40,7 +37,7 @@ OTHERS: dict[str, tuple[str, Callable[[Path], None], str]] = {
 @pytest.fixture(
     scope="module", params=["crashed", *(pytest.param(name, marks=pytest.mark.soak) for name in OTHERS)], name="served"
 )
-def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def running(request, tmp_path_factory):
     if request.param == "crashed":
         yield request.getfixturevalue("stock")
         return
@@ -48,7 +45,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield other
 
 
-def produced(store: Path) -> list[tuple[str, str, list[str]]]:
+def produced(store) -> list[tuple[str, str, list[str]]]:
     """Unique key, topic and keys of every message that the broker acknowledged, each message of a batch included.
 
     Topic and keys of a batch's messages are in the log only. The transaction that was rolled back has no message.
@@ -66,7 +63,7 @@ def produced(store: Path) -> list[tuple[str, str, list[str]]]:
     return found + [(row[2], row[4], row[7].split() if row[7] != "null" else []) for row in singles]
 
 
-def test_the_broker_keeps_every_file_and_every_queue(served: Served) -> None:
+def test_the_broker_keeps_every_file_and_every_queue(served) -> None:
     """After a crash its replay puts the last record's entries once more, into the tail file; it touches no other."""
     (before, queues_before), (now, queues) = served.before, served.after
     assert sorted(now) == sorted(before)
@@ -78,7 +75,7 @@ def test_the_broker_keeps_every_file_and_every_queue(served: Served) -> None:
     assert [name for name, data in queues_before.items() if queues.get(name) != data] == []
 
 
-def test_a_broker_that_runs_is_refused_by_its_lock_and_by_its_files(served: Served) -> None:
+def test_a_broker_that_runs_is_refused_by_its_lock_and_by_its_files(served) -> None:
     process = served.pair.broker.process
     with pytest.raises(StoreError, match=rf"lock: is locked by process {process.pid} \(java\)"):
         StoreLock(served.store).__enter__()
@@ -88,7 +85,7 @@ def test_a_broker_that_runs_is_refused_by_its_lock_and_by_its_files(served: Serv
         assert [each.pid for each in found] == [process.pid], directory
 
 
-def test_mqadmin_finds_every_message_under_every_key(served: Served, java: Java) -> None:
+def test_mqadmin_finds_every_message_under_every_key(served, java) -> None:
     client = java(SERVER_VERSION, "JSON")
     by_key: dict[tuple[str, str], set[str]] = {}
     for unique_key, topic, keys in produced(served.store):
@@ -101,12 +98,12 @@ def test_mqadmin_finds_every_message_under_every_key(served: Served, java: Java)
         assert {unique_key for unique_key in unique_keys if unique_key not in printed} == set(), key
 
 
-def test_every_unique_key_is_found(served: Served) -> None:
+def test_every_unique_key_is_found(served) -> None:
     for unique_key, topic, _ in produced(served.store):
         assert unique_key.encode() in query(served, topic, unique_key), unique_key
 
 
-def test_new_messages_come_behind_ours(served: Served) -> None:
+def test_new_messages_come_behind_ours(served) -> None:
     """Enough of them to fill our last file: the next one's name sorts after ours."""
     before, end = files_under(served.store / "index"), max(served.before[0])
     keys = [f"new-{number}" for number in range(ENTRIES + 10)]
@@ -120,12 +117,12 @@ def test_new_messages_come_behind_ours(served: Served) -> None:
     assert min(set(after) - set(before)) > end
 
 
-def query(served: Served, topic: str, key: str) -> bytes:
+def query(served, topic, key) -> bytes:
     fields = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
     return ask(served.pair.broker.address, QUERY_MESSAGE, fields).body
 
 
-def send(served: Served, key: str) -> None:
+def send(served, key) -> None:
     fields = {
         "producerGroup": "rebuilt", "topic": TOPIC, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
         "queueId": "0", "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "0", "reconsumeTimes": "0",

@@ -6,10 +6,8 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,21 +16,13 @@ from broker.cluster.registration import Registration
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
 from broker.service.broker_service import BrokerService
-from interop.conftest import Java
 from interop.flows import ends
 from interop.jars import SERVER_VERSION
-from interop.java_client import JavaClient, Subscription
+from interop.java_client import Subscription
 from interop.mqadmin_commands import OFFSET_ID, UNIQUE_KEY
-from interop.official_broker import (
-    G1_PROPERTIES,
-    OfficialPair,
-    OfficialProcess,
-    official_broker,
-    official_name_server,
-    official_pair,
-)
+from interop.official_broker import G1_PROPERTIES, official_broker, official_name_server, official_pair
 from interop.stages import WAIT_SECONDS
-from interop.stored import Stored, stored
+from interop.stored import stored
 from interop.wire import ask, encode_request
 from process import rocketlens_serving
 from storage.store.message_store import MessageStore
@@ -87,12 +77,12 @@ STRICT = {
 
 
 @pytest.fixture
-def g1(tmp_path: Path) -> Stored:
+def g1(tmp_path):
     """A store that a broker may write in."""
     return stored("g1", tmp_path / "g1")
 
 
-def asked(name_server: tuple[str, int], code: int, fields: dict[str, str] | None = None) -> Any:
+def asked(name_server, code, fields=None):
     """The body of an answer; fastjson leaves integer keys bare.
 
     A name server writes it from tables that a registration changes meanwhile, and may fail; the next answer is as good.
@@ -116,16 +106,14 @@ def text(address: tuple[str, int]) -> str:
 
 
 @pytest.fixture
-def pair(g1: Stored, tmp_path: Path) -> Iterator[OfficialPair]:
+def pair(g1, tmp_path):
     with official_pair(g1.root, tmp_path / "official", properties=G1_PROPERTIES) as running:
         yield running
 
 
 @pytest.mark.parametrize("returns", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_consumers_go_on_without_their_master_and_with_it_again(
-    g1: Stored, pair: OfficialPair, tmp_path: Path, java: Java, returns: bool
-) -> None:
-    client: JavaClient = java(SERVER_VERSION, "JSON")
+def test_consumers_go_on_without_their_master_and_with_it_again(g1, pair, tmp_path, java, returns) -> None:
+    client = java(SERVER_VERSION, "JSON")
     name_server, master = pair.name_server, pair.broker
     registered = ("--register", name_server.text_address)
     with rocketlens_serving(g1.root, tmp_path, *registered) as ours:
@@ -173,14 +161,7 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
     eventually(lambda: REPLICA not in brokers(name_server.address), "the farewell")
 
 
-def return_of_the_master(
-    g1: Stored,
-    pair: OfficialPair,
-    tmp_path: Path,
-    client: JavaClient,
-    wanted: set[tuple[int, int]],
-    ours: dict[str, str],
-) -> None:
+def return_of_the_master(g1, pair, tmp_path, client, wanted, ours) -> None:
     name_server, port = pair.name_server, pair.broker.address[1]
     with official_broker(
         g1.root, tmp_path / "again", properties=G1_PROPERTIES, name_server=name_server, port=port
@@ -191,7 +172,7 @@ def return_of_the_master(
         eventually(partial(has_all, client, wanted, "orderly"), "all messages in order, with a master", seconds=90)
 
 
-def check_commands(client: JavaClient, name_server: OfficialProcess, tmp_path: Path) -> None:
+def check_commands(client, name_server, tmp_path) -> None:
     """Run what goes on without the master and what does not, as the documentation has it."""
     rows = re.findall(r"^\| mqadmin, [^|]+\| ([^|]+) \|$", DOCUMENT.read_text(), re.M)
     for row, commands in zip(rows, (GO_ON, NEED_THE_MASTER), strict=True):
@@ -221,7 +202,7 @@ def as_master(acting: bool) -> bytes:
 
 
 def test_a_replica_repeats_what_its_master_set_and_stands_in_where_a_cluster_wants_that(
-    g1: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    g1, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 0.1)
     with official_name_server(tmp_path / "official", properties=STRICT) as name_server:
@@ -258,14 +239,14 @@ def route_of(name_server: tuple[str, int], topic: str) -> tuple[dict[str, str], 
 
 
 @contextlib.contextmanager
-def registering(g1: Stored, name_server: OfficialProcess) -> Iterator[list[int]]:
+def registering(g1, name_server):
     """A replica at OURS, without a server behind it; the list grows with each registration."""
     options = RegisterOptions((Endpoint(*name_server.address),))
     service = BrokerService.of(MessageStore.open(g1.root), ServeOptions(g1.root, register=options))
     registration = Registration(service, options, Endpoint.parse(OURS))
     rounds: list[int] = []
     report = registration._report
-    registration._report = lambda *problem: (rounds.append(1), report(*problem))[1]  # type: ignore[method-assign]
+    registration._report = lambda *problem: (rounds.append(1), report(*problem))[1]
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -281,8 +262,8 @@ def registering(g1: Stored, name_server: OfficialProcess) -> Iterator[list[int]]
 
 
 @pytest.mark.soak  # in each run: what it registers, tests/broker/cluster/test_registration.py
-def test_a_broker_of_its_own_is_consumed_by_the_real_route(g1: Stored, tmp_path: Path, java: Java) -> None:
-    client: JavaClient = java(SERVER_VERSION, "JSON")
+def test_a_broker_of_its_own_is_consumed_by_the_real_route(g1, tmp_path, java) -> None:
+    client = java(SERVER_VERSION, "JSON")
     wanted = {(queue, offset) for queue, end in ends(g1, TOPIC).items() for offset in range(end)}
     options = ("--register-as", "broker", "--broker-name", "archive", "--cluster", "Archives")
     with (
@@ -299,11 +280,11 @@ def test_a_broker_of_its_own_is_consumed_by_the_real_route(g1: Stored, tmp_path:
         assert sorted(client.end("own")["own"].places) == sorted(wanted)
 
 
-def has_all(client: JavaClient, wanted: set[tuple[int, int]], name: str = "it") -> bool:
+def has_all(client, wanted, name="it") -> bool:
     return wanted <= set(client.look(name).places)
 
 
 @contextlib.contextmanager
-def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
+def connected(address):
     with socket.create_connection(address, WAIT_SECONDS) as connection:
         yield connection

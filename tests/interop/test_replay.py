@@ -7,24 +7,21 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, signed_fields
 from blocking_client import eventually
 from golden.record.records import walk
-from interop.conftest import Java
 from interop.jars import LIBRARY_VERSIONS, NEWEST_BROKER_VERSION, OLD_BROKER_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
 from interop.official_broker import OfficialProcess, official_broker, official_name_server
 from interop.stored import comparable
 from interop.wire import ask
 from process import rocketlens
-from replayed_stores import Expected, write_every_kind
+from replayed_stores import write_every_kind
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -61,7 +58,7 @@ class Target:
     def arguments(self) -> tuple[str, ...]:
         return "--to", self.name_server.text_address
 
-    def messages(self) -> list[Any]:
+    def messages(self):
         """What is in the log, read by the tests' own reader."""
         return list(walk([self.store / "commitlog"]))
 
@@ -70,7 +67,7 @@ OTHER_VERSIONS = [pytest.param(each, marks=pytest.mark.soak) for each in (NEWEST
 
 
 @pytest.fixture(scope="module", params=[SERVER_VERSION, *OTHER_VERSIONS])
-def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def target(request, tmp_path_factory):
     work = tmp_path_factory.mktemp("target")
     version = str(request.param)
     if version == SERVER_VERSION:
@@ -88,14 +85,12 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Expected]]:
+def source(tmp_path_factory):
     root = tmp_path_factory.mktemp("every-kind") / "store"
     return root, write_every_kind(root)
 
 
-def test_consumers_get_every_kind_of_message_as_it_was(
-    java: Java, target: Target, source: tuple[Path, list[Expected]], tmp_path: Path
-) -> None:
+def test_consumers_get_every_kind_of_message_as_it_was(java, target, source, tmp_path) -> None:
     root, expected = source
     topics = sorted({each.topic for each in expected})
     for topic in topics:
@@ -115,7 +110,7 @@ def test_consumers_get_every_kind_of_message_as_it_was(
     assert b"is the broker's own" in outcome.stderr
     wanted = Counter(each.key for each in expected)
 
-    def consumed() -> dict[str, list[dict[str, Any]]]:
+    def consumed():
         return {topic: [comparable(each) for each in client.look(topic).messages] for topic in topics}
 
     def missing() -> Counter[str]:
@@ -146,7 +141,7 @@ def test_consumers_get_every_kind_of_message_as_it_was(
         assert [key for key in order[place] if key in set(keys)] == keys
 
 
-def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Target, tmp_path: Path) -> None:
+def test_dead_letters_go_to_the_group_that_failed_alone(java, target, tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number in range(3):
         properties = {"RETRY_TOPIC": "Failing", "DLQ_ORIGIN_TOPIC": "Failing", "ORIGIN_MESSAGE_ID": f"{number:032X}"}
@@ -163,8 +158,7 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java: Java, target: Targ
     target.make_topic("Failing")
     client, name_server = java(SERVER_VERSION, "JSON"), target.name_server.text_address
     client.consume(
-        name_server,
-        {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")},
+        name_server, {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")}
     )
     eventually(lambda: "%RETRY%fails" in topics_of(target), "the group has a retry topic")
     outcome = rocketlens(*arguments, "--go")
@@ -191,9 +185,7 @@ def big_source(root: Path, count: int, topic: str = "Killed") -> list[str]:
     return keys
 
 
-def judge(
-    target: Target, keys: list[str], outcome: "subprocess.CompletedProcess[bytes]", topic: str = "Killed"
-) -> None:
+def judge(target, keys, outcome, topic="Killed") -> None:
     """Each message is in the target's log, whatever is there twice was named, and all was seen."""
     said = json.loads(outcome.stdout.splitlines()[-1])
     print(said)  # for who runs this by hand
@@ -248,7 +240,6 @@ def test_a_broker_that_is_killed_loses_nothing_that_counts(tmp_path: Path) -> No
                     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
                 time.sleep(drawn.uniform(0.5, 3))
                 broker.kill()
-        assert process is not None
         process.wait(120)  # it gives up: nobody answers
         with official_broker(store, tmp_path, properties=properties, name_server=name_server, port=port) as broker:
             target = Target(name_server, broker, store, tmp_path, SERVER_VERSION)

@@ -7,21 +7,16 @@ died at once and nobody knew how far anything was flushed: then a recovery walks
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from damaged_stores import LOG_KINDS, SHAPES_OF
-from interop.recovery_oracle import SHAPES_BY, RecoveryOracle
+from interop.recovery_oracle import SHAPES_BY
 from interop.rescued import compare, draw_store, sizes_of_mended, whole_messages
 from loop_engine import run_jobs_here
 from spark_jobs.commands.run import run_rescue
-from spark_jobs.convert._fillings import FilledHole
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Damage
-from trial_stores import GoodStore, Message
 
 pytestmark = pytest.mark.interop
 
@@ -34,27 +29,24 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 Range = tuple[int, int]
 
 
-def rescue(root: Path, new: Path, *copies: Path) -> tuple[list[Range], list[Range]]:
+def rescue(root, new, *copies) -> tuple[list[Range], list[Range]]:
     """Rescue a store; the ranges that were lost, and those that copies filled."""
     request = RescueRequest(store=str(root), out=str(new), fill_from=tuple(map(str, copies)))
     report = run_rescue(request, Silence())
-    assert report.details.mended is not None
     assert not report.details.mended.unfilled
     lost, filled = report.damages, report.details.mended.fillings.filled
     return [range_of(each) for each in lost], [range_of(each) for each in filled]
 
 
-def range_of(place: Damage | FilledHole) -> Range:
+def range_of(place) -> Range:
     return place.physical_offset, place.physical_offset + place.length
 
 
-def place_of(message: Message) -> int:
+def place_of(message) -> int:
     return message.physical_offset
 
 
-def judge(
-    oracle: RecoveryOracle, good: GoodStore, folder: Path, seed: int, kind: str = "", *, fills: bool = False
-) -> str:
+def judge(oracle, good, folder, seed, kind="", *, fills=False) -> str:
     """Damage a store, rescue it, and have a broker's store read what came of it; what that was, in a word.
 
     `fills`: from the store as it was before.
@@ -102,13 +94,7 @@ def judge(
     ids=["some", "some, filled", "all", "all, filled"],
 )
 def test_each_kind_of_damage_leaves_every_readable_message(
-    tmp_path: Path,
-    oracle: RecoveryOracle,
-    goods: dict[str, GoodStore],
-    version: str,
-    seed: int,
-    kinds: Sequence[str],
-    fills: bool,
+    tmp_path, oracle, goods, version, seed, kinds, fills
 ) -> None:
     """In each run some kinds; all of them are foretold in `test_foretold_starts.py`."""
     came = Counter[str]()
@@ -124,9 +110,7 @@ def test_each_kind_of_damage_leaves_every_readable_message(
 
 @pytest.mark.soak
 @pytest.mark.untraced
-def test_mixtures_of_damage_leave_every_readable_message(
-    tmp_path: Path, oracle: RecoveryOracle, goods: dict[str, GoodStore], version: str
-) -> None:
+def test_mixtures_of_damage_leave_every_readable_message(tmp_path, oracle, goods, version) -> None:
     names = SHAPES_BY[version]
     came = Counter(judge(oracle, goods[names[seed % len(names)]], tmp_path, 100 + seed) for seed in range(60))
     assert came["lost"] + came["whole"] >= 30

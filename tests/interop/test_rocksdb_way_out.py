@@ -6,18 +6,16 @@ groups hold it is RocketMQ's own tool that shows a database as JSON.
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from golden_frames import Answer, Exchange, Session, answer_of, parse_java_json, value_of
+from golden_frames import Answer, Session, answer_of, parse_java_json, value_of
 from golden_store import GOLDEN, unpack
-from interop.conftest import Java
 from interop.jars import SERVER_VERSION
-from interop.official_broker import OfficialProcess, official_broker
-from interop.recovery_oracle import RecoveryOracle, Sizes
+from interop.official_broker import official_broker
+from interop.recovery_oracle import Sizes
 from interop.wire import ask
 from loop_engine import run_jobs_here
 from protocol.codes import RequestCode
@@ -73,14 +71,14 @@ def way_out(tmp_path_factory: pytest.TempPathFactory) -> WayOut:
 
 
 @pytest.fixture(scope="module")
-def broker(way_out: WayOut, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialProcess]:
+def broker(way_out, tmp_path_factory):
     work = tmp_path_factory.mktemp("broker")
     shutil.copytree(way_out.store, work / "store")
     with official_broker(work / "store", work, properties=way_out.properties) as running:
         yield running
 
 
-def exchanges(code: int) -> list[Exchange]:
+def exchanges(code):
     session = Session("g2-rocksdb", RECORDED / "frames.jsonl.xz", RECORDED / "store.tar.xz")
     return [each for each in session.exchanges() if each.code == code and each.recorded is not None]
 
@@ -94,9 +92,7 @@ def comparable(answer: Answer) -> Answer:
 
 
 @pytest.mark.untraced
-def test_queues_have_the_bounds_that_the_broker_answered(
-    way_out: WayOut, oracle: RecoveryOracle, tmp_path: Path
-) -> None:
+def test_queues_have_the_bounds_that_the_broker_answered(way_out, oracle, tmp_path) -> None:
     shutil.copytree(way_out.store, tmp_path / "store")
     names = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
     segment, queue_file = (int(way_out.properties[name]) for name in names)
@@ -114,7 +110,7 @@ def test_queues_have_the_bounds_that_the_broker_answered(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("code", ASKED)
-def test_queues_and_offsets_are_as_the_broker_had_them(code: RequestCode, broker: OfficialProcess) -> None:
+def test_queues_and_offsets_are_as_the_broker_had_them(code, broker) -> None:
     asked = exchanges(code)
     assert len(asked) >= ASKED[code]
     for exchange in asked:
@@ -124,14 +120,14 @@ def test_queues_and_offsets_are_as_the_broker_had_them(code: RequestCode, broker
         assert answered == comparable(exchange.recorded), exchange
 
 
-def as_rocketmq_shows(java: Java, directory: Path, table: str) -> dict[str, Any]:
+def as_rocketmq_shows(java, directory, table):
     """A table of a database as RocketMQ's own tool shows it."""
     printed = java(SERVER_VERSION, "JSON").mqadmin("rocksDBConfigToJson", "-p", str(directory), "-t", table)
-    shown: dict[str, Any] = parse_java_json(printed[printed.index("{") :])
+    shown = parse_java_json(printed[printed.index("{") :])
     return shown
 
 
-def test_configuration_says_what_rocketmq_shows_of_the_databases(java: Java, way_out: WayOut, tmp_path: Path) -> None:
+def test_configuration_says_what_rocketmq_shows_of_the_databases(java, way_out, tmp_path) -> None:
     databases = tmp_path / "config"  # which the tool opens for writing
     shutil.copytree(way_out.before / "config", databases)
     tables = {
@@ -147,7 +143,7 @@ def test_configuration_says_what_rocketmq_shows_of_the_databases(java: Java, way
 
 
 @pytest.mark.soak
-def test_the_broker_knows_topics_and_groups_with_all_that_was_set(way_out: WayOut, broker: OfficialProcess) -> None:
+def test_the_broker_knows_topics_and_groups_with_all_that_was_set(way_out, broker) -> None:
     for code, name, member in (
         (RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json", "topicConfigTable"),
         (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json", "subscriptionGroupTable"),

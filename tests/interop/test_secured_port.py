@@ -1,6 +1,5 @@
 """Official Java clients and mqadmin at a port with TLS and accounts: who is served, and why others are refused."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +8,8 @@ import pytest
 from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, write_accounts
 from blocking_client import eventually
 from certificates import Authority
-from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.java_client import JavaClient, Subscription
+from interop.java_client import Subscription
 from process import rocketlens_serving
 
 pytestmark = pytest.mark.interop
@@ -33,7 +31,7 @@ class Secured:
     log: Path
 
 
-def set_keys(client: JavaClient, access_key: str, secret_key: str) -> None:
+def set_keys(client, access_key, secret_key) -> None:
     """Have mqadmin sign with these keys, or not at all with empty ones."""
     tools = client.conf / "tools.yml"
     tools.unlink(missing_ok=True)
@@ -51,9 +49,7 @@ VERSIONS = {"enforcing": OLD_CLIENT_VERSION, "permissive": SERVER_VERSION}
 
 
 @pytest.fixture(scope="module", params=["enforcing", pytest.param("permissive", marks=pytest.mark.soak)])
-def server(
-    request: pytest.FixtureRequest, g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Secured]:
+def server(request, g1_store, authority, tmp_path_factory):
     work = tmp_path_factory.mktemp("secured")
     acl = write_accounts(work / "plain_acl.yml")
     certificate, key = authority.sign("server")
@@ -63,18 +59,18 @@ def server(
 
 
 @pytest.fixture(scope="module")
-def tls_client(server: Secured, authority: Authority, java: Java) -> JavaClient:
+def tls_client(server, authority, java):
     """A client that speaks TLS and trusts our authority alone."""
     trust = ["-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.certificate}"]
     return java(VERSIONS[server.mode], "JSON", "-Dtls.enable=true", *trust)
 
 
-def ask(client: JavaClient, server: Secured, access_key: str, secret_key: str, *command: str) -> str:
+def ask(client, server, access_key, secret_key, *command) -> str:
     set_keys(client, access_key, secret_key)
     return client.mqadmin(*command, "-n", server.address)
 
 
-def test_good_keys_find_the_messages(server: Secured, tls_client: JavaClient) -> None:
+def test_good_keys_find_the_messages(server, tls_client) -> None:
     for keys in ((READER, READER_SECRET), (ADMIN, ADMIN_SECRET)):
         printed = ask(tls_client, server, *keys, *HOT_QUERY)
         assert printed.count("7F00000100002A9F") + printed.count("FD0000000000") >= 40, printed
@@ -88,18 +84,14 @@ def test_good_keys_find_the_messages(server: Secured, tls_client: JavaClient) ->
         ("", "", "username cannot be null."),
     ],
 )
-def test_others_are_told_why_not(
-    server: Secured, tls_client: JavaClient, access_key: str, secret_key: str, says: str
-) -> None:
+def test_others_are_told_why_not(server, tls_client, access_key, secret_key, says) -> None:
     printed = ask(tls_client, server, access_key, secret_key, *ROUTE)
     assert "CODE: 16" in printed
     assert says in printed
     assert "FD0000000000" not in ask(tls_client, server, access_key, secret_key, *HOT_QUERY)
 
 
-def test_a_topic_without_permission_and_what_is_for_administrators_are_refused(
-    server: Secured, tls_client: JavaClient
-) -> None:
+def test_a_topic_without_permission_and_what_is_for_administrators_are_refused(server, tls_client) -> None:
     denied = ("queryMsgByKey", "-t", "TopicBatch", "-k", "batch-0")
     assert "FD0000000000" not in ask(tls_client, server, READER, READER_SECRET, *denied)
     printed = ask(tls_client, server, READER, READER_SECRET, "topicRoute", "-t", "TopicBatch")
@@ -113,7 +105,7 @@ def test_a_topic_without_permission_and_what_is_for_administrators_are_refused(
     assert "TopicTest" in ask(tls_client, server, ADMIN, ADMIN_SECRET, "topicList")
 
 
-def test_a_consumer_with_keys_receives_its_topic_and_no_other(server: Secured, tls_client: JavaClient) -> None:
+def test_a_consumer_with_keys_receives_its_topic_and_no_other(server, tls_client) -> None:
     keys = (READER, READER_SECRET)
     # A group of its own for each client: the second would go on where the first left off.
     group = "readers" if tls_client.version == SERVER_VERSION else "oldReaders"
@@ -132,7 +124,7 @@ def test_a_consumer_with_keys_receives_its_topic_and_no_other(server: Secured, t
     assert [each.messages for each in tls_client.end(*others).values()] == [[], []]
 
 
-def test_a_white_list_that_changes_lets_in_who_has_no_keys(server: Secured, tls_client: JavaClient) -> None:
+def test_a_white_list_that_changes_lets_in_who_has_no_keys(server, tls_client) -> None:
     assert "CODE: 16" in ask(tls_client, server, "", "", *ROUTE)
     try:
         write_accounts(server.acl, PLAIN_ACL.replace("  - 10.10.103.*", "  - 127.0.0.1"))
@@ -143,7 +135,7 @@ def test_a_white_list_that_changes_lets_in_who_has_no_keys(server: Secured, tls_
         eventually(lambda: "CODE: 16" in ask(tls_client, server, "", "", *ROUTE), "the old list", CONSUME_SECONDS)
 
 
-def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secured, java: Java) -> None:
+def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server, java) -> None:
     plain = java(SERVER_VERSION, "JSON")
     try:
         printed = ask(plain, server, READER, READER_SECRET, *HOT_QUERY)

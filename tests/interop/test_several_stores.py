@@ -1,7 +1,6 @@
 """Two stores in one server are two brokers of one cluster to mqadmin and to consumers."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from blocking_client import eventually
-from interop.conftest import Java
 from interop.jars import SERVER_VERSION
-from interop.java_client import Consumed, JavaClient, Subscription
+from interop.java_client import Subscription
 from interop.stored import Stored, stored
 from process import serving_process
 from protocol.message_id import HostAddress, encode_message_id
@@ -43,7 +41,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory):
     work = tmp_path_factory.mktemp("several")
     writer = StoreWriter(work / "second")
     written = [
@@ -61,17 +59,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert server.stop() == 0
 
 
-def identities(consumed: Consumed) -> list[tuple[int, int]]:
+def identities(consumed) -> list[tuple[int, int]]:
     """Physical offset and store time of what a consumer has received."""
     return sorted((message["physicalOffset"], message["storeTimestamp"]) for message in consumed.messages)
 
 
 @pytest.fixture
-def client(java: Java) -> JavaClient:
+def client(java):
     return java(SERVER_VERSION, "JSON")
 
 
-def test_the_cluster_list_has_both_brokers_with_their_ports(cluster: Cluster, client: JavaClient) -> None:
+def test_the_cluster_list_has_both_brokers_with_their_ports(cluster, client) -> None:
     for name_server in cluster.name_servers:
         printed = client.mqadmin("clusterList", "-n", name_server)
         rows = [line.split()[:4] for line in printed.splitlines() if line.startswith("DefaultCluster")]
@@ -81,7 +79,7 @@ def test_the_cluster_list_has_both_brokers_with_their_ports(cluster: Cluster, cl
         ]
 
 
-def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster: Cluster, client: JavaClient) -> None:
+def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster, client) -> None:
     printed = client.mqadmin("queryMsgByKey", "-n", cluster.name_servers[0], "-t", TOPIC, "-k", IN_BOTH)
     offsets = sorted(
         (int(queue), int(offset)) for queue, offset in re.findall(r"^[0-9A-F]{32}\S* +(\d+) +(\d+) ", printed, re.M)
@@ -94,7 +92,7 @@ def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster: Cluster,
     assert offsets == sorted([*known, (7 % 4, cluster.written[7].queue_offset)])
 
 
-def test_an_offset_id_is_looked_up_in_the_store_whose_port_it_names(cluster: Cluster, client: JavaClient) -> None:
+def test_an_offset_id_is_looked_up_in_the_store_whose_port_it_names(cluster, client) -> None:
     """Both stores have a record there, each another one."""
     first = cluster.first.records[0]
     for port, topic, body in zip(cluster.ports, (first.topic, TOPIC), (first.body, b"second 0"), strict=True):
@@ -105,7 +103,7 @@ def test_an_offset_id_is_looked_up_in_the_store_whose_port_it_names(cluster: Clu
         assert Path(path[1]).read_bytes() == body
 
 
-def test_a_consumer_reads_a_topic_that_lies_in_two_stores_completely(cluster: Cluster, client: JavaClient) -> None:
+def test_a_consumer_reads_a_topic_that_lies_in_two_stores_completely(cluster, client) -> None:
     wanted = cluster.messages()
     client.consume(cluster.name_servers[1], {"both": Subscription("push", "CG_both", TOPIC)})
 

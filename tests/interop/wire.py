@@ -74,14 +74,7 @@ def encode_request(code: int, opaque: int, ext_fields: dict[str, str], body: byt
     return struct.pack(">iI", 4 + len(raw) + len(body), len(raw)) + raw + body
 
 
-def ask(
-    address: tuple[str, int],
-    code: int,
-    ext_fields: dict[str, str] | None = None,
-    *,
-    body: bytes = b"",
-    timeout_seconds: float = 60.0,
-) -> Frame:
+def ask(address, code, ext_fields=None, *, body=b"", timeout_seconds=60.0) -> Frame:
     """Sends one request over a connection of its own and returns the answer; OSError when nobody answers."""
     with socket.create_connection(address, timeout=timeout_seconds) as connection:
         connection.sendall(encode_request(code, 1, ext_fields or {}, body))

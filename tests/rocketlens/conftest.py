@@ -1,12 +1,8 @@
 """The recorded store g1, opened and served; jobs of commands run in the test's own process."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 import rocketlens
-from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from loop_engine import run_jobs_here
 from storage.store.message_store import MessageStore
@@ -19,16 +15,14 @@ def jobs_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(g1_store: Path) -> Iterator[Endpoint]:
+def server(g1_store):
     """A server of the recorded store."""
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
         yield endpoint
 
 
 @pytest.fixture(scope="module", params=["store", "broker"])
-def source(
-    request: pytest.FixtureRequest, g1_store: Path, server: Endpoint
-) -> Iterator[rocketlens.Store | rocketlens.RemoteStore]:
+def source(request, g1_store, server):
     """The same messages in two ways."""
     opened = rocketlens.open(g1_store) if request.param == "store" else rocketlens.connect(str(server))
     with opened:

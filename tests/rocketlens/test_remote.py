@@ -5,8 +5,7 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -29,7 +28,7 @@ from store_writer import StoreWriter
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
 
-def test_requests_are_signed_where_a_broker_asks_for_it(g1_store: Path, tmp_path: Path) -> None:
+def test_requests_are_signed_where_a_broker_asks_for_it(g1_store, tmp_path) -> None:
     acl = write_accounts(tmp_path / "plain_acl.yml")
     with serving_in_a_thread(service_of(MessageStore.open(g1_store), acl=acl)) as address:
         keys = {"access_key": READER, "secret_key": READER_SECRET}
@@ -53,7 +52,7 @@ def test_no_secret_is_in_a_repr() -> None:
     assert not [text for text in texts if "hidden" in text]
 
 
-def test_tls_is_spoken_and_certificates_are_checked(g1_store: Path, tmp_path: Path) -> None:
+def test_tls_is_spoken_and_certificates_are_checked(g1_store, tmp_path) -> None:
     authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "other")
     tls = TlsOptions("enforcing", *authority.sign("server"))
     with serving_in_a_thread(service_of(MessageStore.open(g1_store), tls=tls)) as address:
@@ -109,7 +108,7 @@ Answer = Callable[[Command], bytes]
 
 
 @contextlib.contextmanager
-def answering(answer: Answer) -> Iterator[Endpoint]:
+def answering(answer):
     """A server that answers every request with what `answer` makes."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +122,7 @@ def answering(answer: Answer) -> Iterator[Endpoint]:
             writer.transport.abort()
 
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Endpoint]:
+    async def opened():
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         async with server:
             yield Endpoint.of_socket(server.sockets[0].getsockname())
@@ -163,7 +162,7 @@ FIELDS: tuple[object, ...] = (
 CODES = (0, 1, 3, 17, 19, 21, 22, -7, 2**31 - 1)
 
 
-def ask_everything(remote: rocketlens.RemoteStore) -> Iterator[Callable[[], object]]:
+def ask_everything(remote):
     yield lambda: remote.view(5)
     yield lambda: remote.view("u", topic="T")
     yield lambda: remote.query("T", key="a", maximum=3)
@@ -228,7 +227,7 @@ def test_a_server_that_leads_round_in_a_circle_is_left() -> None:
     assert next(asked) > 4
 
 
-def test_what_is_lost_is_said_by_a_search_over_the_network_as_by_pulls_of_the_store(tmp_path: Path) -> None:
+def test_what_is_lost_is_said_by_a_search_over_the_network_as_by_pulls_of_the_store(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number in range(6):
         writer.append("T", b"hot %d" % number)

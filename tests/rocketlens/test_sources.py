@@ -4,15 +4,12 @@ import contextlib
 import itertools
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 
 import rocketlens
-from broker.endpoint import Endpoint
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from golden_store import GOLDEN, unpack
 from loop_engine import run_jobs_here
@@ -33,12 +30,12 @@ KINDS = {
     "a broker, a name server": rocketlens.RemoteStore,
 }
 NUMBERS = itertools.count()
-ARGUMENTS: dict[str, tuple[Any, ...]] = {"pull": ("TopicTest", 0, 0), "life": ("a",), "queues": ("TopicTest",)}
+ARGUMENTS = {"pull": ("TopicTest", 0, 0), "life": ("a",), "queues": ("TopicTest",)}
 ARGUMENTS |= {"follow": ("TopicTest", {}), "look_up": (["hotkey"],)}
 
 
 @pytest.fixture
-def url(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(g1_store, monkeypatch):
     """The recorded store in a file system that only this process has."""
     run_jobs_here(monkeypatch)
     place = f"memory://sources-{next(NUMBERS)}"
@@ -48,9 +45,7 @@ def url(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     memory.rm(place, recursive=True)
 
 
-def test_a_place_is_a_path_then_a_url_then_an_address(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_is_a_path_then_a_url_then_an_address(g1_store, tmp_path, monkeypatch) -> None:
     for place in (g1_store, str(g1_store), f"file://{g1_store}"):
         with rocketlens.open(place) as source:
             assert isinstance(source, rocketlens.Store)
@@ -82,7 +77,7 @@ def test_an_option_of_another_kind_of_source_is_an_error(g1_store: Path) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path, server: Endpoint) -> None:
+def test_a_method_that_a_source_does_not_have_says_why(kind, g1_store, server) -> None:
     places = {"a directory": g1_store, "several directories": [g1_store], "a URL": "memory://somewhere"}
     with rocketlens.open(places.get(kind, str(server))) as source:
         for name, reason in source.why_not.items():
@@ -92,9 +87,7 @@ def test_a_method_that_a_source_does_not_have_says_why(kind: str, g1_store: Path
 
 
 @pytest.mark.parametrize("kind", [None, "unique key or key"])
-def test_many_texts_name_the_same_in_a_directory_behind_a_url_and_in_several_stores(
-    g1_store: Path, url: str, kind: str | None
-) -> None:
+def test_many_texts_name_the_same_in_a_directory_behind_a_url_and_in_several_stores(g1_store, url, kind) -> None:
     ids = ["FD000000000000000000000000000002708C30946E09687211CE0017", "7F00000100002A9F00000000000019B5"]
     texts = ["hotkey", "nowhere", "BB", "0", *ids, "hotkey"]
     answers = []
@@ -133,7 +126,7 @@ def places(found: rocketlens.Answer) -> list[int]:
     return [message.physical_offset for message in found]
 
 
-def paged(source: Any, text: str, maximum: int) -> list[int]:
+def paged(source, text, maximum) -> list[int]:
     """What a text names, page by page: each but the last full, and none that comes again."""
     found = source.find(text, maximum=maximum)
     listed = places(found)
@@ -185,9 +178,7 @@ def test_several_directories_are_asked_as_a_name_server_is(two_stores: list[Path
             assert places(found) == places(remote.query("TopicTest", tag="TagA", maximum=5)) != []
 
 
-def test_what_one_store_alone_can_answer_is_asked_of_the_one_that_has_the_topic(
-    two_stores: list[Path], tmp_path: Path
-) -> None:
+def test_what_one_store_alone_can_answer_is_asked_of_the_one_that_has_the_topic(two_stores, tmp_path) -> None:
     with rocketlens.open(two_stores) as both, rocketlens.open(two_stores[0]) as first:
         assert places(both.pull("TopicBatch", 1, 0)) == places(first.pull("TopicBatch", 1, 0)) != []
         assert both.queues("TopicBatch") == first.queues("TopicBatch")
@@ -206,7 +197,7 @@ def test_what_one_store_alone_can_answer_is_asked_of_the_one_that_has_the_topic(
 
 @pytest.mark.parametrize("topic", [None, "TopicBatch"])
 def test_a_search_of_several_stores_goes_through_one_after_the_other_and_goes_on_where_it_ended(
-    two_stores: list[Path], topic: str | None
+    two_stores, topic
 ) -> None:
     whole = []
     for path in two_stores:
@@ -245,13 +236,13 @@ def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None
 # --- url store --------------------------------------------------------------------------------------------------------
 
 
-def waiting(source: rocketlens.Source) -> Any:
+def waiting(source):
     """All that waits."""
     with source.pending() as found:
         return found.as_of, found.incomplete, found.topics(), list(found.messages())
 
 
-QUESTIONS: dict[str, Callable[[rocketlens.Source], Any]] = {
+QUESTIONS = {
     "groups": lambda source: source.groups(),
     "topics": lambda source: source.topics(),
     "info": lambda source: source.info(),
@@ -288,7 +279,7 @@ def put(store: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[Path, str]]]:
+def stores(tmp_path_factory):
     """Recorded stores, each in a directory and behind a URL."""
     made: dict[str, tuple[Path, str]] = {}
 
@@ -318,9 +309,7 @@ def said(source: rocketlens.Source, question: str, place: str) -> str:
     [pytest.param(each, marks=[] if each in ("groups", "pull", "doctor") else pytest.mark.soak) for each in QUESTIONS],
 )
 @pytest.mark.parametrize("name", ["g1/store-crashed"])
-def test_every_question_has_the_answer_of_the_directory(
-    name: str, question: str, stores: Callable[[str], tuple[Path, str]], fetched: dict[str, int]
-) -> None:
+def test_every_question_has_the_answer_of_the_directory(name, question, stores, fetched) -> None:
     root, place = stores(name)
     with rocketlens.open(root) as here, rocketlens.open(place) as there:
         assert said(there, question, place) == said(here, question, str(root))
@@ -344,9 +333,7 @@ def test_old_segments_are_not_fetched_to_see_groups_and_queues(tmp_path: Path, f
     fsspec.filesystem("memory").rm(place, recursive=True)
 
 
-def test_what_cannot_be_fetched_is_an_error_and_the_next_question_is_asked_anew(
-    stores: Callable[[str], tuple[Path, str]], fetched: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_fetched_is_an_error_and_the_next_question_is_asked_anew(stores, fetched, monkeypatch) -> None:
     _, place = stores("g1/store")
     with rocketlens.open(place) as source:
         for question in ("groups", "pull"):
@@ -354,7 +341,7 @@ def test_what_cannot_be_fetched_is_an_error_and_the_next_question_is_asked_anew(
                 memory = type(fsspec.filesystem("memory"))
                 cat = memory.cat_file
 
-                def spoiled(self: Any, path: str, *given: Any, cat: Any = cat, **more: Any) -> bytes:
+                def spoiled(self, path, *given, cat=cat, **more) -> bytes:
                     if "commitlog" in path:
                         raise OSError("the line is cut")
                     return bytes(cat(self, path, *given, **more))
@@ -387,9 +374,7 @@ def test_what_is_no_store_and_what_is_broken_bear_the_names_that_they_have_behin
 
 
 @pytest.mark.parametrize("maximum", [2, 39])
-def test_what_one_of_several_stores_has_is_found_up_to_a_limit_as_in_it_alone(
-    two_stores: list[Path], maximum: int
-) -> None:
+def test_what_one_of_several_stores_has_is_found_up_to_a_limit_as_in_it_alone(two_stores, maximum) -> None:
     with rocketlens.open(two_stores) as stores, rocketlens.open(two_stores[0]) as first:
         found, alone = stores.find("hotkey", maximum=maximum), first.find("hotkey", maximum=maximum)
     assert {message.keys[0] for message in found} == {"hotkey"}

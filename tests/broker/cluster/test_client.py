@@ -50,9 +50,7 @@ async def test_a_route_that_is_none_is_an_error_that_names_the_server() -> None:
         ),
     ],
 )
-async def test_a_server_that_says_nothing_or_something_else_is_an_error_that_says_so(
-    said: bytes | None, reason: str
-) -> None:
+async def test_a_server_that_says_nothing_or_something_else_is_an_error_that_says_so(said, reason) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         if said is None:

@@ -4,9 +4,7 @@ import asyncio
 import json
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -28,15 +26,13 @@ MASTER = (
 
 
 @asynccontextmanager
-async def registered(
-    store: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[NameServer], None] = lambda _: None, **more: object
-) -> AsyncIterator[tuple[NameServer, Registration]]:
+async def registered(store, monkeypatch, prepare=lambda _: None, **more):
     """A registration with a name server, its pauses made short."""
     monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 0.05)
     monkeypatch.setattr("broker.cluster.registration.RETRY_SECONDS", 0.01)
     name_server = NameServer()
     prepare(name_server)
-    options = RegisterOptions((await name_server.start(),), **more)  # type: ignore[arg-type]
+    options = RegisterOptions((await name_server.start(),), **more)
     service = BrokerService.of(MessageStore.open(store), ServeOptions(store, register=options))
     registration = Registration(service, options, ADDRESS)
     registration.start()
@@ -47,16 +43,14 @@ async def registered(
         name_server.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition) -> None:
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
 
 
 @pytest.mark.asyncio
-async def test_a_replica_registers_again_and_again_without_topics_and_takes_itself_off(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replica_registers_again_and_again_without_topics_and_takes_itself_off(g1_store, monkeypatch) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, _):
         await until(lambda: len(name_server.received(RequestCode.REGISTER_BROKER)) >= 3)
         fields, body = name_server.received(RequestCode.REGISTER_BROKER)[0]
@@ -79,9 +73,7 @@ async def test_a_replica_registers_again_and_again_without_topics_and_takes_itse
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("is_alone", [True, False])
-async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
-) -> None:
+async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(g1_store, monkeypatch, is_alone) -> None:
     """With the master too, which may go at any time."""
 
     def listed(name_server: NameServer) -> None:
@@ -101,9 +93,7 @@ async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(
 
 
 @pytest.mark.asyncio
-async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(g1_store, monkeypatch, caplog) -> None:
     def taken(name_server: NameServer) -> None:
         name_server.cluster = MASTER % b',990001:"10.0.0.9:10911"'
 
@@ -121,7 +111,7 @@ async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(
 
 
 @pytest.mark.asyncio
-async def test_a_name_server_that_comes_back_is_told_at_once(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_server_that_comes_back_is_told_at_once(g1_store, monkeypatch) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, registration):
         monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 3600.0)
         await until(lambda: registration.count == 1)
@@ -136,9 +126,7 @@ async def test_a_name_server_that_comes_back_is_told_at_once(g1_store: Path, mon
 
 
 @pytest.mark.asyncio
-async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(g1_store, monkeypatch) -> None:
     async with registered(g1_store, monkeypatch, is_replica=False) as (name_server, _):
         await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
         fields, body = name_server.received(RequestCode.REGISTER_BROKER)[0]
@@ -151,16 +139,16 @@ async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(
     assert {**topics["BulkTopic"], "perm": recorded["BulkTopic"]["perm"]} == recorded["BulkTopic"]
 
 
-def topics_of(store: Path, **names: str) -> dict[str, dict[str, object]]:
+def topics_of(store, **names) -> dict[str, dict[str, object]]:
     """What a broker of its own would register of a store."""
     options = RegisterOptions((ADDRESS,), is_replica=False)
-    service = BrokerService.of(MessageStore.open(store), ServeOptions(store, register=options, **names))  # type: ignore[arg-type]
+    service = BrokerService.of(MessageStore.open(store), ServeOptions(store, register=options, **names))
     body = Registration(service, options, ADDRESS)._encoded_body()
     topics: dict[str, dict[str, object]] = json.loads(body)["topicConfigSerializeWrapper"]["topicConfigTable"]
     return topics
 
 
-def test_one_topic_alone_is_never_registered(tmp_path: Path) -> None:
+def test_one_topic_alone_is_never_registered(tmp_path) -> None:
     """A name server refuses a broker that it does not know and that has but one (remoting-protocol §5.3)."""
     writer = StoreWriter(tmp_path / "store")
     writer.append("same")
@@ -181,9 +169,7 @@ def test_one_topic_alone_is_never_registered(tmp_path: Path) -> None:
         (RegisterOptions((Endpoint("h", 0),)), {}, "no name server listens on port 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    tmp_path: Path, options: RegisterOptions, more: dict[str, tuple[Endpoint, ...]], says: str
-) -> None:
+def test_options_that_make_no_sense_are_refused(tmp_path, options, more, says) -> None:
     with pytest.raises(ConfigError) as raised:
-        ServeOptions(tmp_path, register=options, **more).check()  # type: ignore[arg-type]
+        ServeOptions(tmp_path, register=options, **more).check()
     assert says in str(raised.value)

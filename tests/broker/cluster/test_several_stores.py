@@ -1,8 +1,6 @@
 """Several stores in one server: addresses, folders and names, settled before and after the stores are open."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +18,11 @@ A, B, C = Path("/data/a/store"), Path("/data/b/store"), Path("/data/c/store")
 NAME_SERVER = Endpoint("10.0.0.1", 9876)
 
 
-def options_of(*stores: Path, names: tuple[str, ...] = (), **options: Any) -> tuple[ServeOptions, ...]:
+def options_of(*stores, names=(), **options) -> tuple[ServeOptions, ...]:
     return options_of_stores(stores, names, ServeOptions(stores[0], **options))
 
 
-def named(*brokers: tuple[str, str], **options: Any) -> list[tuple[str | None, str | None]]:
+def named(*brokers, **options) -> list[tuple[str | None, str | None]]:
     """The names of the stores A, B, C with brokers of such names and clusters."""
     identities = [StoreIdentity(cluster, name) for name, cluster in brokers]
     settled = settle_names(options_of(*(A, B, C)[: len(brokers)], **options), identities)
@@ -55,9 +53,7 @@ def test_a_stores_folder_depends_neither_on_the_stores_beside_it_nor_on_their_or
         ((A, B), {"listen": (Endpoint("h", 100), Endpoint("h", 110))}, "would both be at h:110"),
     ],
 )
-def test_what_cannot_be_meant_is_one_clear_sentence(
-    stores: tuple[Path, ...], options: dict[str, Any], problem: str
-) -> None:
+def test_what_cannot_be_meant_is_one_clear_sentence(stores, options, problem) -> None:
     with pytest.raises(ConfigError, match=problem):
         options_of(*stores, **options)
 
@@ -98,7 +94,7 @@ def test_another_store_is_where_its_port_is_as_the_client_reached_this_one(tmp_p
         writer.close()
         roots.append(writer.root)
     advertised, ports = {"advertise": Endpoint("broker.example", 40911)}, ((10911,), (10921,))
-    cases: list[tuple[dict[str, Any], Sequence[tuple[int, ...]], Endpoint, str]] = [
+    cases = [
         ({}, ports, Endpoint("10.0.0.7", 10921), "10.0.0.7:10911"),
         ({}, ports, Endpoint("::1", 10921), "[::1]:10911"),
         ({}, ports, Endpoint("proxy", 30921), "proxy:30911"),  # one that keeps the distances

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -16,21 +15,19 @@ from broker.grpc.signature import signature_of
 from broker.limits import Limits
 from certificates import Authority
 from grpc_cases import CASES, asked_of, recorded
-from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
+from grpc_client import grpc_client, serving_grpc, signed
 from process import ROOT
 
 STATS = "GetProxyRuntimeStats"
 WRITES = ("ChangeLogLevel", "DeleteSubscription", "ResetGroupOffset", "VerifyMessage", "AdminSendMessage")
 
 
-def code_of(client: GrpcClient, method: str = STATS) -> str:
+def code_of(client, method=STATS) -> str:
     """The name of the code that answers a call without fields."""
     return Code.Name(client.admin(method).status.code)
 
 
-def test_what_writes_what_is_no_request_and_what_is_too_long_is_refused(
-    g1_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_writes_what_is_no_request_and_what_is_too_long_is_refused(g1_store, tmp_path, caplog) -> None:
     limits = Limits(body_bytes=4096)
     with serving_grpc(g1_store, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:
         for method in WRITES[1:]:
@@ -122,7 +119,7 @@ def test_modules_of_messages_are_what_protoc_makes_of_their_files(tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def served(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+def served(g1_store, tmp_path_factory):
     with serving_grpc(g1_store, folder=tmp_path_factory.mktemp("messaging")) as served:
         yield served
 
@@ -139,7 +136,7 @@ DIFFERENT = {
 """Cases that are answered in another way than by the proxy, and why."""
 
 
-def test_answers_are_those_of_the_official_proxy(served: GrpcServing) -> None:
+def test_answers_are_those_of_the_official_proxy(served) -> None:
     theirs = recorded()
     ours = {answer["name"]: answer for answer in asked_of(str(served.address))}
     assert (theirs.keys(), len(theirs)) == (ours.keys(), len(CASES))

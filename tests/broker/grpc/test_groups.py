@@ -1,15 +1,11 @@
 """What `Admin` says of topics, groups and clients is what the broker's port says, to which clients are connected."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from acl_file import READER, READER_SECRET, write_accounts
 from broker.grpc.messages.definition_pb2 import Code, FilterType, MessageType, Resource
 from connected_consumer import ConnectedConsumer
-from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, signed
+from grpc_client import grpc_client, serving_grpc, signed
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from protocol.fastjson import parse_fastjson
@@ -17,7 +13,7 @@ from store_writer import StoreWriter
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(tmp_path_factory):
     writer = StoreWriter(tmp_path_factory.mktemp("groups") / "store")
     writer.set_topic("orders", {"message.type": "FIFO"})
     for number in range(40):
@@ -28,19 +24,19 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+def served(written, tmp_path_factory):
     with serving_grpc(written, folder=tmp_path_factory.mktemp("state")) as serving:
         yield serving
 
 
 @pytest.fixture(scope="module")
-def client(served: GrpcServing) -> Iterator[GrpcClient]:
+def client(served):
     with grpc_client(served) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def online(served: GrpcServing) -> Iterator[ConnectedConsumer]:
+def online(served):
     groups = consumer("online", subscription("orders", "t0 || t1", 1795243505254))
     found = ConnectedConsumer(served.broker, heartbeat("10.0.0.1@7", groups, producers=("makers",)))
     yield found
@@ -51,7 +47,7 @@ def named(name: str) -> Resource:
     return Resource(name=name)
 
 
-def test_a_topic_has_what_its_configuration_says(client: GrpcClient) -> None:
+def test_a_topic_has_what_its_configuration_says(client) -> None:
     found = client.admin("DescribeTopicStatus", topic=named("orders"))
     assert (found.status.code, found.topic_message_type) == (Code.OK, MessageType.FIFO)
     assert (found.tags["readQueueNums"], found.tags["message.type"]) == ("4", "FIFO")
@@ -62,7 +58,7 @@ def test_a_topic_has_what_its_configuration_says(client: GrpcClient) -> None:
 
 
 @pytest.mark.usefixtures("online")
-def test_clients_and_subscriptions_are_those_that_are_connected(client: GrpcClient) -> None:
+def test_clients_and_subscriptions_are_those_that_are_connected(client) -> None:
     (found,) = client.admin("ListConsumerConnection", group=named("online")).client_info
     assert (found.client_id, found.egress_ip, found.message_model) == ("10.0.0.1@7", "127.0.0.1", 1)
     assert not client.admin("ListConsumerConnection", group=named("online"), topic=named("another")).client_info
@@ -83,7 +79,7 @@ def test_clients_and_subscriptions_are_those_that_are_connected(client: GrpcClie
     assert (stats.producers, stats.consumers, stats.connections >= 0) == (1, 1, True)
 
 
-def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient, online: ConnectedConsumer) -> None:
+def test_what_a_group_has_not_consumed_is_what_the_port_says(client, online) -> None:
     for group, lag in (("offline", 28), ("readers", 5)):
         found = client.admin("DescribeGroupAccumulation", group=named(group))
         answer = online.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group})
@@ -95,7 +91,7 @@ def test_what_a_group_has_not_consumed_is_what_the_port_says(client: GrpcClient,
         assert found.accumulation.deliver_delay_time.seconds > 0
 
 
-def test_a_connected_client_is_asked_for_what_it_alone_knows(client: GrpcClient, online: ConnectedConsumer) -> None:
+def test_a_connected_client_is_asked_for_what_it_alone_knows(client, online) -> None:
     asked = {"group": named("online"), "client_id": "10.0.0.1@7"}
     info = client.admin("GetConsumerRunningInfo", **asked).consumer_running_info
     assert dict(info.properties) == {"PROP_THREADPOOL_CORE_SIZE": "20"}
@@ -113,11 +109,11 @@ def test_a_connected_client_is_asked_for_what_it_alone_knows(client: GrpcClient,
             assert (status.code, bool(status.message)) == (Code.NOT_FOUND, True)
 
 
-def test_an_account_sees_its_groups_and_topics_alone(written: Path, tmp_path: Path) -> None:
+def test_an_account_sees_its_groups_and_topics_alone(written, tmp_path) -> None:
     acl = write_accounts(tmp_path / "plain_acl.yml")
     with serving_grpc(written, folder=tmp_path, acl=acl) as serving, grpc_client(serving) as known:
         known.metadata = signed(READER, READER_SECRET)
-        asked: dict[str, Any] = {"group": named("offline")}
+        asked = {"group": named("offline")}
         for method in ("ListConsumerConnection", "ListSubscription", "DescribeGroupAccumulation", "QueryTimeSpan"):
             assert known.admin(method, **asked).status.code == Code.FORBIDDEN, method
         for method in ("DescribeTopicStatus", "GetTopicRoute", "ListSubscription"):

@@ -2,11 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -20,7 +17,7 @@ from broker.metrics.metrics_rows import HELD_PULLS
 from draining import pull_of
 from growing_store import GrowingStore
 from grpc_cases import GROUP, ME, OTHER, TOPIC, TelemetryStream, subscribing
-from grpc_client import GrpcClient, GrpcServing, grpc_client, serving_grpc, serving_recorded, signed
+from grpc_client import grpc_client, serving_grpc, serving_recorded, signed
 from interop.stages import committed
 from interop.wire import ask
 from protocol.codes import RequestCode, ResponseCode
@@ -31,22 +28,22 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def served(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServing]:
+def served(g1_store, tmp_path_factory):
     with serving_grpc(g1_store, folder=tmp_path_factory.mktemp("pulls")) as served:
         yield served
 
 
 @pytest.fixture
-def client(served: GrpcServing) -> Iterator[GrpcClient]:
+def client(served):
     with grpc_client(served) as client:
         yield client
 
 
-def queue_of(topic: str = "TopicTest", queue_id: int = 0) -> Any:
+def queue_of(topic="TopicTest", queue_id=0):
     return {"topic": {"name": topic}, "id": queue_id}
 
 
-def pulled(client: GrpcClient, offset: int, queue: Any = None, size: int = 32, **fields: Any) -> tuple[str, Any, int]:
+def pulled(client, offset, queue=None, size=32, **fields):
     """The code of a pull, its messages, and the offset to go on from."""
     queue = queue_of() if queue is None else queue
     fields = {"group": GROUP, "message_queue": queue, "offset": offset, "batch_size": size, **fields}
@@ -55,7 +52,7 @@ def pulled(client: GrpcClient, offset: int, queue: Any = None, size: int = 32, *
     return Code.Name(first.status.code), [each.message for each in rest[:-1]], rest[-1].next_offset
 
 
-def settings(client: GrpcClient, **subscription: Any) -> TelemetryStream:
+def settings(client, **subscription) -> TelemetryStream:
     """An open stream of a client that has sent its settings."""
     stream = TelemetryStream(client.channel, client.metadata or ME, SECONDS)
     stream.send(ParseDict(subscribing("PULL_CONSUMER", **subscription), TelemetryCommand()))
@@ -64,19 +61,19 @@ def settings(client: GrpcClient, **subscription: Any) -> TelemetryStream:
     return stream
 
 
-def code_of(client: GrpcClient, method: str, **fields: Any) -> str:
+def code_of(client, method, **fields) -> str:
     """The name of the code of an answer."""
     return Code.Name(client.messaging(method, **fields).status.code)
 
 
-def held_pulls(served: GrpcServing) -> int:
+def held_pulls(served) -> int:
     """The number of pulls that wait."""
     served.servers[0].publish()
     return int(served.rows.totals()[HELD_PULLS])
 
 
 @pytest.mark.parametrize("name", ["light", pytest.param("tier", marks=pytest.mark.soak)])
-def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(name: str, tmp_path: Path) -> None:
+def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(name, tmp_path) -> None:
     pulled_ones = light_ones = groups = 0
     with serving_recorded(name, tmp_path) as served, grpc_client(served) as client:
         broker = served.broker.host, served.broker.port
@@ -128,14 +125,14 @@ def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(nam
     assert groups
 
 
-def offset_of(client: GrpcClient, queue: Any, policy: str, **fields: Any) -> int:
+def offset_of(client, queue, policy, **fields) -> int:
     """The offset of a queue by a policy."""
     answer = client.messaging("QueryOffset", message_queue=queue, query_offset_policy=policy, **fields)
     assert answer.status.code == Code.OK, answer.status
     return int(answer.offset)
 
 
-def test_an_offset_outside_of_the_range_is_illegal_and_the_next_one_in_it_is_named(client: GrpcClient) -> None:
+def test_an_offset_outside_of_the_range_is_illegal_and_the_next_one_in_it_is_named(client) -> None:
     end = client.messaging("QueryOffset", message_queue=queue_of(), query_offset_policy="END").offset
     assert end > 10
     assert pulled(client, -1)[0::2] == ("ILLEGAL_OFFSET", 0)
@@ -163,13 +160,13 @@ def test_an_offset_outside_of_the_range_is_illegal_and_the_next_one_in_it_is_nam
         ({"long_polling_timeout": {"seconds": -1}}, "ILLEGAL_POLLING_TIME"),
     ],
 )
-def test_a_pull_that_cannot_be_made_is_refused(fields: Any, code: str, client: GrpcClient) -> None:
+def test_a_pull_that_cannot_be_made_is_refused(fields, code, client) -> None:
     (answer,) = client.messaging("PullMessage", **{"group": GROUP, "message_queue": queue_of(), **fields})
     assert Code.Name(answer.status.code) == code
     assert answer.status.message
 
 
-def test_a_member_commits_offsets_in_the_store_of_the_port(served: GrpcServing, client: GrpcClient) -> None:
+def test_a_member_commits_offsets_in_the_store_of_the_port(served, client) -> None:
     broker, asked = (served.broker.host, served.broker.port), {"group": GROUP, "message_queue": queue_of(queue_id=2)}
     assert code_of(client, "GetOffset", **asked) == "OFFSET_NOT_FOUND"
     assert code_of(client, "UpdateOffset", **asked, offset=3) == "FORBIDDEN"
@@ -184,7 +181,7 @@ def test_a_member_commits_offsets_in_the_store_of_the_port(served: GrpcServing, 
     assert committed(broker, GROUP["name"], "TopicTest", 2) == 3
 
 
-def test_what_is_not_served_says_why(client: GrpcClient) -> None:
+def test_what_is_not_served_says_why(client) -> None:
     for method in ("SendMessage", "EndTransaction", "RecallMessage"):
         status = client.messaging(method).status
         assert (status.code, method in status.message) == (Code.FORBIDDEN, True)
@@ -198,10 +195,10 @@ def test_what_is_not_served_says_why(client: GrpcClient) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             client.messaging(method)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        assert f"{method} is not served: this server only reads" in (caught.value.details() or "")
+        assert f"{method} is not served: this server only reads" in caught.value.details()
 
 
-def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_path: Path) -> None:
+def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_path) -> None:
     growing = GrowingStore(tmp_path / "store")
     growing.add()
     growing.flush()
@@ -231,9 +228,9 @@ def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_pa
             stream.receive()
 
 
-def test_rights_are_those_of_the_account_and_looks_are_written_down(g1_store: Path, tmp_path: Path) -> None:
+def test_rights_are_those_of_the_account_and_looks_are_written_down(g1_store, tmp_path) -> None:
     acl, audit = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit"
-    readers: Any = {"name": "readers"}
+    readers = {"name": "readers"}
     with serving_grpc(g1_store, folder=tmp_path, acl=acl, audit_log=audit) as served, grpc_client(served) as client:
         asked = {"group": readers, "message_queue": queue_of()}
         assert code_of(client, "QueryRoute", topic=TOPIC) == "UNAUTHORIZED"

@@ -2,9 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +14,8 @@ from broker.grpc.messages.definition_pb2 import Code, Resource
 from broker.grpc.query_message import read_question
 from examples import examples
 from growing_store import GrowingStore
-from grpc_client import RECORDED, GrpcClient, grpc_client, serving_grpc, serving_recorded, signed
-from oracles import Record, read_log
+from grpc_client import RECORDED, grpc_client, serving_grpc, serving_recorded, signed
+from oracles import read_log
 from protocol.codes import RequestCode
 from protocol.cursors import encode_cursor
 from protocol.message import decode_messages
@@ -29,7 +26,7 @@ Place = tuple[str, int, int]
 PREPARED, ROLLBACK = 0x4, 0xC
 
 
-def pages(client: GrpcClient, topic: str, **fields: Any) -> Iterator[Any]:
+def pages(client, topic, **fields):
     """All pages of a question."""
     scroll_id = ""
     while True:
@@ -41,12 +38,12 @@ def pages(client: GrpcClient, topic: str, **fields: Any) -> Iterator[Any]:
             return
 
 
-def messages(client: GrpcClient, topic: str, **fields: Any) -> list[Any]:
+def messages(client, topic, **fields):
     """The messages of all pages."""
     return [message for page in pages(client, topic, **fields) for message in page.messages]
 
 
-def place_of(message: Any) -> Place:
+def place_of(message) -> Place:
     """Topic, queue and queue offset of a message."""
     namespace = message.topic.resource_namespace
     system = message.system_properties
@@ -54,17 +51,17 @@ def place_of(message: Any) -> Place:
     return name, system.queue_id, system.queue_offset
 
 
-def queued(records: list[Record]) -> list[Record]:
+def queued(records):
     """The records that have a place in a queue."""
     return [each for each in records if each.sys_flag & ROLLBACK not in (PREPARED, ROLLBACK)]
 
 
-def inner_count(record: Record) -> int:
+def inner_count(record) -> int:
     return int(record.properties.get("INNER_NUM", 1))
 
 
 @pytest.mark.parametrize("name", ["light", "queues"])
-def test_every_message_of_a_recorded_store_is_reached_exactly_once(name: str, tmp_path: Path) -> None:
+def test_every_message_of_a_recorded_store_is_reached_exactly_once(name, tmp_path) -> None:
     with serving_recorded(name, tmp_path) as served, grpc_client(served) as client:
         expected: dict[str, Counter[Place]] = {}
         for record in queued(read_log(served.roots[0] / "commitlog")):
@@ -75,7 +72,7 @@ def test_every_message_of_a_recorded_store_is_reached_exactly_once(name: str, tm
             assert Counter(map(place_of, messages(client, topic, max_message_nums=7))) == places, topic
 
 
-def test_every_message_of_a_tier_is_reached_exactly_once(tmp_path: Path) -> None:
+def test_every_message_of_a_tier_is_reached_exactly_once(tmp_path) -> None:
     produced = RECORDED["tier"][1] / "produced.tsv"
     told = [line.split("\t") for line in produced.read_text().splitlines() if line]
     with serving_recorded("tier", tmp_path) as served, grpc_client(served) as client:
@@ -84,7 +81,7 @@ def test_every_message_of_a_tier_is_reached_exactly_once(tmp_path: Path) -> None
             assert found == Counter(key for line in told if line[4] == topic for key in line[2].split(","))
 
 
-def test_a_light_topic_is_read_by_its_own_name(tmp_path: Path) -> None:
+def test_a_light_topic_is_read_by_its_own_name(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number in range(40):
         name = "%LMQ%$orders$chat-1" if number % 4 else "%LMQ%plain"
@@ -109,7 +106,7 @@ def remoting(asker: Asker, topic: str, key: str, kind: str | None) -> Counter[Pl
     return found
 
 
-def equal_queries(root: Path, folder: Path, count: int) -> int:
+def equal_queries(root, folder, count) -> int:
     """Ask for random keys and ids by both protocols; returns how many were found."""
     drawn, hits = random.Random(20261127), 0
     asker = Asker(root)
@@ -132,11 +129,11 @@ def equal_queries(root: Path, folder: Path, count: int) -> int:
     return hits
 
 
-def test_ids_and_keys_find_what_the_brokers_port_finds(g1_store: Path, tmp_path: Path) -> None:
+def test_ids_and_keys_find_what_the_brokers_port_finds(g1_store, tmp_path) -> None:
     assert equal_queries(g1_store, tmp_path, 25) > 15
 
 
-def test_a_page_is_bounded_by_bytes_too(tmp_path: Path) -> None:
+def test_a_page_is_bounded_by_bytes_too(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=32 << 20)
     for number in range(7):
         writer.append("orders", bytes(1 << 20), keys="hot", unique_key=f"u{number}")
@@ -148,8 +145,8 @@ def test_a_page_is_bounded_by_bytes_too(tmp_path: Path) -> None:
             assert max(page.ByteSize() for page in found) < 5 << 20
 
 
-def test_a_subscription_is_tags_or_sql92(filtered: GrpcClient) -> None:
-    passes: dict[str, Callable[[int], bool]] = {
+def test_a_subscription_is_tags_or_sql92(filtered) -> None:
+    passes = {
         "*": lambda number: True,
         "t0 || t2": lambda number: number % 3 != 1,
         "size BETWEEN 10 AND 19 AND TAGS IN ('t0')": lambda number: 10 <= number < 20 and number % 3 == 0,
@@ -160,7 +157,7 @@ def test_a_subscription_is_tags_or_sql92(filtered: GrpcClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcClient]:
+def filtered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("filtered")
     writer = StoreWriter(folder / "store")
     for number in range(200):
@@ -171,8 +168,8 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcClient]:
         yield client
 
 
-def test_what_cannot_be_asked_is_refused_by_its_code(filtered: GrpcClient) -> None:
-    questions: list[tuple[dict[str, Any], int]] = [
+def test_what_cannot_be_asked_is_refused_by_its_code(filtered) -> None:
+    questions = [
         ({"topic": Resource(name="nosuch")}, Code.TOPIC_NOT_FOUND),
         ({"topic": Resource()}, Code.ILLEGAL_TOPIC),
         ({"subscription": "a >"}, Code.ILLEGAL_FILTER_EXPRESSION),
@@ -191,7 +188,7 @@ def test_what_cannot_be_asked_is_refused_by_its_code(filtered: GrpcClient) -> No
         assert (answer.status.code, bool(answer.status.message), len(answer.messages)) == (code, True, 0), fields
 
 
-def test_a_scroll_id_belongs_to_its_question(filtered: GrpcClient) -> None:
+def test_a_scroll_id_belongs_to_its_question(filtered) -> None:
     orders = Resource(name="orders")
     scroll_id = filtered.admin("QueryMessage", topic=orders, max_message_nums=5).scroll_id
     answer = filtered.admin("QueryMessage", topic=orders, max_message_nums=3, page_num=2, scroll_id=scroll_id)
@@ -211,9 +208,7 @@ FOUND_AT = st.tuples(st.sampled_from([*KeyKind, "x"]), st.text(max_size=9), PLAC
     likely=st.lists(st.tuples(PLACES, PLACES), max_size=3),
     fields=st.sampled_from([{}, {"message_key": "k"}, {"subscription": "t1"}, {"subscription": "size > 9"}]),
 )
-def test_no_place_in_a_scroll_id_breaks_the_server_or_leads_elsewhere(
-    filtered: GrpcClient, queue: Any, cursor: Any, likely: Any, fields: dict[str, Any]
-) -> None:
+def test_no_place_in_a_scroll_id_breaks_the_server_or_leads_elsewhere(filtered, queue, cursor, likely, fields) -> None:
     """Places as only a hostile client has them, of the very question that is asked."""
     request = ListMessageRequest(topic=Resource(name="orders"), max_message_nums=3, **fields)
     place = read_question(request).checksum, "broker-a", queue, cursor, likely
@@ -223,7 +218,7 @@ def test_no_place_in_a_scroll_id_breaks_the_server_or_leads_elsewhere(
     assert {each.topic.name for each in answer.messages} <= {"orders"}
 
 
-def test_rights_are_asked_for_on_every_page(g1_store: Path, tmp_path: Path) -> None:
+def test_rights_are_asked_for_on_every_page(g1_store, tmp_path) -> None:
     acl = write_accounts(tmp_path / "plain_acl.yml")
     audit = tmp_path / "audit"
     asked = {"topic": Resource(name="TopicTest"), "max_message_nums": 2}
@@ -243,7 +238,7 @@ def test_rights_are_asked_for_on_every_page(g1_store: Path, tmp_path: Path) -> N
     assert [line for line in lines if '"FORBIDDEN"' in line] == [lines[-1]]
 
 
-def test_pages_go_on_while_the_store_grows_loses_its_oldest_segment_and_the_server_is_new(tmp_path: Path) -> None:
+def test_pages_go_on_while_the_store_grows_loses_its_oldest_segment_and_the_server_is_new(tmp_path) -> None:
     store = GrowingStore(tmp_path / "store", segment_size=4096)
     for number in range(120):
         store.add("T", body=b"%d" % number, keys="hot")
@@ -280,7 +275,7 @@ def test_pages_go_on_while_the_store_grows_loses_its_oldest_segment_and_the_serv
         assert seen == [number for number in range(119, -1, -1) if number >= left[0]]
 
 
-def test_two_brokers_follow_one_another(tmp_path: Path) -> None:
+def test_two_brokers_follow_one_another(tmp_path) -> None:
     roots = []
     for name in ("a", "b"):
         writer = StoreWriter(tmp_path / name)
@@ -299,7 +294,7 @@ def test_two_brokers_follow_one_another(tmp_path: Path) -> None:
         assert [each.body for each in messages(client, "only-b")] == [b"here"]
 
 
-def test_a_message_is_converted_as_the_official_proxy_does(tmp_path: Path) -> None:
+def test_a_message_is_converted_as_the_official_proxy_does(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     mine = {"color": "red", "__SHARDINGKEY": "g1", "DELAY": "3", "TIMER_DELIVER_MS": "1795243505254", "WAIT": "true"}
     writer.append("ns%orders", b"body", keys="k1  k2 ", unique_key="UK", tags="T", properties=mine, reconsume_times=2)

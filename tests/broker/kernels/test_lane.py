@@ -19,9 +19,7 @@ from storage.queue.unit_struct import UNIT
 UNITS = 100
 
 
-def known_pull(
-    topic: bytes = b"T", units: int = UNITS, first: int = 0, stop: int = UNITS, numbers: int = 2
-) -> KnownPull:
+def known_pull(topic=b"T", units=UNITS, first=0, stop=UNITS, numbers=2) -> KnownPull:
     kind = PullKind(RequestCode.PULL_MESSAGE, topic, b"G", b"*", None, 0, 32, None, 0, 0)
     file = HeldFile(bytes(UNIT.size * UNITS))
     return KnownPull(
@@ -134,10 +132,7 @@ def test_the_codes_are_those_of_the_protocol() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "remark",
-    [b"null", b'""', b'"\xc3\xbc"'],
-)
+@pytest.mark.parametrize("remark", [b"null", b'""', b'"\xc3\xbc"'])
 def test_a_remark_may_stand_at_the_very_end(remark: bytes) -> None:
     header = b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1,"remark":%b}' % remark
     assert code_of(Region(header)) == VIEW

@@ -6,7 +6,6 @@ import random
 import shutil
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -108,7 +107,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[B
     @cache
     def open_store(name: str) -> tuple[BrokerService, RequestMaker]:
         write, options = STORES[name]
-        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
+        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)
         write(writer)
         writer.close()
         if name == "without an index":
@@ -269,9 +268,7 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
-async def test_whoever_has_sent_a_request_in_pieces_owes_nothing_and_else_is_closed(
-    has_lane: bool, written: Written
-) -> None:
+async def test_whoever_has_sent_a_request_in_pieces_owes_nothing_and_else_is_closed(has_lane, written) -> None:
     """A client has `frame_seconds` for the rest of a request, be it the lane or the decoder that gets it."""
     clock = StillClock()
     budget = ConnectionBudget(Limits(frame_seconds=5), clock)
@@ -320,7 +317,7 @@ def is_asked_as_stored(service: BrokerService, fields: dict[str, str]) -> bool:
     return record is None or fields.get("topic") in (None, decode_message(record).topic)
 
 
-def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path: Path) -> None:
+def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path) -> None:
     """In the lane are those that name no topic, or the one under which the record is stored."""
     folder = GOLDEN / "g2" / "g2-queues-5.5.1"
     session = Session(folder.name, folder / "views.jsonl.xz", folder / "store.tar.xz")
@@ -333,7 +330,7 @@ def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("frame_limit", [1 << 24, 65_536], ids=["cut by number", "cut by bytes"])
-def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_limit: int, tmp_path: Path) -> None:
+def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_limit, tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
     for number in range(200):
         writer.append(
@@ -361,9 +358,7 @@ def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_li
     assert int(fields["rocketlensCursor"]) == writer.written[168].physical_offset
 
 
-def test_a_key_at_the_end_of_a_long_chain_is_answered_alike_and_from_the_second_time_on_in_the_lane(
-    tmp_path: Path,
-) -> None:
+def test_a_key_at_the_end_of_a_long_chain_is_answered_alike_and_from_the_second_time_on_in_the_lane(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 20, index_slots=1, index_entries=20_000)
     for number in range(3):
         writer.append("TopicTest", b"%d" % number, keys=f"k{number} early")
@@ -434,7 +429,7 @@ def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
     assert lane.answered == {VIEW: TURN_FRAMES, QUERY: 0, PULL: 0, LITE_PULL: 0}
 
 
-def test_the_lane_follows_a_store_that_is_read_anew(tmp_path: Path) -> None:
+def test_the_lane_follows_a_store_that_is_read_anew(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     writer.append("TopicTest", b"one", keys="k0")
     writer.flush()

@@ -40,7 +40,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
-from storage.files.waiting import Lookup, Wait
+from storage.files.waiting import Wait
 from storage.kernels.pulls import EVERYTHING, Choice
 from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import MessageStore
@@ -142,7 +142,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[B
     @cache
     def open_store(name: str) -> tuple[BrokerService, Puller]:
         write, options = STORES[name]
-        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
+        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)
         write(writer)
         writer.close()
         if name == "derived":  # all queues lie in one file, one behind the other
@@ -226,7 +226,6 @@ OF_ITS_OWN_KIND = {
 
 def test_a_pull_of_its_own_kind_is_not_taken_for_a_known_one(service: BrokerService) -> None:
     road = taught(service, pull("T"))
-    assert road.lane is not None
     for name, frame in OF_ITS_OWN_KIND.items():
         assert road.lane.answer(frame + pull("T")) == (b"", 0, NOT_TAKEN), name
         asyncio.run(compare(service, [[frame], [frame], [frame], [frame + pull("T")]]))
@@ -250,12 +249,10 @@ def test_what_is_known_is_forgotten_when_the_store_is_read_anew(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("is_cold", [True, False])
-def test_a_row_that_would_have_to_wait_is_not_made(
-    is_cold: bool, service: BrokerService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_would_have_to_wait_is_not_made(is_cold, service, monkeypatch) -> None:
     """The row of a pull at a file's start looks at the file before it, which may be cold, or expired by then."""
 
-    def fail(*_: object) -> Lookup[None]:
+    def fail(*_):
         if is_cold:
             yield Wait("a cold page")
         raise StoreError(Path("0"), what="cannot be opened")
@@ -273,13 +270,11 @@ def test_a_row_that_would_have_to_wait_is_not_made(
     assert road.taken == 1, "it is learned once that is possible"
 
 
-def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
-    service: BrokerService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(service, monkeypatch) -> None:
     """The kernel sees no unit before the first of a file, so it must not judge one that leads back behind that."""
     road = LaneConnections(service, has_lane=True)
 
-    def is_so(*_: object) -> Lookup[bool]:
+    def is_so(*_):
         yield from ()
         return True
 
@@ -292,9 +287,7 @@ def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
 
 
 @pytest.mark.parametrize("limits", [{"ROWS": 5, "SLOTS": 64}, {"most_queue_files": lambda: 3}, {"SEEN": 4}])
-def test_when_too_much_is_known_everything_is_forgotten(
-    limits: dict[str, object], written: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_too_much_is_known_everything_is_forgotten(limits, written, monkeypatch) -> None:
     for name, limit in limits.items():
         monkeypatch.setattr(_known_pulls, name, limit)
     service, puller = written("plain")
@@ -329,9 +322,7 @@ OF_GROUP = pull("T", sysFlag=0, subscription=None, subVersion=5)
     ],
     ids=["as old", "newer", "older", "an expression", "another topic", "no topic", "gone"],
 )
-def test_what_a_group_subscribes_to_holds_until_it_says_otherwise(
-    then: bytes, code: int, service: BrokerService
-) -> None:
+def test_what_a_group_subscribes_to_holds_until_it_says_otherwise(then, code, service) -> None:
     """One connection tells, pulls three times, tells something else and pulls on; with and without the lane."""
     reads = [beat(subscription("T", "A", 5)), *[OF_GROUP] * 4, then, *[OF_GROUP] * 4]
     with_lane, without = LaneConnections(service, has_lane=True), LaneConnections(service, has_lane=False)
@@ -350,7 +341,6 @@ def test_the_offsets_that_pulls_commit_are_handed_on(service: BrokerService) -> 
     joining = HeartbeatData(client_id="c1", consumer_data_set=[ConsumerData(group_name=GROUP)])
     assert service.clients.heartbeat(member, joining, "JAVA", 0)
     road = taught(service, pull("T", **committing))
-    assert road.lane is not None
     assert service.offsets.committed(GROUP, "T", 0) is None
     for offset, expected in ((5, 5), (0, 5), (-3, 5), (9, 9), (2**40, 2**40), (7, 7)):
         assert road.lane.answer(pull("T", commitOffset=offset, **committing), connection=member)[0]
@@ -386,7 +376,6 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
     for frame in frames * 3:
         asyncio.run(road.answer([frame]))
     lane, guarded = road.lane, Guarded(65536)
-    assert lane is not None
     for number in range(FUZZED):
         data = mutated(puller.generator, puller.generator.choice(frames))
         if number % 4 == 0:
@@ -422,7 +411,6 @@ def test_reads_of_many_pulls_are_answered_alike(written: Written) -> None:
 )  # fmt: skip
 def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService) -> None:
     road = taught(service, pull("T"))
-    assert road.lane is not None
     assert road.lane.answer(frame)[1:] == (len(frame), LEFT_OVER)
     assert road.lane.answered == {
         RequestCode.VIEW_MESSAGE_BY_ID: 0,
@@ -434,7 +422,6 @@ def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService)
 
 def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: BrokerService) -> None:
     road = taught(service, pull("T", subscription="A"))
-    assert road.lane is not None
     assert road.lane.answer(pull("T", 0, 99, subscription="A"))[2] == NOT_TAKEN
     assert road.lane.answer(pull("T", 0, 98, subscription="A"))[2] == LEFT_OVER
 
@@ -442,7 +429,6 @@ def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: Broker
 @pytest.mark.parametrize("is_older", [False, True])
 def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, service: BrokerService) -> None:
     road = taught(service, pull("T"))
-    assert road.lane is not None
     without = LaneConnections(service, has_lane=False, learn=road.lane.learn)
     for _ in range(2):
         asyncio.run(without.answer([pull("T", maxMsgNums=5)]))
@@ -454,7 +440,6 @@ def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, servi
 
 def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: BrokerService) -> None:
     road = taught(service, pull("T"))
-    assert road.lane is not None
     (held,) = map(weakref.ref, road.lane._known._files)
     queues = service.store.layout.root / "consumequeue" / "T"
     shutil.copytree(queues, queues.with_name("U"))
@@ -521,7 +506,6 @@ def test_answers_keep_to_the_frame_limit(tmp_path: Path) -> None:
 async def test_a_server_that_stops_refuses_known_pulls_too(service: BrokerService) -> None:
     async with serving(service) as server, connected(server.addresses[0]) as client:
         lane = server.lane
-        assert lane is not None
 
         async def code() -> int:
             client.writer.write(pull("T"))

@@ -3,9 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -16,31 +14,29 @@ from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_meter import Meter
 from broker.metrics.metrics_rows import MetricsRows
 from broker.metrics.slow_queries import SlowQueries, Visit
-from broker.server import Server
-from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import handles
 from broker.web.metrics_collector import Exposition, ServerCollector
 from broker.web.metrics_store import StoreFigures
-from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
+from broker_harness import FakeStore, connected, service_of, serving, until
 from lane_requests import pull, query, view
-from metric_figures import Figures, figure, figures_of
+from metric_figures import figure, figures_of
 from name_server import NameServer
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_request
+from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
-from storage.files.waiting import Lookup, Wait, WaitKind
+from storage.files.waiting import Wait, WaitKind
 from storage.store.message_store import MessageStore
 
 
 class Watched:
     """A server and its figures."""
 
-    def __init__(self, server: Server, service: BrokerService, all_rows: MetricsRows) -> None:
+    def __init__(self, server, service, all_rows) -> None:
         self.server = server
         self._exposition = Exposition(ServerCollector(all_rows, [StoreFigures(service)]))
 
-    def figures(self) -> Figures:
+    def figures(self):
         """On a thread of its own, as the port for figures reads them: the loop's own thread may not wait for a page."""
         self.server.publish()
         with ThreadPoolExecutor(1) as pool:
@@ -48,7 +44,7 @@ class Watched:
 
 
 @pytest_asyncio.fixture
-async def watched(g1_store: Path) -> AsyncIterator[Watched]:
+async def watched(g1_store):
     all_rows = MetricsRows()
     service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)))
     async with serving(service) as server:
@@ -56,7 +52,7 @@ async def watched(g1_store: Path) -> AsyncIterator[Watched]:
 
 
 @pytest.mark.asyncio
-async def test_it_is_told_how_many_name_servers_list_the_server(g1_store: Path) -> None:
+async def test_it_is_told_how_many_name_servers_list_the_server(g1_store) -> None:
     told, refusing, all_rows = NameServer(), NameServer(), MetricsRows()
     refusing.register_code = ResponseCode.SYSTEM_ERROR
     register = RegisterOptions((await told.start(), await refusing.start()))
@@ -69,7 +65,7 @@ async def test_it_is_told_how_many_name_servers_list_the_server(g1_store: Path) 
     refusing.close()
 
 
-async def answers(client: RawClient, count: int) -> list[int]:
+async def answers(client, count) -> list[int]:
     return [(await client.answer()).code for _ in range(count)]
 
 
@@ -98,7 +94,7 @@ async def test_requests_are_counted_by_code_and_result_in_the_fast_lane_and_besi
 
 
 @pytest.mark.asyncio
-async def test_connections_are_counted_in_and_out(g1_store: Path) -> None:
+async def test_connections_are_counted_in_and_out(g1_store) -> None:
     all_rows, limits = MetricsRows(), Limits(connections=2)
     service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)), limits=limits)
     async with serving(service) as server:
@@ -141,7 +137,7 @@ SECRET = "order-4711-of-somebody"
 MILLISECOND = 1_000_000
 
 
-def command_of(**fields: str) -> Command:
+def command_of(**fields):
     (frame,) = FrameDecoder().feed(encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1, body=SECRET.encode()))
     return decode_command(frame)
 
@@ -161,7 +157,7 @@ def test_a_line_names_topic_group_and_reason_but_no_key(caplog: pytest.LogCaptur
         "slow query: QUERY_MESSAGE topic orders group g from 10.0.0.9:1 took 1450 ms and ended with SUCCESS; "
         "cold, 3 ms for a thread, 1400 ms for the disk (000 is cold at 7)"
     )
-    assert record.fields == {  # type: ignore[attr-defined]
+    assert record.fields == {
         "code": "QUERY_MESSAGE",
         "result": "SUCCESS",
         "peer": "10.0.0.9:1",
@@ -197,7 +193,7 @@ class Sleeper:
         return Response()
 
     @handles(RequestCode.GET_MIN_OFFSET, EmptyRequestHeader)
-    def on_a_thread(self, header: EmptyRequestHeader) -> Lookup[Response]:
+    def on_a_thread(self, header):
         yield Wait("somewhere deep")
         self.now += 250 * MILLISECOND
         return Response()
@@ -209,9 +205,7 @@ class Sleeper:
 
 
 @pytest.mark.asyncio
-async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(caplog, monkeypatch) -> None:
     sleeper, service = Sleeper(), service_of(FakeStore(), meter=Meter(slow=SlowQueries(200)))
     for place in ("time.perf_counter_ns", "broker.net._request_reader.perf_counter_ns"):
         monkeypatch.setattr(place, lambda: sleeper.now)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -14,8 +13,7 @@ from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, PENDING_REQUEST_BY
 from broker.net.scheduler import SLICE_BYTES, SMALL_READ, Scheduler
 from protocol.codes import RequestCode
 from protocol.command import Command, Response
-from still_clock import StillClock
-from storage.files.waiting import Lookup, Unfinished, Wait
+from storage.files.waiting import Unfinished, Wait
 
 LIMITS = Limits(received_bytes=10 * MIB, unsent_bytes=10 * MIB, frame_seconds=60, reader_seconds=60)
 
@@ -32,13 +30,13 @@ class Peer:
         self.reasons.append(reason)
 
 
-def sizes(*peers: Peer) -> dict[Peer, Callable[[], int]]:
+def sizes(*peers):
     """What each has not read, as connections tell it."""
     return {peer: partial(getattr, peer, "unsent_bytes") for peer in peers}
 
 
 @pytest.fixture
-def costs(clock: StillClock) -> ConnectionBudget:
+def costs(clock) -> ConnectionBudget:
     return ConnectionBudget(LIMITS, clock)
 
 
@@ -70,7 +68,7 @@ def test_whoever_is_longest_at_one_request_goes_when_too_much_is_held(costs: Con
     assert (len(newest.reasons), busy.reasons) == (1, [])
 
 
-def test_a_request_has_to_be_complete_in_time(costs: ConnectionBudget, clock: StillClock) -> None:
+def test_a_request_has_to_be_complete_in_time(costs, clock) -> None:
     slow, quick, held = Peer(), Peer(), Peer()
     for peer in (slow, quick, held):
         costs.holds(peer, 10, is_new=True)
@@ -90,7 +88,7 @@ def test_a_request_has_to_be_complete_in_time(costs: ConnectionBudget, clock: St
     assert held.reasons
 
 
-def test_a_client_that_is_not_read_has_to_read_in_time(costs: ConnectionBudget, clock: StillClock) -> None:
+def test_a_client_that_is_not_read_has_to_read_in_time(costs, clock) -> None:
     slow, quick = Peer(), Peer()
     costs.reads_slowly(slow)
     costs.reads_slowly(quick)
@@ -109,9 +107,7 @@ def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs
     assert costs.unsent == 5 * MIB
 
 
-def test_complaints_about_clients_do_not_fill_the_log(
-    costs: ConnectionBudget, clock: StillClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_complaints_about_clients_do_not_fill_the_log(costs, clock, caplog) -> None:
     with caplog.at_level(logging.WARNING):
         for number in range(COMPLAINTS + 30):
             costs.complain("client %d", number)
@@ -135,7 +131,7 @@ def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
 PULL = Command(code=RequestCode.PULL_MESSAGE)
 
 
-def waiting() -> Lookup[Response]:
+def waiting():
     yield Wait("a page")
     return Response()
 
@@ -164,7 +160,7 @@ def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | byt
 class Client:
     """Notes when it had its turn, and has work left for so many."""
 
-    def __init__(self, turns: Scheduler, work: int, had_turn: Callable[["Client"], None]) -> None:
+    def __init__(self, turns, work, had_turn) -> None:
         self.turns = turns
         self.work = work
         self.had_turn = had_turn

@@ -3,7 +3,6 @@
 import ipaddress
 import shutil
 import socket
-import ssl
 import struct
 from ipaddress import ip_network
 from pathlib import Path
@@ -19,9 +18,8 @@ from broker.limits import Limits
 from broker.net._proxy_protocol import LONGEST_VERSION_2, SIGNATURE, BadProxyHeader, parse_proxy_header
 from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners
 from broker.net.tls import load_context
-from broker.server import Server
-from broker.service.dispatcher import Request, handles
-from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
+from broker.service.dispatcher import handles
+from broker_harness import FakeStore, connected, service_of, serving, until
 from certificates import Authority
 from protocol.codes import RequestCode
 from protocol.command import Response, encode_request
@@ -37,7 +35,7 @@ class Who:
     """Answers with as many bytes as asked for, and with the addresses in the remark."""
 
     @handles(VIEW, ViewMessageRequestHeader)
-    def view(self, header: ViewMessageRequestHeader, request: Request) -> Response:
+    def view(self, header, request) -> Response:
         remark = f"{request.connection.peer_address} {request.connection.local_address}"
         return Response(remark=remark, body=bytes(header.offset))
 
@@ -48,7 +46,7 @@ def pair(authority: Authority) -> tuple[Path, Path]:
 
 
 def tls(pair: tuple[Path, Path], mode: str = "permissive", **options: object) -> TlsOptions:
-    return TlsOptions(mode, *pair, **options)  # type: ignore[arg-type]
+    return TlsOptions(mode, *pair, **options)
 
 
 @pytest.mark.asyncio
@@ -71,9 +69,7 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
 
 @pytest.mark.parametrize("mode", ["optional", "required"])
 @pytest.mark.asyncio
-async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(
-    authority: Authority, pair: tuple[Path, Path], mode: str, tmp_path: Path
-) -> None:
+async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(authority, pair, mode, tmp_path) -> None:
     stranger = Authority.make(tmp_path / "other", "other")
     options = tls(pair, "enforcing", client_ca=authority.certificate, client_auth=mode)
     async with serving(service_of(FakeStore(), tls=options), [Who()]) as server:
@@ -88,7 +84,7 @@ async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(
         assert await _is_served(server, authority.client_context()) == (mode == "optional")
 
 
-async def _is_served(server: Server, context: ssl.SSLContext) -> bool:
+async def _is_served(server, context) -> bool:
     """Whether a request is answered; in TLS 1.3 a client hears of its refusal only after its own handshake."""
     try:
         async with connected(server.addresses[0], context) as client:
@@ -122,7 +118,7 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
         assert (await old.ask(VIEW, {"offset": "1"})).body == b"\0"
 
 
-def _common_name(client: RawClient) -> str:
+def _common_name(client) -> str:
     subject = client.writer.get_extra_info("peercert")["subject"]
     return str(dict(entry[0] for entry in subject)["commonName"])
 
@@ -131,14 +127,11 @@ def _common_name(client: RawClient) -> str:
     ("sent", "options"), [(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {}), (LINE[:20], LOOPBACK_PROXY)]
 )
 @pytest.mark.asyncio
-async def test_a_handshake_or_a_header_that_never_ends_is_given_up(
-    pair: tuple[Path, Path], sent: bytes, options: dict[str, object]
-) -> None:
+async def test_a_handshake_or_a_header_that_never_ends_is_given_up(pair, sent, options) -> None:
     service = service_of(FakeStore(), tls=tls(pair), limits=Limits(handshake_seconds=1), **options)
     async with serving(service, [Who()]) as server, connected(server.addresses[0]) as client:
         client.writer.write(sent)
         assert await client.is_closed_by_the_server()
-        assert server._reception is not None
         await until(lambda: not server._reception.arrivals)
 
 
@@ -164,7 +157,7 @@ async def test_a_proxy_tells_whose_connection_it_is() -> None:
         for cut in (0, 1, len(LINE) - 1, len(LINE), len(LINE) + 3):
             async with connected(server.addresses[0]) as client:
                 client.writer.write(data[:cut])
-                await until(lambda cut=cut: cut == 0 or bool(server._reception.arrivals))  # type: ignore[misc, union-attr]
+                await until(lambda cut=cut: cut == 0 or bool(server._reception.arrivals))
                 client.writer.write(data[cut:])
                 answer = await client.answer()
                 assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
@@ -178,7 +171,7 @@ async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
             async with connected(server.addresses[0]) as client:
                 client.writer.write(data + encode_request(VIEW, {"offset": "2"}, opaque=1))
                 assert await client.is_closed_by_the_server()
-            assert not server._reception.arrivals  # type: ignore[union-attr]
+            assert not server._reception.arrivals
 
 
 @pytest.mark.parametrize(
@@ -193,7 +186,7 @@ async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
 @pytest.mark.asyncio
 async def test_options_that_contradict_each_other_are_refused(options: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        TlsOptions(**options).check()  # type: ignore[arg-type]
+        TlsOptions(**options).check()
 
 
 # ------------------------ listeners
@@ -278,9 +271,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("header", "source", "destination"), HEADERS)
-def test_a_header_is_read_to_its_end_and_no_further(
-    header: bytes, source: tuple[str, int] | None, destination: tuple[str, int] | None
-) -> None:
+def test_a_header_is_read_to_its_end_and_no_further(header, source, destination) -> None:
     expected = (len(header), source and Endpoint(*source), destination and Endpoint(*destination))
     for behind in (b"", b"\0\0\1\2", b"\x16\x03\x01", b"PROXY TCP4"):
         assert parse_proxy_header(header + behind) == expected

@@ -1,9 +1,7 @@
 """A session is tested with bytes alone: every split, every state, and whatever may happen in it."""
 
 import struct
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from itertools import product
-from typing import Any, cast
 
 import pytest
 
@@ -16,12 +14,12 @@ from broker.net.session_settings import SessionSettings
 from broker.service.dispatcher import Dispatcher, handles
 from broker.service.pending_reply import PendingReply
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_request
+from protocol.command import Response, decode_command, encode_request
 from protocol.errors import StoreError
 from protocol.frame import PREFIX, FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from still_clock import StillClock
-from storage.files.waiting import Lookup, Wait
+from storage.files.waiting import Wait
 
 OPEN, QUEUED, HELD = SessionState.OPEN, SessionState.QUEUED, SessionState.HELD
 ENDING, FINISHED, LOST = SessionState.ENDING, SessionState.FINISHED, SessionState.LOST
@@ -53,7 +51,7 @@ class Work:
 
     is_cancelled = False
 
-    def __await__(self) -> Generator[None, None, Response]:
+    def __await__(self):
         raise AssertionError("nobody waits here")
 
     def cancel(self) -> None:
@@ -72,12 +70,12 @@ class Families:
         return Response(body=bytes(-header.offset) if header.offset < 0 else b"%d" % header.offset)
 
     @handles(LATER, EmptyRequestHeader)
-    def later(self, header: EmptyRequestHeader) -> Awaitable[Response]:
+    def later(self, header):
         self.awaitables.append(Work())
         return self.awaitables[-1]
 
     @handles(COLD, EmptyRequestHeader)
-    def cold(self, header: EmptyRequestHeader) -> Lookup[Response]:
+    def cold(self, header):
         yield Wait("page")
         return Response(body=b"cold")
 
@@ -104,20 +102,14 @@ class Client:
 class Peer:
     """A session and the one who moves its bytes, without a socket: what was sent, and what was begun."""
 
-    def __init__(
-        self,
-        *,
-        families: Families | None = None,
-        cut: Callable[[int | None], StoreError | None] = lambda _since: None,
-        **limits: int,
-    ) -> None:
+    def __init__(self, *, families=None, cut=lambda _since: None, **limits) -> None:
         self.clock = StillClock()
         self.budget = ConnectionBudget(Limits(**limits), self.clock)
         self.families = families or Families()
-        self.due: list[Callable[[], None]] = []
+        self.due = []
         self.scheduler = Scheduler(self.due.append)
         settings = SessionSettings(Dispatcher([self.families]), self.budget, self.scheduler, cut=cut)
-        self.session = Session(settings, cast(Any, Client()))
+        self.session = Session(settings, Client())
         self.sent = bytearray()
         self.started: list[tuple[int, object]] = []
 
@@ -172,14 +164,14 @@ class Peer:
 
     def resolve(self, outcome: Response | BaseException | None) -> None:
         _, request = self.started.pop(0)
-        self.session.resolve(request, outcome)  # type: ignore[arg-type]
+        self.session.resolve(request, outcome)
         self.collect()
 
     def resume(self) -> None:
         self.session.resume_writing()
         self.send_due()
 
-    def answers(self) -> list[Command]:
+    def answers(self):
         decoder = FrameDecoder()
         found = [decode_command(frame) for frame in decoder.feed(bytes(self.sent))]
         assert not decoder.needs_more
@@ -190,7 +182,7 @@ class Peer:
 
 
 def view(offset: int, opaque: int = 0, **members: int) -> bytes:
-    return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **members)  # type: ignore[arg-type]
+    return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **members)
 
 
 def request(code: int, opaque: int = 0, body: bytes = b"") -> bytes:
@@ -222,7 +214,7 @@ STREAM = b"".join(
 """Requests of all kinds that are answered at once: a command, one that is refused, and none at all."""
 
 
-def splits(data: bytes) -> Iterator[Sequence[bytes]]:
+def splits(data):
     """The whole, byte by byte, and in two, cut at every fifth byte."""
     yield (data,)
     yield [data[number : number + 1] for number in range(len(data))]
@@ -282,7 +274,7 @@ START = {"open": OPEN, "within a frame": OPEN, "queued": QUEUED, "held by its re
 START |= {"ending": ENDING, "finished": FINISHED, "lost": LOST}
 
 
-EVENTS: dict[str, Callable[[Peer], object]] = {
+EVENTS = {
     "data": lambda peer: peer.receive(view(3, 77)),
     "junk": lambda peer: peer.receive(JUNK),
     "eof": lambda peer: peer.session.receive_eof(),
@@ -430,7 +422,7 @@ def test_what_is_answered_after_the_client_is_gone_goes_nowhere_and_begins_nothi
     peer.resolve(Response())
     further = Reply()
     _, pending = peer.started.pop()
-    peer.session.resolve(pending, further)  # type: ignore[arg-type]
+    peer.session.resolve(pending, further)
     peer.send_replies([*peer.families.replies], Response())
     assert (bytes(peer.sent), peer.state, peer.budget.in_flight) == (b"", LOST, 0)
     assert peer.families.replies[0].is_given_up

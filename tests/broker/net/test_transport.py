@@ -6,23 +6,18 @@ import socket
 import struct
 import time
 import weakref
-from collections.abc import Awaitable
-from pathlib import Path
-from typing import cast
 
 import pytest
 
 from broker.limits import Limits
-from broker.net.transport import SessionTransport
 from broker.net.writing import LINGER_SECONDS, close_gently
-from broker.server import Server
 from broker.service.dispatcher import handles
 from broker_harness import LOOPBACK, FakeStore, connected, service_of, serving, until
 from lane_requests import LaneConnections, pull
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response, encode_request
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
-from storage.files.waiting import Lookup, Wait
+from storage.files.waiting import Wait
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -42,16 +37,16 @@ class Echo:
         return Response(body=memoryview(bytes(-header.offset)) if header.offset < 0 else b"%d" % header.offset)
 
     @handles(COLD, EmptyRequestHeader)
-    def lookup(self, header: EmptyRequestHeader) -> Lookup[Response]:
+    def lookup(self, header):
         yield Wait("page")
         return Response(body=b"cold")
 
     @handles(BROKEN, EmptyRequestHeader)
     def broken(self, header: EmptyRequestHeader) -> Response:
-        return Response(body=None)  # type: ignore[arg-type]
+        return Response(body=None)
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG, EmptyRequestHeader)
-    def broken_later(self, header: EmptyRequestHeader) -> Awaitable[Response]:
+    def broken_later(self, header):
         return self._fail()
 
     async def _fail(self) -> Response:
@@ -60,7 +55,7 @@ class Echo:
 
 
 def view(offset: int, opaque: int = 0, **options: bool) -> bytes:
-    return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **options)  # type: ignore[arg-type]
+    return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **options)
 
 
 class Held:
@@ -73,7 +68,7 @@ async def test_a_cold_request_leaves_nothing_behind_for_a_collection() -> None:
 
     class Reader:
         @handles(COLD, EmptyRequestHeader)
-        def lookup(self, header: EmptyRequestHeader) -> Lookup[Response]:
+        def lookup(self, header):
             snapshot = Held()
             held.append(weakref.ref(snapshot))
             yield Wait("page")
@@ -139,7 +134,7 @@ async def test_a_header_that_is_no_command_is_answered_and_the_connection_lives(
 async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
     echo = Echo()
     async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
-        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.transport.pause_reading()
         wanted = 80
         client.writer.write(b"".join(view(-500_000, opaque=number) for number in range(wanted)))
         (connection,) = await _connections(server)
@@ -147,13 +142,13 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
         # What lies in the two sockets, and one turn beyond the write buffer's limit.
         assert echo.answered < 50
         assert connection._transport.get_write_buffer_size() < 8_000_000
-        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        client.writer.transport.resume_reading()
         for number in range(wanted):
             answer = await client.answer()
             assert (answer.opaque, len(answer.body)) == (number, 500_000)
 
 
-async def _connections(server: Server) -> list[SessionTransport]:
+async def _connections(server):
     await until(lambda: bool(len(server.connections)))
     return list(server.connections)
 
@@ -186,7 +181,7 @@ class Closing(asyncio.Protocol):
         self._is_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         if not self._is_ended:
@@ -221,7 +216,7 @@ async def test_an_answer_arrives_though_requests_are_left_unread(seconds: float)
 
 
 @pytest.mark.asyncio
-async def test_who_reads_late_gets_what_was_written_for_him(tmp_path: Path, lane_is_off: bool) -> None:
+async def test_who_reads_late_gets_what_was_written_for_him(tmp_path, lane_is_off) -> None:
     """Two clients pull different messages, 200 KB each time; one reads only when the other has all of his."""
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 22)
     for number in range(40):
@@ -236,7 +231,7 @@ async def test_who_reads_late_gets_what_was_written_for_him(tmp_path: Path, lane
         connected(server.addresses[0]) as late,
         connected(server.addresses[0]) as quick,
     ):
-        late.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        late.writer.transport.pause_reading()
         for _ in range(6):
             late.writer.write(b"".join(frames[:18]))
         await until(lambda: any(connection.session.is_held for connection in server.connections))
@@ -244,10 +239,9 @@ async def test_who_reads_late_gets_what_was_written_for_him(tmp_path: Path, lane
             quick.writer.write(b"".join(frames[18:]))
             for wanted in expected[18:]:
                 assert await quick.reader.readexactly(len(wanted)) == wanted
-        late.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        late.writer.transport.resume_reading()
         for _ in range(6):
             for wanted in expected[:18]:
                 assert await asyncio.wait_for(late.reader.readexactly(len(wanted)), 60) == wanted
         if not lane_is_off:
-            assert server.lane is not None
             assert sum(server.lane.answered.values()) > 100

@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -17,12 +16,12 @@ from broker.security.accounts import Account, Permission, watched_accounts
 from broker.security.answer_rights import AnswerRights
 from broker.security.guard import Guard
 from broker.security.topic_rights import may_read, permits_topic
-from broker_harness import RawClient, connected, service_of, serving, until
+from broker_harness import connected, service_of, serving, until
 from draining import pull_of
 from golden_store import CASES, unpack
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_request
+from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from protocol.message import decode_message, decode_messages
 from protocol.system_topics import RETRY_PREFIX
@@ -77,20 +76,18 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
 
 
 @asynccontextmanager
-async def guarded(root: Path, tmp_path: Path, accounts: str = ACCOUNTS, **options: Any) -> AsyncIterator[RawClient]:
+async def guarded(root, tmp_path, accounts=ACCOUNTS, **options):
     acl = write_accounts(tmp_path / "plain_acl.yml", accounts)
     service = service_of(await asyncio.to_thread(MessageStore.open, root), acl=acl, **options)
     async with serving(service) as server, connected(server.addresses[0]) as client:
         yield client
 
 
-async def ask(
-    client: RawClient, code: int, fields: Mapping[str, str], who: tuple[str, str], body: bytes = b""
-) -> Command:
+async def ask(client, code, fields, who, body=b""):
     return await client.ask(code, signed_fields(dict(fields), *who, body), body=body)
 
 
-def requests_for(topic: str, queue_id: int, offset: int, origin: str) -> Iterator[tuple[int, dict[str, str]]]:
+def requests_for(topic, queue_id, offset, origin):
     yield RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}
     yield (
         RequestCode.QUERY_MESSAGE,
@@ -110,8 +107,8 @@ async def test_a_copy_is_shown_to_whom_its_message_may_be_shown(copies: Copies, 
             for code, fields in requests_for(topic, 1, copies.secret[topic], "Secret"):
                 answer = await ask(client, code, fields, READER)
                 assert (answer.code, bytes(answer.body)) == (ResponseCode.NO_PERMISSION, b""), code
-                assert "no permission to access" in (answer.remark or "")
-                assert "Secret" not in (answer.remark or ""), "what the request does not name is not named"
+                assert "no permission to access" in answer.remark
+                assert "Secret" not in answer.remark, "what the request does not name is not named"
                 assert b"a body of Secret" in bytes((await ask(client, code, fields, OWNER)).body), code
 
 
@@ -135,7 +132,7 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
     writer.close()
 
 
-async def called(client: RawClient, code: int) -> Command:
+async def called(client, code):
     """The next request of a kind that the server makes."""
     while (call := await client.push()).code != code:
         pass
@@ -185,7 +182,7 @@ def test_the_page_shows_a_copy_to_whom_its_message_may_be_shown(copies: Copies, 
     api = ApiOf(copies.root, write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS))
     reader, owner = keys(*READER), keys(*OWNER)
 
-    def count(path: str, headers: dict[str, str], member: str, **question: Any) -> Any:
+    def count(path, headers, member, **question):
         return api.get(path, headers=headers, **question)[member]
 
     for topic in COPIES:
@@ -230,20 +227,18 @@ def popped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack("store", tmp_path_factory.mktemp("pop"), archives=POP)
 
 
-async def assert_for_the_consumer_alone(
-    client: RawClient, code: int, fields: Mapping[str, str], offsets: list[int]
-) -> None:
+async def assert_for_the_consumer_alone(client, code, fields, offsets) -> None:
     answer = await ask(client, code, fields, CONSUMER)
     assert answer.code == 0, answer.remark
     assert [message.physical_offset for message in decode_messages(bytes(answer.body))] == offsets
     refused = await ask(client, code, fields, OTHER)
     assert (refused.code, bytes(refused.body)) == (ResponseCode.NO_PERMISSION, b"")
-    assert "topic" in fields or "orders" not in (refused.remark or "")
+    assert "topic" in fields or "orders" not in refused.remark
 
 
 @pytest.mark.asyncio
 async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks_the_right_gets_none(
-    popped: Path, tmp_path: Path
+    popped, tmp_path
 ) -> None:
     async with guarded(popped, tmp_path, (POP / "plain_acl.yml").read_text()) as client:
         for offset, topic in POPPED.items():
@@ -284,7 +279,7 @@ async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks
     ],
 )
 def test_the_name_of_a_topic_of_copies_is_permitted_by_its_group_and_its_topic(
-    known_store: MessageStore, topic: str, rights: Mapping[str, str], is_permitted: bool
+    known_store, topic, rights, is_permitted
 ) -> None:
     assert permits_topic(account_of(rights), topic, [Origins(known_store)]) is is_permitted
 
@@ -298,14 +293,11 @@ NAMES = ("T", "b_c", "c", "g", "a", "a_b", "unheard", "other")
     ),
     st.sampled_from(["SUB", "DENY"]),
 )
-def test_whoever_may_read_a_record_may_name_its_topic(
-    known_store: MessageStore, rights: dict[str, str], defaults: str
-) -> None:
+def test_whoever_may_read_a_record_may_name_its_topic(known_store, rights, defaults) -> None:
     """So that a consumer with exactly its rights is never refused what it would be given."""
     account, known = account_of(rights | {"defaults": defaults}), Origins(known_store)
     for topic in known_store.queues.topics():
         queue = known_store.queues.queue(topic, 0)
-        assert queue is not None
         for entry in queue.entries(0, 10):
             message = decode_message(known_store.record_at(entry.physical_offset) or b"")
             if may_read(account, message, known):
@@ -332,7 +324,7 @@ def known_store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
     return MessageStore.open(writer.root)
 
 
-def account_of(rights: Mapping[str, Any]) -> Account:
+def account_of(rights) -> Account:
     """An account with some rights by resource; `defaults` are those to all others, DENY where nothing is said."""
     words = {name: Permission.NONE if word == "DENY" else Permission[word] for name, word in rights.items()}
     default = words.pop("defaults", Permission.NONE)
@@ -383,9 +375,7 @@ def test_a_port_admits_what_the_account_may_ask_any_store_that_is_served(popped:
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%g_T", "%RETRY%g+T", "%RETRY%unheard_T", "%RETRY%unheard+T"])
-def test_an_account_to_which_a_topic_is_denied_may_not_name_copies_that_may_be_of_it(
-    known: Origins, topic: str
-) -> None:
+def test_an_account_to_which_a_topic_is_denied_may_not_name_copies_that_may_be_of_it(known, topic) -> None:
     everything = {"defaults": "SUB"}
     assert permits_topic(account_of(everything), topic, [known])
     assert not permits_topic(account_of(everything | {"T": "DENY"}), topic, [known])

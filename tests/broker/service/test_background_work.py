@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,19 +13,17 @@ from broker.metrics.metrics_meter import Meter
 from broker.metrics.metrics_rows import HOLE_MESSAGES, HOLES, SEARCH_LEFT
 from broker.service import background_work
 from broker.service.broker_service import BrokerService
-from broker_harness import DEADLINE_SECONDS, RawClient, connected, service_of, serving, until
+from broker_harness import DEADLINE_SECONDS, connected, service_of, serving, until
 from doctoring import put
 from draining import SUBSCRIPTION, pull_of, records_of
 from oracles import java_hash
 from protocol.codes import RequestCode
-from protocol.command import Command, ext_fields_of
+from protocol.command import ext_fields_of
 from queue_stores import unit_bytes
-from storage.files.waiting import Lookup
 from storage.queue import _shared_pass as shared_pass
 from storage.queue import queue_holes as module
 from storage.queue._queue_end import find_end
 from storage.queue.queue_holes import QueueHoles
-from storage.queue.unit_standing import JudgedUnits
 from storage.store import _upkeep
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
@@ -48,7 +45,7 @@ class Drained:
     offset: int = 0
 
 
-def take(drained: Drained, answer: Command) -> bool:
+def take(drained, answer) -> bool:
     """Follow an answer; whether it says that there is nothing new."""
     assert answer.code in (FOUND, NOT_FOUND, RETRY, MOVED), answer.remark
     following = int(ext_fields_of(answer)["nextBeginOffset"])
@@ -106,13 +103,13 @@ class Gate:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(monkeypatch):
     gate = Gate(monkeypatch)
     yield gate
     gate.opened.set()
 
 
-async def drained(client: RawClient, gate: Gate | None = None, subscription: str = "*", kind: str = "TAG") -> Drained:
+async def drained(client, gate=None, subscription="*", kind="TAG") -> Drained:
     """Drain the queue as a Java client does, which waits a moment when the server answers that it is busy."""
     found = Drained()
     for _ in range(MESSAGES * 20):
@@ -148,11 +145,10 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
             for offset in (FIRST, FIRST + 1, FIRST + 100, FIRST + COUNT - 1):
                 answer = await client.ask(code, pull_of("T", 0, offset, subscription=subscription, expressionType=kind))
                 assert (answer.code, answer.body) == (BUSY, b"")
-                assert "queue offsets 150 to 354 of T, queue 0" in (answer.remark or "")
+                assert "queue offsets 150 to 354 of T, queue 0" in answer.remark
         assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST + COUNT))).code == FOUND
         assert served.service.store.queue_holes.searching == 1
         server.publish()
-        assert served.service.meter is not None
         assert served.service.meter.row[HOLES] == 1
         (sentence,), left = served.service.store.queue_searches()
         assert "queue offsets 150 to 354 of T, queue 0" in sentence
@@ -166,9 +162,7 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
 
 
 @pytest.mark.asyncio
-async def test_two_clients_share_one_pass_and_hear_what_is_lost(
-    served: Served, gate: Gate, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_two_clients_share_one_pass_and_hear_what_is_lost(served, gate, caplog) -> None:
     caplog.set_level(logging.WARNING, "broker.service.background_work")
     async with (
         serving(served.service) as server,
@@ -188,14 +182,11 @@ async def test_two_clients_share_one_pass_and_hear_what_is_lost(
     assert len(told) == 1
     assert "queue offsets 150 to 354 of T, queue 0" in told[0]
     assert "201 of these messages were found and 4 are lost" in told[0]
-    assert served.service.meter is not None
     assert list(served.service.meter.row[HOLE_MESSAGES : HOLE_MESSAGES + 2]) == [201, 4]
 
 
 @pytest.mark.asyncio
-async def test_a_search_that_fails_once_is_made_again(
-    served: Served, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_search_that_fails_once_is_made_again(served, gate, monkeypatch, caplog) -> None:
     monkeypatch.setattr(background_work, "FAILED_SECONDS", 0.01)
     monkeypatch.setattr(_upkeep, "FAILED_SECONDS", 0.01)
     step, failures = QueueHoles.step, [MemoryError("no room for a piece of the log")]
@@ -255,9 +246,7 @@ OTHERS = (
 
 
 @pytest.mark.asyncio
-async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
-) -> None:
+async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answered(tmp_path, monkeypatch, gate) -> None:
     writer = StoreWriter(tmp_path / "store", queue_file_size=20_000)
     for number in range(60):
         writer.append(("T", "Other")[number % 2], b"body")
@@ -266,7 +255,7 @@ async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answer
     put(writer.root / QUEUE_FILE, 20 * 28, bytes(7) + b"\x01" + b"\x7f" * 4 + b"\xff" * 28)
     measured: list[int] = []
 
-    def find(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
+    def find(units, floor, written):
         measured.append(written)
         return find_end(units, floor, written)
 

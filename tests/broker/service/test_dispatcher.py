@@ -9,7 +9,6 @@ import threading
 import time
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,18 +18,14 @@ from broker.security.needs import BODIES
 from broker.service import long_work
 from broker.service._refusals import POP_CODES, REASONS, WRITING_CODES
 from broker.service.dispatcher import Dispatcher, Request, check_families, handled_methods, handles
-from broker.service.long_work import (
-    PARSED_BODIES,
-    begin_on_loop,
-    parse_body,
-)
+from broker.service.long_work import PARSED_BODIES, begin_on_loop, parse_body
 from broker.service.lookup_pool import LookupPool
 from broker.service.request_families import PROCESSORS, build_processors
 from broker_harness import connected, serving, until
 from heartbeats import consumer, heartbeat
 from protocol.bodies import HeartbeatData
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_request
+from protocol.command import Response, decode_command, encode_request
 from protocol.errors import BadCommand
 from protocol.frame import FrameDecoder
 from protocol.header_fields import I32
@@ -40,7 +35,7 @@ from storage.files.waiting import Lookup, Unfinished, Wait, finish
 PEER = FakeConnection(peer_address=Endpoint("127.0.0.1", 40000))
 
 
-def command_of(code: int, **fields: str) -> Command:
+def command_of(code, **fields):
     (frame,) = FrameDecoder().feed(encode_request(code, fields, opaque=7))
     return decode_command(frame)
 
@@ -49,7 +44,7 @@ class Viewer:
     """Answers by what the offset asks for."""
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
-    def view(self, header: ViewMessageRequestHeader) -> Lookup[Response]:
+    def view(self, header):
         if header.offset == 2:
             raise ZeroDivisionError("a secret of /etc/passwd")
         yield Wait("page")
@@ -66,7 +61,7 @@ def test_any_other_error_is_logged_with_its_trace_and_answered_without(caplog: p
     with caplog.at_level(logging.ERROR):
         response = answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="2")
     assert response.code == ResponseCode.SYSTEM_ERROR
-    assert "secret" not in (response.remark or "")
+    assert "secret" not in response.remark
     assert "ZeroDivisionError: a secret" in caplog.text
 
 
@@ -82,7 +77,7 @@ def test_two_handlers_of_one_code_are_refused() -> None:
         Dispatcher([Viewer(), Second()])
 
 
-def unfinished(dispatcher: Dispatcher, command: Command) -> "Unfinished[Any]":
+def unfinished(dispatcher, command):
     step = dispatcher.dispatch(command, PEER)
     assert isinstance(step, Unfinished)
     return step
@@ -108,7 +103,7 @@ async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest
 def test_a_processor_that_follows_the_contributing_guide_answers() -> None:
     guide = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text()
     (block,) = re.findall(r"^```python$(.*?)^```$", guide, re.M | re.S)
-    names: dict[str, Any] = {**globals(), "I32": I32, "Request": Request, "RequestHeader": RequestHeader}
+    names = {**globals(), "Lookup": Lookup, "I32": I32, "Request": Request, "RequestHeader": RequestHeader}
     exec(compile(block, "CONTRIBUTING.md", "exec"), names)
     command = command_of(RequestCode.QUERY_BROKER_OFFSET, topic="Orders", queueId="3")
     dispatcher = Dispatcher([names["QueryBrokerOffsetProcessor"]()])
@@ -149,9 +144,7 @@ LONG: list[tuple[int, dict[str, str], bytes]] = [
 ]
 
 
-def test_answers_made_of_many_look_ups_or_of_what_many_clients_told_are_made_on_a_thread(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_made_of_many_look_ups_or_of_what_many_clients_told_are_made_on_a_thread(g1_store, monkeypatch) -> None:
     asker = Asker(g1_store)
     for name, connection in MEMBERS.items():
         told = heartbeat(name, consumer("G"), consumer(f"H{name}"), producers=("P", f"P{name}"))
@@ -206,7 +199,7 @@ async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_stor
     async with serving(service) as server, connected(server.addresses[0]) as client:
         answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "more than clients accept" in (answer.remark or "")
+        assert "more than clients accept" in answer.remark
         assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
 
 

@@ -2,9 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -12,13 +10,11 @@ from broker.service.following_threads import FollowingThreads
 from protocol.errors import StoreError
 from storage.store._refresh import Arrivals
 
-Found = TypeVar("Found")
-
 
 class FakeStore:
     """What a follower finds in each look, in turn; then nothing more."""
 
-    def __init__(self, polls: Iterable[Arrivals | Exception | None] = (), watches: Iterable[bool | Exception] = ()):
+    def __init__(self, polls=(), watches=()):
         self._polls, self._watches = iter(polls), iter(watches)
         self.problems: list[str] = ["known"]
         self.polled, self.watched = threading.Event(), threading.Event()
@@ -36,7 +32,7 @@ class FakeStore:
     def watch(self) -> bool:
         return self._next(self._watches, False, self.watched)
 
-    def _next(self, found: Iterator[Found | Exception], otherwise: Found, is_all: threading.Event) -> Found:
+    def _next(self, found, otherwise, is_all):
         try:
             step = next(found)
         except StopIteration:
@@ -49,16 +45,16 @@ class FakeStore:
 
 class FakePolls:
     def __init__(self) -> None:
-        self.woken: list[Set[tuple[str, int]] | None] = []
+        self.woken = []
 
-    def wake(self, queues: Set[tuple[str, int]] | None) -> None:
+    def wake(self, queues) -> None:
         self.woken.append(queues)
 
 
 @contextlib.contextmanager
-def following(store: FakeStore, finish_scan: Callable[[], None] = lambda: None) -> Iterator[FakePolls]:
+def following(store, finish_scan=lambda: None):
     polls = FakePolls()
-    follower = FollowingThreads(store, polls, finish_scan)  # type: ignore[arg-type]
+    follower = FollowingThreads(store, polls, finish_scan)
     before = set(threading.enumerate())
     follower.start()
     threads = set(threading.enumerate()) - before
@@ -86,10 +82,8 @@ class TestThreads:
             assert store.polled.wait(60), "1,000 pauses would take eight minutes"
         assert len(polls.woken) == 1000
 
-    def test_a_problem_that_comes_is_told_once_and_told_again_when_it_comes_again(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        def change(*problems: str) -> Callable[[], None]:
+    def test_a_problem_that_comes_is_told_once_and_told_again_when_it_comes_again(self, caplog) -> None:
+        def change(*problems):
             return lambda: setattr(store, "problems", list(problems))
 
         changes = [change("known", "new"), change("known", "new"), change("new"), change("known", "new")]

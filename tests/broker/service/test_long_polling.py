@@ -4,22 +4,19 @@ import asyncio
 import contextlib
 import gc
 import threading
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker.server import Server
 from broker.service import long_polling
 from broker.service.long_polling import LongPolling
 from broker_harness import RawClient, connected, service_of, serving, until
 from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
-from protocol.command import Command, Response, ext_fields_of
+from protocol.command import Response, ext_fields_of
 from protocol.message import decode_messages
-from storage.files.waiting import Lookup, Wait
+from storage.files.waiting import Wait
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
@@ -29,7 +26,7 @@ STOPPING = (BUSY, "the server is stopping")
 PATIENT = 15_000
 
 
-def pull_fields(queue_offset: int = 3, queue_id: int = 0, topic: str = "T", **fields: str | int) -> Mapping[str, str]:
+def pull_fields(queue_offset=3, queue_id=0, topic="T", **fields):
     waiting = {"sysFlag": SUSPEND | SUBSCRIPTION, "suspendTimeoutMillis": PATIENT}
     return pull_of(topic, queue_id, queue_offset, **{**waiting, **fields})
 
@@ -58,15 +55,15 @@ def growing(tmp_path: Path) -> Growing:
     return Growing(tmp_path / "store")
 
 
-def held(server: Server) -> int:
+def held(server) -> int:
     return len(server._service.polls)
 
 
-def told(answer: Command) -> tuple[int, str | None, int]:
+def told(answer) -> tuple[int, str | None, int]:
     return answer.code, answer.remark, int(ext_fields_of(answer)["nextBeginOffset"])
 
 
-def bodies(answer: Command) -> list[bytes]:
+def bodies(answer) -> list[bytes]:
     return [bytes(message.body) for message in decode_messages(answer.body)]
 
 
@@ -177,7 +174,7 @@ class FakeStore:
     """A store whose queues are whatever object they are at the moment."""
 
     def __init__(self) -> None:
-        self.queues: Any = object()
+        self.queues = object()
 
     def after_refresh(self, _callback: object) -> None:
         """Nobody refreshes it."""
@@ -196,9 +193,9 @@ class FakeQuestion:
         return self.same or id(self)
 
     def __init__(self, *answers: Response | Exception | Wait | None) -> None:
-        self._answers: Iterator[Response | Exception | Wait | None] = iter(answers)
+        self._answers = iter(answers)
 
-    def look(self) -> Lookup[Response | None]:
+    def look(self):
         while isinstance(answer := next(self._answers), Wait):
             yield answer
         if isinstance(answer, Exception):
@@ -210,7 +207,7 @@ class FakeQuestion:
 
 
 def polling(store: FakeStore) -> LongPolling:
-    polls = LongPolling(store)  # type: ignore[arg-type]
+    polls = LongPolling(store)
     polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
     return polls
 
@@ -218,7 +215,7 @@ def polling(store: FakeStore) -> LongPolling:
 @pytest.mark.parametrize("answers", [(ValueError("odd"),), (Wait("a file"), ValueError("odd"))])
 @pytest.mark.asyncio
 async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception | Wait, ...]) -> None:
-    pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())  # type: ignore[arg-type]
+    pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())
     assert not isinstance(pull, Response)
     with pytest.raises(ValueError, match="odd"):
         await pull
@@ -232,9 +229,9 @@ async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_i
     cold = Wait("a queue file", lambda: (entered.set(), leave.wait(60)))
     question = FakeQuestion(cold, None, Response(FOUND))
     question.same = "the same"
-    first = polls.hold(question, 10, object())  # type: ignore[arg-type]
+    first = polls.hold(question, 10, object())
     await until(entered.is_set)
-    second = polls.hold(same_as(question), 10, object())  # type: ignore[arg-type]
+    second = polls.hold(same_as(question), 10, object())
     await asyncio.sleep(0)
     leave.set()
     assert not isinstance(first, Response)
@@ -252,11 +249,11 @@ def same_as(question: "FakeQuestion") -> "FakeQuestion":
 
 @pytest.mark.asyncio
 async def test_nothing_is_held_before_the_start_and_after_the_end() -> None:
-    early = LongPolling(FakeStore()).hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
+    early = LongPolling(FakeStore()).hold(FakeQuestion(), 10, object())
     assert isinstance(early, Response)
     assert early.code == NOT_FOUND
     polls = polling(FakeStore())
     polls.stop()
-    late = polls.hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
+    late = polls.hold(FakeQuestion(), 10, object())
     assert isinstance(late, Response)
     assert (late.code, late.remark) == STOPPING

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import h11
@@ -43,7 +42,7 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def serving(application: "ASGIApp") -> AsyncIterator[tuple[HttpServer, Client]]:
+async def serving(application):
     """A server and a client that has connected."""
     (listener,) = bind_listeners([LOOPBACK])
     listen(listener)
@@ -78,7 +77,7 @@ class Wire(asyncio.Transport):
     def write_eof(self) -> None:
         self.is_closed = True
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:  # type: ignore[override]
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
 
     def close(self) -> None:
@@ -96,7 +95,7 @@ class Wire(asyncio.Transport):
         self.is_paused = False
 
 
-async def _answers_to(pieces: Sequence[bytes]) -> Wire:
+async def _answers_to(pieces) -> Wire:
     """What a server has written when pieces of bytes have come, each as soon as it is read."""
     wire = Wire()
     connection = HttpConnection(HttpServer(echo))
@@ -114,9 +113,7 @@ async def _answers_to(pieces: Sequence[bytes]) -> Wire:
     cuts=st.lists(st.integers(0, 300), max_size=4),
 )
 @example([b"GET", b"HEAD", b"GET"], [])
-def test_requests_that_come_together_or_in_pieces_are_answered_in_their_order(
-    methods: list[bytes], cuts: list[int]
-) -> None:
+def test_requests_that_come_together_or_in_pieces_are_answered_in_their_order(methods, cuts) -> None:
     lasts = [b""] * (len(methods) - 1) + [b"Connection: close\r\n"]
     requests = [
         b"%s /%d HTTP/1.1\r\nHost: x\r\n%s\r\n" % (method, number, last)
@@ -255,9 +252,7 @@ HEADS = st.lists(
 )  # fmt: skip
 @example(LINES[0], b"\r\n", [(b"Content-Length: 0, 0", b"\r\n")], b"\r\n", SECOND)
 @example(LINES[0], b"\r\n", [(b"Content-Length: 0", b"\r\n")] * 2, b"\r\n", SECOND)
-def test_what_is_taken_is_a_request_without_a_body_by_the_letter_of_the_standard(
-    line: bytes, end: bytes, fields: list[tuple[bytes, bytes]], last: bytes, rest: bytes
-) -> None:
+def test_what_is_taken_is_a_request_without_a_body_by_the_letter_of_the_standard(line, end, fields, last, rest) -> None:
     """RFC 9112: a server that is lenient where a proxy is not can be had by a smuggled request."""
     data = line + end + b"Host: a\r\n" + b"".join(field + ended for field, ended in fields) + last + rest
     requests = StrictRequests()

@@ -1,8 +1,6 @@
 """Figures: what is counted is reported as the sum over workers, and of the store what the official tools say."""
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,13 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows, places_of
-from broker.service.broker_service import BrokerService
 from broker.web._metrics_families import COUNTER, FAMILIES
 from broker.web.metrics_collector import PLAIN, Exposition, ServerCollector
 from broker.web.metrics_store import MOST_PAIRS, StoreFigures
 from broker_harness import service_of
 from golden_store import G1
-from metric_figures import Figures, figure, figures_of
+from metric_figures import figure, figures_of
 from protocol.codes import RequestCode
 from storage.store.message_store import MessageStore
 
@@ -52,7 +49,7 @@ def total_of(store: int, place: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def figures() -> Figures:
+def figures():
     """The figures of three workers that serve two stores each."""
     shared = MetricsRows(WORKERS, len(STORES))
     for worker in range(WORKERS):
@@ -63,10 +60,10 @@ def figures() -> Figures:
             row[rows.CPU] = 2_000_000_000 if not store else 0
             row[rows.STATE], row[rows.HEARTBEAT] = rows.SERVING, 2**62
     stores = [SimpleNamespace(broker=name, read=lambda _samples: None) for name in STORES]
-    return figures_of(Exposition(ServerCollector(shared, stores)).render("")[0].decode())  # type: ignore[arg-type]
+    return figures_of(Exposition(ServerCollector(shared, stores)).render("")[0].decode())
 
 
-def expected(store: int) -> Iterator[tuple[str, dict[str, str], float]]:
+def expected(store):
     """Name, labels and value of every figure of a store that is one place of the rows, or the sum of two."""
     for name, place in PLAIN.items():
         yield name, {}, total_of(store, place)
@@ -101,7 +98,7 @@ def buckets_of(store: int, first: int) -> int:
     return sum(total_of(store, first + bucket) for bucket in range(rows.BUCKETS))
 
 
-def test_every_figure_of_a_store_is_the_sum_over_the_workers(figures: Figures) -> None:
+def test_every_figure_of_a_store_is_the_sum_over_the_workers(figures) -> None:
     counters = {family.name for family in FAMILIES if family.kind == COUNTER}
     told = set()
     for store, broker in enumerate(STORES):
@@ -122,7 +119,7 @@ def test_a_worker_that_is_gone_has_counted_but_has_no_connections() -> None:
         row[rows.CONNECTIONS] = row[rows.ACCEPTED] = 5
         row[rows.STATE], row[rows.HEARTBEAT] = rows.SERVING, heard
     stores = [SimpleNamespace(broker="broker-a", read=lambda _samples: None)]
-    figures = figures_of(Exposition(ServerCollector(shared, stores)).render("")[0].decode())  # type: ignore[arg-type]
+    figures = figures_of(Exposition(ServerCollector(shared, stores)).render("")[0].decode())
     assert figure(figures, "connections") == 5
     assert figure(figures, "connections_accepted_total") == 10
     assert [figure(figures, "worker_up", worker=worker) for worker in "01"] == [1, 0]
@@ -132,17 +129,17 @@ def test_a_worker_that_is_gone_has_counted_but_has_no_connections() -> None:
 # --- metrics store ----------------------------------------------------------------------------------------------------
 
 
-def told(service: BrokerService, store: StoreFigures | None = None) -> Figures:
+def told(service, store=None):
     exposition = Exposition(ServerCollector(MetricsRows(), [store or StoreFigures(service)]))
     return figures_of(exposition.render("")[0].decode())
 
 
 @pytest.fixture
-def service(g1_store: Path) -> BrokerService:
+def service(g1_store):
     return service_of(MessageStore.open(g1_store))
 
 
-def test_every_metric_is_served(service: BrokerService) -> None:
+def test_every_metric_is_served(service) -> None:
     exposition = Exposition(ServerCollector(MetricsRows(), [StoreFigures(service)]))
     text = exposition.render("")[0].decode()
     served = [line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE")]
@@ -151,7 +148,7 @@ def test_every_metric_is_served(service: BrokerService) -> None:
     assert figures_of(text) == {(each.name, frozenset(each.labels.items())): each.value for each in samples}
 
 
-def test_lag_is_what_the_official_mqadmin_printed(service: BrokerService) -> None:
+def test_lag_is_what_the_official_mqadmin_printed(service) -> None:
     lines = (G1 / "mqadmin-out" / "consumerProgress.txt").read_text().splitlines()
     progress = {words[0]: int(words[-1]) for words in map(str.split, lines) if words and not words[0].startswith("#")}
     assert progress["CG_TAG"] == 44
@@ -165,7 +162,7 @@ def test_lag_is_what_the_official_mqadmin_printed(service: BrokerService) -> Non
         assert sum(of_group) == lag, group
 
 
-def test_a_store_without_an_index_covers_nothing_until_it_is_scanned(g1_store: Path, tmp_path: Path) -> None:
+def test_a_store_without_an_index_covers_nothing_until_it_is_scanned(g1_store, tmp_path) -> None:
     copy = shutil.copytree(g1_store, tmp_path / "copy")
     shutil.rmtree(copy / "index")
     figures = told(service_of(MessageStore.open(copy)))
@@ -175,7 +172,7 @@ def test_a_store_without_an_index_covers_nothing_until_it_is_scanned(g1_store: P
     assert figure(figures, "index_unscanned_bytes", broker="broker-a") == 0
 
 
-def test_missing_segments_and_broken_files_are_told_by_kind(g1_store: Path, tmp_path: Path) -> None:
+def test_missing_segments_and_broken_files_are_told_by_kind(g1_store, tmp_path) -> None:
     copy = shutil.copytree(g1_store, tmp_path / "copy")
     segments = sorted((copy / "commitlog").iterdir())
     (copy / "config" / "consumerOffset.json").write_text("{")
@@ -190,7 +187,7 @@ def test_missing_segments_and_broken_files_are_told_by_kind(g1_store: Path, tmp_
     assert figure(figures, "damage", broker="broker-a", kind="queue") == 0
 
 
-def test_groups_without_end_are_not_shown_without_end(service: BrokerService) -> None:
+def test_groups_without_end_are_not_shown_without_end(service) -> None:
     recorded = len(service.offsets.pairs())
     for number in range(MOST_PAIRS):
         service.offsets.commit(f"group-{number}", "TopicTest", 0, 1)

@@ -10,9 +10,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,7 +19,7 @@ from broker.config import HttpAuth, TlsOptions
 from broker.endpoint import Endpoint
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
-from broker.net.listeners import Listener, bind_listeners, close_listeners
+from broker.net.listeners import bind_listeners, close_listeners
 from broker.net.tls import watched_http_context
 from broker.web import _http_server
 from broker.web import site as site_module
@@ -85,7 +83,7 @@ class Web:
 
 
 @contextlib.asynccontextmanager
-async def serving_web() -> AsyncIterator[Web]:
+async def serving_web():
     web = Web()
     try:
         await web.port.start()
@@ -188,9 +186,7 @@ NO_REQUESTS = {
 
 
 @pytest.mark.asyncio
-async def test_what_is_no_request_or_may_be_read_otherwise_by_a_proxy_is_refused_with_all_that_follows(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_is_no_request_or_may_be_read_otherwise_by_a_proxy_is_refused_with_all_that_follows(caplog) -> None:
     async with serving_web() as web:
         for name, sent in NO_REQUESTS.items():
             answer = await web.ask(sent)
@@ -221,9 +217,7 @@ async def _slow_reader(web: Web) -> None:
 
 @pytest.mark.parametrize("client", [_slow_request, _slow_reader])
 @pytest.mark.asyncio
-async def test_a_client_that_takes_its_time_is_closed(
-    client: Callable[[Web], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_takes_its_time_is_closed(client, monkeypatch) -> None:
     monkeypatch.setattr(_http_server, "REQUEST_SECONDS", 1.0)
     async with serving_web() as web:
         await client(web)
@@ -237,12 +231,12 @@ HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 
 @pytest.fixture
-def options(authority: Authority, tmp_path: Path) -> TlsOptions:
+def options(authority, tmp_path) -> TlsOptions:
     certificate, key = authority.sign("server")
     shutil.copy(certificate, tmp_path / "server.pem")
     shutil.copy(key, tmp_path / "server.key")
     clients = {"client_ca": authority.certificate, "client_auth": "required"}
-    return TlsOptions("enforcing", tmp_path / "server.pem", tmp_path / "server.key", **clients)  # type: ignore[arg-type]
+    return TlsOptions("enforcing", tmp_path / "server.pem", tmp_path / "server.key", **clients)
 
 
 @dataclass
@@ -265,7 +259,7 @@ class Secured:
 
 
 @contextlib.asynccontextmanager
-async def secured(options: TlsOptions, authority: Authority) -> AsyncIterator[Secured]:
+async def secured(options, authority):
     (listener,) = bind_listeners([LOOPBACK])
     site = Site(MetricsRows(), lambda _accept: (b"figures\n", "text/plain"))
     site._access = Access(auth=HttpAuth(needs_tls=True))
@@ -291,7 +285,7 @@ async def test_tls_gets_everything_and_plain_http_only_health(options: TlsOption
 @pytest.mark.asyncio
 @pytest.mark.parametrize("beginning", [b"", HELLO], ids=["silent", "half a handshake"])
 async def test_connections_that_get_no_further_make_room_for_each_probe(
-    options: TlsOptions, authority: Authority, beginning: bytes, monkeypatch: pytest.MonkeyPatch
+    options, authority, beginning, monkeypatch
 ) -> None:
     monkeypatch.setattr(_http_server, "CONNECTIONS", 4)
     async with secured(options, authority) as web, contextlib.AsyncExitStack() as stack:
@@ -312,13 +306,13 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def listeners() -> Iterator[list[Listener]]:
+def listeners():
     bound = bind_listeners([Endpoint("127.0.0.1", 0)])
     yield bound
     close_listeners(bound)
 
 
-def asked(listeners: list[Listener], path: str, method: str = "GET") -> tuple[int, str]:
+def asked(listeners, path, method="GET") -> tuple[int, str]:
     port = listeners[0].endpoint.port
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
@@ -329,7 +323,7 @@ def asked(listeners: list[Listener], path: str, method: str = "GET") -> tuple[in
             return error.code, error.read().decode()
 
 
-def test_it_lives_and_is_not_ready(listeners: list[Listener]) -> None:
+def test_it_lives_and_is_not_ready(listeners) -> None:
     with answering(listeners):
         for path, method, status in (
             ("/healthz", "GET", 200), ("/healthz?x=1", "HEAD", 200), ("/readyz", "GET", 503), ("/metrics", "GET", 503),
@@ -341,9 +335,7 @@ def test_it_lives_and_is_not_ready(listeners: list[Listener]) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\n", b"x" * 20_000, b"\x00\xff" * 10])
-def test_a_client_that_sends_no_request_holds_up_the_next_one_for_a_moment_only(
-    listeners: list[Listener], sent: bytes
-) -> None:
+def test_a_client_that_sends_no_request_holds_up_the_next_one_for_a_moment_only(listeners, sent) -> None:
     with answering(listeners), socket.create_connection(listeners[0].endpoint, PATIENCE_SECONDS) as silent:
         silent.sendall(sent)
         assert asked(listeners, "/healthz")[0] == 200

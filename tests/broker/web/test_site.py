@@ -5,11 +5,9 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 import httpx
@@ -18,16 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from acl_file import (
-    ADMIN,
-    ADMIN_SECRET,
-    BOUNDED,
-    BOUNDED_SECRET,
-    READER,
-    READER_SECRET,
-    SECRETS,
-    write_accounts,
-)
+from acl_file import ADMIN, ADMIN_SECRET, BOUNDED, BOUNDED_SECRET, READER, READER_SECRET, SECRETS, write_accounts
 from broker.config import NO_TLS, HttpAuth, ServeOptions, TlsOptions
 from broker.endpoint import Endpoint
 from broker.metrics.metrics_rows import MetricsRows
@@ -77,9 +66,7 @@ class Sites:
             *("/api", "/api/v1", "/page", "/nothing", "/page/../../port.py", "/docs"),
         ]
 
-    def ask(
-        self, raw: str, method: str, host: str, headers: dict[str, str], *, guarded: bool
-    ) -> tuple[int, dict[str, str], bytes]:
+    def ask(self, raw, method, host, headers, *, guarded) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body, for a path as it would come by the wire."""
         scope = {
             "type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": unquote(raw),
@@ -87,17 +74,17 @@ class Sites:
             "server": ("127.0.0.1", 80),
             "headers": [(name.lower().encode(), text.encode()) for name, text in {"host": host, **headers}.items()],
         }  # fmt: skip
-        sent: list[Any] = []
+        sent = []
         asked = False
 
-        async def receive() -> dict[str, Any]:
+        async def receive():
             nonlocal asked
             if asked:
                 await asyncio.Event().wait()
             asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def send(message: Any) -> None:
+        async def send(message) -> None:
             sent.append(message)
 
         asyncio.run(self.applications[guarded](scope, receive, send))
@@ -133,7 +120,7 @@ SPELLINGS = {
     data=st.data(), spelling=st.sampled_from(sorted(SPELLINGS)), method=st.sampled_from(METHODS), guarded=st.booleans()
 )
 def test_under_a_foreign_name_nothing_is_said_whatever_the_path_and_the_method(
-    data: st.DataObject, spelling: str, method: str, guarded: bool, sites: Sites
+    data, spelling, method, guarded, sites
 ) -> None:
     raw = SPELLINGS[spelling](data.draw(st.sampled_from(sites.paths)))
     host = data.draw(st.sampled_from(FOREIGN))
@@ -146,9 +133,7 @@ def test_under_a_foreign_name_nothing_is_said_whatever_the_path_and_the_method(
 
 
 @given(data=st.data(), spelling=st.sampled_from(sorted(SPELLINGS)), method=st.sampled_from(METHODS))
-def test_without_a_login_nothing_is_said_whatever_the_path_and_the_method(
-    data: st.DataObject, spelling: str, method: str, sites: Sites
-) -> None:
+def test_without_a_login_nothing_is_said_whatever_the_path_and_the_method(data, spelling, method, sites) -> None:
     raw = SPELLINGS[spelling](data.draw(st.sampled_from(sites.paths)))
     host = data.draw(st.sampled_from(OURS))
     status, headers, body = sites.ask(raw, method, host, {}, guarded=True)
@@ -164,7 +149,7 @@ LARGEST_MODULE = 300
 
 
 @pytest.fixture(scope="module")
-def origin(g1_store: Path) -> Iterator[str]:
+def origin(g1_store):
     with serving_page([service_of(MessageStore.open(g1_store))]) as origin:
         yield origin
 
@@ -219,14 +204,7 @@ class Guarded:
     application: Starlette
     log: Path
 
-    def ask(
-        self,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        peer: str = "127.0.0.1",
-        scheme: str = "http",
-        method: str = "GET",
-    ) -> httpx.Response:
+    def ask(self, path, headers=None, peer="127.0.0.1", scheme="http", method="GET") -> httpx.Response:
         async def answer() -> httpx.Response:
             transport = httpx.ASGITransport(self.application, client=(peer, 4711))
             async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://127.0.0.1", timeout=60) as client:
@@ -234,11 +212,11 @@ class Guarded:
 
         return asyncio.run(answer())
 
-    def status(self, path: str, headers: Mapping[str, str] | None = None, **how: Any) -> int:
+    def status(self, path, headers=None, **how) -> int:
         return self.ask(path, headers, **how).status_code
 
     @property
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self):
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
@@ -291,7 +269,7 @@ def test_keys_are_taken_from_this_machine_by_tls_and_through_the_proxy_alone(g1_
 
 @pytest.mark.parametrize(("auth", "site"), [(HttpAuth(), "same-site"), (HttpAuth("basic"), "cross-site")])
 def test_a_page_of_another_site_is_refused_with_a_login_and_without_but_a_link_is_not(
-    g1_store: Path, tmp_path: Path, auth: HttpAuth, site: str
+    g1_store, tmp_path, auth, site
 ) -> None:
     guarded = guarded_by(auth, g1_store, tmp_path)
     opened = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", **READER_KEYS}
@@ -340,7 +318,6 @@ def test_a_name_that_is_no_accounts_is_not_written_down(guarded: Guarded) -> Non
 def test_a_failed_login_that_cannot_be_written_down_is_no_answer(g1_store: Path, tmp_path: Path) -> None:
     guarded = guarded_by(HttpAuth("basic-metrics"), g1_store, tmp_path)
     log = guarded.api.api._audit_log
-    assert log is not None
     with open("/dev/full", "wb") as full:
         log._descriptor = full.fileno()
         for number, path in enumerate(("/", "/metrics", "/api/v1/topics", "/api/v1/openapi.json")):
@@ -348,7 +325,7 @@ def test_a_failed_login_that_cannot_be_written_down_is_no_answer(g1_store: Path,
             assert (answer.status_code, "audit log" in answer.text) == (503, True), path
 
 
-def options(**changes: Any) -> ServeOptions:
+def options(**changes) -> ServeOptions:
     given = {"http": Endpoint("127.0.0.1", 9180), "acl": Path("/acl.yml"), "http_auth": HttpAuth("basic")}
     return ServeOptions(Path("/store"), **(given | changes))
 
@@ -361,6 +338,6 @@ def options(**changes: Any) -> ServeOptions:
         ({"http_auth": HttpAuth("basic", needs_tls=True)}, "--http-tls needs a certificate: give --tls-cert"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(changes: dict[str, Any], says: str) -> None:
+def test_options_that_contradict_each_other_are_refused(changes, says) -> None:
     with pytest.raises(ConfigError, match=says):
         options(**changes).check()

@@ -5,10 +5,7 @@ import contextlib
 import json
 import logging
 import struct
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,17 +15,16 @@ from asking import FakeConnection
 from broker.app import build_server
 from broker.limits import Limits
 from broker.net.listeners import bind_listeners, close_listeners
-from broker.server import Server
 from broker.service import long_work
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.registries import Registries
 from broker.service.denials import Want
-from broker.service.dispatcher import Answer, Dispatcher, Request
+from broker.service.dispatcher import Dispatcher, Request
 from broker.service.request_families import build_processors
 from broker.workers.link import LONGEST_MESSAGE, Link, LinkKind, Unsendable, make_listening_socket, pack
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
-from broker_harness import LOOPBACK, RawClient, connected, service_of, until
+from broker_harness import LOOPBACK, connected, service_of, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
 from protocol.codes import RequestCode, ResponseCode
@@ -45,12 +41,12 @@ GROUP, TOPIC = "Group", "TopicTest"
 class Pair:
     """Worker 0 and another one, in one process, and a client of the other one."""
 
-    def __init__(self, server: Server, owner: Owner, member: WorkerMember, client: RawClient) -> None:
+    def __init__(self, server, owner, member, client) -> None:
         self.server, self.owner, self.member, self.client = server, owner, member, client
         self.services = owner._service, server._service
         self.link = member._link
 
-    def dispatch(self, command: Command) -> Answer:
+    def dispatch(self, command):
         """What the other worker makes of a command, as if the client had sent it."""
         (connection,) = self.server.connections
         return self.server._dispatcher.dispatch(command, connection)
@@ -66,7 +62,7 @@ class Pair:
 
 
 @contextlib.asynccontextmanager
-async def two_workers(store: Path) -> AsyncIterator[Pair]:
+async def two_workers(store):
     opened = MessageStore.open(store)
     meeting = make_listening_socket()
     first = service_of(opened)
@@ -114,7 +110,7 @@ def test_what_cannot_be_packed_has_an_error_of_its_own(monkeypatch: pytest.Monke
 
 
 @pytest.mark.asyncio
-async def test_what_cannot_cross_is_an_error_to_its_request_alone(g1_store: Path) -> None:
+async def test_what_cannot_cross_is_an_error_to_its_request_alone(g1_store) -> None:
     """Whatever lets such a request through, it is not told again when worker 0 is replaced."""
 
     async def later(response: Response) -> Response:
@@ -125,10 +121,10 @@ async def test_what_cannot_cross_is_an_error_to_its_request_alone(g1_store: Path
             refused = pair.dispatch(Command(code=code, language=2**70))
             assert isinstance(refused, Response)
             assert refused.code == ResponseCode.SYSTEM_ERROR
-            assert "cannot be handed to another worker process" in (refused.remark or "")
+            assert "cannot be handed to another worker process" in refused.remark
             await pair.is_well()
         assert not pair.member._heartbeats
-        bad: list[Any] = [Response(body=None), Response(ext_fields={"offset": 2**70})]  # type: ignore[arg-type, dict-item]
+        bad = [Response(body=None), Response(ext_fields={"offset": 2**70})]
         for response in (Response(remark="a file named \udcff"), *bad):
             for outcome in (lambda *_: response, lambda *_: later(response)):  # noqa: B023 - called at once
                 pair.owner._dispatcher.forward([MEMBERS], outcome)
@@ -169,10 +165,10 @@ bodies = st.binary(max_size=40) | st.builds(
 )
 
 
-def test_no_header_and_no_body_harms_the_link(g1_store: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_header_and_no_body_harms_the_link(g1_store, caplog) -> None:
     """Each request is answered, whatever it says, and worker 0 still answers the next."""
 
-    async def ask(pair: Pair, header: dict[str, Any], body: bytes) -> None:
+    async def ask(pair, header, body) -> None:
         pair.client.writer.write(frame_of(json.dumps(header), body))
         answer = await pair.client.answer()
         # 0 where the header is no command and has texts that are none either.
@@ -184,7 +180,7 @@ def test_no_header_and_no_body_harms_the_link(g1_store: Path, caplog: pytest.Log
         pair = runner.run(opened.__aenter__())
 
         @given(headers, bodies)
-        def check(header: dict[str, Any], body: bytes) -> None:
+        def check(header, body) -> None:
             runner.run(ask(pair, header, body))
 
         try:
@@ -196,7 +192,7 @@ def test_no_header_and_no_body_harms_the_link(g1_store: Path, caplog: pytest.Log
 
 
 @pytest.mark.asyncio
-async def test_what_accounts_lacked_at_another_worker_is_counted_by_worker_0(g1_store: Path) -> None:
+async def test_what_accounts_lacked_at_another_worker_is_counted_by_worker_0(g1_store) -> None:
     want = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
     async with two_workers(g1_store) as pair:
         first, second = pair.services
@@ -225,7 +221,6 @@ def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> 
     assert before > 0
     put(registry, "G", subscription("T", "B", 2))
     group = registry.consumer_group("G")
-    assert group is not None
     assert group.subscriptions["T"].sub_string == "B"
     assert registry.changes > before
     before = registry.changes
@@ -245,7 +240,7 @@ def group(name: str, *subscriptions: dict[str, object]) -> list[object]:
 
 
 @pytest.mark.asyncio
-async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_known_in_order(g1_store: Path) -> None:
+async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_known_in_order(g1_store) -> None:
     service = service_of(MessageStore.open(g1_store), CopiedRegistry)
     clients = service.clients
     assert isinstance(clients, CopiedRegistry)
@@ -266,7 +261,6 @@ async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_kn
     assert clients.consumer_group("G") is None
     assert clients.consumer_group("H") is not None
     known = clients.consumer_group("I")
-    assert known is not None
     assert list(known.subscriptions) == ["T"]
     assert known.subscriptions["T"].sub_string == "A"
 
@@ -279,7 +273,7 @@ class Client(FakeConnection):
 
 
 @pytest.mark.asyncio
-async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1_store: Path) -> None:
+async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1_store) -> None:
     service = service_of(MessageStore.open(g1_store), limits=Limits(registry_bytes=1 << 20))
     member = WorkerMember(service.registries, b"")
     member._loop = asyncio.get_running_loop()

@@ -9,9 +9,7 @@ import socket
 import struct
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,16 +18,15 @@ from hypothesis import strategies as st
 import oracles
 import process
 from blocking_client import BlockingClient, eventually
-from broker.endpoint import Endpoint
 from broker.workers.member import OWNED_CODES
-from broker_harness import DEADLINE_SECONDS, RawClient, connected, until
+from broker_harness import DEADLINE_SECONDS, connected, until
 from draining import pull_of
 from examples import examples
 from heartbeats import consumer, heartbeat, subscription
 from kept_store import written
-from process import Serving, owner_of, serving_process
+from process import owner_of, serving_process
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, decode_command, encode_request, ext_fields_of
+from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from protocol.message import decode_messages
 
@@ -42,23 +39,23 @@ PULL = pull_of("TopicTest", consumerGroup=GROUP, maxMsgNums=4, sysFlag=0, subVer
 
 
 @pytest.fixture(scope="module")
-def server(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def server(g1_store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
     with serving_process(g1_store, folder, "--workers", str(WORKERS), "--state-dir", str(folder / "state")) as running:
         yield running
         assert running.stop() == 0
 
 
-def worker_of(server: Serving, client: RawClient) -> int:
+def worker_of(server, client) -> int:
     """The process that has the other end of a connection; 0 while none has taken it."""
     return owner_of(server.endpoints[0].port, client.writer.get_extra_info("sockname")[1])
 
 
 @asynccontextmanager
-async def clients_of(server: Serving, count: int = CLIENTS, workers: int = WORKERS) -> AsyncIterator[list[RawClient]]:
+async def clients_of(server, count=CLIENTS, workers=WORKERS):
     """Connections to all workers: as many as asked for, and more until each worker has one."""
     async with AsyncExitStack() as stack:
-        opened: list[RawClient] = []
+        opened = []
         while len(opened) < count or len({worker_of(server, each) for each in opened}) < workers:
             opened.append(await stack.enter_async_context(connected(server.endpoints[0])))
             # Answered: a worker has taken it.
@@ -66,34 +63,34 @@ async def clients_of(server: Serving, count: int = CLIENTS, workers: int = WORKE
         yield opened
 
 
-async def until_so(check: Callable[[], Awaitable[bool]]) -> None:
+async def until_so(check) -> None:
     """Ask again and again until it is so."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not await check():  # noqa: ASYNC110 - the state is another process's
             await asyncio.sleep(0.02)
 
 
-async def join(client: RawClient, name: str) -> None:
+async def join(client, name) -> None:
     body = heartbeat(name, consumer(GROUP, subscription("TopicTest", "*")))
     assert (await client.ask(RequestCode.HEART_BEAT, {}, body=body)).code == 0
 
 
-async def refuse(client: RawClient) -> None:
+async def refuse(client) -> None:
     """Send a heartbeat that Java cannot read; what is wrong with it is worker 0's business at no worker."""
     header, body = b'{"code":34,"language":%d,"opaque":77,"extFields":{}}' % 2**70, heartbeat("odd", consumer(GROUP))
     client.writer.write(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
     answer = await client.answer()
     assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
-    assert "language is no 32-bit integer" in (answer.remark or "")
+    assert "language is no 32-bit integer" in answer.remark
 
 
-async def members(client: RawClient) -> list[str]:
+async def members(client) -> list[str]:
     answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})
     return list(json.loads(bytes(answer.body))["consumerIdList"]) if answer.code == 0 else []
 
 
 @pytest.mark.asyncio
-async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: Serving) -> None:
+async def test_all_workers_know_all_members_and_what_they_subscribe_to(server) -> None:
     async with clients_of(server) as clients:
         names = sorted(f"client-{number}" for number in range(len(clients)))
         for client, name in zip(clients, names, strict=True):
@@ -129,7 +126,7 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: S
 
 
 @pytest.mark.asyncio
-async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> None:
+async def test_offsets_and_locks_are_the_same_everywhere(server) -> None:
     queue = {"topic": "TopicTest", "queueId": "1"}
     mq_set = [{"brokerName": "broker-a", "queueId": 1, "topic": "TopicTest"}]
     async with clients_of(server) as clients:
@@ -183,7 +180,7 @@ LOCAL = (RequestCode.GET_MAX_OFFSET, RequestCode.GET_ROUTEINFO_BY_TOPIC, Request
 """Codes that each worker answers by itself, between the others."""
 
 
-def answered(endpoint: Endpoint, requests: list[tuple[int, dict[str, str]]]) -> set[int]:
+def answered(endpoint, requests) -> set[int]:
     """Send requests, and the end of the stream right behind them; the opaques of the answers."""
     frames = (
         encode_request(code, fields, opaque=opaque, body=BODIES.get(RequestCode(code), b""))
@@ -197,9 +194,7 @@ def answered(endpoint: Endpoint, requests: list[tuple[int, dict[str, str]]]) -> 
 
 
 @pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.soak)])
-def test_requests_in_any_order_are_all_answered_though_the_client_has_ended(
-    g1_store: Path, tmp_path: Path, loop: str
-) -> None:
+def test_requests_in_any_order_are_all_answered_though_the_client_has_ended(g1_store, tmp_path, loop) -> None:
     codes = st.sampled_from([*sorted(OWNED_CODES), *LOCAL])
     options = ("--workers", "2", "--loop", loop, "--state-dir", str(tmp_path / "state"))
     with serving_process(g1_store, tmp_path, *options) as server:
@@ -219,13 +214,13 @@ def test_requests_in_any_order_are_all_answered_though_the_client_has_ended(
 QUEUE = {"topic": "TopicTest", "queueId": "1"}
 
 
-async def offset_of(client: RawClient) -> str | None:
+async def offset_of(client) -> str | None:
     answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, **QUEUE})
     return ext_fields_of(answer).get("offset")
 
 
-def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_store: Path, tmp_path: Path) -> None:
-    async def stop_worker_0(server: Serving, owner: int) -> None:
+def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_store, tmp_path) -> None:
+    async def stop_worker_0(server, owner) -> None:
         async with clients_of(server, 4, 2) as clients:
             lost = [client for client in clients if worker_of(server, client) == owner]
             staying = [client for client in clients if client not in lost]
@@ -277,12 +272,12 @@ main(prog_name="rocketlens")
 """A server whose bounds are those of :func:`kept_store.make_small`."""
 
 
-def entries_in(directory: Path) -> int:
+def entries_in(directory) -> int:
     """How many entries the files of a directory have: 4 bytes at 36 of each, which count from one."""
     return sum(int.from_bytes(path.read_bytes()[36:40], "big") - 1 for path in directory.glob("*[0-9]"))
 
 
-async def complete_answer(client: RawClient, key: str) -> list[int]:
+async def complete_answer(client, key) -> list[int]:
     """Physical offsets of what is found once the answer lacks nothing; until then it says so, and errs in nothing."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
@@ -299,9 +294,7 @@ async def complete_answer(client: RawClient, key: str) -> list[int]:
 
 
 @pytest.mark.asyncio
-async def test_every_worker_answers_completely_and_so_does_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_worker_answers_completely_and_so_does_the_next_start(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", SMALL))
     count = 200
     writer = written(tmp_path, count)
@@ -334,7 +327,7 @@ async def test_every_worker_answers_completely_and_so_does_the_next_start(
 SEGMENT = f"{0:020}"
 
 
-def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store: Path, tmp_path: Path) -> None:
+def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store, tmp_path) -> None:
     by_key = {"topic": "TopicTest", "key": "hotkey", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
     copy = shutil.copytree(g1_store, tmp_path / "copy")
     offsets = record_offsets(copy)
@@ -351,7 +344,7 @@ def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store: P
         found = first.ask(RequestCode.QUERY_MESSAGE, by_key)
         assert found.body == whole.body, "the log is scanned for what the index had"
 
-        def views() -> dict[int, Command]:
+        def views():
             return {each: second.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(each)}) for each in offsets}
 
         seen = views()
@@ -367,7 +360,7 @@ def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store: P
         assert server.stop() == 0
 
 
-def record_offsets(store: Path) -> list[int]:
+def record_offsets(store) -> list[int]:
     """Where records of the log begin, in steps."""
     offsets, position = [], 0
     with (store / "commitlog" / SEGMENT).open("rb") as segment:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from broker.server import _repeat
 from broker.service.dispatcher import Dispatcher
 from broker.workers.core_sharing import CoreSharing
 from broker.workers.loop_watch import LoopWatch
-from broker.workers.supervisor import Announce, Supervisor
+from broker.workers.supervisor import Supervisor
 from broker_harness import until
 from process import ROOT
 from still_clock import StillClock
@@ -55,7 +54,6 @@ class Running:
         self._killer.start()
 
     def line(self) -> list[str]:
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the supervisor has ended"
         return line.split()
@@ -72,7 +70,7 @@ class Running:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Running]]:
+def start():
     started: list[Running] = []
     yield lambda *args, **kwargs: started.append(Running(*args, **kwargs)) or started[-1]
     for each in started:
@@ -82,7 +80,7 @@ def start() -> Iterator[Callable[..., Running]]:
             each.process.communicate()
 
 
-def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(start: Callable[..., Running]) -> None:
+def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(start) -> None:
     running = start(2)
     workers = running.workers(2)
     assert running.line() == ["announced"], "once, when all serve"
@@ -102,9 +100,7 @@ def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(s
 
 
 @pytest.mark.parametrize(("number", "handler"), [(signal.SIGINT, ""), (signal.SIGTERM, "SIG_DFL")])
-def test_a_signal_to_stop_reaches_all_workers_also_one_that_has_no_handler_yet(
-    start: Callable[..., Running], number: signal.Signals, handler: str
-) -> None:
+def test_a_signal_to_stop_reaches_all_workers_also_one_that_has_no_handler_yet(start, number, handler) -> None:
     running = start(2, before=f"signal.signal(signal.SIGTERM, signal.{handler})" if handler else "pass")
     pids = running.workers(2)
     assert running.line() == ["announced"]
@@ -116,16 +112,14 @@ def test_a_signal_to_stop_reaches_all_workers_also_one_that_has_no_handler_yet(
 @pytest.mark.parametrize(
     ("before", "code", "says"), [("sys.exit(2)", 2, ""), ("sys.exit(0)", 1, ""), ("1 / 0", 1, "ZeroDivisionError")]
 )
-def test_a_worker_that_fails_at_the_start_ends_all(
-    start: Callable[..., Running], before: str, code: int, says: str
-) -> None:
+def test_a_worker_that_fails_at_the_start_ends_all(start, before, code, says) -> None:
     running = start(1, before=before)
     running.workers()
     found, errors = running.end()
     assert (found, says in errors, bool(errors)) == (code, True, bool(says))
 
 
-def test_a_worker_that_does_not_stop_is_killed(start: Callable[..., Running]) -> None:
+def test_a_worker_that_does_not_stop_is_killed(start) -> None:
     running = start(1, before="signal.signal(signal.SIGTERM, signal.SIG_IGN)", stop=1)
     pid = running.workers()[0]
     assert running.line() == ["announced"]
@@ -136,7 +130,7 @@ def test_a_worker_that_does_not_stop_is_killed(start: Callable[..., Running]) ->
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[..., Running]) -> None:
+def test_workers_do_not_outlive_a_supervisor_that_is_killed(start) -> None:
     running = start(2)
     pids = running.workers(2)
     assert running.line() == ["announced"]
@@ -153,7 +147,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_signals_are_as_before_when_it_has_ended(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(number: int, announce: Announce) -> int:
+    def fail(number, announce) -> int:
         return 7
 
     before = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGCHLD)
@@ -193,7 +187,7 @@ class Thread:
         return os.sched_getscheduler(0)
 
 
-def on_a_thread(work: Callable[[], list[int]]) -> list[int]:
+def on_a_thread(work) -> list[int]:
     """What comes of work whose scheduling concerns no other test."""
     found: list[list[int]] = []
     thread = threading.Thread(target=lambda: found.append(work()))

@@ -3,10 +3,9 @@
 import asyncio
 import json
 import sys
-from typing import Any
 
 
-async def with_mcp(target: Any, mode: str, calls: list[Any]) -> None:
+async def with_mcp(target, mode, calls) -> None:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -21,7 +20,7 @@ async def with_mcp(target: Any, mode: str, calls: list[Any]) -> None:
             tell({"isError": found.is_error, "content": found.structured_content, "text": found.content[0].text})
 
 
-async def with_fastmcp(target: Any, calls: list[Any]) -> None:
+async def with_fastmcp(target, calls) -> None:
     from fastmcp import Client
     from fastmcp.client.transports import StdioTransport
 
@@ -35,13 +34,13 @@ async def with_fastmcp(target: Any, calls: list[Any]) -> None:
             tell({"isError": found.is_error, "content": found.structured_content, "text": found.content[0].text})
 
 
-def left(answer: dict[str, Any] | None) -> str | None:
+def left(answer) -> str | None:
     """The cursor of an answer that was not done in its time, or has found nothing yet."""
     is_early = answer and (answer.get("messages") == [] or any("call again" in note for note in answer["notes"]))
     return answer["cursor"] if answer and is_early else None
 
 
-def tell(answer: dict[str, Any]) -> None:
+def tell(answer) -> None:
     print(json.dumps(answer), flush=True)
 
 

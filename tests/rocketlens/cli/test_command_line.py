@@ -72,9 +72,7 @@ OLD = [
 
 
 @pytest.mark.parametrize(("line", "now"), OLD)
-def test_a_command_that_find_has_taken_the_place_of_finds_the_same(
-    line: str, now: str, g1_store: Path, tmp_path: Path
-) -> None:
+def test_a_command_that_find_has_taken_the_place_of_finds_the_same(line, now, g1_store, tmp_path) -> None:
     (tmp_path / "keys").write_text(f"hotkey\n{OFFSET_ID}\n0\nnowhere\n")
     places = {"STORE": str(g1_store), "U": UNIQUE_KEY, "ID": OFFSET_ID, "KEYS": str(tmp_path / "keys")}
     outcome, other = (rocketlens(*(places.get(word, word) for word in each.split())) for each in (line, now))
@@ -92,9 +90,7 @@ def test_a_command_that_find_has_taken_the_place_of_finds_the_same(
 SHELLS = ("bash", "zsh", "fish")
 
 
-def test_an_option_in_the_environment_counts_and_a_typed_one_more(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_option_in_the_environment_counts_and_a_typed_one_more(g1_store, monkeypatch) -> None:
     arguments = ("find", g1_store, "hotkey", "--json")
     assert len(rocketlens(*arguments).messages) == 40
     monkeypatch.setenv("ROCKETLENS_FIND_TOPIC", "TopicTest")
@@ -157,17 +153,13 @@ def completions(*words: object, incomplete: str = "") -> list[str]:
         (("tail", "s3://bucket/store"), "ord", []),
     ],
 )
-def test_topics_and_groups_of_the_source_are_completed(
-    words: tuple[str, ...], incomplete: str, expected: list[str], named: Path, tmp_path: Path
-) -> None:
+def test_topics_and_groups_of_the_source_are_completed(words, incomplete, expected, named, tmp_path) -> None:
     places = {"STORE": named, "NOWHERE": tmp_path / "nowhere"}
     assert completions(*(places.get(word, word) for word in words), incomplete=incomplete) == expected
 
 
 @pytest.mark.parametrize("damage", [None, b"{"])
-def test_bash_says_nothing_where_a_store_is_damaged_and_runs_nothing_that_it_holds(
-    damage: bytes | None, named: Path, tmp_path: Path
-) -> None:
+def test_bash_says_nothing_where_a_store_is_damaged_and_runs_nothing_that_it_holds(damage, named, tmp_path) -> None:
     if damage is not None:
         (named / "config" / "topics.json").write_bytes(damage)
     asked = (
@@ -206,9 +198,7 @@ def test_a_program_of_another_name_is_completed_too(shell: str) -> None:
         "diff STORE STORE",
     ],
 )
-def test_a_command_whose_output_nobody_reads_ends_quietly(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
+def test_a_command_whose_output_nobody_reads_ends_quietly(g1_store, tmp_path, monkeypatch, capsys, words) -> None:
     keys = tmp_path / "keys"
     keys.write_text("hotkey\n")
     reader, writer = os.pipe()
@@ -222,9 +212,7 @@ def test_a_command_whose_output_nobody_reads_ends_quietly(
 
 
 @pytest.mark.parametrize("words", ["search STORE --json", "lookup STORE KEYS"])
-def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(
-    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
+def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(g1_store, tmp_path, monkeypatch, capsys, words) -> None:
     keys = tmp_path / "keys"
     keys.write_text("hotkey\n")
     with open("/dev/full", "w") as full:

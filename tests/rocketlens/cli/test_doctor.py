@@ -60,9 +60,7 @@ def test_deep_reads_every_entry(g1_store: Path, tmp_path: Path) -> None:
 @pytest.mark.soak  # in each run: the finding of one byte, above
 @settings(max_examples=15)
 @given(number=st.integers(0, 9), entry=st.integers(1, 60), byte=st.integers(0, 19))
-def test_what_a_reading_finds_in_an_index_file_the_printed_line_mends(
-    g1_store: Path, number: int, entry: int, byte: int
-) -> None:
+def test_what_a_reading_finds_in_an_index_file_the_printed_line_mends(g1_store, number, entry, byte) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(shutil.copytree(g1_store, Path(directory) / "store"))
         index = sorted((root / "index").iterdir())[number]
@@ -78,9 +76,7 @@ def test_what_a_reading_finds_in_an_index_file_the_printed_line_mends(
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_what_ends_the_reading_leaves_what_was_found_before_it(
-    g1_crashed_store: Path, tmp_path: Path, as_json: bool
-) -> None:
+def test_what_ends_the_reading_leaves_what_was_found_before_it(g1_crashed_store, tmp_path, as_json) -> None:
     work = tmp_path / "file" / "work"  # it cannot be made
     work.parent.touch()
     outcome = rocketlens("doctor", g1_crashed_store, "--deep", "--work", work, *(["--json"] if as_json else []))

@@ -35,11 +35,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     writer = StoreWriter(
-        tmp_path / "store",
-        segment_size=1 << 17,
-        index_slots=SLOTS,
-        index_entries=ENTRIES,
-        queue_file_size=QUEUE_FILE,
+        tmp_path / "store", segment_size=1 << 17, index_slots=SLOTS, index_entries=ENTRIES, queue_file_size=QUEUE_FILE
     )
     for number in range(400):
         writer.append("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t")
@@ -54,9 +50,7 @@ def plan(*arguments: object) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["rebuild queues", "compact index"])
-def test_a_topic_that_the_store_does_not_have_is_said_with_those_that_may_be_meant(
-    command: str, g1_store: Path
-) -> None:
+def test_a_topic_that_the_store_does_not_have_is_said_with_those_that_may_be_meant(command, g1_store) -> None:
     named = (part for topic in ("TopicTst", "TopicTest", "%LMQ%a") for part in ("--topic", topic))
     lines = plan(*command.split(), g1_store, *named)
     assert lines[-1] == "plan: there is no topic TopicTst; did you mean TopicTest or TopicTx?"
@@ -109,9 +103,7 @@ def test_light_queues_extensions_and_sizes_are_inferred_from_what_is_left(root: 
     ]
 
 
-def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(root, tmp_path, monkeypatch) -> None:
     run_jobs_here(monkeypatch)
     shutil.copytree(root, tmp_path / "copy")
     offsets = {"offsetTable": {"T@g": {"0": 100}}}

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -63,14 +62,14 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
     return found
 
 
-def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: Path) -> None:
+def test_an_option_reaches_the_request(requests, tmp_path) -> None:
     store, out = str(tmp_path / "none"), str(tmp_path / "out")
     for options, fields in (OPTIONS | {"": {}}).items():
         assert rocketlens("export", store, "--format", "csv", "--out", out, *options.split()).code == 4
         assert requests.pop() == ExportRequest(store=store, out=out, format="csv", **fields)
 
 
-def test_wrong_usage_is_told_before_anything_is_started(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_usage_is_told_before_anything_is_started(g1_store, monkeypatch) -> None:
     run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
     for wrong in (
         ["--since", "5", "--until", "4"],
@@ -81,7 +80,7 @@ def test_wrong_usage_is_told_before_anything_is_started(g1_store: Path, monkeypa
         assert rocketlens("export", g1_store, "--format", "csv", "--out", "o", *wrong).code == 2
 
 
-def test_a_killed_export_goes_on(tmp_path: Path) -> None:
+def test_a_killed_export_goes_on(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1024)
     while len(writer.log.segments) < 40:
         writer.append("T", b"x" * 100)
@@ -92,7 +91,6 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "out" / "_manifest.json").exists()
     left = left_in(tmp_path / "out" / WORK)
-    assert left is not None
     records = [left.done(path.stem) for path in (left.root / "done").iterdir()]
     written = {(left.root / "partial" / record["attempt"]).stat().st_ino for record in records if record is not None}
     assert 3 <= len(written) < 40
@@ -135,7 +133,7 @@ class TestTable:
         monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
         return found
 
-    def test_an_option_reaches_the_request(self, requests: list[TableRequest], tmp_path: Path) -> None:
+    def test_an_option_reaches_the_request(self, requests, tmp_path) -> None:
         store, table = str(tmp_path / "none"), str(tmp_path / "table")
         for options, fields in (TABLE_OPTIONS | {"": {}}).items():
             outcome = rocketlens("export", store, "--format", "jsonl", "--to", table, *options.split())
@@ -143,7 +141,7 @@ class TestTable:
             assert requests.pop() == TableRequest(store=store, table=table, format="jsonl", **fields)
         assert "2 files of jsonl, 10 bytes, of physical offsets 5 to 9, written by local" in outcome.text
 
-    def test_a_catalog_and_a_name_reach_the_request(self, requests: list[TableRequest], tmp_path: Path) -> None:
+    def test_a_catalog_and_a_name_reach_the_request(self, requests, tmp_path) -> None:
         table = str(tmp_path / "table")
         named = ["--catalog", "uri=http://c/?a=b", "--catalog", "token=t", "--table", "a.b"]
         outcome = rocketlens("export", tmp_path / "none", "--format", "iceberg", "--to", table, *named)
@@ -152,9 +150,7 @@ class TestTable:
         assert (request.catalog, request.name) == ({"uri": "http://c/?a=b", "token": "t"}, "a.b")
 
     @pytest.mark.parametrize("needed", ["parquet", "iceberg", "delta"])
-    def test_what_a_format_needs_is_named_where_it_is_missing(
-        self, requests: list[TableRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: str
-    ) -> None:
+    def test_what_a_format_needs_is_named_where_it_is_missing(self, requests, tmp_path, monkeypatch, needed) -> None:
         monkeypatch.setattr(
             "rocketlens.cli.export.importlib.util.find_spec", lambda name: None if name == "pyarrow" else name
         )
@@ -176,9 +172,7 @@ class TestTable:
             (["--format", "delta", "--out", "o"], "--format delta is for a table, which --to names"),
         ],
     )
-    def test_wrong_usage_is_named(
-        self, requests: list[TableRequest], g1_store: Path, words: list[str], said: str
-    ) -> None:
+    def test_wrong_usage_is_named(self, requests, g1_store, words, said) -> None:
         outcome = rocketlens("export", g1_store, *words)
         assert (outcome.code, said in outcome.errors) == (2, True), outcome.errors
         assert requests == []

@@ -5,16 +5,14 @@ import json
 import os
 import shlex
 import zlib
-from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
 from base_directory import small_disk
-from broker.endpoint import Endpoint
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving_in_a_thread
-from command_line import Outcome, rocketlens
+from command_line import rocketlens
 from golden_store import CASES, unpack
 from message_encoding import encode_message
 from name_server import NamedBrokers
@@ -33,7 +31,7 @@ from store_writer import StoreWriter
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
 
-def find(where: tuple[object, ...], text: object, *arguments: object) -> Outcome:
+def find(where, text, *arguments):
     return rocketlens("find", *where, text, *arguments, "--json")
 
 
@@ -63,9 +61,7 @@ def test_what_is_nowhere_says_so_first_and_what_was_searched_behind_v(where: tup
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
-def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_have_been(
-    tmp_path: Path, is_indexed: bool
-) -> None:
+def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_have_been(tmp_path, is_indexed) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1024)
     written = [
         writer.append("orders", b"an order", keys=f"o-{number}", tags="paid", index=is_indexed) for number in range(30)
@@ -86,10 +82,7 @@ def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_hav
         f"rocketlens: nothing is named o-4 in 3 topics{says}\nrocketlens: {HINT}\n",
     )
     queried = rocketlens("find", tmp_path / "store", "o-4", "--topic", "orders", "--as", "key")
-    assert (queried.code, queried.errors) == (
-        1,
-        f"rocketlens: no message of topic orders has the key o-4{says}\n",
-    )
+    assert (queried.code, queried.errors) == (1, f"rocketlens: no message of topic orders has the key o-4{says}\n")
     others = find((tmp_path / "store",), "o-5")
     assert (len(others.messages), "lost" in others.errors) == (1, False)
     with serving_in_a_thread(service_of(MessageStore.open(tmp_path / "store"))) as server:
@@ -105,19 +98,19 @@ def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_hav
         (["STORE", "a", "--since", "5", "--until", "1"], "--since 5 is after --until 1"),
     ],
 )
-def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
+def test_wrong_usage_is_code_2(g1_store, arguments, says) -> None:
     outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
 
 
-def test_a_message_is_shown_whole_if_asked(g1_store: Path) -> None:
+def test_a_message_is_shown_whole_if_asked(g1_store) -> None:
     shown = rocketlens("find", g1_store, UNIQUE_KEY, "--full")
     lines = {tuple(line.split()) for line in shown.text.splitlines()}
     assert {("topic", "TopicTest"), ("property", "TAGS", "TagD"), ("body", "hot", "0"), ("queueId", "2")} <= lines
 
 
-def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path: Path) -> None:
+def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     born = {"unique_key": "u-1", "born_timestamp": 1_700_000_000_000, "keys": "o-1"}
     writer.append("orders", b"an order", **born)
@@ -149,7 +142,7 @@ TRANSACTIONS = [
 
 
 @pytest.mark.parametrize("way", ["store", "server"])
-def test_a_half_message_is_found_with_its_end(tmp_path: Path, way: str) -> None:
+def test_a_half_message_is_found_with_its_end(tmp_path, way) -> None:
     """Through a broker's port the operations are not seen: there is a hint where only they tell."""
     store = unpack("store", tmp_path, archives=CASES / "A3-A4-transactions")
     with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
@@ -186,7 +179,7 @@ class Fixed:
         return Response(body=self.body)
 
 
-def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
+def test_from_id_dials_the_address_in_the_id(server) -> None:
     ours = encode_message_id(HostAddress(*server), OFFSET)
     outcome = rocketlens("find", ours, "--from-id", "--json")
     assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
@@ -208,7 +201,7 @@ def test_bytes_that_are_not_the_message_asked_for_are_not_shown(body: bytes) -> 
         (["STORE", "0", "--state-dir", "/proc/none/state"], "--state-dir /proc/none/state: cannot be written to"),
     ],
 )
-def test_wrong_usage_is_code_2_in_find_by_id(g1_store: Path, arguments: list[str], says: str) -> None:
+def test_wrong_usage_is_code_2_in_find_by_id(g1_store, arguments, says) -> None:
     outcome = rocketlens("find", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
@@ -218,7 +211,7 @@ class TestBodies:
     """`--body` writes the bytes of one body, `--charset` reads them."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Path:
+    def store(self, tmp_path):
         writer = StoreWriter(tmp_path / "store")
         writer.append("T", zlib.compress(b"\x00\xff body"), sys_flag=1, unique_key="U1")
         writer.append("T", gzip.compress("订单".encode("gbk"), mtime=0), unique_key="U2")
@@ -228,7 +221,7 @@ class TestBodies:
         writer.close()
         return writer.root
 
-    def test_the_body_goes_to_stdout_or_a_file_as_consumers_get_it(self, store: Path, tmp_path: Path) -> None:
+    def test_the_body_goes_to_stdout_or_a_file_as_consumers_get_it(self, store, tmp_path) -> None:
         for key, body in (("U1", b"\x00\xff body"), ("U2", gzip.compress("订单".encode("gbk"), mtime=0))):
             outcome = rocketlens("find", store, key, "--as", "unique-key", "--body", "-")
             assert (outcome.code, outcome.output, outcome.errors) == (0, body, "")
@@ -236,12 +229,12 @@ class TestBodies:
             assert (written.code, written.output, (tmp_path / key).read_bytes()) == (0, b"", body)
             assert written.errors == f"rocketlens: {len(body)} bytes written to {tmp_path / key}\n"
 
-    def test_a_body_that_cannot_be_decompressed_is_written_as_stored_and_that_is_said(self, store: Path) -> None:
+    def test_a_body_that_cannot_be_decompressed_is_written_as_stored_and_that_is_said(self, store) -> None:
         outcome = rocketlens("find", store, "U4", "--body", "-")
         assert (outcome.code, outcome.output) == (0, b"no zl\xff\x01")
         assert "the body is written as it is stored: " in outcome.errors
 
-    def test_no_file_is_replaced_and_none_is_made_in_the_store(self, store: Path, tmp_path: Path) -> None:
+    def test_no_file_is_replaced_and_none_is_made_in_the_store(self, store, tmp_path) -> None:
         (tmp_path / "there").write_bytes(b"before")
         refused = rocketlens("find", store, "U1", "--body", tmp_path / "there")
         assert (refused.code, (tmp_path / "there").read_bytes()) == (2, b"before")
@@ -251,12 +244,12 @@ class TestBodies:
         assert "lies inside the store" in inside.errors
 
     @pytest.mark.parametrize("options", [["--json"], ["--charset", "gbk"]])
-    def test_options_that_contradict_it_are_refused(self, store: Path, options: list[str]) -> None:
+    def test_options_that_contradict_it_are_refused(self, store, options) -> None:
         outcome = rocketlens("find", store, "U1", "--body", "-", *options)
         assert (outcome.code, outcome.output) == (2, b"")
 
 
-def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, server: Endpoint) -> None:
+def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store, server) -> None:
     for where in (g1_store, server):
         outcome = rocketlens("find", where, "0", "1", "--as", "physical-offset", "--json")
         assert (outcome.code, len(outcome.messages)) == (1, 1)
@@ -267,11 +260,11 @@ def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, ser
 # --- find in topic ----------------------------------------------------------------------------------------------------
 
 
-def query(where: tuple[object, ...], kind: str, text: object, *arguments: object, form: str = "json") -> Outcome:
+def query(where, kind, text, *arguments, form="json"):
     return rocketlens("find", *where, text, "--as", kind, "--topic", "TopicTest", *arguments, "--format", form)
 
 
-def offsets(outcome: Outcome) -> list[int]:
+def offsets(outcome) -> list[int]:
     """The places of what is listed, which comes newest first, in the order of the log."""
     return [message["physicalOffset"] for message in reversed(outcome.messages)]
 
@@ -297,7 +290,7 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
         (["a", "--as", "key", "--cursor", "5"], "--cursor needs one TEXT, --topic, and --as"),
     ],
 )
-def test_wrong_usage_is_code_2_in_find_in_topic(g1_store: Path, arguments: list[str], says: str) -> None:
+def test_wrong_usage_is_code_2_in_find_in_topic(g1_store, arguments, says) -> None:
     outcome = rocketlens("find", g1_store, *arguments)
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
@@ -326,7 +319,7 @@ class JavaBroker:
         return Response(body=self.body)
 
 
-def ask(endpoint: Endpoint, kind: str, text: str, *arguments: object) -> Outcome:
+def ask(endpoint, kind, text, *arguments):
     return rocketlens("find", endpoint, text, "--as", kind, "--topic", "T", *arguments, "--json")
 
 
@@ -368,13 +361,13 @@ HOT = 40
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Path:
+def asked(tmp_path):
     file = tmp_path / "asked"
     file.write_text(f"nowhere\nhotkey\r\n\n  {UNIQUE_KEY}\t \nhotkey\n")
     return file
 
 
-def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked: Path) -> None:
+def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store, asked) -> None:
     outcome = rocketlens("find", g1_store, "-f", asked)
     assert outcome.code == 1
     assert outcome.errors == "rocketlens: 2 of 3 found; missing: nowhere\n"
@@ -395,7 +388,7 @@ def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked
     ]
 
 
-def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:
+def test_parquet_holds_the_same_as_the_lines(g1_store, asked, tmp_path) -> None:
     lines, table = tmp_path / "out.ndjson", tmp_path / "out.parquet"
     assert rocketlens("find", g1_store, "-f", asked, "--out", lines).code == 1
     assert rocketlens("find", g1_store, "-f", asked, "--out", table, "--format", "parquet").code == 1
@@ -415,9 +408,7 @@ def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_pa
 
 
 @pytest.mark.parametrize("output_format", ["json", "msgpack", "parquet"])
-def test_a_file_without_room_is_told_and_not_left(
-    g1_store: Path, asked: Path, tmp_path: Path, output_format: str
-) -> None:
+def test_a_file_without_room_is_told_and_not_left(g1_store, asked, tmp_path, output_format) -> None:
     with small_disk(tmp_path / "disk") as give:
         disk = give("size=8k")
         (disk / "full").write_bytes(bytes(8192))
@@ -438,9 +429,7 @@ def test_a_file_without_room_is_told_and_not_left(
         (b"k\n", ("--limit", "5"), "-f FILE takes --as, --topic"),
     ],
 )
-def test_what_cannot_be_is_wrong_usage(
-    g1_store: Path, asked: Path, content: bytes, arguments: tuple[str, ...], reason: str
-) -> None:
+def test_what_cannot_be_is_wrong_usage(g1_store, asked, content, arguments, reason) -> None:
     asked.write_bytes(content)
     outcome = rocketlens("find", g1_store, "-f", asked, *arguments)
     assert outcome.code == 2
@@ -448,9 +437,7 @@ def test_what_cannot_be_is_wrong_usage(
 
 
 @pytest.mark.parametrize(("inside", "reason"), [(False, "is a directory"), (True, "lies inside the store")])
-def test_nothing_is_written_into_a_store_nor_over_a_directory(
-    g1_store: Path, asked: Path, tmp_path: Path, inside: bool, reason: str
-) -> None:
+def test_nothing_is_written_into_a_store_nor_over_a_directory(g1_store, asked, tmp_path, inside, reason) -> None:
     out = g1_store / "found" if inside else tmp_path
     before = sorted(g1_store.iterdir())
     outcome = rocketlens("find", g1_store, "-f", asked, "--out", out)
@@ -460,7 +447,7 @@ def test_nothing_is_written_into_a_store_nor_over_a_directory(
 
 
 def test_a_file_that_is_there_is_replaced_only_when_asked_for_and_only_by_a_whole_one(
-    g1_store: Path, asked: Path, tmp_path: Path
+    g1_store, asked, tmp_path
 ) -> None:
     out = tmp_path / "found"
     out.write_text("of yesterday")
@@ -475,9 +462,7 @@ OFFSET_ID = "7F00000100002A9F00000000000019B5"
 
 
 @pytest.mark.parametrize("topic", ["TopicTst", "BulkTopic"])
-def test_a_topic_narrows_many_texts_as_it_narrows_one(
-    g1_store: Path, server: Endpoint, tmp_path: Path, topic: str
-) -> None:
+def test_a_topic_narrows_many_texts_as_it_narrows_one(g1_store, server, tmp_path, topic) -> None:
     """One that is nowhere is said, and an id of another topic's message names nothing."""
     asked = tmp_path / "ids"
     asked.write_text(f"{OFFSET_ID}\nhotkey\n")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ SENT_TIMESTAMP = 1_795_243_506_437
 
 
 @pytest.fixture
-def whole_life(tmp_path: Path) -> tuple[Path, list[int]]:
+def whole_life(tmp_path):
     """A traced message that waited in every way there is, was retried, and given up; where its records are."""
     writer = StoreWriter(tmp_path / "store")
     in_retry = {"RETRY_TOPIC": "Topic-Pub"}
@@ -48,7 +47,7 @@ def whole_life(tmp_path: Path) -> tuple[Path, list[int]]:
     return tmp_path / "store", [written.physical_offset for written in writer.written]
 
 
-def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Path, list[int]]) -> None:
+def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life) -> None:
     store, at = whole_life
     outcome = rocketlens("life", store, TRACED, "--timezone", "UTC")
     heading, *lines = outcome.text.splitlines()
@@ -79,7 +78,7 @@ def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Pat
     assert [event["message"]["queueId"] for event in as_maps[3:]] == [0, 0, 0, 2, 0, 0]
 
 
-def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path: Path) -> None:
+def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for number, topic in enumerate(("RMQ_SYS_TRACE_TOPIC", "own-traces", "more-traces")):
         kind = ("Pub", "SubBefore", "SubAfter")[number]
@@ -92,7 +91,7 @@ def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path: Path) -> None:
         assert {each["trace"]["kind"] for each in rocketlens(*asked, *options).messages} == kinds
 
 
-def test_two_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_two_messages_of_one_id_are_told_apart(tmp_path) -> None:
     store, named = (
         unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
         "7F000001000130946E09000000000001",
@@ -118,7 +117,7 @@ DUE = START_TIMESTAMP + 3_600_000
 
 
 @pytest.fixture(scope="module")
-def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def crashed(tmp_path_factory):
     """A store without the checkpoints of timer and delay levels: rolled, cancelled and delayed messages."""
     writer = StoreWriter(tmp_path_factory.mktemp("crashed") / "store")
     for topic, key, rolls, due in (("B", "K1", 0, DUE), ("B", "K1", 1, DUE), ("A", "K2", 2, DUE + 1000)):
@@ -132,7 +131,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def test_counts_come_first_then_the_messages_by_due_time(crashed: Path) -> None:
+def test_counts_come_first_then_the_messages_by_due_time(crashed) -> None:
     outcome = rocketlens("pending", crashed, "--timezone", "UTC")
     assert outcome.code == 0
     counts, _, messages = outcome.text.partition("\n\n")
@@ -152,7 +151,7 @@ def test_counts_come_first_then_the_messages_by_due_time(crashed: Path) -> None:
     assert "delayOffset.json is missing: delayed messages that were due when" in outcome.errors
 
 
-def test_a_program_gets_maps_of_each_kind(crashed: Path) -> None:
+def test_a_program_gets_maps_of_each_kind(crashed) -> None:
     as_of, *rest = rocketlens("pending", crashed, "--json").messages
     assert (as_of["kind"], as_of["timersKnown"], as_of["levelsKnown"]) == ("asOf", False, False)
     assert [each["kind"] for each in rest] == ["topic"] * 2 + ["message"] * 4
@@ -170,7 +169,7 @@ def test_a_program_gets_maps_of_each_kind(crashed: Path) -> None:
     assert rest[5]["dueTimestamp"] == rest[5]["message"]["storeTimestamp"] + 2 * 3_600_000
 
 
-def test_a_limit_is_said_to_be_one(crashed: Path) -> None:
+def test_a_limit_is_said_to_be_one(crashed) -> None:
     outcome = rocketlens("pending", crashed, "--limit", "1")
     assert len(outcome.text.partition("\n\n")[2].splitlines()) == 2
     assert "3 messages more that are due later: use a higher --limit" in outcome.errors
@@ -178,7 +177,7 @@ def test_a_limit_is_said_to_be_one(crashed: Path) -> None:
     assert [each["kind"] for each in counts_alone] == ["asOf", "topic", "topic"]
 
 
-def test_due_and_store_times_narrow_what_is_listed(crashed: Path) -> None:
+def test_due_and_store_times_narrow_what_is_listed(crashed) -> None:
     stored = ("--since", START_TIMESTAMP, "--until", START_TIMESTAMP + 60_000)
     outcome = rocketlens("pending", crashed, "--due-after", DUE + 1, "--due-before", DUE + 1000, *stored, "--json")
     assert [each["message"]["uniqueKey"] for each in outcome.messages if each["kind"] == "message"] == ["K2"]

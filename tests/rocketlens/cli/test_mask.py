@@ -2,9 +2,8 @@
 
 import pytest
 
-from command_line import Outcome, rocketlens
+from command_line import rocketlens
 from store_kinds import RULES, SECRETS, hidden_stores
-from store_writer import StoreWriter
 
 FIRST, SECOND = SECRETS
 
@@ -35,11 +34,11 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> list[StoreWriter]:
+def stores(tmp_path_factory):
     return hidden_stores(tmp_path_factory.mktemp("hidden"))
 
 
-def run(store: StoreWriter, command: tuple[str, ...], *options: object) -> Outcome:
+def run(store, command, *options):
     """Run a command on a store; words in capitals stand for what differs by store."""
     keys = store.root.parent / "keys"
     keys.write_text(f"order-1\n{FIRST}\nU0\n")
@@ -48,7 +47,7 @@ def run(store: StoreWriter, command: tuple[str, ...], *options: object) -> Outco
     return rocketlens(name, store.root, *(words.get(word, word) for word in arguments), *options)
 
 
-def same_of(outcome: Outcome) -> list[str]:
+def same_of(outcome) -> list[str]:
     """The lines of an output, but for that about the disk below a store."""
     return [line for line in outcome.text.splitlines() if '"kind":"forecast"' not in line]
 
@@ -67,9 +66,7 @@ def masks(rules: tuple[str, ...]) -> list[str]:
         for other, (name, rules) in enumerate(RULES.items())
     ],
 )
-def test_no_command_tells_two_stores_apart_that_differ_in_what_is_hidden(
-    stores: list[StoreWriter], command: tuple[str, ...], rules: tuple[str, ...]
-) -> None:
+def test_no_command_tells_two_stores_apart_that_differ_in_what_is_hidden(stores, command, rules) -> None:
     first, second = (run(store, command, *masks(rules), "--json") for store in stores)
     assert (first.code, same_of(first)) == (second.code, same_of(second))
     assert first.code in (0, 1, 2), first.errors
@@ -79,7 +76,7 @@ def test_no_command_tells_two_stores_apart_that_differ_in_what_is_hidden(
     assert asked or FIRST not in first.errors + second.errors
 
 
-def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
+def test_without_a_mask_they_are_told_apart(stores) -> None:
     some = COMMANDS[::3]
     differ = [run(stores[0], each).output != run(stores[1], each).output for each in some]
     assert sum(differ) > len(some) // 2
@@ -98,7 +95,7 @@ def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
         (("tail", "--topic", "T", "--where", "to = 'x'"), "properties.to"),
     ],
 )
-def test_what_is_masked_cannot_be_searched(stores: list[StoreWriter], command: tuple[str, ...], rule: str) -> None:
+def test_what_is_masked_cannot_be_searched(stores, command, rule) -> None:
     outcome = run(stores[0], command, "--mask", rule)
     assert (outcome.code, outcome.output) == (2, b"")
     assert "what is masked cannot be searched" in outcome.errors
@@ -113,9 +110,7 @@ def test_what_is_masked_cannot_be_searched(stores: list[StoreWriter], command: t
     ],
     ids=" ".join,
 )
-def test_no_server_is_asked_with_a_mask_wherever_it_comes_from(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_server_is_asked_with_a_mask_wherever_it_comes_from(command, monkeypatch) -> None:
     typed = rocketlens(*command, "--mask", "keys")
     monkeypatch.setenv(f"ROCKETLENS_{command[0].upper()}_MASK_FILE", "/no/such/file")
     for outcome in (typed, rocketlens(*command)):

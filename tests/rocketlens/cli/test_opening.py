@@ -2,10 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
@@ -13,10 +10,9 @@ import pytest
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from assistant import answers, call, talk
 from broker.config import TlsOptions
-from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from certificates import Authority
-from command_line import Outcome, rocketlens
+from command_line import rocketlens
 from golden_store import G1, GOLDEN, unpack
 from loop_engine import run_jobs_here
 from rocketlens.cli.server_options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
@@ -44,7 +40,7 @@ PASSING = re.compile(rb'^.*"kind":"forecast".*\n', re.M)
 """How full the disk is, which is never the same."""
 
 
-def run(command: str, *where: object) -> Outcome:
+def run(command, *where):
     """A question that g1 answers, put to a store or to a server."""
     questions: dict[str, tuple[object, ...]] = {
         "find": (UNIQUE_KEY,),
@@ -58,7 +54,7 @@ def run(command: str, *where: object) -> Outcome:
 
 @each_reader
 def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed_by_its_place_or_its_option(
-    command: str, g1_store: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch
+    command, g1_store, server, monkeypatch
 ) -> None:
     of_store, of_server = run(command, g1_store), run(command, "--server", server)
     assert of_store.code == of_server.code == (1 if command == "pending" else 0)
@@ -74,7 +70,7 @@ def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed_by_its_pla
 
 
 @each_reader
-def test_of_several_stores_each_row_says_which_it_is_of(command: str, g1_store: Path, tmp_path: Path) -> None:
+def test_of_several_stores_each_row_says_which_it_is_of(command, g1_store, tmp_path) -> None:
     writer = StoreWriter(tmp_path / "second")
     writer.append("TopicTest", b"hot 1 again", unique_key=UNIQUE_KEY)
     writer.close()
@@ -89,11 +85,8 @@ def test_of_several_stores_each_row_says_which_it_is_of(command: str, g1_store: 
     assert not rows
 
 
-@pytest.mark.parametrize(
-    "question",
-    ["find TagA --limit 2", "search TopicTest --tag TagA --explain"],
-)
-def test_a_table_about_several_stores_begins_with_the_store(question: str, g1_store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("question", ["find TagA --limit 2", "search TopicTest --tag TagA --explain"])
+def test_a_table_about_several_stores_begins_with_the_store(question, g1_store, tmp_path) -> None:
     writer = StoreWriter(tmp_path / "second")
     for number in range(3):
         named: dict[str, str] = {"tags": "TagA", "keys": "hotkey", "unique_key": f"U{number}"}
@@ -107,7 +100,7 @@ def test_a_table_about_several_stores_begins_with_the_store(question: str, g1_st
     assert any(row.startswith(str(writer.root)) for row in rows)
 
 
-def test_of_several_stores_the_worst_decides(g1_store: Path, tmp_path: Path) -> None:
+def test_of_several_stores_the_worst_decides(g1_store, tmp_path) -> None:
     writer = StoreWriter(tmp_path / "second")
     writer.append("TopicTest", b"another")
     writer.close()
@@ -122,9 +115,7 @@ def test_of_several_stores_the_worst_decides(g1_store: Path, tmp_path: Path) -> 
 
 
 @each_reader
-def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
-    command: str, g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(command, g1_store, monkeypatch) -> None:
     run_jobs_here(monkeypatch)
     place = f"memory://opening-{command}"
     memory = fsspec.filesystem("memory")
@@ -142,7 +133,7 @@ def test_a_store_behind_a_url_is_read_or_the_command_says_why_not(
 
 
 @pytest.mark.parametrize("command", ["find", "export --format csv"])
-def test_the_address_of_a_page_is_answered_with_that_of_the_port(command: str, tmp_path: Path) -> None:
+def test_the_address_of_a_page_is_answered_with_that_of_the_port(command, tmp_path) -> None:
     name, *more = command.split()
     place = () if name != "export" else ("--out", tmp_path / "out")
     outcome = rocketlens(name, "http://[::1]:8080/find?text=a", *(more or ["a"]), *place)
@@ -161,9 +152,7 @@ def test_the_address_of_a_page_is_answered_with_that_of_the_port(command: str, t
     ],
     ids=" ".join,
 )
-def test_what_reads_the_files_of_a_store_says_so_of_a_server(
-    arguments: tuple[str, ...], g1_store: Path, tmp_path: Path
-) -> None:
+def test_what_reads_the_files_of_a_store_says_so_of_a_server(arguments, g1_store, tmp_path) -> None:
     places = {"STORE": str(g1_store), "OUT": str(tmp_path / "out")}
     outcome = rocketlens(*(places.get(each, each) for each in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
@@ -199,7 +188,7 @@ SIZES = ("--index-slots", 97, "--index-entries", 150)
 
 
 @pytest.fixture
-def copied(g1_store: Path, tmp_path: Path) -> Path:
+def copied(g1_store, tmp_path):
     shutil.copytree(g1_store, tmp_path / "store")
     (tmp_path / "keys").write_text(f"{KEY}\n")
     return tmp_path / "store"
@@ -209,7 +198,7 @@ PASSING_OF_STORE_OPTIONS = re.compile(rb'"seconds":[0-9.e-]+|"kind":"forecast".*
 """What is different each time: how long the doctor took, and how full the disk is."""
 
 
-def ask(command: str, store: Path, *options: object) -> Outcome:
+def ask(command, store, *options):
     """Ask for what a program gets, where the command has it; without what is different each time."""
     question = [store.parent / "keys" if each == "KEYS" else each for each in COMMANDS[command]]
     outcome = rocketlens(*command.split(), store, *question, *options, "--json")
@@ -226,7 +215,7 @@ each_command = pytest.mark.parametrize(
 
 
 @each_command
-def test_a_log_that_lies_elsewhere_is_read_where_commit_log_says(command: str, copied: Path, tmp_path: Path) -> None:
+def test_a_log_that_lies_elsewhere_is_read_where_commit_log_says(command, copied, tmp_path) -> None:
     wanted = ask(command, copied)
     assert wanted.output
     assert wanted.code in ((0, 1) if command == "pending" else (0,))
@@ -239,7 +228,7 @@ def test_a_log_that_lies_elsewhere_is_read_where_commit_log_says(command: str, c
 
 
 @pytest.mark.parametrize("command", ["tail"])
-def test_a_state_directory_is_never_inside_the_store(command: str, copied: Path, tmp_path: Path) -> None:
+def test_a_state_directory_is_never_inside_the_store(command, copied, tmp_path) -> None:
     refused = ask(command, copied, "--state-dir", copied / "config")
     assert (refused.code, refused.output) == (2, b"")
     assert f"--state-dir {copied / 'config'} lies inside the store" in refused.errors
@@ -248,7 +237,7 @@ def test_a_state_directory_is_never_inside_the_store(command: str, copied: Path,
 
 
 @pytest.mark.parametrize("command", ["find --json", "groups"])
-def test_a_file_of_masks_hides_what_its_rules_hide(command: str, copied: Path, tmp_path: Path) -> None:
+def test_a_file_of_masks_hides_what_its_rules_hide(command, copied, tmp_path) -> None:
     (tmp_path / "masks").write_text("# where it came from\nhosts\n")
     plain, masked = ask(command, copied), ask(command, copied, "--mask-file", tmp_path / "masks")
     assert masked.code == plain.code
@@ -259,7 +248,7 @@ def test_a_file_of_masks_hides_what_its_rules_hide(command: str, copied: Path, t
 
 
 @each_command
-def test_sizes_of_index_files_are_given_together(command: str, copied: Path) -> None:
+def test_sizes_of_index_files_are_given_together(command, copied) -> None:
     wanted = ask(command, copied)
     assert ask(command, copied, *SIZES).output == wanted.output
     for alone in (SIZES[:2], SIZES[2:]):
@@ -283,13 +272,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def own(authority: Authority) -> tuple[Path, Path]:
+def own(authority):
     """A client's certificate and key, which is locked."""
     return authority.sign("client", PASSWORD)
 
 
 @pytest.fixture(scope="module")
-def secured(g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+def secured(g1_store, authority, tmp_path_factory):
     """It speaks TLS alone, to clients with a certificate, and answers signed requests alone."""
     pair = authority.sign("server")
     tls = TlsOptions("enforcing", *pair, client_ca=authority.certificate, client_auth="required")
@@ -299,26 +288,26 @@ def secured(g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture
-def credentials(tmp_path: Path) -> Path:
+def credentials(tmp_path):
     path = tmp_path / "tools.yml"
     path.write_text(f"accessKey: {READER}\nsecretKey: {READER_SECRET}\n")
     return path
 
 
 @pytest.fixture
-def password(tmp_path: Path) -> Path:
+def password(tmp_path):
     path = tmp_path / "password"
     path.write_text(PASSWORD + "\n")
     return path
 
 
 @pytest.fixture
-def tls(authority: Authority, own: tuple[Path, Path], password: Path) -> tuple[object, ...]:
+def tls(authority, own, password) -> tuple[object, ...]:
     ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
     return ("--tls-ca", authority.certificate, *ours)
 
 
-def unique_keys(outcome: Outcome) -> list[str]:
+def unique_keys(outcome) -> list[str]:
     assert (outcome.code, outcome.errors) == (0, "")
     return [message["uniqueKey"] for message in outcome.messages]
 
@@ -338,13 +327,7 @@ def unique_keys(outcome: Outcome) -> list[str]:
     ids=lambda question: str(question[0]),
 )
 def test_every_command_that_asks_a_server_takes_them(
-    g1_store: Path,
-    secured: Endpoint,
-    authority: Authority,
-    own: tuple[Path, Path],
-    password: Path,
-    tmp_path: Path,
-    question: tuple[str, ...],
+    g1_store, secured, authority, own, password, tmp_path, question
 ) -> None:
     command, *rest = question
     credentials = tmp_path / "admin.yml"  # lists are for administrators
@@ -364,9 +347,7 @@ def test_every_command_that_asks_a_server_takes_them(
         assert "are for a server, not for a STORE" in misplaced.errors
 
 
-def test_what_sends_takes_them_for_both_ends(
-    g1_store: Path, secured: Endpoint, tls: tuple[object, ...], tmp_path: Path
-) -> None:
+def test_what_sends_takes_them_for_both_ends(g1_store, secured, tls, tmp_path) -> None:
     keys = tmp_path / "admin.yml"
     keys.write_text(f"accessKey: {ADMIN}\nsecretKey: {ADMIN_SECRET}\n")
     for source in (secured, g1_store):
@@ -380,9 +361,7 @@ def test_what_sends_takes_them_for_both_ends(
     assert rocketlens("replay", g1_store, "--topic", "T", "--to", secured, "--tls").code == 3
 
 
-def test_a_file_of_keys_comes_before_the_environment(
-    secured: Endpoint, tls: tuple[object, ...], credentials: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_keys_comes_before_the_environment(secured, tls, credentials, monkeypatch) -> None:
     monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
     monkeypatch.setenv(SECRET_KEY_VARIABLE, "not-the-one")
     wrong = rocketlens(*QUERY, "--server", secured, *tls)
@@ -402,7 +381,7 @@ def test_a_file_of_keys_comes_before_the_environment(
         (b"accessKey: reader-key\nsecretKey: 'hidden-secret\n", "not YAML in line 3"),
     ],
 )
-def test_a_file_that_holds_no_keys_is_named_and_not_quoted(tmp_path: Path, text: bytes, says: str) -> None:
+def test_a_file_that_holds_no_keys_is_named_and_not_quoted(tmp_path, text, says) -> None:
     path = tmp_path / "tools.yml"
     path.write_bytes(text)
     outcome = rocketlens(*VIEW, "--server", "127.0.0.1:1", "--credentials", path)
@@ -421,9 +400,7 @@ def test_a_file_that_holds_no_keys_is_named_and_not_quoted(tmp_path: Path, text:
         (("--server", "127.0.0.1:1", "--tls-cert", "FILE"), "cannot be used"),
     ],
 )
-def test_options_that_cannot_be_are_refused(
-    g1_store: Path, credentials: Path, arguments: tuple[str, ...], says: str
-) -> None:
+def test_options_that_cannot_be_are_refused(g1_store, credentials, arguments, says) -> None:
     places = {"STORE": g1_store, "FILE": credentials}
     named = [places.get(each, each) for each in arguments]
     for command in (("find", *named, *QUERY[1:]), ("find", *named, OFFSET)):
@@ -432,9 +409,7 @@ def test_options_that_cannot_be_are_refused(
         assert says in outcome.errors
 
 
-def test_keys_may_be_in_the_environment(
-    secured: Endpoint, tls: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_may_be_in_the_environment(secured, tls, monkeypatch) -> None:
     monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
     monkeypatch.setenv(SECRET_KEY_VARIABLE, READER_SECRET)
     assert unique_keys(rocketlens(*QUERY, "--server", secured, *tls)) == [UNIQUE_KEY_OF_SERVER_OPTIONS]
@@ -448,7 +423,7 @@ def test_keys_may_be_in_the_environment(
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory):
     return unpack("store", tmp_path_factory.mktemp("tier"), archives=GOLDEN / "g2" / "g2-tier")
 
 
@@ -458,12 +433,12 @@ def produced(label: str) -> list[str]:
     return line
 
 
-def places(store: Path, is_alone: bool) -> tuple[Any, ...]:
+def places(store, is_alone):
     return (store / "tiered",) if is_alone else (store, "--tier", store / "tiered")
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
-def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alone: bool) -> None:
+def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store, is_alone) -> None:
     _, _, unique_key, offset_id, topic, queue_id, queue_offset, *_ = produced("old-7")
     viewed = rocketlens("find", *places(store, is_alone), unique_key, "--json")
     queried = rocketlens("find", *places(store, is_alone), "old-7", "--topic", topic, "--as", "key", "--json")
@@ -485,9 +460,7 @@ def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store: Path, is_alon
     [("space",), ("life", "--unique-key", "7F0000016C8F"), ("pending",), ("doctor",)],
     ids=lambda arguments: arguments[0],
 )
-def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
-    store: Path, arguments: tuple[str, ...]
-) -> None:
+def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(store, arguments) -> None:
     command, *rest = arguments
     refused = rocketlens(command, store / "tiered", *rest)
     assert refused.code not in (0, 1)
@@ -500,7 +473,7 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(
 UNIQUE_KEY_OF_MCP = ROW[2]
 
 
-def test_the_options_of_a_store_are_taken(g1_store: Path, tmp_path: Path) -> None:
+def test_the_options_of_a_store_are_taken(g1_store, tmp_path) -> None:
     log, state = ("--commit-log", g1_store / "commitlog"), ("--state-dir", tmp_path / "state")
     (tmp_path / "state").mkdir()
     (tmp_path / "masks").write_text("body\n")
@@ -520,7 +493,7 @@ def test_the_options_of_a_store_are_taken(g1_store: Path, tmp_path: Path) -> Non
     assert "memory://nowhere" in absent["error"]
 
 
-def test_a_server_with_tls_and_accounts_is_asked(g1_store: Path, tmp_path: Path) -> None:
+def test_a_server_with_tls_and_accounts_is_asked(g1_store, tmp_path) -> None:
     authority = Authority.make(tmp_path)
     own, key = authority.sign("client", "open sesame")
     (tmp_path / "password").write_text("open sesame\n")
@@ -536,15 +509,13 @@ def test_a_server_with_tls_and_accounts_is_asked(g1_store: Path, tmp_path: Path)
             assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY_OF_MCP]
 
 
-def test_a_server_answers_assistants_where_it_has_an_http_port_alone(g1_store: Path) -> None:
+def test_a_server_answers_assistants_where_it_has_an_http_port_alone(g1_store) -> None:
     refused = rocketlens("serve", g1_store, "--mcp")
     assert (refused.code, refused.errors) == (2, "rocketlens: --mcp has no effect: also give --http\n")
 
 
 @pytest.mark.parametrize("place", ["nowhere", "127.0.0.1:1"])
-def test_what_is_no_source_ends_at_once_and_a_server_that_is_gone_is_said_by_each_answer(
-    place: str, tmp_path: Path
-) -> None:
+def test_what_is_no_source_ends_at_once_and_a_server_that_is_gone_is_said_by_each_answer(place, tmp_path) -> None:
     if place == "nowhere":
         assert talk(tmp_path / place, says=[], code=3) == []
         return

@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 import termios
-from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -16,7 +14,7 @@ import pytest
 
 from command_line import rocketlens
 from message_encoding import encode_message
-from protocol.message import HostAddress, Message, decode_message
+from protocol.message import HostAddress, decode_message
 from rocketlens.cli.coverage_picture import draw_coverage
 from rocketlens.cli.output import growing_writer, message_fields, write_details
 from rocketlens.cli.show_progress import LINE_SECONDS, PhaseMeter, ProgressLines
@@ -24,7 +22,6 @@ from rocketlens.cli.show_report import MOST_REPORTED, report_lines
 from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.run.report import AnyReport, Damage
 from storage.doctor.examine import Coverage
-from storage.ranges import Ranges
 from store_writer import StoreWriter
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -32,7 +29,7 @@ from store_writer import StoreWriter
 V4 = HostAddress("10.0.0.1", 10911)
 
 
-def message(body: bytes = b"hello", *, sys_flag: int = 0, properties: dict[str, str] | None = None) -> Message:
+def message(body=b"hello", *, sys_flag=0, properties=None):
     record = encode_message(
         topic="T",
         body=body,
@@ -52,7 +49,7 @@ def message(body: bytes = b"hello", *, sys_flag: int = 0, properties: dict[str, 
     return decode_message(record)
 
 
-def write_list(messages: list[Message], charset: str | None = None) -> None:
+def write_list(messages, charset=None) -> None:
     growing_writer("table", charset)(messages)
 
 
@@ -102,9 +99,7 @@ def run_on_a_terminal(arguments: list[str], columns: int = 80, **variables: str)
     return written
 
 
-def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too_narrow(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too_narrow(g1_store, monkeypatch) -> None:
     arguments = ["search", str(g1_store), "--contains", "hot 3", "--limit", "3"]
     monkeypatch.setenv("COLUMNS", "20")  # of a pipe nothing says how wide it is
     heading, *rows = rocketlens(*arguments).text.splitlines()
@@ -129,9 +124,7 @@ def test_a_row_is_a_line_in_a_pipe_and_a_record_of_lines_where_a_terminal_is_too
         assert [value for each in values for value in each if value not in row] == []
 
 
-def test_json_is_indented_on_a_terminal_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_is_indented_on_a_terminal_alone(capsys, monkeypatch) -> None:
     one = message(b'{"id":1.50,"a":[1]}')
     write_details([one])
     assert '{"id":1.50,"a":[1]}' in capsys.readouterr().out
@@ -146,7 +139,7 @@ def test_json_is_indented_on_a_terminal_alone(
 # --- coverage picture -------------------------------------------------------------------------------------------------
 
 
-def picture(log: Ranges, queues: Ranges = (), index: Ranges = (), width: int = 28) -> list[str]:
+def picture(log, queues=(), index=(), width=28) -> list[str]:
     times = ((0, 1_700_000_000_000), (100, 1_700_000_100_000))
     return list(draw_coverage(Coverage(0, 200, log, queues, index, times), width, time_text))
 
@@ -212,7 +205,7 @@ ZEROS = "expected an intact record, found zeros (10 bytes skipped)"
 INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
 
 
-def report(**fields: Any) -> AnyReport:
+def report(**fields) -> AnyReport:
     return AnyReport(**{"command": "rebuild", "store": "/store", "out": "/store", "details": StoreDetails(), **fields})
 
 
@@ -279,7 +272,7 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def waiting(tmp_path_factory):
     writer = StoreWriter(tmp_path_factory.mktemp("waiting") / "store")
     writer.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "B", "DELAY": "18"}, queue_id=17, unique_key="K5")
     writer.close()
@@ -287,7 +280,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_columns_of_times_name_the_zone_and_have_its_offset(g1_store: Path, waiting: Path, command: str) -> None:
+def test_columns_of_times_name_the_zone_and_have_its_offset(g1_store, waiting, command) -> None:
     places = {"STORE": g1_store, "WAITING": waiting}
     arguments = [places.get(each, each) for each in COMMANDS[command]]
     text = rocketlens(command, *arguments, "--timezone", ZONE.key).text
@@ -298,7 +291,7 @@ def test_columns_of_times_name_the_zone_and_have_its_offset(g1_store: Path, wait
     assert re.search(r"\b(STORED|TIME|DUE|HOUR) \(UTC\+08:00\)", shown)
 
 
-def test_a_diagnosis_and_what_a_store_says_of_itself_are_in_the_zone(g1_store: Path) -> None:
+def test_a_diagnosis_and_what_a_store_says_of_itself_are_in_the_zone(g1_store) -> None:
     first, *lines = rocketlens("doctor", g1_store, "--timezone", ZONE.key).text.splitlines()
     assert first.endswith("; times: Asia/Kathmandu")
     (times,) = (line for line in lines if line.startswith("time "))

@@ -5,7 +5,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -92,10 +91,7 @@ JOBS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 UNREADABLE = 3
 IN_WORDS = (0, 1, 2, UNREADABLE, 4)
 
-IN_EACH_RUN = {
-    ("search", LOG),
-    ("tail", QUEUES),
-}
+IN_EACH_RUN = {("search", LOG), ("tail", QUEUES)}
 """A command of each way to read, and each kind of file; `make soak` has the others."""
 
 CASES = [
@@ -106,7 +102,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_no_command_is_ended_by_the_signal_of_a_cut_file(name: str, kind: str, g1_store: Path, tmp_path: Path) -> None:
+def test_no_command_is_ended_by_the_signal_of_a_cut_file(name, kind, g1_store, tmp_path) -> None:
     """Each reads what was cut: it ends in a line, and gives no answer to what it could not read."""
     (tmp_path / "keys").write_text("hotkey\n6581\n")
     words = {"OUT": str(tmp_path / "out"), "KEYS": str(tmp_path / "keys"), "OTHER": str(g1_store)}
@@ -124,9 +120,7 @@ def check_words(ended: "subprocess.CompletedProcess[str]") -> None:
         assert ended.stderr.startswith("rocketlens: "), ended.stderr
 
 
-def run_cutting(
-    kind: str, kept: int, store: Path, folder: Path, command: str, *arguments: str
-) -> "subprocess.CompletedProcess[str]":
+def run_cutting(kind, kept, store, folder, command, *arguments) -> "subprocess.CompletedProcess[str]":
     """Run a command on a copy of a store whose files of a kind are cut as soon as they are mapped."""
     copy = folder / "store"
     shutil.copytree(store, copy)
@@ -144,7 +138,7 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory):
     writer = StoreWriter(tmp_path_factory.mktemp("limits") / "store", segment_size=512)
     for _ in range(300):
         writer.append("T", b"x")
@@ -152,7 +146,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def run(words: str, store: Path, tmp_path: Path, **limits: int) -> "subprocess.CompletedProcess[str]":
+def run(words, store, tmp_path, **limits) -> "subprocess.CompletedProcess[str]":
     def limit() -> None:
         for name, value in limits.items():
             resource.setrlimit(LIMITS[name], (value, value))
@@ -178,9 +172,7 @@ SERVE = "serve STORE --listen 127.0.0.1:0 --state-dir STATE"
         ("find STORE 0", {"files": 16}, "the limit of 16 open files is too low: 64 are needed"),
     ],
 )
-def test_limits_that_no_command_can_live_with_are_named(
-    words: str, limits: dict[str, int], told: str, store: Path, tmp_path: Path
-) -> None:
+def test_limits_that_no_command_can_live_with_are_named(words, limits, told, store, tmp_path) -> None:
     outcome = run(words, store, tmp_path, **limits)
     assert (outcome.returncode, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith(f"rocketlens: {told}")
@@ -188,7 +180,7 @@ def test_limits_that_no_command_can_live_with_are_named(
 
 
 @pytest.mark.parametrize("words", [pytest.param(SERVE, marks=pytest.mark.soak), "find STORE 1"])
-def test_more_segments_than_files_may_be_open_are_no_holes_in_the_log(words: str, store: Path, tmp_path: Path) -> None:
+def test_more_segments_than_files_may_be_open_are_no_holes_in_the_log(words, store, tmp_path) -> None:
     outcome = run(words, store, tmp_path, files=64)
     assert (outcome.returncode, outcome.stdout) == (3, "")
     (line,) = set(outcome.stderr.splitlines())
@@ -259,9 +251,7 @@ def test_help_loads_nothing_heavy() -> None:
         pytest.param("space STORE", ARRAYS, marks=pytest.mark.soak),
     ],
 )
-def test_what_reads_a_store_loads_arrays_for_many_rows_alone(
-    g1_store: Path, tmp_path: Path, line: str, heavy: set[str]
-) -> None:
+def test_what_reads_a_store_loads_arrays_for_many_rows_alone(g1_store, tmp_path, line, heavy) -> None:
     (tmp_path / "keys").write_text(UNIQUE_KEY + "\n")
     waiting = StoreWriter(tmp_path / "waiting")
     waiting.append("SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "T", "DELAY": "3"}, queue_id=2)

@@ -4,15 +4,11 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import msgspec
 import pytest
 
-from bulk_jobs import StandIn, stand_in
+from bulk_jobs import stand_in
 from command_line import rocketlens
 from rocketlens.cli import command_run
 from rocketlens.cli.command_run import rebuild, run_command
@@ -78,15 +74,14 @@ OF_FETCH = ("--commit-log", "--work", "--storage-options", "--drop-backup", "--a
 OF_CONVERT = ("--commit-log", "--work", "--master", "--conf", "--fresh", "--storage-options", "--profile", "--slots")
 OF_CONVERT += ("--entries", "--tz", "--delay-levels", "--without-config")
 RESCUE = {"--link": {"link": True}, "--segment-size 4096": {"segment_size": 4096}}
-Cases = dict[str, dict[str, Any]]
 
 
-def of_all(cases: Cases, names: Collection[str]) -> Cases:
+def of_all(cases, names):
     """Those of some options."""
     return {options: fields for options, fields in cases.items() if options.split()[0] in names}
 
 
-COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], Cases]] = {
+COMMANDS = {
     "rebuild index /store": (RebuildRequest, {"index": True}, WRITING | EXCHANGED | INDEX | FROM_OFFSET),
     "rebuild queues /store": (RebuildRequest, {"queues": True}, WRITING | EXCHANGED | QUEUES),
     "rebuild all /store": (
@@ -108,12 +103,12 @@ def words(text: str) -> list[str]:
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def job(monkeypatch):
     return stand_in(monkeypatch)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str) -> None:
+def test_an_option_becomes_a_field_of_the_request(job, command) -> None:
     kind, fixed, cases = COMMANDS[command]
     for options in ("", *cases):
         arguments = [word.replace("\t", " ") for word in words(options) if word]
@@ -123,7 +118,7 @@ def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str) ->
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_report_is_printed_as_json(job: StandIn, command: str) -> None:
+def test_a_report_is_printed_as_json(job, command) -> None:
     outcome = rocketlens(*command.split(), "--json")
     assert outcome.code == 0, outcome.errors
     assert isinstance(json.loads(outcome.output), dict)
@@ -140,14 +135,14 @@ def test_a_report_is_printed_as_json(job: StandIn, command: str) -> None:
         (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
     ],
 )  # fmt: skip
-def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: list[str], message: str) -> None:
+def test_wrong_usage_is_told_before_anything_starts(job, arguments, message) -> None:
     outcome = rocketlens(*arguments)
     assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
     assert message in " ".join(outcome.errors.split())
 
 
 @pytest.mark.parametrize("command", ["rebuild all", "compact index", "doctor --deep"])
-def test_the_store_may_be_a_url_and_is_never_written_to(job: StandIn, command: str) -> None:
+def test_the_store_may_be_a_url_and_is_never_written_to(job, command) -> None:
     writes = command != "doctor --deep"
     out = ["--out", "/out"] if writes else []
     for url, store in {"s3://bucket/place": "s3://bucket/place", "file:///srv/the%20place": "/srv/the place"}.items():
@@ -170,13 +165,13 @@ def test_the_store_may_be_a_url_and_is_never_written_to(job: StandIn, command: s
     assert (inside.code, len(job.requests), "lies inside the store" in inside.errors) == (2, 1, True)
 
 
-def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_it_says_what_to_install(job, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     outcome = rocketlens("rebuild", "all", "/store", "--engine", "spark")
     assert (outcome.code, outcome.errors) == (2, f"rocketlens: this needs Spark: {install_line('spark')}\n")
 
 
-def test_the_time_is_that_until_the_command_ends(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_is_that_until_the_command_ends(job, monkeypatch) -> None:
     """What comes behind the job is waited for too: 68 of 251 seconds were not reported."""
     clock = iter([100.0, 351.0])
     monkeypatch.setattr(command_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
@@ -185,7 +180,7 @@ def test_the_time_is_that_until_the_command_ends(job: StandIn, monkeypatch: pyte
     assert " in 0:04:11: " in outcome.text
 
 
-def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job: StandIn) -> None:
+def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job) -> None:
     backups = ["/a store/index.bak-20260102030405", "/a store/checkpoint.bak-20260102030405"]
     details = StoreDetails(published=["index", "checkpoint", "consumequeue"], backups=backups)
     job.report = Report(command="rebuild", store="/a store", out="/a store", details=details)
@@ -202,7 +197,7 @@ def test_at_the_end_are_the_lines_to_undo_and_to_clean_up(job: StandIn) -> None:
     assert rocketlens("rebuild", "index", "/s", "--out", "/o").text.splitlines()[-1] == "to undo: rm -r /o/index"
 
 
-def test_without_java_it_says_what_to_install(g1_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_java_it_says_what_to_install(g1_store, monkeypatch, tmp_path) -> None:
     command = ("doctor", "--deep", str(g1_store), "--engine", "spark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     outcome = rocketlens(*command)
@@ -217,7 +212,7 @@ def test_without_java_it_says_what_to_install(g1_store: Path, monkeypatch: pytes
 
 
 @pytest.fixture
-def handlers() -> Iterator[None]:
+def handlers():
     """Handlers of signals are as they were when the test is over."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
@@ -228,9 +223,7 @@ def handlers() -> Iterator[None]:
 
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
-    capsys: pytest.CaptureFixture[str], number: int
-) -> None:
+def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(capsys, number) -> None:
     signal.signal(number, signal.SIG_IGN)
 
     def job(_options: object, _progress: object, _launch: object) -> Report:
@@ -246,9 +239,7 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
 
 
 @pytest.mark.parametrize(("as_json", "told"), [(False, "rocketlens: working\n"), (True, "")])
-def test_under_spark_submit_json_stands_alone(
-    job: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool, told: str
-) -> None:
+def test_under_spark_submit_json_stands_alone(job, monkeypatch, capsys, as_json, told) -> None:
     """There stdout and stderr are one."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(SystemExit):

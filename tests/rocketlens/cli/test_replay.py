@@ -3,13 +3,10 @@
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import rocketlens as face
-from broker.endpoint import Endpoint
 from command_line import rocketlens
 from taking_broker import TakingBroker
 
@@ -17,18 +14,18 @@ TOPICS = {"TopicTest": 4, "BulkTopic": 4, "TopicDelay": 4, "Other": 2, "%RETRY%C
 
 
 @pytest.fixture
-def broker() -> Iterator[TakingBroker]:
+def broker():
     with TakingBroker(dict(TOPICS), groups=("CG_TAG",)).serving() as serving:
         yield serving
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch) -> None:
     """Accounts lie where a command runs."""
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_plan_is_printed_and_nothing_is_sent(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
+def test_the_plan_is_printed_and_nothing_is_sent(g1_store, broker, tmp_path) -> None:
     outcome = rocketlens("replay", g1_store, "--topic", "TopicTest", "--to", broker.address, "--rate", 26, "--json")
     assert outcome.code == 0
     (planned,) = outcome.messages
@@ -45,7 +42,7 @@ def test_the_plan_is_printed_and_nothing_is_sent(g1_store: Path, broker: TakingB
     assert "TopicTest" in table.text
 
 
-def test_what_was_sent_is_counted_and_the_same_command_sends_no_more(g1_store: Path, broker: TakingBroker) -> None:
+def test_what_was_sent_is_counted_and_the_same_command_sends_no_more(g1_store, broker) -> None:
     typed = ("replay", g1_store, "--topic", "TopicTest", "--to", broker.address, "--go", "--verify", "--json")
     outcome = rocketlens(*typed)
     assert outcome.code == 0
@@ -87,9 +84,7 @@ def text_of(broker: TakingBroker) -> str:
         (["--topic", "TopicTest", "--timezone", "UTC", "--since", "2030"], 0),
     ],
 )
-def test_messages_are_chosen_as_search_chooses_them(
-    g1_store: Path, broker: TakingBroker, typed: list[str], count: int | None
-) -> None:
+def test_messages_are_chosen_as_search_chooses_them(g1_store, broker, typed, count) -> None:
     found = rocketlens("search", g1_store, *typed, "--json")
     outcome = rocketlens("replay", g1_store, *typed, "--to", broker.address, "--format", "json")
     assert sum(each["messages"] for each in outcome.messages) == len(found.messages)
@@ -97,7 +92,7 @@ def test_messages_are_chosen_as_search_chooses_them(
     assert outcome.code == (0 if found.messages else 1)
 
 
-def test_texts_that_name_nothing_are_said_one_by_one(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
+def test_texts_that_name_nothing_are_said_one_by_one(g1_store, broker, tmp_path) -> None:
     (tmp_path / "ids").write_text("hotkey\nnowhere\n")
     for typed in (["hotkey", "nowhere"], ["-f", tmp_path / "ids"]):
         outcome = rocketlens("replay", g1_store, *typed, "--to", broker.address, "--json")
@@ -105,7 +100,7 @@ def test_texts_that_name_nothing_are_said_one_by_one(g1_store: Path, broker: Tak
         assert "no message: nowhere\n" in outcome.errors
 
 
-def test_what_a_group_failed_to_consume_goes_where_it_is_asked_for(g1_store: Path, broker: TakingBroker) -> None:
+def test_what_a_group_failed_to_consume_goes_where_it_is_asked_for(g1_store, broker) -> None:
     typed = ("replay", g1_store, "--topic", "%RETRY%CG_FAIL", "--to", broker.address, "--json")
     outcome = rocketlens(*typed)
     assert (outcome.code, outcome.messages) == (1, [])
@@ -116,7 +111,7 @@ def test_what_a_group_failed_to_consume_goes_where_it_is_asked_for(g1_store: Pat
     assert rocketlens(*typed, "--to-origin", "--to-retry").code == 2
 
 
-def test_an_edited_export_is_sent(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
+def test_an_edited_export_is_sent(g1_store, broker, tmp_path) -> None:
     rocketlens("export", g1_store, "--topic", "TopicTest", "--format", "jsonl", "--no-unpack", "--out", tmp_path / "o")
     (part,) = (tmp_path / "o").glob("*.jsonl")
     lines = [
@@ -140,12 +135,12 @@ def test_an_edited_export_is_sent(g1_store: Path, broker: TakingBroker, tmp_path
         (["--topic", "T", "--rate", "0"], "--rate"),
     ],
 )
-def test_what_contradicts_itself_is_refused(g1_store: Path, broker: TakingBroker, typed: list[str], said: str) -> None:
+def test_what_contradicts_itself_is_refused(g1_store, broker, typed, said) -> None:
     outcome = rocketlens("replay", g1_store, *typed, "--to", broker.address)
     assert (outcome.code, said in outcome.errors) == (2, True)
 
 
-def test_a_target_that_is_none_is_named(g1_store: Path, server: Endpoint, broker: TakingBroker, tmp_path: Path) -> None:
+def test_a_target_that_is_none_is_named(g1_store, server, broker, tmp_path) -> None:
     outcome = rocketlens("replay", g1_store, "hotkey", "--to", "127.0.0.1:1", "--tls-no-verify")
     assert (outcome.code, "cannot connect to 127.0.0.1:1" in outcome.errors) == (3, True)
     # One name server is enough.
@@ -163,7 +158,7 @@ def test_a_target_that_is_none_is_named(g1_store: Path, server: Endpoint, broker
     assert "cannot be written there" in outcome.errors or "read-only" in outcome.errors
 
 
-def test_messages_get_new_ids_in_the_cluster_that_they_are_from(g1_store: Path, server: Endpoint) -> None:
+def test_messages_get_new_ids_in_the_cluster_that_they_are_from(g1_store, server) -> None:
     typed = ("--topic", "TopicTest", "--limit", "5", "--go", "--order", "none", "--in-flight", "2", "--batch", "2")
     broker = TakingBroker(dict(TOPICS))
     with broker.serving():
@@ -179,7 +174,7 @@ def test_messages_get_new_ids_in_the_cluster_that_they_are_from(g1_store: Path, 
         assert not {each.properties["UNIQ_KEY"] for each in broker.log} & set(kept)
 
 
-def test_a_store_is_opened_as_every_command_opens_it(g1_store: Path, broker: TakingBroker, tmp_path: Path) -> None:
+def test_a_store_is_opened_as_every_command_opens_it(g1_store, broker, tmp_path) -> None:
     (tmp_path / "masks").write_text("properties.nothing\n")
     typed = ("--topic", "TopicTest", "--to", broker.address, "--json")
     layout = ("--commit-log", g1_store / "commitlog", "--index-slots", 97, "--index-entries", 150)
@@ -190,7 +185,7 @@ def test_a_store_is_opened_as_every_command_opens_it(g1_store: Path, broker: Tak
     assert rocketlens("replay", g1_store, "--tier", tmp_path / "none", *typed).code == 3
 
 
-def test_what_a_mask_hides_is_counted_and_not_sent(g1_store: Path, broker: TakingBroker) -> None:
+def test_what_a_mask_hides_is_counted_and_not_sent(g1_store, broker) -> None:
     typed = ("replay", g1_store, "--topic", "TopicTest", "--to", broker.address, "--mask", "properties.region")
     outcome = rocketlens(*typed, "--go", "--json")
     assert outcome.code == 1

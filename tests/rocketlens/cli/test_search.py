@@ -4,8 +4,6 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 import search_oracle
 from broker_harness import service_of, serving_in_a_thread
-from command_line import Outcome, rocketlens
+from command_line import rocketlens
 from examples import examples
 from oracles import read_log
 from rocketlens import open as opened
@@ -27,7 +25,7 @@ from store_writer import START_TIMESTAMP, StoreWriter
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("search") / "store"
     writer = StoreWriter(root)
     for number in range(20):
@@ -43,7 +41,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def offsets(root: Path, *arguments: object) -> list[int]:
+def offsets(root, *arguments) -> list[int]:
     return [message["physicalOffset"] for message in rocketlens("search", root, *arguments, "--json").messages]
 
 
@@ -69,7 +67,7 @@ def offsets(root: Path, *arguments: object) -> list[int]:
     ],
     ids=str,
 )
-def test_each_option_finds_what_a_loop_finds(root: Path, arguments: tuple[object, ...], criteria: Criteria) -> None:
+def test_each_option_finds_what_a_loop_finds(root, arguments, criteria) -> None:
     expected = [offset for offset, _ in search_oracle.hits(read_log(root / "commitlog"), criteria)]
     assert expected
     assert offsets(root, *arguments) == expected
@@ -85,17 +83,17 @@ def test_each_option_finds_what_a_loop_finds(root: Path, arguments: tuple[object
         (("--since", "5", "--until", "4"), "--since 5 is after --until 4"),
     ],
 )
-def test_what_cannot_be_is_wrong_usage(root: Path, arguments: tuple[str, ...], reason: str) -> None:
+def test_what_cannot_be_is_wrong_usage(root, arguments, reason) -> None:
     outcome = rocketlens("search", root, *arguments)
     assert outcome.code == 2
     assert reason in outcome.errors
 
 
-def test_a_stopped_search_is_code_130_and_tells_where_to_go_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_search_is_code_130_and_tells_where_to_go_on(root, monkeypatch) -> None:
     asked = []
 
     @contextlib.contextmanager
-    def after_a_while() -> Iterator[Callable[[], bool]]:
+    def after_a_while():
         yield lambda: len(asked) > 6 or bool(asked.append(None))
 
     whole = offsets(root)
@@ -127,7 +125,7 @@ def test_messages_are_written_aside_of_the_line_on_a_terminal(monkeypatch: pytes
     assert "a message\n" in terminal.getvalue()
 
 
-def test_a_whole_log_is_read_if_that_is_asked_for(g1_store: Path) -> None:
+def test_a_whole_log_is_read_if_that_is_asked_for(g1_store) -> None:
     asked = ("search", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json")
     by_index, by_log = rocketlens(*asked), rocketlens(*asked, "--exhaustive")
     assert by_log.output == by_index.output
@@ -139,12 +137,12 @@ def test_a_whole_log_is_read_if_that_is_asked_for(g1_store: Path) -> None:
 # --- search explain ---------------------------------------------------------------------------------------------------
 
 
-def run(store: Path, *arguments: object, topic: str = "TopicTest") -> Outcome:
+def run(store, *arguments, topic="TopicTest"):
     return rocketlens("search", store, topic, *arguments)
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def odd(tmp_path_factory):
     """Tags and properties that filters stumble over, in queue 0 of topic T."""
     writer = StoreWriter(tmp_path_factory.mktemp("odd") / "store")
     for tag, number in (("Aa", "7"), ("BB", "5.5"), (None, "3"), ("Aa ", None)):
@@ -154,7 +152,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def test_each_message_is_explained_by_its_tag(odd: Path) -> None:
+def test_each_message_is_explained_by_its_tag(odd) -> None:
     outcome = run(odd, "--tag", "Aa || C", "--explain", "--json", topic="T")
     assert [(message["delivered"], message["reason"]) for message in outcome.messages] == [
         (True, "the tag 'Aa' is one of 'Aa', 'C'"),
@@ -166,7 +164,7 @@ def test_each_message_is_explained_by_its_tag(odd: Path) -> None:
     assert outcome.code == 0
 
 
-def test_each_message_is_explained_by_its_properties(odd: Path) -> None:
+def test_each_message_is_explained_by_its_properties(odd) -> None:
     outcome = run(odd, "--where", "a > 5 AND TAGS = 'Aa'", "--explain", "--json", topic="T")
     reasons = [message["reason"] for message in outcome.messages]
     assert [message["delivered"] for message in outcome.messages] == [True, False, False, False, True]
@@ -185,7 +183,7 @@ def test_each_message_is_explained_by_its_properties(odd: Path) -> None:
         (("--explain", "--tag", "TagA", "--mask", "tags"), "tags"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_store: Path) -> None:
+def test_wrong_usage_is_exit_code_2(arguments, words, g1_store) -> None:
     outcome = run(g1_store, *arguments)
     assert outcome.code == 2
     assert words in outcome.errors
@@ -196,7 +194,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_s
 
 @settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.sampled_from(["a", "us", "region", "TAGS"]), min_size=1))
-def test_where_nothing_passes_properties_that_no_message_has_are_named(odd: Path, names: set[str]) -> None:
+def test_where_nothing_passes_properties_that_no_message_has_are_named(odd, names) -> None:
     """By all commands that take an expression, of a directory and of a server, and by no other word than these."""
     where = " AND ".join(f"{name} = 'nowhere'" for name in sorted(names))
     missing = sorted(names - {"a", "TAGS"})

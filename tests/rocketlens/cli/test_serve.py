@@ -9,11 +9,9 @@ import signal
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -34,11 +32,11 @@ from golden_frames import parse_java_json, value_of
 from grpc_client import GrpcClient
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import query, view
-from metric_figures import Figures, figure, read_figures
-from name_server import NameServer, name_server_in_a_thread
-from process import Serving, serving_process
+from metric_figures import figure, read_figures
+from name_server import name_server_in_a_thread
+from process import serving_process
 from protocol.codes import RequestCode
-from protocol.command import Command, ext_fields_of
+from protocol.command import ext_fields_of
 from protocol.frame import FrameDecoder
 from rocketlens.cli import serving
 from store_writer import StoreWriter
@@ -53,9 +51,7 @@ def is_served(endpoint: Endpoint) -> bool:
 
 
 @pytest.mark.parametrize(("loop", "number"), [("uvloop", signal.SIGTERM), ("asyncio", signal.SIGINT)])
-def test_it_says_where_it_serves_and_a_signal_ends_it_with_code_0(
-    g1_store: Path, tmp_path: Path, loop: str, number: int
-) -> None:
+def test_it_says_where_it_serves_and_a_signal_ends_it_with_code_0(g1_store, tmp_path, loop, number) -> None:
     with serving_process(g1_store, tmp_path, "--loop", loop) as server:
         (endpoint,) = server.endpoints
         assert server.line == f"rocketlens: serving {g1_store} on {endpoint}\n"
@@ -63,7 +59,6 @@ def test_it_says_where_it_serves_and_a_signal_ends_it_with_code_0(
         with socket.create_connection(endpoint) as connection:
             assert server.stop(number) == 0
             assert connection.recv(1) == b""
-        assert server.process.stdout is not None
         assert server.process.stdout.read() == ""
         assert "Traceback" not in server.errors.read_text()
 
@@ -81,7 +76,7 @@ def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_pat
 DEADLINE_SECONDS = 60.0
 
 
-def address_of(server: Serving) -> str:
+def address_of(server) -> str:
     return server.line.rpartition("; gRPC at ")[2].strip()
 
 
@@ -95,9 +90,7 @@ def answers(client: GrpcClient) -> bool:
         return False
 
 
-def test_the_port_is_served_by_a_process_that_is_replaced_and_ends_with_the_server(
-    g1_store: Path, tmp_path: Path
-) -> None:
+def test_the_port_is_served_by_a_process_that_is_replaced_and_ends_with_the_server(g1_store, tmp_path) -> None:
     with serving_process(g1_store, tmp_path, "--grpc", "0", "--http", "0") as server:
         client = GrpcClient(address_of(server))
         assert client.admin("GetProxyRuntimeStats").status.code == Code.OK
@@ -155,7 +148,7 @@ def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:
             count -= len(decoder.feed(connection.recv(1 << 16)))
 
 
-def status_of(server: Serving, path: str, **headers: str) -> int:
+def status_of(server, path, **headers) -> int:
     request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
@@ -164,10 +157,10 @@ def status_of(server: Serving, path: str, **headers: str) -> int:
         return error.code
 
 
-def figures_that(server: Serving, check: Callable[[Figures], bool]) -> Figures:
+def figures_that(server, check):
     """The figures, once they are as they should be."""
 
-    def look() -> Figures | None:
+    def look():
         with contextlib.suppress(OSError):
             if check(figures := read_figures(server.http_port)):
                 return figures
@@ -179,7 +172,7 @@ def figures_that(server: Serving, check: Callable[[Figures], bool]) -> Figures:
 def test_figures_are_of_all_workers_and_outlive_each_of_them(g1_store: Path, tmp_path: Path) -> None:
     with serving_process(g1_store, tmp_path, "--http", "0", "--workers", "3") as server:
 
-        def views(figures: Figures) -> float:
+        def views(figures) -> float:
             return figure(figures, "requests_total", code="VIEW_MESSAGE_BY_ID", result="SUCCESS")
 
         for _ in range(30):
@@ -214,7 +207,7 @@ def test_the_log_in_json_is_an_object_a_line_and_slow_queries_are_in_it(g1_store
     assert not any("secret-key-4711" in line for line in lines)
 
 
-def api_status(server: Serving, path: str, **headers: str) -> int:
+def api_status(server, path, **headers) -> int:
     return status_of(server, f"/api/v1{path}", **headers)
 
 
@@ -270,15 +263,13 @@ def test_a_page_by_tls_asks_for_a_login_and_probes_need_neither(g1_store: Path, 
 # --- serve registered -------------------------------------------------------------------------------------------------
 
 
-def entries(name_server: NameServer, code: int) -> list[tuple[str, str, str]]:
+def entries(name_server, code) -> list[tuple[str, str, str]]:
     """Broker name, id and address of each request of a code, in order."""
     names = ("brokerName", "brokerId", "brokerAddr")
-    return [(*(fields[name] for name in names),) for fields, _ in name_server.received(code)]  # type: ignore[misc]
+    return [(*(fields[name] for name in names),) for fields, _ in name_server.received(code)]
 
 
-def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off_at_the_end(
-    g1_store: Path, tmp_path: Path
-) -> None:
+def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off_at_the_end(g1_store, tmp_path) -> None:
     writer = StoreWriter(tmp_path / "second")
     writer.append("Other")
     writer.close()
@@ -320,12 +311,12 @@ def second_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def ask_of_serve_several(endpoint: Endpoint, code: int, fields: dict[str, str]) -> Command:
+def ask_of_serve_several(endpoint, code, fields):
     with BlockingClient(endpoint) as client:
         return client.ask(code, fields)
 
 
-def value(endpoint: Endpoint, code: int, **fields: str) -> Any:
+def value(endpoint, code, **fields):
     answer = ask_of_serve_several(endpoint, code, fields)
     assert answer.code == 0, answer.remark
     return value_of(bytes(answer.body))
@@ -333,7 +324,7 @@ def value(endpoint: Endpoint, code: int, **fields: str) -> Any:
 
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.soak), "3"])
 def test_three_stores_are_three_brokers_at_ports_ten_apart_in_one_cluster(
-    workers: str, g1_store: Path, second_store: Path, tmp_path: Path
+    workers, g1_store, second_store, tmp_path
 ) -> None:
     copy = shutil.copytree(g1_store, tmp_path / "copy")
     port = free_port((10, 20))
@@ -353,7 +344,7 @@ def test_three_stores_are_three_brokers_at_ports_ten_apart_in_one_cluster(
     assert folders == {folder_of(store) for store in (g1_store, second_store, copy)}
 
 
-def check_stores(server: Serving) -> None:
+def check_stores(server) -> None:
     endpoints = [addresses[0] for _, addresses in server.places]
     names = ["broker-a", "broker-a-2", "broker-a-3"]
     records = []
@@ -374,7 +365,7 @@ def check_stores(server: Serving) -> None:
     assert 0 < figure(figures, "cpu_seconds_total") < 1000
 
 
-def figures_after(server: Serving, broker: str, views: int) -> Figures | None:
+def figures_after(server, broker, views):
     """The figures, once all workers have told of so many views."""
     figures = read_figures(server.http_port)
     told = figure(figures, "requests_total", broker=broker, code="VIEW_MESSAGE_BY_ID")
@@ -405,9 +396,7 @@ class Client(BlockingClient):
         return int(ext_fields_of(answer)["offset"]) if answer.code == 0 else None
 
 
-def test_a_restart_loses_no_progress_and_the_store_stays_as_it_was(
-    g1_store: Path, tmp_path: Path, own_home: Path
-) -> None:
+def test_a_restart_loses_no_progress_and_the_store_stays_as_it_was(g1_store, tmp_path, own_home) -> None:
     before = {path: path.stat().st_mtime_ns for path in g1_store.rglob("*")}
     with serving_process(g1_store, tmp_path) as server, Client(server.endpoints[0]) as client:
         assert client.committed() is None
@@ -464,7 +453,7 @@ STORE = Path("/store")
 STOPPED = 7
 """The exit code of the server that is not started."""
 
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     "--listen 5 --listen 0.0.0.0:6": {"listen": (Endpoint("127.0.0.1", 5), Endpoint("0.0.0.0", 6))},
     "--listen 127.0.0.1:5 --listen [::1]:6": {"listen": (Endpoint("127.0.0.1", 5), Endpoint("::1", 6))},
     "--advertise broker.example:10911": {"advertise": Endpoint("broker.example", 10911)},

@@ -6,16 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker.service import following_threads
 from broker_harness import service_of, serving_in_a_thread
-from command_line import Outcome, rocketlens
+from command_line import rocketlens
 from growing_store import GrowingStore
-from oracles import Record, read_log
+from oracles import read_log
 from rocketlens import connect, following, remote_following
 from storage.store.message_store import MessageStore
 
@@ -24,30 +22,28 @@ COMING = 20
 
 
 @pytest.fixture(scope="module")
-def stored(g1_store: Path) -> list[Record]:
+def stored(g1_store):
     """The messages of TopicTest in the order of the log."""
     records = [record for record in read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
     assert len(records) > 50
     return records
 
 
-def tail(where: tuple[object, ...], *arguments: object) -> Outcome:
+def tail(where, *arguments):
     return rocketlens("tail", *where, "--topic", "TopicTest", *arguments, "--json")
 
 
-def offsets(outcome: Outcome) -> list[int]:
+def offsets(outcome) -> list[int]:
     assert outcome.code == 0, outcome.errors
     return [each["physicalOffset"] for each in outcome.messages]
 
 
 @pytest.mark.parametrize("count", [7, 1000])
-def test_the_newest_are_those_at_the_end_of_the_log(
-    where: tuple[object, ...], stored: list[Record], count: int
-) -> None:
+def test_the_newest_are_those_at_the_end_of_the_log(where, stored, count) -> None:
     assert offsets(tail(where, "-n", count)) == [record.physical_offset for record in stored[-count:]]
 
 
-def test_times_narrow_what_is_listed(where: tuple[object, ...], stored: list[Record]) -> None:
+def test_times_narrow_what_is_listed(where, stored) -> None:
     times = sorted(record.store_timestamp for record in stored)
     first, last = times[len(times) // 3], times[len(times) // 2]
     expected = [record.physical_offset for record in stored if first <= record.store_timestamp <= last]
@@ -70,7 +66,7 @@ def test_times_narrow_what_is_listed(where: tuple[object, ...], stored: list[Rec
         (("--topic", "TopicTest"), "expected one SOURCE"),
     ],
 )
-def test_wrong_usage_is_code_2(g1_store: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_is_code_2(g1_store, arguments, says) -> None:
     outcome = rocketlens("tail", *(each.replace("STORE", str(g1_store)) for each in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
     assert says in outcome.errors
@@ -87,7 +83,6 @@ class Follower:
 
     def next(self) -> dict[str, object]:
         """The next message that it prints."""
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.stderr and self.process.stderr.read()
         found: dict[str, object] = json.loads(line)
@@ -114,7 +109,7 @@ def follow_what_comes(growing: GrowingStore, follower: Follower) -> int:
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> GrowingStore:
+def growing(tmp_path) -> GrowingStore:
     growing = GrowingStore(tmp_path / "store", segment_size=64 * 1024)
     for tag in ("x", "y", "x"):
         growing.add(body=b"before", tags=tag)
@@ -137,14 +132,12 @@ def test_what_comes_is_printed_at_once_and_in_order(growing: GrowingStore, by: s
             assert follower.stop() == 130
 
 
-def test_what_comes_to_a_broker_is_found_by_a_pull_that_waits(
-    growing: GrowingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_to_a_broker_is_found_by_a_pull_that_waits(growing, monkeypatch) -> None:
     """No pull comes back for another reason than a message: each is held longer than the test may take."""
     asked: list[int] = []
     ask = remote_following.RemoteFollowing._ask
 
-    def ask_and_count(self: remote_following.RemoteFollowing, queue_id: int, *rest: Any) -> None:
+    def ask_and_count(self, queue_id, *rest) -> None:
         asked.append(queue_id)
         ask(self, queue_id, *rest)
 

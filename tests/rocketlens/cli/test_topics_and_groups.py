@@ -3,15 +3,14 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from command_line import Outcome, rocketlens
+from command_line import rocketlens
 from golden_store import CASES, G1, unpack
 from oracles import read_log
 from protocol.fastjson import parse_fastjson
-from space_oracle import Rows, count
+from space_oracle import count
 from store_writer import START_TIMESTAMP, StoreWriter
 
 # --- topics and groups ------------------------------------------------------------------------------------------------
@@ -23,7 +22,7 @@ def printed(name: str) -> list[list[str]]:
     return [line.split() for line in lines if line.strip() and line[0] != "#"]
 
 
-def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
+def rows_of(outcome):
     assert outcome.code == 0, outcome.errors
     return outcome.messages
 
@@ -89,9 +88,7 @@ OF_A_TOPIC_THAT_IS_NOWHERE = [
         (("groups", "--group", "CG_TAG", "--topic", "TopicBatch"), "group CG_TAG has committed no offset in topic"),
     ],
 )
-def test_what_is_not_there_is_code_1_with_what_may_be_meant(
-    where: tuple[object, ...], arguments: tuple[str, ...], says: str
-) -> None:
+def test_what_is_not_there_is_code_1_with_what_may_be_meant(where, arguments, says) -> None:
     outcome = rocketlens(arguments[0], *where, *arguments[1:])
     assert (outcome.code, outcome.output) == (1, b"")
     assert says in outcome.errors
@@ -156,13 +153,13 @@ def test_a_store_of_a_broker_that_was_renamed_has_one_of_its_names_and_both_are_
 HOUR_MS = 3_600_000
 
 
-def maps(output: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def maps(output, kind):
     found = [each for each in output if each["kind"] == kind]
     assert found
     return found
 
 
-def by_bytes(rows: Rows) -> list[list[int]]:
+def by_bytes(rows) -> list[list[int]]:
     return sorted(rows.values(), key=lambda row: (-row[1], -row[0]))
 
 

@@ -3,15 +3,13 @@
 import asyncio
 import json
 from base64 import b64encode
-from pathlib import Path
-from typing import Any
 
 import h11
 import httpx
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
-from assistant import META, MOST_BYTES, Json, answers, call, request
+from assistant import META, MOST_BYTES, answers, call, request
 from broker.metrics.metrics_rows import MetricsRows
 from broker.security.audit_log import AuditLog
 from broker.web._strict_requests import BODY_BYTES, StrictRequests
@@ -25,14 +23,12 @@ HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text
 class AssistantsOf:
     """The port of a store that answers assistants, without a socket."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root, **options) -> None:
         self.api = ApiOf(root, **options).api
         routes = assistants(self.api)
         self.application = Site(MetricsRows(), lambda _accept: (b"", ""), self.api, more=routes).application()
 
-    def ask(
-        self, message: Json | bytes, keys: str = "", method: str = "POST", path: str = "/mcp", **headers: str
-    ) -> httpx.Response:
+    def ask(self, message, keys="", method="POST", path="/mcp", **headers) -> httpx.Response:
         """POST one message, with what its headers have to say."""
         given = dict(HEADERS)
         if isinstance(message, dict) and "_meta" in message.get("params", {}):
@@ -55,18 +51,18 @@ class AssistantsOf:
         assert len(answer.content) <= MOST_BYTES
         return answer
 
-    def content(self, message: Json, keys: str = "") -> Any:
+    def content(self, message, keys=""):
         """What a tool answers: its structured content, or the text of an error."""
         result = self.ask(message, keys).json()["result"]
         return {"error": result["content"][0]["text"]} if result["isError"] else result["structuredContent"]
 
 
 @pytest.fixture(scope="module")
-def port(g1_store: Path) -> AssistantsOf:
+def port(g1_store) -> AssistantsOf:
     return AssistantsOf(g1_store)
 
 
-def test_the_same_is_answered_as_over_stdin(g1_store: Path, port: AssistantsOf) -> None:
+def test_the_same_is_answered_as_over_stdin(g1_store, port) -> None:
     calls = [
         call(1, "find", text="hotkey", limit=3),
         call(2, "message", id="6581"),
@@ -88,7 +84,7 @@ def test_what_the_headers_say_is_held_against_the_body(port: AssistantsOf) -> No
     asked = call(1, "find", text="x")
     old = {**asked, "params": {**asked["params"], "_meta": {**META, "io.modelcontextprotocol/protocolVersion": "1900"}}}
     legacy = call(1, "find", text="x", modern=False)
-    cases: list[tuple[Json | bytes, dict[str, str], int, int | None]] = [
+    cases = [
         (asked, {}, 200, None),
         (asked, {"Mcp_Method": "tools/list"}, 400, -32020),
         (asked, {"Mcp_Name": "search"}, 400, -32020),
@@ -112,7 +108,7 @@ def test_what_the_headers_say_is_held_against_the_body(port: AssistantsOf) -> No
     assert port.ask(b"", method="GET").status_code == port.ask(b"", method="DELETE").status_code == 405
 
 
-def test_foreign_pages_and_hosts_are_refused_and_written_down(g1_store: Path, tmp_path: Path) -> None:
+def test_foreign_pages_and_hosts_are_refused_and_written_down(g1_store, tmp_path) -> None:
     port = AssistantsOf(g1_store, audit_log=AuditLog(tmp_path / "audit.log"))
     for headers in (
         {"Origin": "http://evil.example"},
@@ -139,7 +135,7 @@ def test_progress_comes_as_events_and_the_answer_last(port: AssistantsOf) -> Non
     assert events[-1]["result"]["structuredContent"]["truncated"] is True
 
 
-def test_accounts_see_what_is_theirs_and_every_look_is_written_down(g1_store: Path, tmp_path: Path) -> None:
+def test_accounts_see_what_is_theirs_and_every_look_is_written_down(g1_store, tmp_path) -> None:
     log = AuditLog(tmp_path / "audit.log")
     port = AssistantsOf(g1_store, accounts=write_accounts(tmp_path / "plain_acl.yml"), audit_log=log)
     reader, admin = f"{READER}:{READER_SECRET}", f"{ADMIN}:{ADMIN_SECRET}"

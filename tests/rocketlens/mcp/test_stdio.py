@@ -4,15 +4,12 @@ import io
 import json
 import random
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 import rocketlens
-from assistant import META, Json, answers, call, request, talk
-from broker.endpoint import Endpoint
+from assistant import META, answers, call, request, talk
 from broker.web.api.cursors import encode_cursor
 from golden_store import G1
 from rocketlens.mcp.foreign import WHOLE
@@ -29,7 +26,7 @@ from store_writer import StoreWriter
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "assistant", "version": "1"}}
 
 
-def test_a_client_of_the_older_revision_begins_with_initialize(g1_store: Path) -> None:
+def test_a_client_of_the_older_revision_begins_with_initialize(g1_store) -> None:
     said = [
         request(1, "initialize", LEGACY, modern=False),
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -48,7 +45,7 @@ def test_a_client_of_the_older_revision_begins_with_initialize(g1_store: Path) -
     assert other["result"]["protocolVersion"] == "2025-11-25"
 
 
-def test_a_request_of_the_newer_revision_says_everything_by_itself(g1_store: Path) -> None:
+def test_a_request_of_the_newer_revision_says_everything_by_itself(g1_store) -> None:
     other, missing = dict(META), dict(META)
     other["io.modelcontextprotocol/protocolVersion"] = "2031-01-01"
     del missing["io.modelcontextprotocol/clientCapabilities"]
@@ -97,15 +94,13 @@ def test_a_request_of_the_newer_revision_says_everything_by_itself(g1_store: Pat
     ],
     ids=range(16),
 )
-def test_what_is_no_message_is_answered_by_an_error_and_the_next_one_is_read(
-    line: bytes, code: int, g1_store: Path
-) -> None:
+def test_what_is_no_message_is_answered_by_an_error_and_the_next_one_is_read(line, code, g1_store) -> None:
     refused, ping = talk(g1_store, says=[line, request(2, "ping", modern=False)])
     assert refused["error"]["code"] == code
     assert ping == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
-def test_prompts_and_resources_lead_to_the_tools(g1_store: Path) -> None:
+def test_prompts_and_resources_lead_to_the_tools(g1_store) -> None:
     said = [
         request(1, "prompts/list"),
         request(2, "prompts/get", {"name": "find_lost_order", "arguments": {"order": "4711"}}),
@@ -137,7 +132,7 @@ class Pipe:
         self._is_closed = False
         self._come = threading.Condition()
 
-    def put(self, *messages: dict[str, Any]) -> None:
+    def put(self, *messages) -> None:
         with self._come:
             self._lines += [json.dumps(each).encode() + b"\n" for each in messages]
             self._come.notify_all()
@@ -160,11 +155,11 @@ class HeldServer(McpServer):
         super().__init__("0")
         self.begun, self.ended = threading.Event(), threading.Event()
 
-    def answer(self, message: Any) -> Any:
+    def answer(self, message):
         if message.method != "tools/call":
             return super().answer(message)
 
-        def run(context: Any) -> dict[str, Any]:
+        def run(context):
             for step in range(3):
                 context.report(step + 1, 3, "a step")
             self.begun.set()
@@ -177,9 +172,7 @@ class HeldServer(McpServer):
 
 def test_a_call_that_is_cancelled_ends_and_is_not_answered_and_others_are_meanwhile() -> None:
     pipe, output, server = Pipe(), io.BytesIO(), HeldServer()
-    serving = threading.Thread(
-        target=StdioServer(server, OpenedSources(Source(), {}), pipe, output).run,  # type: ignore[arg-type]
-    )
+    serving = threading.Thread(target=StdioServer(server, OpenedSources(Source(), {}), pipe, output).run)
     serving.start()
     try:
         pipe.put(call(1, "find"))
@@ -195,16 +188,14 @@ def test_a_call_that_is_cancelled_ends_and_is_not_answered_and_others_are_meanwh
     assert tools["id"] == 2
 
 
-def test_a_search_by_key_ends_in_its_time_where_the_index_is_still_to_be_completed(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_by_key_ends_in_its_time_where_the_index_is_still_to_be_completed(g1_store, monkeypatch) -> None:
     answered, send, complete = threading.Event(), StdioServer._send, Store._complete_keys
 
     def completed(store: Store) -> None:
         assert answered.wait(30)
         complete(store)
 
-    def sent(server: StdioServer, message: Any) -> None:
+    def sent(server, message) -> None:
         send(server, message)
         answered.set()
 
@@ -230,9 +221,9 @@ INJECTION = (
 """A text that wants to be obeyed: with turned writing, what is invisible, and what a terminal would do."""
 
 
-def rest_of(store: object, tool: str, listed: str, **arguments: Any) -> list[Json]:
+def rest_of(store, tool, listed, **arguments):
     """All entries of a list, page by page; no page but the last is the end, and no cursor comes twice."""
-    found: list[Json] = []
+    found = []
     cursors: list[str] = []
     while True:
         more = {"cursor": cursors[-1]} if cursors else {}
@@ -245,7 +236,7 @@ def rest_of(store: object, tool: str, listed: str, **arguments: Any) -> list[Jso
         cursors.append(answer["cursor"])
 
 
-def test_pages_of_every_list_come_to_what_the_face_lists(g1_store: Path) -> None:
+def test_pages_of_every_list_come_to_what_the_face_lists(g1_store) -> None:
     with rocketlens.open(g1_store) as store:
         hot = [each.physical_offset for each in store.find("hotkey", maximum=100)]
         log = sorted(each.physical_offset for each in store.search(topic="TopicTest"))
@@ -254,7 +245,7 @@ def test_pages_of_every_list_come_to_what_the_face_lists(g1_store: Path) -> None
         groups = store.groups()
         pairs = sorted((each.name, topic or "") for each in groups for topic in (each.offsets or [None]))
 
-    def offsets(tool: str, **arguments: Any) -> list[int]:
+    def offsets(tool, **arguments) -> list[int]:
         return [each["physicalOffset"] for each in rest_of(g1_store, tool, "messages", **arguments)]
 
     assert len(hot) == 40
@@ -273,7 +264,7 @@ def test_pages_of_every_list_come_to_what_the_face_lists(g1_store: Path) -> None
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
-def test_drawn_properties_of_whatever_name_leave_a_message_within_its_bound(seed: int, tmp_path: Path) -> None:
+def test_drawn_properties_of_whatever_name_leave_a_message_within_its_bound(seed, tmp_path) -> None:
     drawn = random.Random(seed)
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
     for _ in range(8):
@@ -294,7 +285,7 @@ def test_drawn_properties_of_whatever_name_leave_a_message_within_its_bound(seed
         assert len(shown) == len(each.properties) or f"{len(shown)} of {len(each.properties)} pro" in answer["notes"][0]
 
 
-def planted_store(root: Path) -> Path:
+def planted_store(root):
     """A store in which every text that somebody may write wants to be obeyed."""
     writer = StoreWriter(root, segment_size=1 << 22)
     evil = INJECTION.replace("\x00", "").replace(" ", "_")
@@ -313,7 +304,7 @@ def planted_store(root: Path) -> Path:
     return writer.root
 
 
-def test_instructions_in_a_store_change_no_tool_and_stay_data_that_can_be_seen(tmp_path: Path, g1_store: Path) -> None:
+def test_instructions_in_a_store_change_no_tool_and_stay_data_that_can_be_seen(tmp_path, g1_store) -> None:
     planted = planted_store(tmp_path / "planted")
     methods = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
     said = [request(number, method) for number, method in enumerate(methods)]
@@ -354,7 +345,7 @@ def test_every_tool_is_described_as_one_that_reads_and_all_of_them_in_few_words(
         assert "type" in each or "enum" in each, name
 
 
-def test_wrong_arguments_are_said_and_a_store_that_is_none_is_named(g1_store: Path) -> None:
+def test_wrong_arguments_are_said_and_a_store_that_is_none_is_named(g1_store) -> None:
     said = [
         (call(1, "find"), "missing required field `text`"),
         (call(2, "find", text="x", limit=0), "$.limit"),
@@ -375,7 +366,7 @@ def test_wrong_arguments_are_said_and_a_store_that_is_none_is_named(g1_store: Pa
 NUMBERS = (-(2**63) - 1, -1, 2**31 + 1, 2**63, 2**70)
 
 
-def test_cursors_that_somebody_edited_are_refused(g1_store: Path) -> None:
+def test_cursors_that_somebody_edited_are_refused(g1_store) -> None:
     says = [
         *(call(1, "find", text="hotkey", cursor=encode_cursor(number)) for number in (10_001, *NUMBERS)),
         *(call(2, "story", id="batch-0", cursor=encode_cursor(number)) for number in NUMBERS),
@@ -388,7 +379,7 @@ def test_cursors_that_somebody_edited_are_refused(g1_store: Path) -> None:
         assert "this is no cursor" in answer["error"], asked
 
 
-def test_a_server_is_asked_with_every_tool(g1_store: Path, server: Endpoint) -> None:
+def test_a_server_is_asked_with_every_tool(g1_store, server) -> None:
     calls = [
         call(1, "find", text="batch-0"),
         call(2, "story", id="batch-0"),
@@ -408,11 +399,11 @@ def test_a_server_is_asked_with_every_tool(g1_store: Path, server: Endpoint) -> 
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(10_000, marks=pytest.mark.soak)])
-def test_drawn_calls_are_answered_within_their_bounds(count: int, tmp_path: Path) -> None:
+def test_drawn_calls_are_answered_within_their_bounds(count, tmp_path) -> None:
     planted = planted_store(tmp_path / "planted")
     drawn = random.Random(46)
     texts = ["4711", "U3", "0", "orders", INJECTION, "x" * 5000, "%", "", "(a+)+$", "$.a=1", "a > 5", "-1h", "7"]
-    values: list[Any] = [*texts, -1, 0, 1, 25, 26, 2**63, 1.5, True, None, [], {}]
+    values = [*texts, -1, 0, 1, 25, 26, 2**63, 1.5, True, None, [], {}]
     for begin in range(0, count, 120):
         calls = []
         for number in range(begin, begin + 120):

@@ -1,10 +1,7 @@
 """What is chosen of a source and sent of a message: what it said of itself stays, the way it went does not."""
 
 import json
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,23 +14,14 @@ from kernel_memory import Bytes
 from message_encoding import encode_message
 from protocol.errors import ConfigError
 from protocol.host_address import HostAddress
-from protocol.message import Message, decode_message
+from protocol.message import decode_message
 from protocol.properties import parse_properties
 from protocol.sending import packed
 from protocol.sys_flag import SysFlag
 from protocol.system_properties import LEFT_BEHIND, LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
 from replayed_stores import write_every_kind
 from rocketlens.replay.account import ReplayAccount, ReplayWays
-from rocketlens.replay.choice import (
-    Chosen,
-    LinesChoice,
-    PlainPiece,
-    PlainRun,
-    ReplayChoice,
-    SourceChoice,
-    place_of,
-    runs_of,
-)
+from rocketlens.replay.choice import Chosen, LinesChoice, PlainPiece, PlainRun, SourceChoice, place_of, runs_of
 from rocketlens.replay.plan import row_of
 from rocketlens.replay.resent import (
     ORIGIN,
@@ -52,13 +40,13 @@ from storage.kernels.resending import resend_parcels, resend_ways
 HOST = HostAddress("10.0.0.1", 10911)
 
 
-def message(topic: str = "Orders", properties: dict[str, str] | None = None, **fields: object) -> Message:
+def message(topic="Orders", properties=None, **fields):
     options = {"body": b"body", "store_host": HOST, "store_timestamp": 2, "born_timestamp": 1} | fields
     properties = {"UNIQ_KEY": "A" * 32} if properties is None else properties
-    return decode_message(encode_message(topic=topic, properties=properties, **options))  # type: ignore[arg-type]
+    return decode_message(encode_message(topic=topic, properties=properties, **options))
 
 
-def properties_of(sent: Message, manner: ResendManner) -> dict[str, str]:
+def properties_of(sent, manner) -> dict[str, str]:
     return parse_properties(resent(sent, manner).properties)
 
 
@@ -80,9 +68,7 @@ all_names = st.one_of(own_names, st.sampled_from(sorted(SYSTEM_PROPERTIES)))
     compressed=st.sampled_from([0, 0x101, 0x201, 0x301]),
     more=st.sampled_from([0, 0x4, 0x8, 0xC]),
 )
-def test_what_a_message_says_of_itself_stays(
-    properties: dict[str, str], body: bytes, flag: int, compressed: int, more: int
-) -> None:
+def test_what_a_message_says_of_itself_stays(properties, body, flag, compressed, more) -> None:
     source = message(properties=properties, body=body, flag=flag, sys_flag=compressed | more)
     sent = resent(source, ResendManner(cluster="c"))
     kept = {name: value for name, value in parse_properties(sent.properties).items() if name != ORIGIN}
@@ -164,9 +150,7 @@ def test_what_waits_goes_to_the_queue_that_it_was_sent_to(topic: str, said: str 
         (("%RETRY%g", "%RETRY%g+Orders"), "%RETRY%g"),
     ],
 )
-def test_a_group_that_only_pops_gets_its_dead_letters_by_the_retry_topic_of_their_topic(
-    there: tuple[str, ...], topic: str
-) -> None:
+def test_a_group_that_only_pops_gets_its_dead_letters_by_the_retry_topic_of_their_topic(there, topic) -> None:
     dead = message("%DLQ%g", {"UNIQ_KEY": "A", "DLQ_ORIGIN_TOPIC": "Orders", "RETRY_TOPIC": "Orders"})
     sent = resent(dead, ResendManner(RetriedGoal.RETRY, retry_topics=frozenset(there)))
     assert (sent.topic, parse_properties(sent.properties)["RETRY_TOPIC"]) == (topic, "Orders")
@@ -175,17 +159,17 @@ def test_a_group_that_only_pops_gets_its_dead_letters_by_the_retry_topic_of_thei
 # --- choice -----------------------------------------------------------------------------------------------------------
 
 
-def chosen(choice: ReplayChoice) -> list[Chosen]:
+def chosen(choice) -> list[Chosen]:
     return [each for piece in choice.pieces() for each in piece]
 
 
-def refusals(lines: Sequence[object], tmp_path: Path) -> list[str]:
+def refusals(lines, tmp_path) -> list[str]:
     file = tmp_path / "lines.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return [each.refusal for each in chosen(LinesChoice(file))]
 
 
-LINE: dict[str, Any] = {
+LINE = {
     "topic": "Orders",
     "queueId": 1,
     "queueOffset": 5,
@@ -206,7 +190,7 @@ LINE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("of", ["export", "find"])
-def test_what_an_export_wrote_is_sent_as_from_the_store(g1_store: Path, tmp_path: Path, of: str) -> None:
+def test_what_an_export_wrote_is_sent_as_from_the_store(g1_store, tmp_path, of) -> None:
     file = tmp_path / "out" / "part-00000000000000000000.jsonl"
     if of == "export":
         command("export", g1_store, "--topic", "TopicTest", "--format", "jsonl", "--no-unpack", "--out", file.parent)
@@ -246,19 +230,19 @@ def test_what_an_export_wrote_is_sent_as_from_the_store(g1_store: Path, tmp_path
         ({"properties": {**LINE["properties"], "a\x01b": "c"}}, "holds a separator"),
     ],
 )
-def test_an_edited_line_says_one_thing(tmp_path: Path, edit: dict[str, Any], reason: str) -> None:
+def test_an_edited_line_says_one_thing(tmp_path, edit, reason) -> None:
     (refusal,) = refusals([LINE | edit], tmp_path)
     assert reason in refusal
     assert bool(reason) == bool(refusal)
 
 
-def test_a_line_that_stands_twice_is_sent_once(tmp_path: Path) -> None:
+def test_a_line_that_stands_twice_is_sent_once(tmp_path) -> None:
     assert refusals([LINE, LINE], tmp_path) == ["", "the same message as line 1"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=60), st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass"))))
-def test_what_is_no_message_is_named_with_its_line(tmp_path: Path, line: bytes) -> None:
+def test_what_is_no_message_is_named_with_its_line(tmp_path, line) -> None:
     file = tmp_path / "lines"
     file.write_bytes(json.dumps(LINE).encode() + b"\n" + line.replace(b"\n", b"") + b"\n")
     if not line.strip():
@@ -364,7 +348,7 @@ def test_hostile_bytes_are_declined_or_taken_whole(record: bytes, size: int, noi
             resend(data.region, np.array([len(damaged) + 1], np.int64), len(damaged), 1000, rules)
 
 
-def test_records_are_chosen_as_a_search_finds_their_messages(tmp_path: Path) -> None:
+def test_records_are_chosen_as_a_search_finds_their_messages(tmp_path) -> None:
     write_every_kind(tmp_path / "store")
     with rocketlens.open(tmp_path / "store") as store:
         for topics in (["Plain"], ["Batched"], ["Sixth"], []):

@@ -3,9 +3,7 @@
 import json
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,13 +16,12 @@ from protocol.errors import ConfigError
 from rocketlens.arguments import never
 from rocketlens.replay import ORDERS, sending
 from rocketlens.replay.account import AccountError, ReplayAccount, SendState, Verification
-from rocketlens.replay.choice import Chosen, LinesChoice, SourceChoice
-from rocketlens.replay.plan import ReplayPlan
-from rocketlens.replay.replay import ReplayEnding, ReplayReport, ReplayRequest, ReplayWatcher, name_servers_of, replay
+from rocketlens.replay.choice import LinesChoice, SourceChoice
+from rocketlens.replay.replay import ReplayEnding, ReplayRequest, ReplayWatcher, name_servers_of, replay
 from rocketlens.replay.resent import ORIGIN, ResendManner
 from rocketlens.replay.sending import SendSpeed
 from store_writer import StoreWriter
-from taking_broker import Fault, Taken, TakingBroker
+from taking_broker import Fault, TakingBroker
 
 COUNT = 40
 ONE = SendSpeed(batch=1, in_flight=1)
@@ -56,41 +53,25 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LAST_ANSWERS_SECONDS", 0.1)
 
 
-def send(
-    choice: SourceChoice | LinesChoice,
-    broker: TakingBroker,
-    account: ReplayAccount,
-    watching: ReplayWatcher | None = None,
-    cluster: str = "old",
-    **options: Any,
-) -> ReplayReport:
+def send(choice, broker, account, watching=None, cluster="old", **options):
     manner = ResendManner(cluster=cluster)
     request = ReplayRequest(choice, name_servers_of(broker.address), manner, "test", go=True, **options)
     return replay(request, account, watching or ReplayWatcher())
 
 
-def run(
-    root: Path,
-    broker: TakingBroker,
-    account: ReplayAccount,
-    *,
-    topics: Sequence[str] = ("Orders", "Payments"),
-    **options: Any,
-) -> ReplayReport:
+def run(root, broker, account, *, topics=("Orders", "Payments"), **options):
     with rocketlens.open(root) as opened:
         return send(SourceChoice(opened, topics), broker, account, **options)
 
 
-def send_lines(
-    file: Path, broker: TakingBroker, should_stop: Callable[[], bool] = never, **options: Any
-) -> ReplayReport:
+def send_lines(file, broker, should_stop=never, **options):
     """Send the lines of a file, whose account lies beside it."""
     with ReplayAccount(file.with_name("account")) as account:
         watching = ReplayWatcher(should_stop=should_stop)
         return send(LinesChoice(file), broker, account, watching, "", speed=ONE, **options)
 
 
-def keys_of(log: Sequence[Taken]) -> Counter[str]:
+def keys_of(log) -> Counter[str]:
     return Counter(taken.properties["UNIQ_KEY"] for taken in log)
 
 
@@ -134,9 +115,7 @@ LOST = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.BUSY, Fault.FLUSH, Fault.NONE
     batch=st.integers(1, 5),
     most_failures=st.integers(1, 4),
 )
-def test_nothing_is_lost_or_sent_twice_by_answers_that_are_lost(
-    store: Path, faults: list[Fault], order: str, batch: int, most_failures: int
-) -> None:
+def test_nothing_is_lost_or_sent_twice_by_answers_that_are_lost(store, faults, order, batch, most_failures) -> None:
     broker = TakingBroker({"Orders": 3, "Payments": 2})
     broker.fault = lambda number: faults[number - 1] if number <= len(faults) else Fault.NONE
     with broker.serving(), ReplayAccount(None) as account:
@@ -246,7 +225,7 @@ def test_lines_that_are_edited_between_two_runs_are_not_sent_as_others(number: i
     with tempfile.TemporaryDirectory() as root, TakingBroker({"Orders": 3, "Payments": 3}).serving() as broker:
         file = Path(root, "lines.jsonl")
 
-        def sent(should_stop: Callable[[], bool] = never) -> ReplayReport:
+        def sent(should_stop=never):
             file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
             return send_lines(file, broker, should_stop, verify=True)
 
@@ -293,7 +272,7 @@ def test_a_target_that_dies_while_it_is_asked_leaves_what_it_said(store: Path, t
 
         asked, most = 0, 1000
 
-        def _answer(self, asked: int, *rest: Any) -> Any:
+        def _answer(self, asked, *rest):
             self.asked += asked == code
             return None if self.asked > self.most else super()._answer(asked, *rest)
 
@@ -312,14 +291,12 @@ def test_a_target_that_dies_while_it_is_asked_leaves_what_it_said(store: Path, t
         assert run(store, broker, account, verify=True).is_whole
 
 
-def _text(taken: Taken) -> str:
+def _text(taken) -> str:
     return "".join(f"{name}\x01{value}\x02" for name, value in taken.properties.items())
 
 
 @pytest.mark.parametrize("there", [{"Orders": 3}])
-def test_a_topic_that_is_made_after_the_plan_gets_its_messages(
-    store: Path, tmp_path: Path, there: dict[str, int]
-) -> None:
+def test_a_topic_that_is_made_after_the_plan_gets_its_messages(store, tmp_path, there) -> None:
     with TakingBroker(dict(there)).serving() as broker:
         for _ in range(2):
             with ReplayAccount(tmp_path / "account") as account:
@@ -374,7 +351,7 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatc
 
         reads = 0
 
-        def pieces(self, *arguments: object) -> Iterator[list[Chosen]]:  # type: ignore[override]
+        def pieces(self, *arguments):
             self.reads += 1
             for number, piece in enumerate(super().pieces()):
                 yield list(piece)[5:] if self.reads == 2 and number == 0 else piece
@@ -385,7 +362,7 @@ def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatc
         rocketlens.open(store) as opened,
     ):
         choice = Shrinking(opened, ["Orders"])
-        plans: list[ReplayPlan] = []
+        plans = []
         watching = ReplayWatcher(planned=plans.append, should_stop=lambda: bool(plans))
         stopped = send(choice, broker, account, watching)
         assert (stopped.ending, len(broker.log)) == (ReplayEnding.STOPPED, 0)

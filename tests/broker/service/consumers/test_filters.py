@@ -2,24 +2,21 @@
 
 import json
 import time
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
 from asking import Asker
 from broker.service.consumers.kept_filters import Failed, KeptFilters
-from broker.service.consumers.subscriptions import GroupFilter, Subscriptions, expressions_of
+from broker.service.consumers.subscriptions import Subscriptions, expressions_of
 from broker.service.consumers.subscriptions import reported_filters as reported_filters_of
-from broker.service.registry_budget import BudgetSpent, RegistryBudget, Room
+from broker.service.registry_budget import BudgetSpent, RegistryBudget
 from draining import pull_of
-from golden_frames import Exchange, Session
+from golden_frames import Session
 from golden_store import GOLDEN, unpack
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode
-from protocol.command import Response
 from protocol.errors import BadCommand, FilterSyntaxError
 from protocol.message import decode_messages
 from protocol.properties import encode_properties
@@ -30,12 +27,12 @@ from store_writer import StoreWriter
 
 
 @pytest.fixture
-def room() -> Room:
+def room():
     return RegistryBudget(4 << 20).room("filters", 1)
 
 
 @pytest.fixture
-def filters(room: Room) -> KeptFilters:
+def filters(room) -> KeptFilters:
     return KeptFilters(room)
 
 
@@ -55,9 +52,7 @@ def expression(number: int, terms: int = 20) -> str:
         ("a" * (1 << 18) + "a", "SQL92", "262145 characters, more than 262144"),
     ],
 )
-def test_what_does_not_compile_is_an_error_that_says_where(
-    text: str | None, kind: str, words: str, filters: KeptFilters
-) -> None:
+def test_what_does_not_compile_is_an_error_that_says_where(text, kind, words, filters) -> None:
     for _ in range(2):
         with pytest.raises(FilterSyntaxError) as caught:
             filters.make(text, kind)
@@ -111,7 +106,7 @@ STORED = {
 }
 
 
-def asker(root: Path, stored: dict[str, object] | None = None) -> Asker:
+def asker(root, stored=None) -> Asker:
     """A store of one message, in whose registry a filter stands perhaps."""
     writer = StoreWriter(root / "store")
     writer.append("T", b"", tags="TagA")
@@ -142,7 +137,7 @@ def born(text: str) -> int:
     return int(json.loads(text)["bornTime"])
 
 
-def test_the_filter_of_a_live_group_is_shown_as_a_broker_prints_it(tmp_path: Path) -> None:
+def test_the_filter_of_a_live_group_is_shown_as_a_broker_prints_it(tmp_path) -> None:
     client = asker(tmp_path)
     before = time.time_ns() // 1_000_000
     beat(client, "GS", "a > 2 AND b = 'x'", 5)
@@ -151,13 +146,13 @@ def test_the_filter_of_a_live_group_is_shown_as_a_broker_prints_it(tmp_path: Pat
     assert text.replace(str(born(text)), "1795281385657") == RECORDED
 
 
-def test_a_filter_of_which_only_the_store_knows_is_dead(tmp_path: Path) -> None:
+def test_a_filter_of_which_only_the_store_knows_is_dead(tmp_path) -> None:
     client = asker(tmp_path, STORED)
     beat(client, "GT", "TagA", 5, "TAG")
     assert shown(client, "GT") == DEAD
 
 
-def test_a_stored_expression_that_is_told_again_keeps_its_time_and_bits(tmp_path: Path) -> None:
+def test_a_stored_expression_that_is_told_again_keeps_its_time_and_bits(tmp_path) -> None:
     bloom = {"bitNum": 120, "bitPos": [1, 2]}
     client = asker(tmp_path, STORED | {"bloomFilterData": bloom})
     beat(client, "GT", "a > 7", 9)
@@ -186,11 +181,9 @@ def test_a_stored_expression_that_is_told_again_keeps_its_time_and_bits(tmp_path
         (4, "*", "", (3, "a > 1")),
     ],
 )
-def test_a_known_filter_changes_as_in_a_brokers_registry(
-    version: int, text: str, kind: str, expected: tuple[int, str] | None, filters: KeptFilters
-) -> None:
+def test_a_known_filter_changes_as_in_a_brokers_registry(version, text, kind, expected, filters) -> None:
     """The table of filters §3.4."""
-    known: dict[str, GroupFilter] = {}
+    known = {}
     for told in (
         SubscriptionData("A", "a > 1", expression_type="SQL92", sub_version=3),
         SubscriptionData("A", text, expression_type=kind, sub_version=version),
@@ -208,7 +201,7 @@ def test_a_known_filter_changes_as_in_a_brokers_registry(
 @pytest.mark.parametrize(("text", "kind"), [("a >", "SQL92"), (None, "SQL92"), ("a > 5", "FOO")])
 def test_a_stored_filter_that_does_not_compile_lets_everything_through(text: str | None, kind: str) -> None:
     config = SimpleNamespace(filters={"TopicTest": {"CG_SQL": ConsumerFilter("CG_SQL", "TopicTest", text, kind)}})
-    store = cast(Any, SimpleNamespace(config=config, state=SimpleNamespace(abort=False)))
+    store = SimpleNamespace(config=config, state=SimpleNamespace(abort=False))
     chosen = Subscriptions(store, lambda _group: {}, supports_retry=True).in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")
     assert finish(chosen).matches_commit_log(encode_properties({"RETRY_TOPIC": "TopicTest", "a": "1"}))
 
@@ -221,9 +214,7 @@ ONE_PERCENT = "a = 7 AND region IN ('hz', 'bj')"
 MESSAGES = 1000
 
 
-def ask(
-    asker: Asker, topic: str, group: str, queue_id: int, queue_offset: int, version: int, **fields: str
-) -> Response:
+def ask(asker, topic, group, queue_id, queue_offset, version, **fields):
     header = pull_of(topic, queue_id, queue_offset, consumerGroup=group, sysFlag=0, subVersion=version)
     return asker.ask(RequestCode.PULL_MESSAGE, header | fields)
 
@@ -232,7 +223,7 @@ def ask(
 
 
 @pytest.fixture(scope="module")
-def filters_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filters_store(tmp_path_factory):
     return unpack("store", tmp_path_factory.mktemp("filters"), archives=FILTERS)
 
 
@@ -247,7 +238,6 @@ def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
         while code != NOT_FOUND:
             answer = ask(asker, "FilterTopic", group, queue_id, queue_offset, 1)
             found += [message.unique_key for message in decode_messages(answer.body)]
-            assert answer.ext_fields is not None
             queue_offset, code = int(answer.ext_fields["nextBeginOffset"]), answer.code
     return found
 
@@ -258,7 +248,7 @@ def counted(asker: Asker) -> tuple[int, int]:
     return int(table["rocketlensBitmapEvaluations"]), int(table["rocketlensBitmapEvaluationsSkipped"])
 
 
-def test_a_group_that_the_broker_knew_is_spared_most_evaluations_and_gets_the_same(filters_store: Path) -> None:
+def test_a_group_that_the_broker_knew_is_spared_most_evaluations_and_gets_the_same(filters_store) -> None:
     asker = Asker(filters_store)
     received = [line.split("\t")[0] for line in (FILTERS / "consumed-CG_ONE_PERCENT.tsv").read_text().splitlines()]
     assert sorted(map(str, keys_of(asker, "CG_ONE_PERCENT", ONE_PERCENT))) == sorted(received)
@@ -280,9 +270,7 @@ def test_a_group_that_the_broker_knew_is_spared_most_evaluations_and_gets_the_sa
     ],
     ids=lambda value: value.strip(),
 )
-def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(
-    group: str, text: str, filters_store: Path
-) -> None:
+def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(group, text, filters_store) -> None:
     asker = Asker(filters_store)
     found = keys_of(asker, group, text)
     assert counted(asker) == (0, 0)
@@ -293,12 +281,12 @@ def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(
 # ---------------------------------------------------------------------- retry topics
 
 
-def recorded(name: str) -> list[Exchange]:
+def recorded(name):
     return Session("g2-filters", FILTERS / name, FILTERS / "store.tar.xz").exchanges()
 
 
 @pytest.mark.parametrize(("name", "supports_retry"), [("pulls.jsonl.xz", False), ("pulls-retry.jsonl.xz", True)])
-def test_pulls_of_retry_topics_are_answered_as_recorded(name: str, supports_retry: bool, filters_store: Path) -> None:
+def test_pulls_of_retry_topics_are_answered_as_recorded(name, supports_retry, filters_store) -> None:
     """But for expressions that do not compile, and for a message at which a broker fails for ever."""
     asker = Asker(filters_store, filter_support_retry=supports_retry)
     by_expression = 0
@@ -308,11 +296,10 @@ def test_pulls_of_retry_topics_are_answered_as_recorded(name: str, supports_retr
             exchange.recorded,
             exchange.ext_fields,
         )
-        assert expected is not None
         if fields["subscription"] == "a >":
             assert answer.code == UNPARSED, str(exchange)
         elif expected.code == SYSTEM_ERROR:
-            assert "NullPointerException" in (expected.remark or "")
+            assert "NullPointerException" in expected.remark
             assert (answer.code, fields["queueOffset"]) == (FOUND, "12"), str(exchange)
         else:
             assert (answer.code, answer.remark) == (expected.code, expected.remark), str(exchange)

@@ -3,9 +3,7 @@
 import os
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,6 @@ from broker.service.state_directory import StateDirectory, may_hold
 from golden_frames import parse_java_json
 from protocol.bodies import ConsumerData, HeartbeatData
 from protocol.errors import ConfigError, StoreError
-from still_clock import StillClock
 
 
 @dataclass
@@ -40,19 +37,19 @@ class OffsetConfig:
 
 
 @pytest.fixture
-def store() -> Any:
+def store():
     recorded = {("G", "T"): {0: 5, 1: 6}, ("H", "T"): {0: 1}}
     return SimpleNamespace(config=OffsetConfig(recorded, {("G", "T"): {0: 9}}))
 
 
-def test_offset_zero_is_an_offset_and_a_negative_one_is_none(store: Any) -> None:
+def test_offset_zero_is_an_offset_and_a_negative_one_is_none(store) -> None:
     offsets = ConsumerOffsets(store)
     offsets.commit("G", "T", 0, 0)
     offsets.commit("G", "T", 1, -1)
     assert (offsets.committed("G", "T", 0), offsets.committed("G", "T", 1)) == (0, 6)
 
 
-def test_beside_a_broker_what_it_writes_down_later_counts_more(store: Any) -> None:
+def test_beside_a_broker_what_it_writes_down_later_counts_more(store) -> None:
     offsets = ConsumerOffsets(store, gives_way=True)
     offsets.commit("G", "T", 0, 7)
     offsets.commit("G", "T", 2, 3)
@@ -69,7 +66,7 @@ def test_beside_a_broker_what_it_writes_down_later_counts_more(store: Any) -> No
     assert offsets.committed("G", "T", 0) == 21
 
 
-def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store, caplog) -> None:
     offsets = ConsumerOffsets(store)
     offsets.room = RegistryBudget(100_000).room("committed offsets", 1)
     assert offsets.commit("G", "T", 0, 2)
@@ -86,13 +83,13 @@ def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store: Any, cap
 # ---------------------------------------------------------------------- the journal of commits
 
 
-def offsets_of(store: Any, journal: OffsetJournal) -> ConsumerOffsets:
+def offsets_of(store, journal) -> ConsumerOffsets:
     offsets = ConsumerOffsets(store)
     offsets.take_up(journal)
     return offsets
 
 
-def test_commits_of_a_process_that_died_are_taken_up_by_the_next_one(store: Any) -> None:
+def test_commits_of_a_process_that_died_are_taken_up_by_the_next_one(store) -> None:
     journal = OffsetJournal()
     child = os.fork()
     if not child:
@@ -107,7 +104,7 @@ def test_commits_of_a_process_that_died_are_taken_up_by_the_next_one(store: Any)
     assert offsets.changes, "they are still to be written down"
 
 
-def test_what_was_written_down_is_forgotten_and_what_came_meanwhile_is_not(store: Any, tmp_path: Path) -> None:
+def test_what_was_written_down_is_forgotten_and_what_came_meanwhile_is_not(store, tmp_path) -> None:
     journal = OffsetJournal()
     offsets = ConsumerOffsets(store)
     keeper = OffsetKeeper(offsets, StateDirectory(tmp_path))
@@ -137,16 +134,16 @@ def test_a_full_journal_keeps_the_last_note_of_each_queue() -> None:
 # ---------------------------------------------------------------------- the file of offsets
 
 
-def keep(store: Any, path: Path, **options: Any) -> tuple[ConsumerOffsets, OffsetKeeper]:
+def keep(store, path, **options) -> tuple[ConsumerOffsets, OffsetKeeper]:
     offsets = ConsumerOffsets(store)
     return offsets, OffsetKeeper(offsets, StateDirectory(path), **options)
 
 
-def content(path: Path) -> Any:
+def content(path):
     return parse_java_json((path / FILE).read_text())
 
 
-def test_the_file_holds_all_groups_in_a_brokers_own_form(store: Any, tmp_path: Path) -> None:
+def test_the_file_holds_all_groups_in_a_brokers_own_form(store, tmp_path) -> None:
     offsets, keeper = keep(store, tmp_path)
     odd = 'a"b\\c\n{1:2}组😀'
     offsets.commit("G", "T", 0, 9)
@@ -169,7 +166,7 @@ DAMAGED = [b"", b"{", b"[]", b'{"offsetTable":[]}', b'{"offsetTable":{"T@G":{"x"
 
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_while_the_file_is_none_nobody_is_told_an_offset_that_was_not_committed_since(
-    damaged: bytes, store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damaged, store, tmp_path, caplog
 ) -> None:
     (tmp_path / FILE).write_bytes(damaged)
     offsets, keeper = keep(store, tmp_path)
@@ -195,7 +192,7 @@ def test_while_the_file_is_none_nobody_is_told_an_offset_that_was_not_committed_
 
 
 @pytest.mark.parametrize("way", ["mended", "taken away"])
-def test_when_the_file_can_be_read_again_groups_go_on_where_they_came(way: str, store: Any, tmp_path: Path) -> None:
+def test_when_the_file_can_be_read_again_groups_go_on_where_they_came(way, store, tmp_path) -> None:
     _, before = keep(store, tmp_path)
     before._offsets.commit("G", "T", 0, 7)
     before._offsets.commit("G", "T", 1, 8)
@@ -214,9 +211,7 @@ def test_when_the_file_can_be_read_again_groups_go_on_where_they_came(way: str, 
     assert content(tmp_path)["offsetTable"]["T@G"]["0"] == 11
 
 
-def test_a_full_disk_is_told_once_and_tried_again(
-    store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_once_and_tried_again(store, tmp_path, caplog, monkeypatch) -> None:
     offsets, keeper = keep(store, tmp_path)
     offsets.commit("G", "T", 0, 9)
     with monkeypatch.context() as patch:
@@ -234,7 +229,7 @@ def test_a_full_disk_is_told_once_and_tried_again(
 
 @pytest.mark.parametrize(("group", "limit"), [("g" * 256, 1 << 20), ("N", 100)])
 def test_offsets_that_no_client_could_commit_are_left_out_and_the_file_is_kept(
-    group: str, limit: int, store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    group, limit, store, tmp_path, caplog
 ) -> None:
     written = f'{{"offsetTable":{{"T@{group}":{{0:77,1:8}}}}}}'
     (tmp_path / FILE).write_text(written)
@@ -251,7 +246,7 @@ def test_offsets_that_no_client_could_commit_are_left_out_and_the_file_is_kept(
 # ---------------------------------------------------------------------- the state directory
 
 
-def test_a_file_takes_the_place_of_its_old_version_and_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_a_file_takes_the_place_of_its_old_version_and_leaves_nothing_beside(tmp_path) -> None:
     directory = StateDirectory(tmp_path)
     old = tmp_path / "x"
     directory.write("x", b"one")
@@ -263,7 +258,7 @@ def test_a_file_takes_the_place_of_its_old_version_and_leaves_nothing_beside(tmp
     directory.close()
 
 
-def test_a_directory_in_use_is_refused_naming_the_option_until_it_is_free(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused_naming_the_option_until_it_is_free(tmp_path) -> None:
     first = StateDirectory(tmp_path)
     with pytest.raises(ConfigError, match=r"another server .* --state-dir"):
         StateDirectory(tmp_path)
@@ -271,7 +266,7 @@ def test_a_directory_in_use_is_refused_naming_the_option_until_it_is_free(tmp_pa
     StateDirectory(tmp_path).close()
 
 
-def test_a_file_is_missing_only_where_the_system_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_missing_only_where_the_system_says_so(tmp_path, monkeypatch) -> None:
     assert not may_hold(tmp_path, "x")
     assert not may_hold(tmp_path / "none", "x")
     (tmp_path / "x").write_bytes(b"")
@@ -307,7 +302,7 @@ class Server:
     offsets: Noted = field(default_factory=Noted)
 
     def __post_init__(self) -> None:
-        self.commits = MemberCommits(self.clients, lambda: self.offsets, lambda: self.now)  # type: ignore[arg-type]
+        self.commits = MemberCommits(self.clients, lambda: self.offsets, lambda: self.now)
 
     def join(self, connection: FakeConnection, *groups: str) -> None:
         data = HeartbeatData(client_id="c", consumer_data_set=[ConsumerData(group_name=group) for group in groups])
@@ -420,7 +415,7 @@ def test_names_are_counted_in_bytes_and_who_has_not_pulled_for_long_gives_way() 
 # ---------------------------------------------------------------------- rates of consumption
 
 
-def test_a_span_is_told_as_exactly_as_its_samples_are_close(clock: StillClock) -> None:
+def test_a_span_is_told_as_exactly_as_its_samples_are_close(clock) -> None:
     rates, chance, told = ConsumeRates(clock), random.Random(7), []
     for _ in range(300):
         clock.seconds += chance.choice((0.1, 3, 9, 40, 700))
@@ -433,7 +428,7 @@ def test_a_span_is_told_as_exactly_as_its_samples_are_close(clock: StillClock) -
             assert at_least <= rate.total <= at_most
 
 
-def test_made_up_groups_take_no_memory(clock: StillClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_up_groups_take_no_memory(clock, monkeypatch) -> None:
     monkeypatch.setattr("broker.service.consumers.consume_rates.PAIRS_LIMIT", 10)
     rates = ConsumeRates(clock)
     for number in range(20):

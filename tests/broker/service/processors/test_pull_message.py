@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ from examples import examples
 from heartbeats import consumer, heartbeat, subscription
 from oracles import java_hash
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Response
 from protocol.message import decode_messages
 from store_writer import StoreWriter
 
@@ -28,25 +26,18 @@ FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
 NOTHING_CHOSEN: dict[str, str | int | None] = {"subscription": None, "expressionType": None}
 
 
-def pull(
-    asker: Asker,
-    topic: str,
-    queue_id: int,
-    queue_offset: int,
-    code: int = RequestCode.PULL_MESSAGE,
-    **fields: str | int,
-) -> Response:
+def pull(asker, topic, queue_id, queue_offset, code=RequestCode.PULL_MESSAGE, **fields):
     header = pull_of(topic, queue_id, queue_offset, **{"suspendTimeoutMillis": 12500, **NOTHING_CHOSEN, **fields})
     return asker.ask(code, header)
 
 
-def bounds(answer: Response) -> tuple[int, int, int, int]:
+def bounds(answer) -> tuple[int, int, int, int]:
     """Code, next, minimum and maximum offset of an answer."""
     fields = answer.ext_fields or {}
     return answer.code, *(int(fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
 
 
-def offsets(answer: Response) -> list[int]:
+def offsets(answer) -> list[int]:
     return [message.queue_offset for message in decode_messages(answer.body)]
 
 
@@ -65,22 +56,14 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Asker:
 # ------------------------ subscriptions
 
 
-REFUSED: list[tuple[dict[str, Any], int, str]] = [
+REFUSED = [
     (
         {"consumerGroup": "Stranger", "sysFlag": 0},
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
         "the consumer's group info not exist",
     ),
-    (
-        {"topic": "TopicTx", "sysFlag": 0},
-        ResponseCode.SUBSCRIPTION_NOT_EXIST,
-        "the consumer's subscription not exist",
-    ),
-    (
-        {"sysFlag": 0, "subVersion": 8},
-        ResponseCode.SUBSCRIPTION_NOT_LATEST,
-        "the consumer's subscription not latest",
-    ),
+    ({"topic": "TopicTx", "sysFlag": 0}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist"),
+    ({"sysFlag": 0, "subVersion": 8}, ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"),
     ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"),
     ({"subscription": "a >", "expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a >\n"),
     (
@@ -105,7 +88,7 @@ def test_what_a_broker_refuses_is_refused_in_its_words(g1: Asker) -> None:
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
     for fields, code, words in REFUSED:
         answer = pull(g1, **({"topic": "TopicTest", "queue_id": 0, "queue_offset": 0} | fields))
-        assert (answer.code, words in (answer.remark or "")) == (code, True), fields
+        assert (answer.code, words in answer.remark) == (code, True), fields
 
 
 @pytest.mark.parametrize(
@@ -130,7 +113,7 @@ def test_what_a_broker_refuses_is_refused_in_its_words(g1: Asker) -> None:
     ],
 )
 def test_a_group_that_may_not_consume_broadcast_or_read_a_topic_is_refused(
-    g1_store: Path, tmp_path: Path, changes: dict[str, Any], model: str, remark: str | None, kind: str | None
+    g1_store, tmp_path, changes, model, remark, kind
 ) -> None:
     """By what the store says; a pull that brings its own subscription is not asked (PullMessageProcessor)."""
     store = shutil.copytree(g1_store, tmp_path / "store")
@@ -167,7 +150,7 @@ def test_a_group_that_may_not_consume_broadcast_or_read_a_topic_is_refused(
     ],
 )
 def test_offsets_outside_a_queue_are_answered_as_a_broker_does_and_who_polls_is_led_back(
-    queue_id: int, queue_offset: int, code: int, bounds_of_it: tuple[int, ...], sparse: Asker
+    queue_id, queue_offset, code, bounds_of_it, sparse
 ) -> None:
     assert bounds(pull(sparse, "Sparse", queue_id, queue_offset)) == (code, *bounds_of_it)
     polled = pull(sparse, "Sparse", queue_id, queue_offset, sysFlag=SUBSCRIPTION | SUSPEND)
@@ -177,9 +160,7 @@ def test_offsets_outside_a_queue_are_answered_as_a_broker_does_and_who_polls_is_
 # ------------------------ scanning ahead, limits
 
 
-def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(
-    sparse: Asker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(sparse, monkeypatch) -> None:
     monkeypatch.setattr(pull_message, "SCANS_IN_POOL", 1)
     visited, queue_offset = [], 0
     while queue_offset < 2500:
@@ -199,7 +180,7 @@ def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) 
     asker = Asker(writer.root, frame_limit=65_536)
     answer = pull(asker, "Long", 0, 0)
     assert bounds(answer) == (RETRY, 1, 0, 2)
-    assert "more than fit" in (answer.remark or "")
+    assert "more than fit" in answer.remark
     assert offsets(pull(asker, "Long", 0, 1)) == [1]
 
 
@@ -247,9 +228,7 @@ CHOICES = st.one_of(
 )
 
 
-def write(
-    root: Path, messages: list[tuple[int, str | None]], first_offset: int
-) -> dict[int, list[tuple[int, str | None]]]:
+def write(root, messages, first_offset) -> dict[int, list[tuple[int, str | None]]]:
     """A store of the messages; each queue's numbers and tags by queue offset, from `first_offset` on in queue 1."""
     writer = StoreWriter(root, segment_size=1 << 14, queue_file_size=400)
     queues: dict[int, list[tuple[int, str | None]]] = {0: [], 1: []}
@@ -268,7 +247,7 @@ def pulled(asker: Asker, choice: Choice, queue_id: int, offset: int, maximum: in
     how = {"subscription": choice.text, "expressionType": choice.kind, "sysFlag": flags | SUBSCRIPTION}
     for _ in range(300):
         answer = asker.ask(RequestCode.PULL_MESSAGE, pull_of("T", queue_id, offset, maxMsgNums=maximum, **how))
-        following = int((answer.ext_fields or {})["nextBeginOffset"])
+        following = int(answer.ext_fields["nextBeginOffset"])
         if answer.code == NOT_FOUND:
             return found
         assert answer.code in (FOUND, RETRY, MOVED)
@@ -285,9 +264,7 @@ def pulled(asker: Asker, choice: Choice, queue_id: int, offset: int, maximum: in
     asked=st.tuples(st.integers(0, 1), st.integers(-3, 420), st.integers(1, 40), st.sampled_from([0, SUSPEND])),
     choice=CHOICES,
 )
-def test_a_pull_until_the_end_brings_what_a_scan_of_everything_chooses(
-    messages: list[tuple[int, str | None]], first_offset: int, asked: tuple[int, int, int, int], choice: Choice
-) -> None:
+def test_a_pull_until_the_end_brings_what_a_scan_of_everything_chooses(messages, first_offset, asked, choice) -> None:
     messages = [(0, None), (1, None), *messages]  # both queues are there
     queue_id, begin, _, _ = asked
     with TemporaryDirectory() as folder:

@@ -8,9 +8,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,8 +25,6 @@ TOPIC, GROUP, COMMITTED = "Orders", "Billing", 3
 UNCONFIGURED = "Archived"
 """A topic that has queues, and no entry in topics.json."""
 
-Hiding = Callable[[Path, pytest.MonkeyPatch], contextlib.AbstractContextManager[str]]
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -41,11 +37,11 @@ def root(tmp_path: Path) -> Path:
     return writer.root
 
 
-def refusing(number: int, *names: str) -> Hiding:
+def refusing(number, *names):
     """Listing a directory of that name, or one of the queues in it, fails with this error of the operating system."""
 
     @contextlib.contextmanager
-    def hide(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    def hide(root, monkeypatch):
         listed = os.scandir
 
         def scandir(path: "str | os.PathLike[str]") -> object:
@@ -60,11 +56,11 @@ def refusing(number: int, *names: str) -> Hiding:
     return hide
 
 
-def no_directory(*names: str) -> Hiding:
+def no_directory(*names):
     """The directories of that name are replaced by a file, or by a link whose target is not mounted."""
 
     @contextlib.contextmanager
-    def hide(root: Path, _: pytest.MonkeyPatch) -> Iterator[str]:
+    def hide(root, _):
         (root / "consumequeue" / "Another").mkdir(exist_ok=True)  # so that not all queues are missed
         places = [path for path in (root / "consumequeue").rglob("*") if path.is_dir() and path.name in names]
         for number, path in enumerate(places):
@@ -81,7 +77,7 @@ def no_directory(*names: str) -> Hiding:
     return hide
 
 
-WAYS: dict[str, Hiding] = {
+WAYS = {
     "no descriptor left": refusing(errno.EMFILE, "consumequeue"),
     "may not be read": refusing(errno.EACCES, "consumequeue"),
     "a topic that may not be read": refusing(errno.EACCES, TOPIC, UNCONFIGURED),
@@ -109,31 +105,27 @@ OFFSETS = (
 
 @pytest.mark.parametrize("topic", [TOPIC, UNCONFIGURED])
 @pytest.mark.parametrize("hide", WAYS.values(), ids=WAYS)
-def test_queues_that_cannot_be_listed_are_not_answered_as_empty(
-    hide: Hiding, topic: str, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queues_that_cannot_be_listed_are_not_answered_as_empty(hide, topic, root, monkeypatch) -> None:
     with hide(root, monkeypatch) as reason:
         asker = Asker(root)
         for code in PULLS:
             answer = asker.ask(code, fields(topic))
             assert answer.code == ResponseCode.SYSTEM_BUSY
-            assert reason in (answer.remark or "")
+            assert reason in answer.remark
             assert not answer.ext_fields
         for code in OFFSETS:
             answer = asker.ask(code, fields(topic))
             assert answer.code == ResponseCode.SYSTEM_ERROR, code.name
-            assert reason in (answer.remark or ""), code.name
+            assert reason in answer.remark, code.name
     asker.store.renew()
     for code in PULLS:
         answer = asker.ask(code, fields(topic))
         assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (0, str(MESSAGES))
-    assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(topic)).ext_fields or {})["offset"] == str(MESSAGES)
+    assert asker.ask(RequestCode.GET_MAX_OFFSET, fields(topic)).ext_fields["offset"] == str(MESSAGES)
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
-def test_messages_of_a_segment_that_cannot_be_read_are_not_passed_over(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_a_segment_that_cannot_be_read_are_not_passed_over(number, tmp_path, monkeypatch) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=512)
     written = [writer.append(TOPIC, b"%d" % each) for each in range(20)]
     writer.close()
@@ -152,19 +144,19 @@ def test_messages_of_a_segment_that_cannot_be_read_are_not_passed_over(
         asker = Asker(writer.root)
         if before:
             answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": "0"})
-            assert (answer.code, (answer.ext_fields or {})["nextBeginOffset"]) == (0, str(lost[0]))
+            assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (0, str(lost[0]))
         for offset in lost[:2]:
             answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": str(offset)})
             if number != -1 or offset != lost[0]:  # a queue may well end there: that pull waits
                 assert answer.code == ResponseCode.SYSTEM_BUSY
-                assert str(path) in (answer.remark or "")
+                assert str(path) in answer.remark
         for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET, RequestCode.GET_TOPIC_STATS_INFO):
             assert asker.ask(code, fields(TOPIC)).code == (0 if number == 1 else ResponseCode.SYSTEM_ERROR)
         asker.store.renew()
     asker.store.renew()
     answer = asker.ask(RequestCode.PULL_MESSAGE, fields(TOPIC) | {"queueOffset": str(lost[0])})
     assert answer.code == ResponseCode.SUCCESS
-    assert (asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields or {})["offset"] == "20"
+    assert asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields["offset"] == "20"
 
 
 # ------------------------ configuration that cannot be read
@@ -186,7 +178,7 @@ PROGRESS = {
 @pytest.fixture
 def consumed(root: Path) -> Path:
     """The store, of which a group has consumed."""
-    config: dict[str, Any] = {"consumerOffset.json": {"offsetTable": {f"{TOPIC}@{GROUP}": {0: COMMITTED}}}}
+    config = {"consumerOffset.json": {"offsetTable": {f"{TOPIC}@{GROUP}": {0: COMMITTED}}}}
     config["subscriptionGroup.json"] = {"subscriptionGroupTable": {GROUP: {"groupName": GROUP}}}
     for name, table in config.items():
         (root / "config" / name).write_text(json.dumps(table))
@@ -206,7 +198,7 @@ def test_how_far_groups_have_come_is_an_error_and_no_zero_while_it_is_not_known(
     for code, fields in PROGRESS.items():
         answer = asker.ask(code, fields)
         assert answer.code == ResponseCode.SYSTEM_ERROR, code.name
-        assert OFFSETS_FILE in (answer.remark or ""), code.name
+        assert OFFSETS_FILE in answer.remark, code.name
     (consumed / "config" / OFFSETS_FILE).write_bytes(whole)
     asker.store.renew()
     assert [asker.ask(code, fields).code for code, fields in PROGRESS.items()] == [0] * len(PROGRESS)
@@ -248,7 +240,7 @@ def test_other_files_that_cannot_be_read_are_named_instead_of_answered_as_empty(
         asker = Asker(consumed)
         for code, fields in asked.items():
             answer = asker.ask(code, fields)
-            assert (answer.code, name in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True), code
+            assert (answer.code, name in answer.remark) == (ResponseCode.SYSTEM_ERROR, True), code
     # What else the store knows is served.
     assert asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}).code == 0
     assert asker.ask(RequestCode.GET_MAX_OFFSET, QUERY).ext_fields == {"offset": "5"}

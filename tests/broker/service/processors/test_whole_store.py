@@ -3,8 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +12,8 @@ import rocketlens
 from acl_file import READER, READER_SECRET, write_accounts
 from blocking_client import eventually
 from broker.cluster.client import Client, ResponseError
-from broker.endpoint import Endpoint
 from broker.security.answer_rights import OF_ACCOUNT
-from broker.service.kept_work import KeptWorks, Report, WorkState
+from broker.service.kept_work import KeptWorks, WorkState
 from broker.service.store_answers import SentLife, decode_answer, decode_life
 from broker_harness import service_of, serving_in_a_thread
 from protocol.codes import OwnRequestCode, ResponseCode
@@ -27,7 +24,7 @@ KEYS = {"access_key": READER, "secret_key": READER_SECRET}
 
 
 @pytest.fixture(scope="module")
-def address(g1_store: Path) -> Iterator[Endpoint]:
+def address(g1_store):
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
         yield endpoint
 
@@ -42,7 +39,7 @@ def address(g1_store: Path) -> Iterator[Endpoint]:
         ({"question": "space", "diskMaxUsedSpaceRatio": "101"}, "diskMaxUsedSpaceRatio"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(fields: dict[str, str], says: str, address: Endpoint) -> None:
+def test_what_cannot_be_asked_is_refused(fields, says, address) -> None:
     async def ask() -> ResponseError:
         async with Client() as client:
             with pytest.raises(ResponseError, match=says) as caught:
@@ -52,7 +49,7 @@ def test_what_cannot_be_asked_is_refused(fields: dict[str, str], says: str, addr
     assert asyncio.run(ask()).code == ResponseCode.INVALID_PARAMETER
 
 
-def test_only_an_administrator_is_answered(g1_store: Path, tmp_path: Path) -> None:
+def test_only_an_administrator_is_answered(g1_store, tmp_path) -> None:
     acl = write_accounts(tmp_path / "plain_acl.yml")
     service = service_of(MessageStore.open(g1_store), acl=acl)
     with serving_in_a_thread(service) as address, rocketlens.connect(str(address), group="readers", **KEYS) as remote:
@@ -70,12 +67,12 @@ def test_only_an_administrator_is_answered(g1_store: Path, tmp_path: Path) -> No
         assert not remote.find(str(denied.physical_offset))
 
 
-def test_a_client_asks_again_until_the_work_is_done(address: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_asks_again_until_the_work_is_done(address, monkeypatch) -> None:
     states = [WorkState(True, 4, 0.1, None, None), WorkState(True, 5, 0.2, None, None)]
     ask = KeptWorks.ask
 
     def ask_slowly(works: KeptWorks[object], key: str, work: object, maximum_age: float) -> WorkState[object]:
-        return states.pop() if states else ask(works, key, work, maximum_age)  # type: ignore[arg-type]
+        return states.pop() if states else ask(works, key, work, maximum_age)
 
     monkeypatch.setattr(KeptWorks, "ask", ask_slowly)
     with rocketlens.open(str(address)) as remote:
@@ -97,7 +94,7 @@ def test_any_bytes_are_a_life_or_an_error_of_ours(data: bytes) -> None:
 OLD = 3600
 
 
-def ended(works: KeptWorks[int], work: Callable[[Report], int], maximum_age: float = OLD) -> WorkState[int]:
+def ended(works, work, maximum_age=OLD) -> WorkState[int]:
     """What came of a work, within a minute."""
 
     def look() -> WorkState[int] | None:
@@ -121,7 +118,7 @@ def test_of_many_works_only_some_are_kept_and_none_that_runs_is_given_up(monkeyp
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_error_that_nobody_expected_is_not_shown() -> None:
-    def work(_report: Report) -> int:
+    def work(_report) -> int:
         raise ZeroDivisionError("a secret")
 
     assert ended(KeptWorks("count", "counting"), work).problem == "counting failed; the server's log has the reason"
@@ -132,7 +129,7 @@ def test_a_work_is_given_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     works: KeptWorks[int] = KeptWorks("count", "counting")
     has_begun, has_ended = threading.Event(), threading.Event()
 
-    def work(report: Report) -> int:
+    def work(report) -> int:
         deadline = time.monotonic() + 60
         try:
             while time.monotonic() < deadline:

@@ -1,7 +1,5 @@
 """The API over the recorded store."""
 
-from pathlib import Path
-
 import pytest
 
 from web_questions import ApiOf
@@ -15,5 +13,5 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def api(g1_store: Path) -> ApiOf:
+def api(g1_store) -> ApiOf:
     return ApiOf(g1_store)

@@ -2,24 +2,13 @@
 
 import logging
 from ipaddress import ip_network
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from acl_file import (
-    ADMIN,
-    ADMIN_SECRET,
-    READER,
-    READER_SECRET,
-    SECRETS,
-    WHITE,
-    write_accounts,
-)
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, WHITE, write_accounts
 from golden_store import G1
 from store_kinds import RULES, hidden_stores
 from store_kinds import SECRETS as HIDDEN
-from store_writer import StoreWriter
 from web_questions import ApiOf, keys
 
 # --- access -----------------------------------------------------------------------------------------------------------
@@ -31,7 +20,7 @@ FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf
 
 
 @pytest.fixture
-def guarded(g1_store: Path, tmp_path: Path) -> ApiOf:
+def guarded(g1_store, tmp_path) -> ApiOf:
     write_accounts(tmp_path / "plain_acl.yml")
     return ApiOf(g1_store, tmp_path / "plain_acl.yml")
 
@@ -53,9 +42,7 @@ def questions(guarded: ApiOf) -> list[str]:
         {"Authorization": "Bearer " + READER_KEYS["Authorization"][6:]},
     ],
 )
-def test_without_the_right_keys_nothing_is_told(
-    guarded: ApiOf, header: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_the_right_keys_nothing_is_told(guarded, header, caplog) -> None:
     with caplog.at_level(logging.DEBUG):
         for path in ("/store", "/message") if header else questions(guarded):
             answer = guarded.ask(path, headers=header)
@@ -100,14 +87,14 @@ def test_a_topic_that_may_not_be_read_is_refused_on_every_path(guarded: ApiOf) -
     assert "may not read" in tried["tried"][0]["note"]
 
 
-def behind_proxies(store: Path, accounts: Path, *proxies: str) -> ApiOf:
+def behind_proxies(store, accounts, *proxies) -> ApiOf:
     return ApiOf(store, write_accounts(accounts), http_proxies=tuple(map(ip_network, proxies)))
 
 
 WHITE_ADDRESS, OTHER = "10.10.103.9", "198.51.100.7"
 
 
-def test_a_white_address_needs_no_keys_and_a_trusted_proxy_says_who_asks(g1_store: Path, tmp_path: Path) -> None:
+def test_a_white_address_needs_no_keys_and_a_trusted_proxy_says_who_asks(g1_store, tmp_path) -> None:
     behind = behind_proxies(g1_store, tmp_path / "plain_acl.yml", "127.0.0.1", "192.0.2.0/24")
     alone = ApiOf(g1_store, tmp_path / "plain_acl.yml")
     for api, peer, forwarded, status in (
@@ -144,7 +131,7 @@ def test_only_reading_methods_are_answered(api: ApiOf) -> None:
 
 
 @pytest.mark.parametrize("limit", ["MOST_OF_ONE"])
-def test_too_many_questions_at_once_are_refused(limit: str, g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_questions_at_once_are_refused(limit, g1_store, monkeypatch) -> None:
     monkeypatch.setattr(f"broker.web.api.answer_threads.{limit}", 0)
     answer = ApiOf(g1_store).ask("/store")
     assert (answer.status, answer.error["code"], answer.headers["retry-after"]) == (503, "busy", "1")
@@ -156,7 +143,7 @@ FIRST, SECOND = HIDDEN
 CHANGING = ("rate", "sentence", "seconds", "readTimestamp", "countedTimestamp", "forecast", "cursor", "diskFree")
 """What differs from one answer to the next."""
 
-QUESTIONS: list[tuple[str, dict[str, Any]]] = [
+QUESTIONS = [
     *(("/message", {"offset": number}) for number in range(6)),
     *(("/message/body", {"offset": number, "unpacked": "true"}) for number in range(6)),
     ("/message", {"offset": 1, "charset": "utf-16-le"}),
@@ -190,18 +177,18 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> list[StoreWriter]:
+def stores(tmp_path_factory):
     return hidden_stores(tmp_path_factory.mktemp("hidden"))
 
 
-def settled(answer: Any) -> Any:
+def settled(answer):
     """An answer without what differs from one to the next."""
     if isinstance(answer, dict):
         return {name: settled(value) for name, value in answer.items() if name not in CHANGING}
     return [settled(each) for each in answer] if isinstance(answer, list) else answer
 
 
-def answers(stores: list[StoreWriter], path: str, asked: dict[str, Any], apis: list[ApiOf]) -> list[Any]:
+def answers(stores, path, asked, apis):
     """Status and content of the answers of both stores; small offsets stand for messages by their number."""
     found = []
     for store, api in zip(stores, apis, strict=True):
@@ -216,9 +203,7 @@ def answers(stores: list[StoreWriter], path: str, asked: dict[str, Any], apis: l
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
-def test_no_endpoint_tells_two_stores_apart_that_differ_in_what_is_hidden(
-    stores: list[StoreWriter], rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_endpoint_tells_two_stores_apart_that_differ_in_what_is_hidden(stores, rules, monkeypatch) -> None:
     monkeypatch.setattr("broker.web.api.search.LEAST_MILLISECONDS", 60_000)  # a search is answered to its end
     statuses = set()
     apis = [ApiOf(store.root, masked=rules) for store in stores]
@@ -232,7 +217,7 @@ def test_no_endpoint_tells_two_stores_apart_that_differ_in_what_is_hidden(
     assert statuses == {200, 400}
 
 
-def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
+def test_without_a_mask_they_are_told_apart(stores) -> None:
     apis = [ApiOf(store.root) for store in stores]
     differ = [len({repr(each) for each in answers(stores, path, asked, apis)}) for path, asked in QUESTIONS]
     assert differ.count(2) > len(QUESTIONS) // 2
@@ -247,9 +232,7 @@ def test_without_a_mask_they_are_told_apart(stores: list[StoreWriter]) -> None:
         ("/search", {"key": "k"}, ""),
     ],
 )
-def test_what_is_masked_cannot_be_searched(
-    stores: list[StoreWriter], path: str, asked: dict[str, Any], parameter: str
-) -> None:
+def test_what_is_masked_cannot_be_searched(stores, path, asked, parameter) -> None:
     refused = ApiOf(stores[0].root, masked=RULES["fields"]).ask(path, **asked)
     assert (refused.status, refused.error["parameter"]) == (400, parameter)
     assert "what is masked cannot be searched" in refused.error["message"]

@@ -3,10 +3,7 @@
 import asyncio
 import itertools
 import time as clock
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -28,7 +25,7 @@ STATUS = [
 ]
 
 
-def lines(pages: list[Any]) -> list[Any]:
+def lines(pages):
     return [each for page in pages for each in page["messages"]]
 
 
@@ -44,7 +41,7 @@ def test_the_queues_of_a_topic_are_what_mqadmin_printed(api: ApiOf) -> None:
     assert groups[1]["nextOffsets"] == {"0": 2, "1": 2, "2": 2, "3": 2}
 
 
-def one_by_one(api: ApiOf) -> list[Any]:
+def one_by_one(api):
     """The answers about a topic with one group each."""
     found = [api.get("/topic", topic="TopicTest", groupsLimit=1)]
     while found[-1]["groupsCursor"] is not None:
@@ -64,7 +61,7 @@ def test_the_topics_are_what_mqadmin_printed_and_more_that_lie_on_the_disk(api: 
     assert {each["topic"] for each in api.get("/topics", contains="Tx")["topics"]} == {"TopicTx"}
 
 
-def without_pace(answer: dict[str, Any]) -> dict[str, Any]:
+def without_pace(answer):
     """An answer without what says how fast it was made."""
     return {name: value for name, value in answer.items() if name not in ("rate", "sentence")}
 
@@ -110,11 +107,8 @@ def test_what_passes_a_filter_is_what_a_consumer_received(api: ApiOf, filter_: d
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("filter_", "count"),
-    [({"sql": "TAGS IS NULL"}, 3), ({"tag": "TagC"}, 0)],
-)
-def test_a_batch_passes_as_its_record_does(filter_: dict[str, str], count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("filter_", "count"), [({"sql": "TAGS IS NULL"}, 3), ({"tag": "TagC"}, 0)])
+def test_a_batch_passes_as_its_record_does(filter_, count, tmp_path) -> None:
     """A broker stored three messages with TagC in one record without a tag, as its README says."""
     api = ApiOf(unpack("store", tmp_path, archives=CASES / "B2-B3-batches"))
     found = lines(api.pages("/messages", topic="batched", **filter_))
@@ -144,7 +138,7 @@ def test_a_histogram_counts_every_message_in_its_bucket(api: ApiOf) -> None:
         assert (answer["before"], answer["after"], answer["cursor"]) == (0, 0, None)
 
 
-def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     written = [writer.append("t", b"body %d" % number, keys=f"k{number}") for number in range(6)]
     writer.overwrite(written[2].physical_offset + 4, b"\0\0\0\0")
@@ -163,7 +157,7 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path: Path) -> Non
 class Growing:
     """A topic of two queues that grows, and the API over it, whose store is followed by `follow`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root) -> None:
         self.writer = StoreWriter(root)
         self.count = 0
         self.add(4)
@@ -190,13 +184,13 @@ class Growing:
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Growing]:
+def growing(tmp_path):
     grown = Growing(tmp_path / "store")
     yield grown
     grown.writer.close()
 
 
-def offsets(answer: dict[str, Any]) -> list[int]:
+def offsets(answer) -> list[int]:
     return [line["physicalOffset"] for line in answer["messages"]]
 
 
@@ -224,7 +218,7 @@ def test_who_is_too_far_behind_goes_on_with_the_newest(growing: Growing, monkeyp
     assert (offsets(last), last["skipped"]) == (written[-3:], 0)
 
 
-async def _held(growing: Growing, cursor: str, *, arrives: bool) -> tuple[dict[str, Any], float]:
+async def _held(growing, cursor, *, arrives):
     """The answer to a question that waits, and after how many seconds it came; with or without a message meanwhile."""
     growing.api.service.polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
     transport = httpx.ASGITransport(growing.api.application)
@@ -294,7 +288,7 @@ def test_the_box_finds_what_either_part_has(tiered: ApiOf, part: str) -> None:
 
 @pytest.mark.parametrize("count", [60])
 @pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20])
-def test_damaged_units_do_not_move_a_span(count: int, data: bytes, tmp_path: Path) -> None:
+def test_damaged_units_do_not_move_a_span(count, data, tmp_path) -> None:
     writer, written = make_store(tmp_path, 300, queue_file_size=4000)
     writer.close()
     own = written[1::2]
@@ -312,7 +306,7 @@ def test_damaged_units_do_not_move_a_span(count: int, data: bytes, tmp_path: Pat
 # --- light ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_parent_is_named_by_a_lite_topic_even_when_its_messages_have_expired(tmp_path: Path) -> None:
+def test_a_parent_is_named_by_a_lite_topic_even_when_its_messages_have_expired(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=4096)
     for number in range(60):
         name = "%LMQ%$orders$chat-1" if number < 10 else "%LMQ%plain"

@@ -4,9 +4,6 @@ import base64
 import gzip
 import time
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -83,7 +80,7 @@ def test_a_compressed_body_is_shown_and_downloaded_decompressed(api: ApiOf, comp
     assert "sandbox" in download.headers["content-security-policy"]
 
 
-def body_in(message: dict[str, Any]) -> dict[str, Any]:
+def body_in(message):
     """The fields of a message about its body, named without `body`; `text` or `base64`, None for the other."""
     found = {name[4:5].lower() + name[5:]: value for name, value in message.items() if name[:4] == "body"}
     content, is_text, data = found.pop(""), found.pop("encoding") == "text", found.pop("bytes")
@@ -93,21 +90,21 @@ def body_in(message: dict[str, Any]) -> dict[str, Any]:
 class Bodies:
     """A store of one message for each body."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root) -> None:
         self.writer = StoreWriter(root, segment_size=4 << 20)
 
-    def body_of(self, data: bytes, **more: Any) -> dict[str, Any]:
+    def body_of(self, data, **more):
         written = self.writer.append("bodies", data, **more)
         self.writer.close()
         return body_in(ApiOf(self.writer.root).get("/message", offset=written.physical_offset))
 
 
 @pytest.fixture
-def bodies(tmp_path: Path) -> Bodies:
+def bodies(tmp_path) -> Bodies:
     return Bodies(tmp_path / "store")
 
 
-BOMBS: dict[str, Callable[[], tuple[bytes, int]]] = {
+BOMBS = {
     "empty LZ4 frames": lambda: (EMPTY_LZ4 * (4_000_000 // len(EMPTY_LZ4)), 0x101),
     "empty zstd frames": lambda: (EMPTY_ZSTD * (4_000_000 // len(EMPTY_ZSTD)), 0x201),
     "zeros": lambda: (zlib.compress(bytes(65 << 20)), 0x301),
@@ -118,8 +115,7 @@ BOMBS: dict[str, Callable[[], tuple[bytes, int]]] = {
 
 
 @pytest.mark.parametrize(
-    "bomb",
-    [pytest.param(name, marks=[] if name == "empty gzip members" else [pytest.mark.soak]) for name in BOMBS],
+    "bomb", [pytest.param(name, marks=[] if name == "empty gzip members" else [pytest.mark.soak]) for name in BOMBS]
 )
 def test_a_bomb_is_shown_as_stored_with_the_reason_and_what_lies_behind_it_is_found(bodies: Bodies, bomb: str) -> None:
     data, sys_flag = BOMBS[bomb]()
@@ -245,7 +241,7 @@ def test_the_match_is_shown_with_the_text_around_it(matched: ApiOf) -> None:
     assert max(len(before), len(behind)) < 100
 
 
-def test_a_match_that_a_mask_hides_is_not_shown(tmp_path: Path) -> None:
+def test_a_match_that_a_mask_hides_is_not_shown(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     writer.append("orders", b'{"card": "4711-0815", "id": "order-4711"}')
     writer.close()
@@ -257,7 +253,7 @@ def test_a_match_that_a_mask_hides_is_not_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "place", ["any", *(pytest.param(each, marks=pytest.mark.soak) for each in ("body", "properties"))]
 )
-def test_a_message_that_would_hold_an_expression_up_for_ever_is_left_out_and_passed(tmp_path: Path, place: str) -> None:
+def test_a_message_that_would_hold_an_expression_up_for_ever_is_left_out_and_passed(tmp_path, place) -> None:
     writer = StoreWriter(tmp_path / "store")
     held_up = [writer.append("orders", b"a" * 4000, keys="a" * 4000).physical_offset for _ in range(3)]
     found = writer.append("orders", b"aab", keys="aab").physical_offset

@@ -3,8 +3,6 @@
 Late imports: schemathesis takes a second, and every process that collects tests has this module.
 """
 
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +17,7 @@ PATHS = (
     "/pending", "/space", "/health",
 )  # fmt: skip
 
-THERE: dict[str, st.SearchStrategy[Any]] = {
+THERE = {
     "topic": st.sampled_from(["TopicTest", "BulkTopic", "%RETRY%CG_FAIL", "TopicEmpty"]),
     "text": st.sampled_from(["hotkey", "TagA", "Aa", "7F00000100002A9F0000000000000DF0", "3568"]),
     "offset": st.sampled_from([0, 275, 3568, 6581]),
@@ -35,7 +33,7 @@ THERE: dict[str, st.SearchStrategy[Any]] = {
 """What the recorded store has, in place of what a fuzzer makes up, every other time."""
 
 
-def conform() -> tuple[Any, ...]:
+def conform():
     """What holds for every answer."""
     from schemathesis import checks
     from schemathesis.specs.openapi import checks as described
@@ -54,7 +52,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> ApiOf:
 
 
 @pytest.fixture(scope="module")
-def schema(described: ApiOf) -> Any:
+def schema(described):
     import schemathesis
 
     return schemathesis.openapi.from_asgi("/openapi.json", described.application)
@@ -64,7 +62,7 @@ def test_every_path_is_described_and_every_description_is_whole(described: ApiOf
     description = described.get("/openapi.json")
     assert description["openapi"] == "3.1.0"
     assert tuple(description["paths"]) == PATHS
-    parameters: list[tuple[str, Any]] = []
+    parameters = []
     undescribed: list[tuple[str, str]] = []
     for name, path in description["paths"].items():
         assert path["get"]["summary"].endswith(".")
@@ -77,14 +75,14 @@ def test_every_path_is_described_and_every_description_is_whole(described: ApiOf
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_answer_is_as_described(schema: Any, path: str) -> None:
+def test_every_answer_is_as_described(schema, path) -> None:
     from schemathesis import GenerationMode
 
     operation, checks = schema[path]["GET"], conform()
 
     @given(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), st.data())
     @settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    def ask(case: Any, data: st.DataObject) -> None:
+    def ask(case, data) -> None:
         for name in ("regex", "jsonPath"):  # each of these starts a process
             case.query.pop(name, None)
         for name in THERE.keys() & case.query.keys():
@@ -96,7 +94,7 @@ def test_every_answer_is_as_described(schema: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS[1::3])  # the first takes nothing; all read their questions alike
-def test_what_is_not_described_is_refused_as_described(schema: Any, path: str) -> None:
+def test_what_is_not_described_is_refused_as_described(schema, path) -> None:
     from schemathesis import GenerationMode
     from schemathesis.specs.openapi.checks import negative_data_rejection
 
@@ -104,7 +102,7 @@ def test_what_is_not_described_is_refused_as_described(schema: Any, path: str) -
 
     @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     @settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    def ask(case: Any) -> None:
+    def ask(case) -> None:
         case.call_and_validate(checks=checks)
 
     ask()

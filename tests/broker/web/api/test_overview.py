@@ -1,8 +1,6 @@
 """The whole store by the API: what is first shown, groups, what waits, what takes the disk."""
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,21 +10,21 @@ from command_line import rocketlens
 from golden_store import GOLDEN, unpack
 from oracles import read_log
 from protocol.host_address import HostAddress
-from space_oracle import Rows, count
+from space_oracle import count
 from store_writer import START_TIMESTAMP, StoreWriter
 from web_questions import ApiOf, keys
 
 # --- overview ---------------------------------------------------------------------------------------------------------
 
 
-def _api(root: Path) -> ApiOf:
+def _api(root) -> ApiOf:
     writer = StoreWriter(root)
     writer.append("orders", b"body", keys="key")
     writer.close()
     return ApiOf(root)
 
 
-def test_administrators_see_which_accounts_lacked_what_and_the_line_to_add(tmp_path: Path) -> None:
+def test_administrators_see_which_accounts_lacked_what_and_the_line_to_add(tmp_path) -> None:
     api = _api(tmp_path / "store")
     assert api.get("/store")["refused"] == []
     want = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
@@ -36,7 +34,7 @@ def test_administrators_see_which_accounts_lacked_what_and_the_line_to_add(tmp_p
     assert (line["account"], line["lacks"], line["add"], line["count"]) == (*want, 2)
 
 
-def test_a_store_that_was_taken_away_is_told(tmp_path: Path) -> None:
+def test_a_store_that_was_taken_away_is_told(tmp_path) -> None:
     api = _api(tmp_path / "store")
     shutil.rmtree(tmp_path / "store")
     problem = api.get("/store")["gone"]
@@ -60,17 +58,17 @@ def test_what_is_read_while_a_file_is_cut_is_not_shown(api: ApiOf, monkeypatch: 
 COLUMNS = ("group", "topic", "lag", "popped")
 
 
-def listed(answers: list[Any]) -> list[tuple[Any, ...]]:
+def listed(answers):
     return [tuple(line[name] for name in COLUMNS) for answer in answers for line in answer["groups"]]
 
 
-def printed(root: Path) -> list[tuple[Any, ...]]:
+def printed(root):
     lines = rocketlens("groups", root, "--json").messages
     return [tuple(line[name] for name in COLUMNS) for line in lines]
 
 
 @pytest.mark.parametrize("name", ["g1/store", "g2/g2-rocksdb-selective/store"])
-def test_the_list_is_what_the_command_prints_of_the_same_store(name: str, tmp_path: Path) -> None:
+def test_the_list_is_what_the_command_prints_of_the_same_store(name, tmp_path) -> None:
     root = unpack("store", tmp_path, archives=(GOLDEN / name).parent)
     shown = listed(ApiOf(root).pages("/groups", popped=True, limit=3, milliseconds=10_000))
     expected = printed(root)
@@ -88,7 +86,7 @@ def test_only_those_that_are_behind_are_listed_if_that_is_asked_for(api: ApiOf) 
     assert {row[0] for row in listed(api.pages("/groups", contains="cg_t"))} == {"CG_TAG"}
 
 
-def test_dead_letters_are_counted_by_the_group_that_gave_up(tmp_path: Path) -> None:
+def test_dead_letters_are_counted_by_the_group_that_gave_up(tmp_path) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-hosts")
     records = [record for record in read_log(root / "commitlog") if record.topic.startswith("%DLQ%")]
     assert records
@@ -106,7 +104,7 @@ def test_dead_letters_are_counted_by_the_group_that_gave_up(tmp_path: Path) -> N
     assert answer["total"] == len(lines)
 
 
-def test_an_account_sees_its_own_groups_and_dead_letters_alone(tmp_path: Path) -> None:
+def test_an_account_sees_its_own_groups_and_dead_letters_alone(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     for topic in ("TopicTest", "secret", "%DLQ%readers", "%DLQ%others"):
         writer.append(topic, b"body")
@@ -121,7 +119,7 @@ def test_an_account_sees_its_own_groups_and_dead_letters_alone(tmp_path: Path) -
 GROUPS = ("readers", "others")
 
 
-def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+def test_what_is_not_known_is_said(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     writer.append("T", b"body")
     writer.close()
@@ -137,7 +135,7 @@ DUE = START_TIMESTAMP + 3_600_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path):
     """Nine timer messages of two topics, a cancelled one, and one of a delay level."""
     writer = StoreWriter(tmp_path / "store")
     for number in range(9):
@@ -150,7 +148,7 @@ def store(tmp_path: Path) -> Path:
     return writer.root
 
 
-def test_counts_and_messages_come_when_all_is_read(store: Path) -> None:
+def test_counts_and_messages_come_when_all_is_read(store) -> None:
     answer = ApiOf(store).done("/pending")
     assert answer["state"] == "done"
     topics = {each["topic"]: each for each in answer["topics"]}
@@ -162,7 +160,7 @@ def test_counts_and_messages_come_when_all_is_read(store: Path) -> None:
     assert len(answer["notes"]) == 2
 
 
-def test_an_account_sees_what_waits_for_its_topics(store: Path, tmp_path: Path) -> None:
+def test_an_account_sees_what_waits_for_its_topics(store, tmp_path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
     api = ApiOf(store, tmp_path / "plain_acl.yml")
     reader, admin = keys("reader-key", "reader-secret-1"), keys("admin-key", "admin-secret-1")
@@ -183,14 +181,14 @@ def test_an_account_sees_what_waits_for_its_topics(store: Path, tmp_path: Path) 
 HOUR_MS = 3_600_000
 
 
-def counted(api: ApiOf, **parameters: Any) -> dict[str, Any]:
+def counted(api, **parameters):
     answer = api.done("/space", **parameters)
     assert answer["state"] == "done", answer
-    outcome: dict[str, Any] = answer["outcome"]
+    outcome = answer["outcome"]
     return outcome
 
 
-def named(rows: Rows) -> dict[tuple[object, ...], list[int]]:
+def named(rows) -> dict[tuple[object, ...], list[int]]:
     """What the oracle counted, by names as JSON has them."""
 
     def text(part: object) -> object:
@@ -200,7 +198,7 @@ def named(rows: Rows) -> dict[tuple[object, ...], list[int]]:
 
 
 @pytest.mark.parametrize("archives", ["g2/g2-hosts"])
-def test_every_count_is_as_the_oracle_has_it(tmp_path: Path, archives: str) -> None:
+def test_every_count_is_as_the_oracle_has_it(tmp_path, archives) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / archives)
     outcome = counted(ApiOf(root), limit=200)
     records = read_log(root / "commitlog")
@@ -212,7 +210,7 @@ def test_every_count_is_as_the_oracle_has_it(tmp_path: Path, archives: str) -> N
         ("topics", ("topic",), named(expected.topics)),
         ("queues", ("topic", "queueId"), named(expected.queues)),
         ("tags", ("topic", "tag"), named(expected.tags)),
-        ("hosts", ("host",), {(HostAddress.from_raw(name, 0).ip,): row for name, row in expected.hosts.items()}),  # type: ignore[arg-type]
+        ("hosts", ("host",), {(HostAddress.from_raw(name, 0).ip,): row for name, row in expected.hosts.items()}),
         ("hours", ("hourTimestamp",), {(int(str(name)) * HOUR_MS,): row for name, row in expected.hours.items()}),
     ):
         lines = outcome[table]["lines"]
@@ -232,7 +230,7 @@ def test_every_count_is_as_the_oracle_has_it(tmp_path: Path, archives: str) -> N
 
 
 @pytest.fixture
-def store_of_space(tmp_path: Path) -> Path:
+def store_of_space(tmp_path):
     """A log of many segments and two topics; one message is larger than all others."""
     writer = StoreWriter(tmp_path / "store", segment_size=4096)
     for number in range(100):
@@ -242,7 +240,7 @@ def store_of_space(tmp_path: Path) -> Path:
     return writer.root
 
 
-def test_an_administrator_sees_it_and_of_topics_those_that_it_may_read(store_of_space: Path, tmp_path: Path) -> None:
+def test_an_administrator_sees_it_and_of_topics_those_that_it_may_read(store_of_space, tmp_path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
     api = ApiOf(store_of_space, tmp_path / "plain_acl.yml")
     assert api.ask("/space").status == 401
@@ -260,7 +258,7 @@ def test_an_administrator_sees_it_and_of_topics_those_that_it_may_read(store_of_
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_the_log_of_a_tier_is_not_counted(tmp_path: Path, alone: bool) -> None:
+def test_the_log_of_a_tier_is_not_counted(tmp_path, alone) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-tier")
     api = ApiOf(root / "tiered") if alone else ApiOf(root, tier=root / "tiered")
     assert api.ask("/space").error["code"] == "in_tier"

@@ -1,8 +1,5 @@
 """One browser for all tests of the page, and the recorded store for it to look at."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from broker_harness import service_of
@@ -12,7 +9,7 @@ from web_questions import serving_page
 
 
 @pytest.fixture(scope="session")
-def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def one_browser(tmp_path_factory):
     browser = Browser(tmp_path_factory.mktemp("browser"))
     try:
         yield browser
@@ -21,13 +18,13 @@ def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def recorded_page(g1_store: Path) -> Iterator[str]:
+def recorded_page(g1_store):
     with serving_page([service_of(MessageStore.open(g1_store))]) as origin:
         yield origin
 
 
 @pytest.fixture
-def browser(one_browser: Browser, recorded_page: str) -> Iterator[Browser]:
+def browser(one_browser, recorded_page):
     """The browser on the recorded store; no test may leave anything in the browser's log that is wrong."""
     one_browser.server = recorded_page
     one_browser.complaints()
@@ -36,7 +33,7 @@ def browser(one_browser: Browser, recorded_page: str) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def lone(one_browser: Browser) -> Iterator[Browser]:
+def lone(one_browser):
     """The browser, pointed nowhere yet, its tab empty of keys."""
     yield one_browser
     one_browser.run("try { sessionStorage.clear(); } catch {}")

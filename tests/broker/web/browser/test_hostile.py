@@ -2,14 +2,11 @@
 
 import json
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from broker_harness import service_of
 from store_writer import StoreWriter
-from web_browser import Browser
 from web_questions import serving_page
 
 FIRED = "window.fired"
@@ -32,7 +29,7 @@ TOPIC = "<img src=x onerror=fired=1>\u202e"
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile(tmp_path_factory):
     writer = StoreWriter(tmp_path_factory.mktemp("hostile") / "store", segment_size=16 << 20)
     for name, attack in ATTACKS.items():
         # A blank would part one key into several.
@@ -44,7 +41,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def browser(one_browser: Browser, hostile: Path) -> Iterator[Browser]:
+def browser(one_browser, hostile):
     from storage.store.message_store import MessageStore
 
     with serving_page([service_of(MessageStore.open(hostile))]) as one_browser.server:
@@ -53,7 +50,7 @@ def browser(one_browser: Browser, hostile: Path) -> Iterator[Browser]:
         one_browser.driver.get("about:blank")
 
 
-def assert_nothing_happened(browser: Browser) -> None:
+def assert_nothing_happened(browser) -> None:
     assert browser.run(f"return {FIRED}") is None
     # What an attack would have made: elements that the page never makes, and handlers in attributes.
     made = "main :is(script, style, iframe, img, animate, link, meta, object, embed)"
@@ -73,7 +70,7 @@ def assert_nothing_happened(browser: Browser) -> None:
 @pytest.mark.parametrize(
     "name", ["closing", "right to left", *(pytest.param(each, marks=pytest.mark.soak) for each in REST)]
 )
-def test_a_hostile_message_is_shown_and_not_run(browser: Browser, name: str) -> None:
+def test_a_hostile_message_is_shown_and_not_run(browser, name) -> None:
     attack = ATTACKS[name]
     browser.open("find", text=attack.replace(" ", "\u00a0"))
     browser.see(".messages tbody tr")
@@ -111,7 +108,7 @@ def drawn_text(rng: random.Random, most: int) -> str:
     return "".join(rng.choices(FRAGMENTS, k=rng.randrange(1, most)))
 
 
-def drawn_store(root: Path, seed: int) -> Path:
+def drawn_store(root, seed):
     """A store each of whose texts somebody chose who wants the page to run it."""
     rng = random.Random(seed)
     writer = StoreWriter(root / str(seed), segment_size=16 << 20)
@@ -137,7 +134,7 @@ def drawn_store(root: Path, seed: int) -> Path:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, DRAWN))])
-def test_whatever_a_store_says_no_view_runs_or_fetches_it(one_browser: Browser, tmp_path: Path, seed: int) -> None:
+def test_whatever_a_store_says_no_view_runs_or_fetches_it(one_browser, tmp_path, seed) -> None:
     from storage.store.message_store import MessageStore
 
     store = MessageStore.open(drawn_store(tmp_path, seed))
@@ -163,7 +160,7 @@ def test_whatever_a_store_says_no_view_runs_or_fetches_it(one_browser: Browser, 
         one_browser.driver.get("about:blank")
 
 
-def test_no_script_of_anybody_runs_even_if_it_were_in_the_page(browser: Browser) -> None:
+def test_no_script_of_anybody_runs_even_if_it_were_in_the_page(browser) -> None:
     browser.open("")
     browser.see(".topics tbody tr")
     browser.run(

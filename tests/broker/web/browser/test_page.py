@@ -6,10 +6,7 @@ import json
 import re
 import shutil
 import urllib.request
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
@@ -21,7 +18,6 @@ from golden_store import G1
 from spark_jobs.export.export_formats import without_formula
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from web_browser import Browser
 from web_questions import serving_page
 
 # --- page -------------------------------------------------------------------------------------------------------------
@@ -31,7 +27,7 @@ PLAIN = PRODUCED[0]
 UNIQUE_KEY, OFFSET_ID = PLAIN[2], PLAIN[3]
 
 
-def test_the_first_view_lists_the_topics_with_their_messages(browser: Browser) -> None:
+def test_the_first_view_lists_the_topics_with_their_messages(browser) -> None:
     browser.open("")
     row = browser.until(
         lambda: [
@@ -44,7 +40,7 @@ def test_the_first_view_lists_the_topics_with_their_messages(browser: Browser) -
     browser.keep("topics")
 
 
-def test_a_message_is_found_by_its_key_and_by_both_its_ids(browser: Browser) -> None:
+def test_a_message_is_found_by_its_key_and_by_both_its_ids(browser) -> None:
     browser.open("")
     for text, by in (("OrderID188", "key"), (UNIQUE_KEY, "unique key"), (OFFSET_ID, "offset message id")):
         browser.find(text)
@@ -63,7 +59,7 @@ def test_a_message_is_found_by_its_key_and_by_both_its_ids(browser: Browser) -> 
     browser.keep("message")
 
 
-def test_a_topic_is_browsed_by_queue_and_goes_on_by_cursor(browser: Browser) -> None:
+def test_a_topic_is_browsed_by_queue_and_goes_on_by_cursor(browser) -> None:
     browser.open("topic", topic="TopicTest", order="oldest")
     browser.see(".list .end", "50 messages shown; there may be more.")
     browser.click("button.more")
@@ -77,7 +73,7 @@ def test_a_topic_is_browsed_by_queue_and_goes_on_by_cursor(browser: Browser) -> 
     assert browser.texts(".messages td.offset") == [str(number) for number in range(12, -1, -1)]
 
 
-def test_a_bar_of_the_histogram_takes_its_time_by_mouse_and_by_keyboard(browser: Browser) -> None:
+def test_a_bar_of_the_histogram_takes_its_time_by_mouse_and_by_keyboard(browser) -> None:
     browser.open("topic", topic="TopicTest")
     browser.see(".histogram .said", "52 messages")
     bars = browser.until(lambda: browser.all(".histogram rect.target"))
@@ -99,7 +95,7 @@ def test_a_bar_of_the_histogram_takes_its_time_by_mouse_and_by_keyboard(browser:
     browser.see(".list .end", "1 message, all there are.")
 
 
-def test_a_filter_tells_how_many_pass_and_lists_them_or_what_is_wrong_with_it(browser: Browser) -> None:
+def test_a_filter_tells_how_many_pass_and_lists_them_or_what_is_wrong_with_it(browser) -> None:
     browser.open("topic", topic="TopicTest")
     browser.click(".filters select option[value=sql]")
     browser.see(".filters .wide").send_keys("a >")
@@ -115,7 +111,7 @@ def test_a_filter_tells_how_many_pass_and_lists_them_or_what_is_wrong_with_it(br
     assert "sql=a" in browser.place
 
 
-def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: Browser) -> None:
+def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser) -> None:
     browser.open("health")
     browser.see(".chip.good", "nothing is wrong")
     assert browser.see(".lanes svg").get_attribute("aria-label") == "Log: 100 %; Queues: 100 %; Index: 100 %"
@@ -125,7 +121,7 @@ def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: B
     assert "06:45:45" in browser.see(".axis").text
 
 
-def test_the_keyboard_alone_is_enough(browser: Browser) -> None:
+def test_the_keyboard_alone_is_enough(browser) -> None:
     browser.open("")
     browser.see(".topics a.open", "TopicTest")
     browser.press("?")
@@ -169,12 +165,12 @@ CATCH = """
 """
 
 
-def shown(browser: Browser, selector: str) -> list[str]:
+def shown(browser, selector) -> list[str]:
     """The names of the inputs that are to be seen."""
     return [str(each.get_attribute("name")) for each in browser.all(selector) if each.is_displayed()]
 
 
-def test_a_search_starts_with_two_fields_and_unfolds_where_it_has_more(browser: Browser) -> None:
+def test_a_search_starts_with_two_fields_and_unfolds_where_it_has_more(browser) -> None:
     browser.open("search")
     browser.see(".search-form")
     assert shown(browser, ".search-form input") == ["contains", "topic"]
@@ -191,7 +187,7 @@ def test_a_search_starts_with_two_fields_and_unfolds_where_it_has_more(browser: 
 
 
 @pytest.fixture(scope="module")
-def hostile_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_root(tmp_path_factory):
     writer = StoreWriter(tmp_path_factory.mktemp("hostile") / "store")
     for key, body in (("=1+1", b'say "hi", twice\r\nand go'), ("+31", b"@SUM(A1)"), ("plain", "größe".encode())):
         writer.append("orders", body, keys=key, tags="-tag")
@@ -199,9 +195,7 @@ def hostile_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing(
-    lone: Browser, hostile_root: Path
-) -> None:
+def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing(lone, hostile_root) -> None:
     def saved(form: str) -> str:
         lone.run("window.savedText = window.savedAs = null;")
         lone.click(".save button", form)
@@ -214,7 +208,7 @@ def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing
         lone.see(".list .end", "3 messages")
         lone.run(CATCH)
         with urllib.request.urlopen(f"{lone.server}/api/v1/messages?topic=orders", timeout=60) as answer:
-            messages: list[dict[str, Any]] = json.load(answer)["messages"]
+            messages = json.load(answer)["messages"]
         assert len(messages) == 3
         assert json.loads(saved("JSON")) == messages
         sheet = saved("CSV")
@@ -250,7 +244,7 @@ VIEWS = (
 )
 
 
-def test_what_a_view_cannot_use_of_its_address_is_reported(browser: Browser) -> None:
+def test_what_a_view_cannot_use_of_its_address_is_reported(browser) -> None:
     for view, parameters, said in (
         ("topic", {"topic": "TopicTest", "from": "1795243506300"}, "from=1795243506300, which this view does not know"),
         ("topic", {"topic": "TopicTest", "order": "random"}, "expected newest or oldest"),
@@ -267,16 +261,14 @@ def test_what_a_view_cannot_use_of_its_address_is_reported(browser: Browser) -> 
 
 
 @pytest.fixture
-def small_root(tmp_path: Path) -> Path:
+def small_root(tmp_path):
     writer = StoreWriter(tmp_path / "store")
     writer.append("orders", b"body")
     writer.close()
     return writer.root
 
 
-def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(
-    lone: Browser, small_root: Path
-) -> None:
+def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(lone, small_root) -> None:
     store = MessageStore.open(small_root)
     with serving_page([service_of(store)]) as lone.server:
         lone.open("topics")
@@ -296,7 +288,7 @@ def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(
 
 
 @pytest.mark.parametrize("views", [("search",), pytest.param(VIEWS, marks=pytest.mark.soak)], ids=["one", "all"])
-def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, small_root: Path, views: tuple[str, ...]) -> None:
+def test_a_store_that_is_gone_is_said_on_every_view(lone, small_root, views) -> None:
     with serving_page([service_of(MessageStore.open(small_root))]) as lone.server:
         lone.open("topics")
         lone.see(".topics a.open", "orders")
@@ -313,7 +305,7 @@ def test_a_store_that_is_gone_is_said_on_every_view(lone: Browser, small_root: P
 # --- page bodies ------------------------------------------------------------------------------------------------------
 
 
-def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone: Browser, tmp_path: Path) -> None:
+def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone, tmp_path) -> None:
     body = '{"id":12345678901234567890,"price":1.10,"lines":[{"a":1},{"b":[]}],"text":"{","none":{}}'
     writer = StoreWriter(tmp_path / "store")
     writer.append("orders", body.encode())
@@ -349,7 +341,7 @@ CHANGES = (1_761_440_400_000, 1_762_063_200_000, 1_772_953_200_000, 1_774_746_00
 
 
 @pytest.fixture
-def zoned(browser: Browser) -> Iterator[Browser]:
+def zoned(browser):
     yield browser
     browser.run("localStorage.removeItem('zone')")
 
@@ -360,13 +352,13 @@ def shown_in(zone: str, timestamp: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03}"
 
 
-def first_timestamp(browser: Browser) -> int:
+def first_timestamp(browser) -> int:
     """When the first message of TopicTest was stored."""
     with urllib.request.urlopen(f"{browser.server}/api/v1/messages?topic=TopicTest&limit=1", timeout=60) as answer:
         return int(json.load(answer)["messages"][0]["storeTimestamp"])
 
 
-def test_times_are_shown_and_typed_in_the_zone_that_was_chosen(zoned: Browser) -> None:
+def test_times_are_shown_and_typed_in_the_zone_that_was_chosen(zoned) -> None:
     first = first_timestamp(zoned)
     zoned.open("topic", topic="TopicTest", order="oldest")
     zoned.see(".messages tbody tr", shown_in("UTC", first))
@@ -403,7 +395,7 @@ def test_times_are_shown_and_typed_in_the_zone_that_was_chosen(zoned: Browser) -
     assert "zone" not in zoned.place
 
 
-def test_times_around_a_change_of_clocks_are_those_of_the_zone(zoned: Browser) -> None:
+def test_times_around_a_change_of_clocks_are_those_of_the_zone(zoned) -> None:
     stamps = [change + quarter * 900_000 + 7 for change in CHANGES for quarter in range(-24, 25)]
     zoned.open("topics", zone="UTC")
     zoned.see(".topics a.open", "TopicTest")

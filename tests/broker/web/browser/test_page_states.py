@@ -1,9 +1,6 @@
 """The page where things are not as they should be, as a topic grows, and as people with other means see it."""
 
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -15,18 +12,18 @@ from broker.service.long_polling import LongPolling
 from broker_harness import service_of
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from web_browser import COLOUR_RULES, Browser
+from web_browser import COLOUR_RULES
 from web_questions import serving_page
 
 # --- page states ------------------------------------------------------------------------------------------------------
 
 
-def log_in(browser: Browser, access_key: str, secret: str) -> None:
+def log_in(browser, access_key, secret) -> None:
     browser.see("#login input[name=access]").send_keys(access_key)
     browser.see("#login input[name=secret]").send_keys(secret, Keys.ENTER)
 
 
-def test_the_page_asks_for_the_keys_that_clients_have(lone: Browser, g1_store: Path, tmp_path: Path) -> None:
+def test_the_page_asks_for_the_keys_that_clients_have(lone, g1_store, tmp_path) -> None:
     accounts = tmp_path / "plain_acl.yml"
     write_accounts(accounts)
     with serving_page([service_of(MessageStore.open(g1_store))], accounts) as lone.server:
@@ -52,7 +49,7 @@ def test_the_page_asks_for_the_keys_that_clients_have(lone: Browser, g1_store: P
         lone.see(".chip.good", "nothing is wrong")
 
 
-def test_each_of_several_stores_is_a_choice_away_and_stays_in_the_address(lone: Browser, tmp_path: Path) -> None:
+def test_each_of_several_stores_is_a_choice_away_and_stays_in_the_address(lone, tmp_path) -> None:
     services = []
     for name in ("broker-a", "broker-b"):
         writer = StoreWriter(tmp_path / name, broker_name=name)
@@ -79,7 +76,7 @@ NO_HEAD, WRONG_BYTE = 122320, 147803
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damaged(tmp_path_factory):
     """A store whose log has 21 records without an intact head, and one with another byte in its body."""
     writer = StoreWriter(tmp_path_factory.mktemp("damaged") / "store", segment_size=65536)
     written = [writer.append("orders", b"order %d " % number * 40, keys=f"o{number}") for number in range(400)]
@@ -94,7 +91,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Browser, damaged: Path) -> None:
+def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone, damaged) -> None:
     with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
         lone.open("health")
         lone.see(".chip.error", "error")
@@ -121,9 +118,7 @@ def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Brows
         assert "cannot be read" in lone.see(".list .end").text
 
 
-def test_a_search_shows_how_far_it_is_stops_and_goes_on(
-    lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_shows_how_far_it_is_stops_and_goes_on(lone, damaged, monkeypatch) -> None:
     from broker.web.api.request_context import RequestContext
 
     with serving_page([service_of(MessageStore.open(damaged))]) as lone.server:
@@ -146,7 +141,7 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(
 
 
 @pytest.fixture
-def asked(one_browser: Browser, g1_store: Path, tmp_path: Path) -> Iterator[Browser]:
+def asked(one_browser, g1_store, tmp_path):
     """The browser on a page that asks before anything is shown; on an origin of its own, for it keeps what it sent."""
     accounts = write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL)
     one_browser.complaints()
@@ -157,7 +152,7 @@ def asked(one_browser: Browser, g1_store: Path, tmp_path: Path) -> Iterator[Brow
     one_browser.complaints()
 
 
-def log_in_of_page_login(browser: Browser, secret: str) -> None:
+def log_in_of_page_login(browser, secret) -> None:
     """Have the browser know the keys as it does once its own dialog was filled in, and open the page.
 
     An address with keys in it is how a driver gives them; scripts do not run under one.
@@ -167,7 +162,7 @@ def log_in_of_page_login(browser: Browser, secret: str) -> None:
     browser.open("topics")
 
 
-def test_the_page_works_with_the_browsers_own_login(asked: Browser) -> None:
+def test_the_page_works_with_the_browsers_own_login(asked) -> None:
     log_in_of_page_login(asked, "a-wrong-secret")
     assert not asked.driver.find_elements("id", "main")
     log_in_of_page_login(asked, READER_SECRET)
@@ -192,7 +187,7 @@ class Live:
     polls: LongPolling
     """What waits at the server."""
 
-    def __init__(self, browser: Browser, writer: StoreWriter) -> None:
+    def __init__(self, browser, writer) -> None:
         self.browser, self.writer = browser, writer
         self.count = 0
 
@@ -211,7 +206,7 @@ class Live:
 
 
 @pytest.fixture
-def live(one_browser: Browser, tmp_path: Path) -> Iterator[Live]:
+def live(one_browser, tmp_path):
     writer = StoreWriter(tmp_path / "store")
     grown = Live(one_browser, writer)
     grown.add(3)
@@ -278,18 +273,18 @@ SIZES = [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)]
 """Windows in which the rules of accessibility are checked; that nothing sticks out is checked in both, always."""
 
 
-def telling(names: Iterable[str], *always: str) -> list[Any]:
+def telling(names, *always):
     """Parameters of a test: some names always, the others in `make soak`."""
     return [pytest.param(name, marks=[] if name in always else [pytest.mark.soak]) for name in names]
 
 
-def fits(browser: Browser) -> bool:
+def fits(browser) -> bool:
     return bool(browser.run("return document.documentElement.scrollWidth <= innerWidth"))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", telling(VIEWS, "topic", "groups", "health"))
-def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser: Browser, view: str, size: tuple[int, int]) -> None:
+def test_a_view_can_be_used_in_both_colours_and_on_a_phone(browser, view, size) -> None:
     parameters, selector = VIEWS[view]
     try:
         browser.driver.set_window_size(*size)
@@ -314,7 +309,7 @@ REACHED = """
 
 
 @pytest.mark.parametrize("view", telling(VIEWS, "topic", "search", "space"))
-def test_all_that_can_be_pressed_in_a_view_is_reached_by_the_keyboard(browser: Browser, view: str) -> None:
+def test_all_that_can_be_pressed_in_a_view_is_reached_by_the_keyboard(browser, view) -> None:
     parameters, selector = VIEWS[view]
     browser.open(view, **parameters)
     browser.see(selector)
