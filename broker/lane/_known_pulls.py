@@ -25,7 +25,7 @@ from storage.files.open_files import most_queue_files
 from storage.files.waiting import Lookup, begin
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
 from storage.query.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
-from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue import SourceQueue, UnitRange
 from storage.store.message_store import Snapshot
 
 KEPT = 256
@@ -127,20 +127,22 @@ class KnownPulls:
         header = pull.header
         queues, offset = snapshot.queues, header.queue_offset
         queue, is_whole = yield from queues.readable_lookup(header.topic, header.queue_id, offset)
-        if not is_whole or not isinstance(queue, ConsumeQueue) or queue.log is not snapshot.commit_log:
+        if not is_whole or not isinstance(queue, SourceQueue) or queue.log is not snapshot.commit_log:
             return
-        place = queue.place(offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)
-        if place is None or scan > PATIENT_SCAN or pull.choice.cost * scan > PATIENT_STEPS:
+        if scan > PATIENT_SCAN or pull.choice.cost * scan > PATIENT_STEPS:
             return
         if len(header.subscription or "") > LONGEST_SUBSCRIPTION:
             return
         if self.table.is_full or len(self._files) >= self._most_files:
             self.forget()
-        known = yield from self._known_pull(pull, queue, place)
-        if known is not None and self.table.add(known, header.queue_offset):
+        units = yield from queue.units_at(offset, UNBOUNDED)
+        if units is None or not isinstance(units.file, MappedFile):  # what was made of the log is kept elsewhere
+            return
+        known = yield from self._known_pull(pull, queue, units)
+        if self.table.add(known, offset):
             self._headers.append(header)
-            self._hold(place[0], snapshot)
+            self._hold(units.file, snapshot)
 
     def _hold(self, file: MappedFile, snapshot: Snapshot) -> None:
         """Count a file that rows keep mapped while the snapshot lives: one that is gone then waits for no request."""
@@ -149,32 +151,17 @@ class KnownPulls:
             self._snapshot_end = weakref.ref(snapshot, lambda _: table.release())
         self._files.add(file)
 
-    def _known_pull(
-        self, pull: FoundPull, queue: ConsumeQueue, place: tuple[MappedFile, int, int]
-    ) -> Lookup[kernel.KnownPull | None]:
-        """What holds for pulls like this one that start in the same run of units and in the same file.
-
-        None for one that starts at a unit which the kernel may not believe, beside a file that leads elsewhere.
-        """
-        file, position, count = place
+    def _known_pull(self, pull: FoundPull, queue: SourceQueue, units: UnitRange) -> Lookup[kernel.KnownPull]:
+        """What holds for pulls like this one that start in the same run of units and in the same file."""
         header, choice = pull.header, pull.choice
         messages, record_bytes = limits_of(header, self._service.options)
         run = header.queue_offset >> RUN_SHIFT << RUN_SHIFT
-        before = queue.units_before(header.queue_offset)
-        file_first = header.queue_offset - before
-        # The kernel sees no unit in front of the first one of a file, nor behind the last.
-        first = file_first + int((yield from queue.starts_out_of_order(file_first)))
-        end = header.queue_offset + count
-        end -= int(end < queue.max_offset and (yield from queue.ends_out_of_order(end)))
-        start, stop = max(run, first, queue.min_offset), min(run + (1 << RUN_SHIFT), end)
-        if not start <= header.queue_offset < stop:
-            return None
+        start, stop = max(run, units.first, queue.min_offset), min(run + (1 << RUN_SHIFT), units.stop)
+        if start == units.first != header.queue_offset and (yield from queue.units_at(start, 1)) is None:
+            start += 1  # no pull by the kernel may begin there
         return kernel.KnownPull(
             _kind_of(pull.code, header),
-            file,
-            position - before * queue.unit_size,
-            file_first,
-            end,
+            *units,
             start,
             stop,
             scanned_units(messages, queue.unit_size),
@@ -185,7 +172,7 @@ class KnownPulls:
             self._template(queue, pull),
         )
 
-    def _template(self, queue: ConsumeQueue, pull: FoundPull) -> ResponseTemplate:
+    def _template(self, queue: SourceQueue, pull: FoundPull) -> ResponseTemplate:
         """The header of the answers, as the ordinary way renders it."""
         fields = found_fields(0, queue.max_offset, queue.min_offset, pull.topic_sys_flag, pull.group_sys_flag)
         response = Response(0, GetMessageStatus.FOUND.name, fields)

@@ -7,7 +7,7 @@ are taken from the log if it has them (:mod:`storage.queue.unit_reader`).
 """
 
 from dataclasses import dataclass, replace
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Final, cast
 
 from protocol.errors import BeingSearched, StoreError
@@ -17,16 +17,11 @@ from storage.files.waiting import Lookup, current_tick, long_scan, plainly
 from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, pull
-from storage.kernels.store_view import FileView
-from storage.log.commit_log import CommitLog
-from storage.queue.consume_queue import ConsumeQueue, is_implausible
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
-from storage.queue.queue import SourceQueue
-from storage.queue.queue_hole import QueueHole
-from storage.queue.queue_record import batch_in, tags_code_of
+from storage.queue.queue import SourceQueue, UnitRange
 from storage.queue.queue_store import QueueStore
-from storage.queue.unit_reader import LOST, UnitReader
-from storage.queue.unit_struct import FILLER, Unit
+from storage.queue.unit_reader import Missing, UnitReader
+from storage.queue.unit_struct import Unit
 
 LARGEST_FILTER_SCAN: Final = 16_000
 """Bytes of units that one pull scans (`maxFilterMessageSize`), unless it asks for more messages than they hold."""
@@ -126,10 +121,9 @@ def get_message_lookup(
     if choice is not None and choice.cost * (min(stop, end) - queue_offset) > PATIENT_STEPS:
         yield long_scan("messages to be decided by a long expression")
     result = None
-    if isinstance(part, ConsumeQueue) and choice is not None:
-        result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter)
-        if result is None and (hole := part.holes.known(part, queue_offset)) is not None and hole.stop > stop:
-            result = yield from _pull(part.log, part, queue_offset, limits, choice, message_filter, hole)
+    units = None if choice is None else (yield from part.units_at(queue_offset, stop - queue_offset))
+    if units is not None and choice is not None:
+        result = yield from _pull(part, units, queue_offset, limits, choice, message_filter)
     if result is None:
         result = yield from _collect(_Messages(part, message_filter), limits, queue_offset)
     if part is queue and is_whole:
@@ -172,42 +166,22 @@ class _Limits:
 
 
 def _pull(
-    commit_log: CommitLog,
-    queue: ConsumeQueue,
+    queue: SourceQueue,
+    units: UnitRange,
     queue_offset: int,
     limits: _Limits,
     choice: Choice,
     message_filter: MessageFilter | None,
-    hole: QueueHole | None = None,
 ) -> Lookup[GetMessageResult | None]:
-    """Make the whole pull by the kernel, from a file or a hole; None if it met damage or no unit."""
-    wanted = limits.stop - queue_offset
-    units: tuple[FileView, int, int, int]
-    if hole is not None:
-        units = hole.file, 0, hole.first, hole.stop
-    else:
-        place = queue.place(queue_offset, wanted + 1)
-        if place is None:
-            return None
-        file, position, count = place
-        if position + count * queue.unit_size > file.size:  # the file was cut since it was listed
-            return None
-        before = queue.units_before(queue_offset)
-        if not before and (yield from queue.starts_out_of_order(queue_offset)):
-            return None
-        # The kernel does not see the unit after the last one of a file.
-        behind = queue_offset + count
-        if count <= wanted and behind < queue.max_offset and (yield from queue.ends_out_of_order(behind)):
-            return None
-        units = file, position - before * queue.unit_size, queue_offset - before, behind
+    """Make the whole pull by the kernel; None if it met damage."""
     asked = (
-        commit_log.view,
+        queue.log.view,
         *units,
         queue.queue_id,
         queue.name.topic_bytes,
         choice,
         queue_offset,
-        wanted,
+        limits.stop - queue_offset,
         limits.messages,
         limits.record_bytes,
     )
@@ -235,7 +209,7 @@ def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> Looku
             offset, after, *_ = unit
             if count and (
                 count + after - offset > limits.messages
-                or total + messages.size_of(unit) > limits.record_bytes
+                or total + messages.reader.record_bytes(unit) > limits.record_bytes
                 or count >= TRANSFER_COUNT
             ):
                 break
@@ -261,116 +235,54 @@ Found = memoryview | GetMessageStatus | None
 """A record that is delivered, or the pull's status if no record is found at all; with None the status does not change.
 """
 
-
-class _Doubt(Enum):
-    """The result for a unit that leads to no message, so that the log has to be searched for it."""
-
-    DOUBTFUL = 0
-
-
-DOUBTFUL: Final = _Doubt.DOUBTFUL
+STATUSES: Final = {
+    Missing.UNWANTED: GetMessageStatus.NO_MATCHED_MESSAGE,
+    Missing.UNREADABLE: GetMessageStatus.MESSAGE_WAS_REMOVING,
+    Missing.LOST: GetMessageStatus.MESSAGE_WAS_REMOVING,
+    Missing.SKIPPED: None,
+}
 
 
 class _Messages:
     """The messages of one queue as one pull reads them; `lost` are those that it skipped and that the log lacks."""
 
-    __slots__ = ("_filter", "_log", "_skip_to", "lost", "queue", "reader")
+    __slots__ = ("_filter", "lost", "queue", "reader")
 
     def __init__(self, queue: SourceQueue, message_filter: MessageFilter | None) -> None:
-        self._log = queue.log
         self.queue = queue
         self.reader = UnitReader(queue)
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
-        self._skip_to = 0  # where the log continues after a missing segment
         self.lost: Lost | None = None
-
-    def size_of(self, unit: Unit) -> int:
-        """Return the bytes of a unit's record that the pull's limit counts; 0 if the log has to be searched first."""
-        return unit[3] if self._log.minimum <= unit[2] < self._log.end else 0
 
     def find(self, unit: Unit) -> Lookup[tuple[Found, int]]:
         """Return the result for a unit, and the queue offset after it. Raises BeingSearched."""
-        found = yield from self._by_unit(unit)
-        if found is DOUBTFUL and not self.reader.is_of_log:
-            unit = yield from self.reader.instead_of(*unit[:2])
-            found = yield from self._by_unit(unit)
-        if found is not DOUBTFUL:
-            return found, unit[1]
-        if unit[3] == LOST:
-            lost = Lost(unit[1] - unit[0], unit[0], unit[1])
-            self.lost = lost if self.lost is None else self.lost + lost
-        return GetMessageStatus.MESSAGE_WAS_REMOVING, unit[1]
-
-    def _by_unit(self, unit: Unit) -> Lookup[Found | _Doubt]:
-        """Return the result for a unit if its values are right; DOUBTFUL if they lead to no message."""
-        offset, _, physical_offset, size, tags_code = unit
-        chosen, log = self._filter, self._log
-        if is_implausible(log, physical_offset, size) and (physical_offset, size, tags_code) != FILLER:
-            return DOUBTFUL
-        if physical_offset < self._skip_to:
-            return None
-        if chosen is not None and not (yield from self._may_match(chosen, tags_code)):
-            is_suspect = yield from self._is_suspect(unit)
-            record = (yield from log.record_at_lookup(physical_offset)) if is_suspect else None
-            if record is not None and not (yield from self._is_for(record, unit)):
-                return (yield from self._unreadable(offset, physical_offset))
-            if record is None or not chosen.matches_consume_queue_entry(tags_code_of(record), None):
-                return GetMessageStatus.NO_MATCHED_MESSAGE
+        chosen = self._filter
+        wants = None if chosen is None else self._may_match
         # Checksums are verified only for records that are delivered.
         is_evaluated = chosen is not None and chosen.needs_properties
-        record_at = log.unchecked_record_at_lookup if is_evaluated else log.record_at_lookup
-        record = yield from record_at(physical_offset)
-        is_filler = (physical_offset, size, tags_code) == FILLER
-        if record is None or is_filler or not (yield from self._is_for(record, unit)):
-            return (yield from self._unreadable(offset, physical_offset))
+        found, (offset, after, physical_offset, *_) = yield from self.reader.message(
+            unit, wants, is_checked=not is_evaluated
+        )
+        if isinstance(found, Missing):
+            if found is Missing.LOST:
+                lost = Lost(after - offset, offset, after)
+                self.lost = lost if self.lost is None else self.lost + lost
+            return STATUSES[found], after
         if chosen is not None and is_evaluated:
-            if not _match_properties(chosen, record):
-                return GetMessageStatus.NO_MATCHED_MESSAGE
-            if (yield from log.record_at_lookup(physical_offset)) is None:
-                return GetMessageStatus.MESSAGE_WAS_REMOVING
-        self._skip_to = 0
-        return record
+            if not _match_properties(chosen, found):
+                return GetMessageStatus.NO_MATCHED_MESSAGE, after
+            if (yield from self.queue.log.record_at_lookup(physical_offset)) is None:
+                return GetMessageStatus.MESSAGE_WAS_REMOVING, after
+        return found, after
 
-    def _is_suspect(self, unit: Unit) -> Lookup[bool]:
-        """Whether the tag in a unit may differ from that of its message.
-
-        Damage of the next unit may have begun in this unit's tag, damage of the one before may reach into this one. And
-        a unit whose message is not between those of its neighbours leads to the wrong place.
-        """
-        queue = self.queue
-        if not isinstance(queue, ConsumeQueue) or self.reader.is_of_log:
-            return False
-        before = yield from queue.readable_unit(unit[0] - 1)
-        following = yield from queue.readable_unit(unit[1])
-        if following is not None and (following[0] <= unit[2] or is_implausible(self._log, following[0], following[1])):
-            return unit[1] < queue.max_offset
-        return before is not None and (unit[2] <= before[0] or before[0] < 0 or before[1] <= 0)
-
-    def _is_for(self, record: memoryview, unit: Unit) -> Lookup[bool]:
-        """Whether a record is the message of a unit: it has the unit's queue offset, or else its queue and size.
-
-        A record with another queue offset is accepted only if the unit is not doubtful.
-        """
-        offset, after, physical_offset, size, _ = unit
-        claimed = self.queue.name.offset_in(record, physical_offset)
-        if claimed is None or self.queue.has_batches:
-            return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
-        return claimed == offset or (len(record) == size and not (yield from self.queue.is_doubtful_lookup(offset)))
-
-    def _may_match(self, chosen: MessageFilter, tags_code: int) -> Lookup[bool]:
+    def _may_match(self, tags_code: int) -> Lookup[bool]:
         """Evaluate the filter's first stage, with the extension unit where there is one."""
+        assert self._filter is not None
         if tags_code > LARGEST_ADDRESS:
-            return chosen.matches_consume_queue_entry(tags_code, None)
+            return self._filter.matches_consume_queue_entry(tags_code, None)
         extension = yield from self.queue.extension_at(tags_code)
-        return chosen.matches_consume_queue_entry(None if extension is None else extension.tags_code, extension)
-
-    def _unreadable(self, queue_offset: int, physical_offset: int) -> Lookup[GetMessageStatus | _Doubt]:
-        if (yield from self.queue.is_doubtful_lookup(queue_offset)):
-            return DOUBTFUL
-        if self._log.segment_of(physical_offset) is None:
-            self._log.refuse_unreadable(physical_offset)
-            self._skip_to = self._log.next_segment_start(physical_offset) or 0
-        return GetMessageStatus.MESSAGE_WAS_REMOVING
+        code = None if extension is None else extension.tags_code
+        return self._filter.matches_consume_queue_entry(code, extension)
 
 
 def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:

@@ -90,13 +90,13 @@ def _last_expired(units: JudgedUnits, floor: int, written: int) -> Lookup[int]:
     return floor
 
 
-def doubt_behind(units: JudgedUnits, end: int, written: int, largest: int) -> Lookup[tuple[int, bool]]:
-    """Return the number after the last unit in [end, written) that no broker writes, and if the log is to be searched.
+def standing_behind(units: JudgedUnits, end: int, written: int, largest: int) -> Lookup[tuple[int, Standing]]:
+    """Return the number after the last unit in [end, written) that no broker writes, and the standing of all of them.
 
-    The last sound unit is before `end`, which is the first value if there is no such unit. The log is searched for the
-    messages of all of them, unless they are left over: they ascend from where the log ends, by no more than its own
-    length, and soon after the queue's last message the log has no other one. Units that point beyond `largest` are
-    ignored.
+    The last sound unit is before `end`, which is the first value if there is no such unit. They are left over if they
+    ascend from where the log ends, by no more than its own length, and the log has no other message soon after the
+    queue's last one; else doubtful, so that the log is searched for their messages. Units that point beyond `largest`
+    are ignored.
     """
     log = units.log
     broken, is_left_over = end, True
@@ -108,9 +108,12 @@ def doubt_behind(units: JudgedUnits, end: int, written: int, largest: int) -> Lo
         others = np.append(behind, places[(places > FILLER) & (places <= largest)])
         behind = int(others[-1])
         is_left_over &= bool((np.diff(others) > 0).all()) and behind < most
-    if broken > end or not is_left_over or behind < log.end:
-        return broken, broken > end or not is_left_over
+    if broken > end or not is_left_over:
+        return broken, Standing.DOUBTFUL
+    if behind < log.end:
+        return broken, Standing.LEFT_OVER
     yield Wait(f"looking for the last messages of {units.name.topic} {units.name.queue_id} in the log")
     place = yield from units.physical_offset(end - 1)
     start = place + 1 if log.minimum <= place < log.end else log.minimum
-    return end, search(log, units.name, ANY_OFFSET, start, min(log.end, start + NEAR_IN_LOG)) is not None
+    message = search(log, units.name, ANY_OFFSET, start, min(log.end, start + NEAR_IN_LOG))
+    return end, Standing.LEFT_OVER if message is None else Standing.DOUBTFUL

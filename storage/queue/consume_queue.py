@@ -30,17 +30,17 @@ from storage.queue._damaged_run import DamagedRun, around, place_of
 from storage.queue._doubted_units import DoubtedUnits
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
-from storage.queue._queue_end import doubt_behind, find_end
+from storage.queue._queue_end import find_end, standing_behind
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary, UnitRange
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, UnitBlocks
 from storage.queue.queue_hole import UNKNOWN
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import QueueName
 from storage.queue.unit_reader import LOST, entries_before, entries_between, units_in_log
-from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+from storage.queue.unit_standing import EMPTY, Places, Standing, is_implausible, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT, UNIT_DTYPE, Unit
 
@@ -128,15 +128,34 @@ class ConsumeQueue(FileQueue):
         count = min(maximum, min(file.end // UNIT.size, end) - queue_offset)
         return self._files.map_of(number), file.position + queue_offset * UNIT.size - file.start, count
 
-    def units_before(self, queue_offset: int) -> int:
-        """How many units stand before that of a queue offset in its file, or in the part that belongs to the queue."""
+    def units_at(self, queue_offset: int, count: int) -> Lookup[UnitRange | None]:
+        hole = self.holes.known(self, queue_offset)
+        if hole is not None and hole.stop > queue_offset + count:
+            return UnitRange(hole.file, 0, hole.first, hole.stop)
+        place = self.place(queue_offset, count + 1)
+        if place is None:
+            return None
+        file, position, found = place
+        if position + found * UNIT.size > file.size:  # the file was cut since it was listed
+            return None
         number = self._files.number_at(queue_offset * UNIT.size)
-        return 0 if number is None else queue_offset - self._files.files[number].start // UNIT.size
+        before = 0 if number is None else queue_offset - self._files.files[number].start // UNIT.size
+        if not before and (yield from self._starts_out_of_order(queue_offset)):
+            return None
+        stop = queue_offset + found
+        if found <= count and stop < self.max_offset and (yield from self._ends_out_of_order(stop)):
+            return None
+        return UnitRange(file, position - before * UNIT.size, queue_offset - before, stop)
 
-    def starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether the first unit of a file does not point beyond the last one of the file before it.
+    def is_tag_doubted(self, queue_offset: int) -> Lookup[bool]:
+        if queue_offset + 1 < self.max_offset and (yield from self._ends_out_of_order(queue_offset + 1)):
+            return True
+        return (yield from self._starts_out_of_order(queue_offset))
 
-        True too if that one leads nowhere; False if one of the two cannot be read.
+    def _starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
+        """Return whether a unit does not point beyond the one before it, or that one leads nowhere.
+
+        False if one of the two cannot be read.
         """
         unit = yield from self.readable_unit(queue_offset)
         before = yield from self.readable_unit(queue_offset - 1)
@@ -144,11 +163,10 @@ class ConsumeQueue(FileQueue):
             return False
         return before[0] >= unit[0] or before[0] < 0 or before[1] <= 0
 
-    def ends_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether the last unit of a file, the one before a queue offset, does not point before the next unit.
+    def _ends_out_of_order(self, queue_offset: int) -> Lookup[bool]:
+        """Return whether the unit before a queue offset does not point before the next one, or that one leads nowhere.
 
-        True too if that one leads nowhere, since its damage may have begun within the tag of the last one; False if one
-        of the two cannot be read.
+        Its damage may have begun within the tag of the unit before it. False if one of the two cannot be read.
         """
         unit = yield from self.readable_unit(queue_offset - 1)
         behind = yield from self.readable_unit(queue_offset)
@@ -331,8 +349,8 @@ class ConsumeQueue(FileQueue):
                 behind = end
         broken = end
         if largest is not None and end < written:
-            broken, is_doubtful = yield from doubt_behind(self, end, written, largest)
-            behind = end if is_doubtful and behind is None else behind
+            broken, standing = yield from standing_behind(self, end, written, largest)
+            behind = end if standing is Standing.DOUBTFUL and behind is None else behind
         if behind is not None:
             assert isinstance(behind, int)
             try:
@@ -538,11 +556,6 @@ class _Times:
             if (timestamp := queue.store_timestamp_at(offset)) >= 0
         )
         return next(nearer, found)
-
-
-def is_implausible(log: CommitLog, physical_offset: int, size: int) -> bool:
-    """Whether a unit has values that no unit in its queue's range can have, so that its tag cannot be trusted."""
-    return size <= 0 or not log.minimum <= physical_offset < log.end
 
 
 def _capacity(files: QueueFiles) -> int:

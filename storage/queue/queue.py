@@ -12,10 +12,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup, finish
+from storage.kernels.store_view import FileView
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue_hole import QueueHole
 from storage.queue.queue_holes import QueueHoles
@@ -56,6 +57,18 @@ class ConsumeQueueEntry:
     def valid_tags_code(self) -> int | None:
         """The tags code, or None where it is only the address of a lost extension unit."""
         return None if is_extension_address(self.tags_code) else self.tags_code
+
+
+class UnitRange(NamedTuple):
+    """Units of queue offsets from `first` up to `stop`, one behind the other in a file from `position` (bytes) on.
+
+    The file is one of a queue, or made of the log: a part of the queue as the pull kernel reads it.
+    """
+
+    file: FileView
+    position: int
+    first: int
+    stop: int
 
 
 class Queue:
@@ -172,6 +185,23 @@ class SourceQueue(Queue, JudgedUnits):
     @abstractmethod
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Return up to `maximum` units of one file, from the record with `queue_offset` on; None where it has none."""
+
+    def units_at(self, queue_offset: int, count: int) -> Lookup[UnitRange | None]:
+        """Return the units of one file around a queue offset, for the kernel that pulls `count` of them from there on.
+
+        None where it cannot: of batches, and where units beside those of the file speak against its first or last one,
+        which it does not see.
+        """
+        yield from ()
+        return None
+
+    def is_tag_doubted(self, queue_offset: int) -> Lookup[bool]:
+        """Return whether the tag in a unit may not be that of its message, since a unit beside it is damaged.
+
+        So it may be if the unit does not lead between the messages of its neighbours.
+        """
+        yield from ()
+        return False
 
     @property
     @abstractmethod

@@ -1,21 +1,24 @@
 """Reads the units of a queue in order, and what the log has in the place of those that are damaged or lost.
 
-Pulls and the page read alike. Whether a unit leads to its message is known only by its record, and a pull reads no
-record that its filter does not want. So a unit comes as the file has it, and who finds that it leads to no message asks
-for the one in its place (:meth:`UnitReader.instead_of`). What was found in the log then comes as another part of the
-queue (:mod:`storage.queue.queue_holes`), and so does what is known from before.
+Pulls and the page read alike, and know nothing of damage. Whether a unit leads to its message is known only by its
+record, and a pull reads no record that its filter does not want. So a unit comes as the file has it, until its message
+is asked for (:meth:`UnitReader.message`); if it leads to none, the one in its place is read. What was found in the log
+then comes as another part of the queue (:mod:`storage.queue.queue_holes`), and so does what is known from before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import Final
 
 from storage.arrays import np, npt
 from storage.files.waiting import Lookup, finish
 from storage.queue.consume_queue_ext import is_extension_address
 from storage.queue.queue import ConsumeQueueEntry, SourceQueue
-from storage.queue.unit_struct import UNIT_DTYPE, Unit
+from storage.queue.queue_record import batch_in, tags_code_of
+from storage.queue.unit_standing import is_implausible
+from storage.queue.unit_struct import FILLER, UNIT_DTYPE, Unit
 
 AT_ONCE: Final = 64
 """Number of units that are read together."""
@@ -26,17 +29,27 @@ LOST: Final = -1 << 32
 size, which has more than 32 bits."""
 
 
+class Missing(Enum):
+    """Why a unit yields no record."""
+
+    UNWANTED = "its tag is not wanted"
+    UNREADABLE = "its record is damaged, or its segment is gone"
+    SKIPPED = "it leads into the rest of a segment that is gone"
+    LOST = "no unit leads to its message, and the log lacks it too"
+
+
 class UnitReader:
-    """Reads units of one queue for one pull, or one list of messages.
+    """Reads units of one queue, and their messages, for one pull or one list of messages.
 
     `is_of_log` says that the last unit was made of its record, so that it leads to its message.
     """
 
-    __slots__ = ("_units", "is_of_log", "queue")
+    __slots__ = ("_skip_to", "_units", "is_of_log", "queue")
 
     def __init__(self, queue: SourceQueue) -> None:
         self.queue = queue
         self._units: Iterator[Unit] | None = None
+        self._skip_to = 0  # where the log continues after a missing segment
         self.is_of_log = False
 
     def unit_at(self, queue_offset: int, stop: int) -> Lookup[Unit | None]:
@@ -61,6 +74,70 @@ class UnitReader:
             if not self.is_of_log:
                 break
         return None
+
+    def message(
+        self, unit: Unit, wants: Callable[[int], Lookup[bool]] | None, *, is_checked: bool
+    ) -> Lookup[tuple[memoryview | Missing, Unit]]:
+        """Return the record that the last unit leads to, or why there is none; and the unit, or that in its place.
+
+        No record is read if `wants` says of the tags code that the message is not wanted. `is_checked` has the record's
+        checksums verified. Raises BeingSearched while the log is searched.
+        """
+        found = yield from self._by_unit(unit, wants, is_checked)
+        if found is None and not self.is_of_log:
+            unit = yield from self.instead_of(*unit[:2])
+            found = yield from self._by_unit(unit, wants, is_checked)
+        if found is None:
+            found = Missing.LOST if unit[3] == LOST else Missing.UNREADABLE
+        return found, unit
+
+    def record_bytes(self, unit: Unit) -> int:
+        """Return the size of a unit's record before it is read; 0 if the log has to be searched for it first."""
+        return unit[3] if self.queue.log.minimum <= unit[2] < self.queue.log.end else 0
+
+    def _by_unit(
+        self, unit: Unit, wants: Callable[[int], Lookup[bool]] | None, is_checked: bool
+    ) -> Lookup[memoryview | Missing | None]:
+        """Return the record of a unit, or why it has none; None if the unit leads to no message."""
+        offset, _, physical_offset, size, tags_code = unit
+        log, is_filler = self.queue.log, (physical_offset, size, tags_code) == FILLER
+        if not is_filler and is_implausible(log, physical_offset, size):
+            return None
+        if physical_offset < self._skip_to:
+            return Missing.SKIPPED
+        if wants is not None and not (yield from wants(tags_code)):
+            is_doubted = not self.is_of_log and (yield from self.queue.is_tag_doubted(offset))
+            record = (yield from log.record_at_lookup(physical_offset)) if is_doubted else None
+            if record is not None and not (yield from self._is_for(record, unit)):
+                return (yield from self._unreadable(offset, physical_offset))
+            if record is None or not (yield from wants(tags_code_of(record))):
+                return Missing.UNWANTED
+        record_at = log.record_at_lookup if is_checked else log.unchecked_record_at_lookup
+        record = yield from record_at(physical_offset)
+        if record is None or is_filler or not (yield from self._is_for(record, unit)):
+            return (yield from self._unreadable(offset, physical_offset))
+        self._skip_to = 0
+        return record
+
+    def _is_for(self, record: memoryview, unit: Unit) -> Lookup[bool]:
+        """Return whether a record is the message of a unit: it has its queue offset, or else its queue and size.
+
+        A record with another queue offset is accepted only if the unit is not doubtful.
+        """
+        offset, after, physical_offset, size, _ = unit
+        claimed = self.queue.name.offset_in(record, physical_offset)
+        if claimed is None or self.queue.has_batches:
+            return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
+        return claimed == offset or (len(record) == size and not (yield from self.queue.is_doubtful_lookup(offset)))
+
+    def _unreadable(self, queue_offset: int, physical_offset: int) -> Lookup[Missing | None]:
+        if (yield from self.queue.is_doubtful_lookup(queue_offset)):
+            return None
+        log = self.queue.log
+        if log.segment_of(physical_offset) is None:
+            log.refuse_unreadable(physical_offset)
+            self._skip_to = log.next_segment_start(physical_offset) or 0
+        return Missing.UNREADABLE
 
     def instead_of(self, queue_offset: int, behind: int | None = None) -> Lookup[Unit]:
         """Return the unit to read in the place of one that leads to no message, or is lost; LOST if the log has none.

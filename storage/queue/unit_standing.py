@@ -42,6 +42,7 @@ class Standing(Enum):
     SOUND = "leads to its message, or to where nothing of the log is left that could speak against it"
     EXPIRED = "its message is expired, or it is a filler: the queue begins behind it"
     DOUBTFUL = "says nothing: damaged, never written, or left over"
+    LEFT_OVER = "behind the queue's end, of a log that was cut: only all units there together show it"
 
 
 class JudgedUnits:
@@ -102,6 +103,11 @@ def are_valid(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     if "batch_size" in (units.dtype.names or ()):
         valid &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
     return valid
+
+
+def is_implausible(log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Whether a unit has values that no unit in its queue's range can have, so that its tag cannot be trusted."""
+    return size <= 0 or not log.minimum <= physical_offset < log.end
 
 
 def places_of(units: npt.NDArray[Any]) -> Places:

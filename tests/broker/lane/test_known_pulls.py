@@ -20,6 +20,7 @@ from broker.lane.fast_lane import FastLane
 from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker_harness import connected, service_of, serving
+from examples import examples
 from heartbeats import consumer, heartbeat, subscription
 from kernel_memory import Guarded, HeldFile
 from lane_requests import (
@@ -40,9 +41,9 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
+from queue_stores import unit_bytes
 from storage.files.waiting import Wait
 from storage.kernels.pulls import EVERYTHING, Choice
-from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import MessageStore
 from store_kinds import with_rocksdb_queues
 from store_writer import StoreWriter
@@ -270,20 +271,31 @@ def test_a_row_that_would_have_to_wait_is_not_made(is_cold, service, monkeypatch
     assert road.taken == 1, "it is learned once that is possible"
 
 
-def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(service, monkeypatch) -> None:
-    """The kernel sees no unit before the first of a file, so it must not judge one that leads back behind that."""
-    road = LaneConnections(service, has_lane=True)
-
-    def is_so(*_):
-        yield from ()
-        return True
-
-    monkeypatch.setattr(ConsumeQueue, "starts_out_of_order", is_so)
-    for _ in range(4):
-        assert told(asyncio.run(road.answer([pull("T")]))) == told(
-            asyncio.run(LaneConnections(service, has_lane=False).answer([pull("T")]))
-        )
-    assert road.taken == 0
+@pytest.mark.parametrize("seed", range(examples(12)))
+def test_pulls_beside_the_edge_of_a_damaged_file_are_answered_alike(seed, tmp_path) -> None:
+    """The kernel sees no unit before the first one of a file, nor behind the last one."""
+    generator = random.Random(seed)
+    writer = StoreWriter(tmp_path / "store", queue_file_size=200)
+    written = [writer.append("T", b"x", tags="ABC"[number % 3]) for number in range(30)]
+    writer.close()
+    first, stop = sorted((generator.randrange(140, 201), generator.randrange(200, 260)))
+    elsewhere = generator.choice(written)
+    content = {
+        "zeros": bytes(stop - first),
+        "anything": generator.randbytes(stop - first),
+        "another message": unit_bytes(elsewhere.physical_offset, elsewhere.size, 7) * 6,
+    }[("zeros", "anything", "another message")[seed % 3]]
+    if seed % 3 == 2:
+        first -= first % 20
+    files = [tmp_path / f"store/consumequeue/T/0/{start:020d}" for start in (0, 200)]
+    both = bytearray(b"".join(file.read_bytes() for file in files))
+    both[first:stop] = content[: stop - first]
+    for number, file in enumerate(files):
+        file.write_bytes(both[200 * number : 200 * number + 200])
+    service = service_of(MessageStore.open(tmp_path / "store"))
+    asked = [pull("T", 0, offset, subscription=tags) for offset in range(4, 16) for tags in ("*", "A", "B", "C")] * 3
+    generator.shuffle(asked)
+    asyncio.run(compare(service, [[frame] for frame in asked]))
 
 
 @pytest.mark.parametrize("limits", [{"ROWS": 5, "SLOTS": 64}, {"most_queue_files": lambda: 3}, {"SEEN": 4}])

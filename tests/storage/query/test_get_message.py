@@ -261,7 +261,7 @@ def test_a_long_pull_alone_is_left_to_a_thread_that_may_wait(tmp_path: Path) -> 
     assert "long scan" in str(wait_of(get_message_lookup(queues, "T", 0, 0, 5000, PLENTY)))
 
 
-@pytest.mark.parametrize(("wrong", "leads_to"), [(1, 0), (20, 19), (19, 24)])
+@pytest.mark.parametrize(("wrong", "leads_to"), [(1, 0), (20, 19), (19, 24), (44, 43), (44, 0)])
 @pytest.mark.parametrize("filtered", [None, "TagA", "TagB"])
 def test_a_unit_that_leads_to_an_earlier_message_or_too_far_ahead_hides_none(
     wrong: int, leads_to: int, filtered: str | None, tmp_path: Path
