@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -82,13 +81,11 @@ def check(ledger: Path, damages: list[Damage]) -> None:
 
 @settings(max_examples=FEW, deadline=None)
 @given(DAMAGES)
-def test_a_damaged_store_of_dledgers_is_converted_with_all_that_is_counted_or_not_at_all(
-    ledger: Path, damages: list[Damage]
-) -> None:
+def test_a_damaged_store_of_dledgers_is_converted_with_all_that_is_counted_or_not_at_all(ledger, damages) -> None:
     check(ledger, damages)
 
 
-def convert_with_giant(ledger: Path, folder: Path, place: Callable[[Iterable[Path]], Path]) -> Path:
+def convert_with_giant(ledger, folder, place):
     """Convert a copy one of whose segments claims to be a terabyte long; the new store."""
     shutil.copytree(ledger, folder / "store")
     make_giant(place((folder / "store").glob("*/data/*")))

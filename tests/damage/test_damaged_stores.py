@@ -6,11 +6,9 @@ takes to do it again.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ import damaged_stores
 from broker_harness import service_of, serving_in_a_thread
 from damage_oracle import Disk
 from damage_trials import KINDS, Trial, Trials, each_kind, judge, random_trials
-from damaged_stores import Damaged, Unfit
+from damaged_stores import Unfit
 from lane_requests import PULL, QUERY, VIEW
 from protocol.codes import ResponseCode
 from queue_runs import files_under
@@ -27,8 +25,7 @@ from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
 from storage.store.message_store import MessageStore
 from trial_oracle import MAXIMUM, MINIMUM, SUCCESS, TIME_SEARCH, Judge, TrialClient, Verdict
-from trial_stores import SHAPES, Allowance, GoodStore
-from web_questions import Answer
+from trial_stores import SHAPES, Allowance
 
 SEED = 15
 VARIANTS = 400
@@ -43,7 +40,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
     return Trials(tmp_path_factory.mktemp("trials"))
 
 
-def run_all(trials: Trials, chosen: Iterator[Trial]) -> tuple[int, Verdict]:
+def run_all(trials, chosen):
     """How many trials there were, and what came of them all."""
     count, verdict = 0, Verdict()
     for trial in chosen:
@@ -59,7 +56,7 @@ def run_all(trials: Trials, chosen: Iterator[Trial]) -> tuple[int, Verdict]:
 # --- the judge --------------------------------------------------------------------------------------------------------
 
 
-def judge_good(good: GoodStore, client: type[TrialClient] = TrialClient, every: int = 1) -> Verdict:
+def judge_good(good, client=TrialClient, every=1):
     """What the judge says of a server on a store without damage."""
     with serving_in_a_thread(service_of(MessageStore.open(good.root))) as address, closing(client(address)) as asking:
         return Judge(asking, good, Disk.of([good.root / "commitlog"]), every=every).judge()
@@ -75,7 +72,7 @@ def test_nothing_is_missed_in_a_store_without_damage(shape: str, trials: Trials)
     assert verdict.asked > 5 * len(trials.good(shape).messages)
 
 
-def without_last(answer: Answer) -> Answer:
+def without_last(answer):
     """An answer without its last record."""
     position = last = 0
     while position < len(answer.body):
@@ -83,28 +80,28 @@ def without_last(answer: Answer) -> Answer:
     return replace(answer, body=answer.body[:last])
 
 
-def damaged(answer: Answer) -> Answer:
+def damaged(answer):
     """An answer whose first record has another magic."""
     body = answer.body
     return replace(answer, body=body[:5] + bytes([body[5] ^ 1]) + body[6:])
 
 
-def repeated(answer: Answer) -> Answer:
+def repeated(answer):
     """An answer whose records come twice."""
     return replace(answer, body=2 * answer.body)
 
 
-def refused(code: int) -> Callable[[Answer], Answer]:
+def refused(code):
     """No answer, by a code."""
     return lambda answer: replace(answer, code=code, body=b"")
 
 
-def told(offset: int) -> Callable[[Answer], Answer]:
+def told(offset):
     """Another offset."""
     return lambda answer: replace(answer, fields={"offset": str(offset)})
 
 
-LIES: dict[str, tuple[int, Callable[[Answer], Answer], str]] = {
+LIES = {
     "an offset that is not found": (VIEW, refused(ResponseCode.SYSTEM_ERROR), "missed: by offset"),
     "a damaged record by offset": (VIEW, damaged, "damaged: by offset"),
     "a key that is not found": (QUERY, refused(ResponseCode.QUERY_NOT_FOUND), "missed: by"),
@@ -130,7 +127,7 @@ def test_the_judge_notices(lie: str, trials: Trials) -> None:
     class Liar(TrialClient):
         told = 0
 
-        def ask_all(self, requests: Iterator[tuple[int, Mapping[str, object]]]) -> Iterator[Answer]:
+        def ask_all(self, requests):
             waiting = list(requests)
             for (asked, _), answer in zip(waiting, super().ask_all(waiting), strict=True):
                 self.told += asked == code and answer.code == SUCCESS
@@ -197,7 +194,7 @@ def test_all_that_is_whole_is_answered_after_damage_of_many_kinds(trials: Trials
 # --- rebuilds ---------------------------------------------------------------------------------------------------------
 
 
-def rebuilt(damaged: Damaged, root: Path) -> Damaged:
+def rebuilt(damaged, root):
     """A store of the same log, with queues and an index that were made of it."""
     request = RebuildRequest(
         store=str(damaged.root), out=str(root), index=True, queues=True, from_offset=0, lmq=True, profile="5.5"
@@ -210,7 +207,7 @@ def rebuilt(damaged: Damaged, root: Path) -> Damaged:
 
 
 @pytest.mark.soak
-def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials: Trials, tmp_path: Path) -> None:
+def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials, tmp_path) -> None:
     count, verdict = 0, Verdict()
     names = {name for name, kind in KINDS.items() if kind.__module__ == damaged_stores.__name__}
     chosen = (trial for trial in random_trials(SEED + 2, 800) if names >= set(trial.kinds))

@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,7 @@ MOST_SECONDS = 240
 """A guard alone: what walks a terabyte takes hours."""
 
 
-def problems(store: Path, *commands: str) -> str:
+def problems(store, *commands):
     """What the commands that walk a store say that did not do well, in a process with little memory to take."""
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support")))
     run = subprocess.run(
@@ -41,15 +39,10 @@ TOGETHER = (
 
 @pytest.mark.parametrize(
     "kinds",
-    [
-        pytest.param(TOGETHER, id="many"),
-        *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS),
-    ],
+    [pytest.param(TOGETHER, id="many"), *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS)],
     ids=" and ".join,
 )
-def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giants(
-    disk_path: Path, kinds: tuple[str, ...]
-) -> None:
+def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giants(disk_path, kinds) -> None:
     root = disk_path / "store"
     write_store(root)
     for kind in kinds:
@@ -70,7 +63,7 @@ def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giant
         ),
     ],
 )
-def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path: Path, kind: str) -> None:
+def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path, kind) -> None:
     root = disk_path / "store"
     write_store(root)
     make_giant(KINDS[kind](root), last=b"\x01")
@@ -95,9 +88,7 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
         ),
     ],
 )
-def test_a_giant_in_a_tier_takes_little_memory_too(
-    disk_path: Path, kind: str, place: Callable[[list[Path]], Path]
-) -> None:
+def test_a_giant_in_a_tier_takes_little_memory_too(disk_path, kind, place) -> None:
     root = unpack("store", disk_path, archives=GOLDEN / "g2" / "g2-tier")
     topic = "rmq_sys_INDEX" if kind == "INDEX" else "TierTopic"
     files = sorted(root.glob(f"tiered/*/*/{topic}/0/{kind}/*"), key=lambda path: path.name[-20:])

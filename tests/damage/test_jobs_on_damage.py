@@ -4,14 +4,11 @@ import contextlib
 import json
 import shutil
 import signal
-from collections.abc import Iterator
-from pathlib import Path
-from types import FrameType
 
 import pytest
 
 from command_line import rocketlens
-from damage_trials import Trial, Trials, few_and_many
+from damage_trials import Trials, few_and_many
 from loop_engine import run_jobs_here
 
 SEED = 37
@@ -36,10 +33,10 @@ class Hangs(BaseException):
 
 
 @contextlib.contextmanager
-def limited(what: str) -> Iterator[None]:
+def limited(what):
     """Raise `Hangs` in a block that does not end in time."""
 
-    def give_up(_number: int, _frame: FrameType | None) -> None:
+    def give_up(_number, _frame) -> None:
         raise Hangs(what)
 
     before = signal.signal(signal.SIGALRM, give_up)
@@ -57,9 +54,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
 
 
 @pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED, 24, VARIANTS))
-def test_each_job_ends_as_documented_on_a_damaged_store(
-    chosen: list[Trial], least: int, trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_job_ends_as_documented_on_a_damaged_store(chosen, least, trials, tmp_path, monkeypatch) -> None:
     """An exception that is no exit fails the test."""
     run_jobs_here(monkeypatch)
     count = 0

@@ -5,7 +5,7 @@ all of it, every bit too, with `make soak`.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,7 +24,6 @@ from damage_oracle import Disk
 from damaged_answers import check_by_key, check_by_offset, check_by_queue
 from storage.doctor.examine import examine
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
 
 STEPS = {"records": 151, "queues": 101, "checkpoint": 9}
 STEP = 47
@@ -34,12 +33,12 @@ Values = Callable[[Place, bytes], dict[str, bytes]]
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+def writer(tmp_path_factory):
     return write_store(tmp_path_factory.mktemp("layouts") / "store")
 
 
 @pytest.fixture(scope="module")
-def ext_writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+def ext_writer(tmp_path_factory):
     return write_store(tmp_path_factory.mktemp("layouts-ext") / "store", ext=True)
 
 
@@ -55,7 +54,7 @@ class Case:
         return f"{self.place}: {self.name}"
 
 
-def damaged_stores(places: Iterable[Place], values: Values, step: int = 1) -> Iterator[Case]:
+def damaged_stores(places, values, step=1):
     """Damage one place after the other, each for as long as the caller looks at the store; every `step`-th case."""
     counter = itertools.count()
     for place in places:
@@ -70,7 +69,7 @@ def damaged_stores(places: Iterable[Place], values: Values, step: int = 1) -> It
             place.path.write_bytes(whole)
 
 
-def is_told_by_verify_alone(writer: StoreWriter, case: Case) -> bool:
+def is_told_by_verify_alone(writer, case):
     """A unit or an entry that leads to another message: of its own queue, or of any at all."""
     if case.place.field != "physical_offset" or "record" in case.place.layout:
         return False
@@ -78,7 +77,7 @@ def is_told_by_verify_alone(writer: StoreWriter, case: Case) -> bool:
     return "entry" in case.place.layout or any(each.physical_offset == number for each in writer.written)
 
 
-def check(writer: StoreWriter, case: Case | None) -> None:
+def check(writer, case) -> None:
     """All that is whole is answered in all ways."""
     store = MessageStore.open(writer.root)
     disk = Disk.of(writer.log.directories)
@@ -93,7 +92,7 @@ def check(writer: StoreWriter, case: Case | None) -> None:
         raise AssertionError(f"{case}: {error}") from error
 
 
-KINDS: dict[str, Callable[[StoreWriter], Iterator[Place]]] = {
+KINDS = {
     "records": lambda writer: (place for each in chosen_records(writer) for place in record_places(writer, each)),
     "queues": queue_places,
     "extensions": ext_places,
@@ -102,7 +101,7 @@ KINDS: dict[str, Callable[[StoreWriter], Iterator[Place]]] = {
 }
 
 
-def check_all(writer: StoreWriter, places: Iterable[Place], values: Values, step: int = 1) -> int:
+def check_all(writer, places, values, step=1):
     """Check every case and return how many there were; the failures of all cases are reported together."""
     count, failures = 0, list[str]()
     for case in damaged_stores(places, values, step):
@@ -116,23 +115,21 @@ def check_all(writer: StoreWriter, places: Iterable[Place], values: Values, step
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_whole_is_answered(kind: str, writer: StoreWriter, ext_writer: StoreWriter) -> None:
+def test_all_that_is_whole_is_answered(kind, writer, ext_writer) -> None:
     chosen = ext_writer if kind == "extensions" else writer
     assert check_all(chosen, KINDS[kind](chosen), Place.values, STEPS.get(kind, STEP)) >= 5
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_whole_is_answered_in_every_case(kind: str, writer: StoreWriter, ext_writer: StoreWriter) -> None:
+def test_all_that_is_whole_is_answered_in_every_case(kind, writer, ext_writer) -> None:
     chosen = ext_writer if kind == "extensions" else writer
     assert check_all(chosen, KINDS[kind](chosen), Place.values) >= 40
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_whole_is_answered_whatever_bit_is_flipped(
-    kind: str, writer: StoreWriter, ext_writer: StoreWriter
-) -> None:
+def test_all_that_is_whole_is_answered_whatever_bit_is_flipped(kind, writer, ext_writer) -> None:
     chosen = ext_writer if kind == "extensions" else writer
     assert check_all(chosen, KINDS[kind](chosen), Place.bits, 5) >= 40
 
@@ -154,7 +151,7 @@ def highest_bit(place: Place, current: bytes) -> dict[str, bytes]:
     return {"highest bit": bytes([current[0] ^ 0x80]) + current[1:]} if current else {}
 
 
-def test_the_doctor_names_each_damaged_record(writer: StoreWriter) -> None:
+def test_the_doctor_names_each_damaged_record(writer) -> None:
     named = 0
     for case in damaged_stores(KINDS["records"](writer), highest_bit, 17):
         is_sound = MessageStore.open(writer.root).record_at(case.place.physical_offset) is not None
@@ -165,7 +162,7 @@ def test_the_doctor_names_each_damaged_record(writer: StoreWriter) -> None:
 
 
 @pytest.mark.parametrize("kind", ["queues", "index files"])
-def test_the_doctor_names_each_damaged_unit_and_entry(kind: str, writer: StoreWriter) -> None:
+def test_the_doctor_names_each_damaged_unit_and_entry(kind, writer) -> None:
     places = [place for place in KINDS[kind](writer) if place.field in NAMED and "batch" not in place.layout]
     looked_at = 0
     for case in damaged_stores(places, highest_bit, 5):

@@ -9,7 +9,7 @@ from damage_trials import Trials, each_kind
 from damaged_stores import Unfit
 from protocol.errors import RocketLensError
 from storage.doctor.examine import look_at
-from storage.doctor.finding import INDEX, QUEUES, Finding, Kind, Known, Severity
+from storage.doctor.finding import INDEX, QUEUES, Kind, Known, Severity
 from verifying import verify_here
 
 SEED = 7
@@ -17,7 +17,7 @@ SHAPES = ("small", "classic", "expired", "ext", "recut")
 COMPARED = ("log-end", "queues", "index-files")
 
 
-def names(read: Finding, look: Finding) -> bool:
+def names(read, look):
     """Whether a finding is in the file of another one, beside it, below it, or in the directory that has it."""
     path, other = Path(read.path), Path(look.path)
     return path in (other, other.parent) or other.parent == path.parent or other in path.parents

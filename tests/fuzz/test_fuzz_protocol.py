@@ -2,7 +2,6 @@
 
 import inspect
 import random
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -17,20 +16,13 @@ from golden_store import vectors
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
 from protocol.checksum import verify_property_crc
-from protocol.command import (
-    Command,
-    Response,
-    decode_command,
-    decode_header,
-    encode_response,
-    ext_fields_of,
-)
+from protocol.command import Response, decode_command, decode_header, encode_response, ext_fields_of
 from protocol.errors import BadCommand, BadHeader, CorruptRecord, ProtocolError, TruncatedFile
 from protocol.fastjson import parse_fastjson
-from protocol.frame import Frame, FrameDecoder
+from protocol.frame import FrameDecoder
 from protocol.headers import RequestHeader
 from protocol.host_address import HostAddress
-from protocol.message import Message, decode_message, decode_messages
+from protocol.message import decode_message, decode_messages
 from protocol.message_edit import with_store_host, without_property
 from strategies import damaged
 
@@ -52,7 +44,7 @@ def short_bodies() -> list[bytes]:
 BODIES = short_bodies()
 
 
-def changed_frames(seed: int, count: int) -> Iterator[Frame]:
+def changed_frames(seed, count):
     """Recorded headers with changes, as frames."""
     generator = random.Random(seed)
     for _ in range(count):
@@ -60,13 +52,13 @@ def changed_frames(seed: int, count: int) -> Iterator[Frame]:
         yield serialize_type, changed(generator, header), b""
 
 
-def command_or_none(frame: Frame) -> Command | None:
+def command_or_none(frame):
     with suppress(BadCommand):
         return decode_command(frame)
     return None
 
 
-def use_command(command: Command, header_type: type[RequestHeader]) -> None:
+def use_command(command, header_type) -> None:
     """Whatever the server may do with a command that decoded."""
     assert command.is_response in (True, False)
     assert command.language_code is not None
@@ -111,7 +103,7 @@ LIMIT = 1024 * 1024
 EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 
 
-def changed_records(seed: int, count: int) -> Iterator[bytes]:
+def changed_records(seed, count):
     """Valid records with one to three bytes changed, most of them where lengths, flags and versions stand."""
     generator = random.Random(seed)
     for _ in range(count):
@@ -125,13 +117,13 @@ def changed_records(seed: int, count: int) -> Iterator[bytes]:
         yield bytes(record[: generator.randrange(len(record))] if generator.random() < 0.1 else record)
 
 
-def decode_or_none(data: bytes) -> Message | None:
+def decode_or_none(data):
     with suppress(CorruptRecord, TruncatedFile):
         return decode_message(data)
     return None
 
 
-def use_everything(message: Message) -> None:
+def use_everything(message) -> None:
     """Touch whatever is computed from a message that decoded."""
     assert message.total_size >= 91
     assert isinstance(message.message_id, str)

@@ -5,10 +5,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,15 +25,14 @@ from queue_stores import open_queues
 from storage.files.mapped_file import MappedFile
 from storage.files.waiting import finish
 from storage.filter.tag import TagFilter, parse_tag_expression
-from storage.index._index_shape import IndexShape
 from storage.index.index_file import IndexFile, determine_shape
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, RunsView, Shortcuts, StoreView
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_end import EndSearch
-from storage.query.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.query.get_message import GetMessageStatus, get_message
 from storage.query.lookup_call import run_lookup
-from storage.queue.queue import Queue, TimeBoundary
+from storage.queue.queue import TimeBoundary
 from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_writer import StoreWriter
@@ -53,7 +49,7 @@ KEYS = ("k0", "k1", "k2", "Aa", "BB", "u3", "\ufffd")
 class ChangingFile:
     """A mapped file of whole pages, whose bytes a test rewrites under the map."""
 
-    def __init__(self, path: Path, content: bytes) -> None:
+    def __init__(self, path, content) -> None:
         self.original = content.ljust(-(-len(content) // PAGE) * PAGE, b"\0")
         path.write_bytes(self.original)
         self._descriptor = os.open(path, os.O_RDWR)
@@ -134,7 +130,7 @@ INDEX_PLACES = [32, 36, *range(40, 68, 4), *(68 + 20 * n + field for n in range(
 WORST = 2**40
 
 
-def shapes_of(index_file: ChangingFile, count: int, seed: int) -> Iterator[tuple[random.Random, bytes, IndexShape]]:
+def shapes_of(index_file, count, seed):
     """Changed index files that are sound in themselves, with their shapes."""
     generator = random.Random(seed)
     for _ in range(count):
@@ -156,9 +152,7 @@ def test_changed_index_files_are_sound_or_undecided(index_file: ChangingFile) ->
     assert EXAMPLES // 500 < sound < EXAMPLES // 4
 
 
-def test_lookups_end_whatever_changed_under_the_snapshot(
-    index_file: ChangingFile, segment: ChangingFile, places: list[int]
-) -> None:
+def test_lookups_end_whatever_changed_under_the_snapshot(index_file, segment, places) -> None:
     """A live broker writes on after the check, and so may anybody: counts stay, bytes do not."""
     generator = random.Random(6)
     entries = sum(len(oracles.index_keys(record)) for record in oracles.scan_segment(segment.original, 0))
@@ -185,7 +179,7 @@ def test_lookups_end_whatever_changed_under_the_snapshot(
                 assert bool(given_out) == oracles.has_key(record, key, name)
 
 
-def damage_store(root: Path, data: st.DataObject) -> bool:
+def damage_store(root, data):
     """Change, cut, lengthen, empty, remove or replace one file or directory of a store.
 
     Whether nothing is left of a file that lies where it lay: who looks at it through an older map dies of SIGBUS.
@@ -272,9 +266,7 @@ def use(store: MessageStore) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_a_damaged_store_opens_or_raises_a_store_error(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_damaged_store_opens_or_raises_a_store_error(data, tmp_path_factory) -> None:
     base = tmp_path_factory.mktemp("store")
     root, state = base / "store", base / "state"
     profile = data.draw(st.sampled_from(["5.5", "5.3"]))
@@ -314,7 +306,7 @@ def content_of(unit: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[bytes]]
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """A store whose log holds some messages; its queue files are written anew for each example."""
     root = tmp_path_factory.mktemp("fuzz")
     writer = StoreWriter(root)
@@ -324,7 +316,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
+def ask_everything(root, offset, count, timestamp) -> None:
     queues, _ = open_queues(root)
     queue = queues.queue("T", 0)
     assert queue is not None
@@ -353,12 +345,12 @@ def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
 tag_filter = TagFilter(parse_tag_expression("TagA"))
 
 
-def check_pull(result: GetMessageResult, queue: Queue) -> None:
+def check_pull(result, queue) -> None:
     assert (result.status is GetMessageStatus.FOUND) == bool(result.records)
     assert all(queue.name.owns(record) for record in result.records)
 
 
-def write_files(directory: Path, files: list[bytes], step: int) -> None:
+def write_files(directory, files, step) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for path in directory.iterdir():
         path.unlink()
@@ -367,15 +359,13 @@ def write_files(directory: Path, files: list[bytes], step: int) -> None:
 
 
 @given(files=content_of(PLAIN_UNIT), offset=I64, count=st.integers(-1, 40), timestamp=I64)
-def test_any_bytes_are_a_plain_queue(root: Path, files: list[bytes], offset: int, count: int, timestamp: int) -> None:
+def test_any_bytes_are_a_plain_queue(root, files, offset, count, timestamp) -> None:
     write_files(root / "consumequeue" / "T" / "0", files, 100)
     ask_everything(root, offset, count, timestamp)
 
 
 @given(files=content_of(BATCH_UNIT), offset=I64, count=st.integers(-1, 40), timestamp=I64)
-def test_any_bytes_are_a_queue_of_batches(
-    root: Path, files: list[bytes], offset: int, count: int, timestamp: int
-) -> None:
+def test_any_bytes_are_a_queue_of_batches(root, files, offset, count, timestamp) -> None:
     write_files(root / "consumequeue" / "T" / "0", [], 100)
     write_files(root / "batchconsumequeue" / "T" / "0", files, 230)
     ask_everything(root, offset, count, timestamp)
@@ -410,13 +400,7 @@ class TestAnySequence:
         st.sampled_from([20, 100, 2000]),
     )
     def test_following_is_as_good_as_opening(
-        self,
-        tmp_path_factory: pytest.TempPathFactory,
-        taken: list[str],
-        profile: str,
-        segment_size: int,
-        index_entries: int,
-        queue_file_size: int,
+        self, tmp_path_factory, taken, profile, segment_size, index_entries, queue_file_size
     ) -> None:
         followed = Followed(
             tmp_path_factory.mktemp("steps") / "store",
@@ -445,7 +429,7 @@ def _lose_index(followed: Followed) -> None:
     shutil.rmtree(followed.growing.root / "index", ignore_errors=True)
 
 
-STEPS: dict[str, Callable[[Followed], Any]] = {
+STEPS = {
     "add": lambda followed: followed.growing.add(queue_id=len(followed.growing.writer.written) % 2),
     "other": lambda followed: followed.growing.add("Other", keys="all Aa", tags=None),
     "big": lambda followed: followed.growing.add(body=b"x" * 700),

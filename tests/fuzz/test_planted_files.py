@@ -10,9 +10,8 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -56,7 +55,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 
-SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "zone": "UTC"}
+SMALL = {"slots": 20, "entries": 20, "zone": "UTC"}
 FEW, MANY = 6, 3000
 STEPS_APART = 149
 """In `make test` a swap is tried at one of so many steps, in `make soak` at each."""
@@ -67,7 +66,7 @@ Job = Callable[[Path], object]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def here() -> Iterator[None]:
+def here():
     """Tasks run in this process, and no other is looked for that writes to a store."""
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
@@ -88,7 +87,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def rebuild_all(store: Path, **options: Any) -> RebuildRequest:
+def rebuild_all(store, **options):
     return RebuildRequest(store=str(store), index=True, queues=True, queue_file_size=400, **SMALL, **options)
 
 
@@ -296,7 +295,7 @@ def test_what_is_planted_in_a_state_directory_leads_nowhere(wanted: list[Plant])
 
 
 @pytest.fixture(scope="module")
-def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def unindexed(tmp_path_factory):
     """A store whose keys are scanned, and become files of our own."""
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
@@ -350,7 +349,7 @@ def test_what_is_planted_in_a_volume_leads_nowhere(unindexed: Kept, wanted: list
 
 
 @pytest.fixture
-def field(plain: Path) -> Iterator[Field]:
+def field(plain):
     with reachable_directory() as root:
         yield Field(root, plain)
 
@@ -396,7 +395,7 @@ class Swap:
         self.steps = 0
         sys.addaudithook(self._see)
 
-    def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:
+    def _see(self, event, _arguments) -> None:
         if self._act is None or event not in self.EVENTS:
             return
         self.steps += 1
@@ -405,7 +404,7 @@ class Swap:
             act()
 
     @contextlib.contextmanager
-    def at(self, step: int, act: Callable[[], None]) -> Iterator[None]:
+    def at(self, step, act):
         """Act before a step of the block."""
         self.steps, self._left, self._act = 0, step, act
         try:

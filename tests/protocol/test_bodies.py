@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from typing import Any
 
 import msgspec
 import pytest
@@ -42,12 +41,7 @@ READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, Top
 """What our client reads of answers that `storage.layout.store_config` writes."""
 
 # Which struct reads and writes the recorded body of a code, request or answer.
-KIND_OF_CODE = {
-    34: HeartbeatData,
-    41: LockBatchRequestBody,
-    42: LockBatchRequestBody,
-    46: CheckClientRequestBody,
-}
+KIND_OF_CODE = {34: HeartbeatData, 41: LockBatchRequestBody, 42: LockBatchRequestBody, 46: CheckClientRequestBody}
 KIND_OF_ANSWER = {
     28: KVTable,
     38: GetConsumerListByGroupResponseBody,
@@ -70,7 +64,7 @@ def test_a_body_equals_the_sample_as_values() -> None:
 
 def test_every_struct_is_encoded_somewhere_above() -> None:
     seen: set[type] = set()
-    todo: list[Any] = [value for value, _ in SAMPLES]
+    todo = [value for value, _ in SAMPLES]
     while todo:
         value = todo.pop()
         if isinstance(value, msgspec.Struct):
@@ -101,10 +95,10 @@ def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
     assert offsets.by_queue().keys() == {0, 1, 2, 3}
 
 
-def recorded_answers(kinds: dict[int, type[Any]]) -> list[Any]:
+def recorded_answers(kinds):
     """One recorded answer to each of these codes."""
     codes: dict[tuple[int, int, int], int] = {}
-    found: dict[int, Any] = {}
+    found = {}
     for frame in recorded_frames():
         if frame.header and frame.header["flag"] & 1:
             code = codes.get((frame.destination, frame.source, frame.header["opaque"]), 0)
@@ -115,9 +109,9 @@ def recorded_answers(kinds: dict[int, type[Any]]) -> list[Any]:
     return [found[code] for code in kinds]
 
 
-def recorded_bodies() -> list[tuple[type[Any], bytes]]:
+def recorded_bodies():
     codes: dict[tuple[int, int, int], int] = {}
-    found: list[tuple[type[Any], bytes]] = []
+    found = []
     for frame in recorded_frames():
         if not frame.header:
             continue

@@ -1,9 +1,8 @@
 """Frames and commands: what Java writes drives encoder and decoder, then recorded headers, then what goes wrong."""
 
 import json
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -12,16 +11,9 @@ from hypothesis import strategies as st
 
 from golden_frames import recorded_frames
 from protocol.codes import LanguageCode
-from protocol.command import (
-    Command,
-    Response,
-    decode_command,
-    encode_request,
-    encode_response,
-    ext_fields_of,
-)
+from protocol.command import Command, Response, decode_command, encode_request, encode_response, ext_fields_of
 from protocol.errors import BadCommand, BadFrame, FrameTooLarge, RequestByHttp
-from protocol.frame import Frame, FrameDecoder
+from protocol.frame import FrameDecoder
 
 BODY = b"hello"
 
@@ -84,7 +76,7 @@ def stream_of(case: Case, serialize_type: int) -> bytes:
     return length + bytes([serialize_type]) + len(header).to_bytes(3, "big") + header + BODY
 
 
-def json_frame(header: str | bytes | dict[str, Any], body: bytes = b"") -> Frame:
+def json_frame(header, body=b""):
     if isinstance(header, dict):
         header = json.dumps(header)
     return (0, header if isinstance(header, bytes) else header.encode(), body)
@@ -121,12 +113,7 @@ def test_an_answer_is_what_java_writes(case: Case, serialize_type: int) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.flag != 1])
 def test_a_request_is_what_java_writes(case: Case, serialize_type: int) -> None:
     written = encode_request(
-        case.code,
-        case.ext_fields,
-        opaque=case.opaque,
-        body=BODY,
-        oneway=case.flag == 2,
-        serialize_type=serialize_type,
+        case.code, case.ext_fields, opaque=case.opaque, body=BODY, oneway=case.flag == 2, serialize_type=serialize_type
     )
     assert written == stream_of(case, serialize_type)
 
@@ -198,7 +185,7 @@ JAVA_BINARY = bytes.fromhex(
     "0000002c0100002300000001df0000000700000001000000000000000e00066f666673657400000002313268656c6c6f"
 )
 
-FRAMES: list[tuple[Frame, bytes]] = [
+FRAMES = [
     ((0, JAVA_JSON[8:-5], b"hello"), JAVA_JSON),
     ((1, JAVA_BINARY[8:-5], b"hello"), JAVA_BINARY),
     ((0, b"{}", b""), bytes.fromhex("00000006 00000002") + b"{}"),
@@ -237,12 +224,12 @@ BAD_PREFIXES = [
 ]
 
 
-def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
+def in_pieces(data, size):
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
 @given(st.lists(st.sampled_from(FRAMES[:-1]), max_size=6), st.lists(st.integers(0, 300), max_size=12))
-def test_any_split_of_the_stream_gives_the_same_frames(cases: list[tuple[Frame, bytes]], cuts: list[int]) -> None:
+def test_any_split_of_the_stream_gives_the_same_frames(cases, cuts) -> None:
     stream = b"".join(data for _, data in cases)
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     decoder = FrameDecoder()
@@ -278,7 +265,7 @@ def test_a_body_that_is_not_wanted_is_thrown_away_and_the_frame_handed_out_with_
         return header == REFUSED
 
     decoder = FrameDecoder(body_limit=100, skips=skips)
-    frames: list[Frame] = []
+    frames = []
     most = 0
     for piece in in_pieces(FLOOD + JAVA_JSON + FLOOD, size):
         frames += decoder.feed(piece)

@@ -2,8 +2,6 @@
 
 import gzip
 import zlib
-from collections.abc import Callable
-from typing import Any
 
 import lz4.frame
 import pytest
@@ -47,7 +45,7 @@ def zstd_without_size(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-COMPRESSORS: list[tuple[CompressionType, Callable[[bytes], bytes]]] = [
+COMPRESSORS = [
     (CompressionType.ZLIB, zlib.compress),
     (CompressionType.LZ4, lz4.frame.compress),
     (CompressionType.ZSTD, zstandard.compress),
@@ -58,7 +56,7 @@ each_compressor = pytest.mark.parametrize(("kind", "compress"), COMPRESSORS)
 
 @each_compressor
 @pytest.mark.parametrize("size", [0, 1, 70_000])
-def test_what_was_compressed_comes_back(kind: CompressionType, compress: Callable[[bytes], bytes], size: int) -> None:
+def test_what_was_compressed_comes_back(kind, compress, size) -> None:
     body = b"0123456789 body " * (size // 16) + b"x" * (size % 16)
     assert decompress(compress(body), kind) == body
     assert decompress(memoryview(compress(body)), kind, limit=max(size, 1)) == body
@@ -94,15 +92,15 @@ class Fed:
         self.bytes = self.calls = self.largest = 0
         chunk, new_decoder = lz4.frame.decompress_chunk, zlib.decompressobj
 
-        def decompress_chunk(context: Any, data: bytes, **more: Any) -> Any:
+        def decompress_chunk(context, data, **more):
             found = chunk(context, data, **more)
             return self._note(data, found[0], found)
 
         class Decoder:
-            def __init__(self, **more: Any) -> None:
+            def __init__(self, **more) -> None:
                 self._inner = new_decoder(**more)
 
-            def __getattr__(self, name: str) -> Any:
+            def __getattr__(self, name):
                 return getattr(self._inner, name)
 
         def decompress(decoder: Decoder, data: bytes, most: int) -> bytes:
@@ -113,7 +111,7 @@ class Fed:
         monkeypatch.setattr(lz4.frame, "decompress_chunk", decompress_chunk)
         monkeypatch.setattr(protocol.compression.zlib, "decompressobj", Decoder)  # type: ignore[attr-defined]
 
-    def _note(self, data: bytes, piece: bytes, found: Any) -> Any:
+    def _note(self, data, piece, found):
         self.bytes += len(data)
         self.calls += 1
         self.largest = max(self.largest, len(piece))
@@ -168,7 +166,7 @@ def test_a_bomb_is_decoded_in_one_pass_or_refused_by_a_count(bomb: tuple[Codec, 
 
 
 MEGABYTE = 1024 * 1024
-PACKINGS: list[tuple[str, Callable[[bytes], bytes]]] = [
+PACKINGS = [
     ("gzip", gzip.compress),
     ("zstd", zstandard.ZstdCompressor().compress),
     ("LZ4", lz4.frame.compress),
@@ -222,12 +220,7 @@ DEFLATED = ("deflate", lambda data: zlib.compress(data, wbits=-zlib.MAX_WBITS))
     st.lists(st.sampled_from(PACKINGS), max_size=2),
     st.sampled_from([("", bytes), DEFLATED]),
 )
-def test_a_body_under_any_flag_is_what_it_is(
-    text: bytes,
-    flag: str,
-    inner: list[tuple[str, Callable[[bytes], bytes]]],
-    outermost: tuple[str, Callable[[bytes], bytes]],
-) -> None:
+def test_a_body_under_any_flag_is_what_it_is(text, flag, inner, outermost) -> None:
     """Text, in packings or without, under a flag of another compression, or of the one that it has."""
     body, packings = text, []
     for name, pack in (*inner, outermost):

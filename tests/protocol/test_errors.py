@@ -61,10 +61,7 @@ SENTENCES = [
         NotAStore(Path("/s"), expected="commitlog/ with segments", found="an empty directory"),
         "/s is no store that can be served: found an empty directory, expected commitlog/ with segments",
     ),
-    (
-        FilterSyntaxError("a > ) b", (4, 5), "expected a value"),
-        "expected a value\n    a > ) b\n        ^",
-    ),
+    (FilterSyntaxError("a > ) b", (4, 5), "expected a value"), "expected a value\n    a > ) b\n        ^"),
     (FilterSyntaxError("a >", (3, 3), "expected a value"), "expected a value\n    a >\n       ^"),
     (FilterSyntaxError("abc def", (4, 7), "unknown word"), "unknown word\n    abc def\n        ^^^"),
     (FilterSyntaxError("a =\n\tb @ c\r\nd", (7, 8), "odd"), "odd\n     b @ c\n       ^"),

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,7 @@ from protocol.trace import Trace, TraceKind, decode_traces, holds_traces
 
 QUEUE_KEY = '{"brokerName":"b","queueId":0,"topic":"T"}'
 
-PARSED: list[tuple[str, Any]] = [
+PARSED = [
     ("{}", {}),
     ("[]", []),
     ("null", None),
@@ -100,7 +99,7 @@ def test_hostile_text_is_refused_without_going_back_and_forth(text: str) -> None
         parse_fastjson(text)
 
 
-def in_quotes(value: Any) -> Any:
+def in_quotes(value):
     """What the independent reader makes of object keys, spelled as ours."""
     if isinstance(value, dict):
         return {compact(name): in_quotes(inner) for name, inner in value.items()}

@@ -1,7 +1,7 @@
 """Headers and codes against RocketMQ's: names and mandatory fields by a table, types by every recorded request."""
 
 import inspect
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from broker.service.request_families import PROCESSORS
 from golden_frames import recorded_frames
 from protocol import headers
 from protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
-from protocol.command import Command, decode_command, decode_header, ext_fields_of
+from protocol.command import decode_command, decode_header, ext_fields_of
 from protocol.errors import BadHeader
 from protocol.header_fields import I32, I64, field_plans, header_from_texts
 from protocol.headers import RequestHeader
@@ -74,7 +74,7 @@ COMMON = {"ns", "nsd", "bname", "lo", "oway", "ReqT", "AccessKey", "Signature"}
 IGNORED = {RequestCode.REGISTER_BROKER, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED}
 
 
-def recorded_requests() -> list[tuple[Command, dict[str, str]]]:
+def recorded_requests():
     found = []
     for frame in recorded_frames():
         if frame.binary:
@@ -207,10 +207,9 @@ NEVER_ON_THE_WIRE = set(range(1014, 1019))
 
 
 @pytest.mark.parametrize(
-    ("kind", "classes"),
-    [(RequestCode, {"RequestCode"}), (ResponseCode, {"ResponseCode", "RemotingSysResponseCode"})],
+    ("kind", "classes"), [(RequestCode, {"RequestCode"}), (ResponseCode, {"ResponseCode", "RemotingSysResponseCode"})]
 )
-def test_the_codes_are_all_constants_of_the_java_classes(kind: type[IntEnum], classes: set[str]) -> None:
+def test_the_codes_are_all_constants_of_the_java_classes(kind, classes) -> None:
     rows = [line.split("\t") for line in JAVA_CODES.read_text().splitlines()]
     java = {name: int(value) for class_, name, value in rows if class_ in classes}
     assert len(java) > 60

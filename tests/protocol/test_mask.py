@@ -4,8 +4,6 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,7 @@ import rocketlens as face
 from golden_store import CASES, unpack
 from protocol.errors import ConfigError
 from protocol.mask import Mask, may_be_report
-from protocol.message import Message, decode_message
+from protocol.message import decode_message
 from store_writer import StoreWriter
 
 PHONE = "13812345678"
@@ -21,11 +19,11 @@ PATTERN = r"/1[3-9]\d{9}/"
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> StoreWriter:
+def writer(tmp_path):
     return StoreWriter(tmp_path / "store")
 
 
-def stored(writer: StoreWriter, body: bytes = b"", topic: str = "T", **more: object) -> Message:
+def stored(writer, body=b"", topic="T", **more):
     record = writer.append(topic, body, **more)  # type: ignore[arg-type]
     writer.flush()
     (segment,) = writer.log.segments.values()
@@ -170,7 +168,7 @@ class TestRules:
             assert says in str(caught.value)
 
 
-def text_of(message: Message) -> str:
+def text_of(message):
     """All that a message says of itself."""
     return " ".join(
         [
@@ -184,7 +182,7 @@ def text_of(message: Message) -> str:
 class TestReports:
     """What says something of other messages is hidden whole, wherever it lies."""
 
-    def test_a_recorded_trace_says_nothing_under_any_rule(self, tmp_path: Path) -> None:
+    def test_a_recorded_trace_says_nothing_under_any_rule(self, tmp_path) -> None:
         root = unpack("store", tmp_path, archives=CASES / "M1-mask-traces")
         topics = ("RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_cn-1", "MyTraceTopic")
         with face.open(root) as plain:
@@ -199,7 +197,7 @@ class TestReports:
 
     @pytest.mark.parametrize("packed", [bytes, gzip.compress])
     @pytest.mark.parametrize("kind", ["Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"])
-    def test_a_trace_is_known_by_its_body(self, packed: Callable[[bytes], bytes], kind: str) -> None:
+    def test_a_trace_is_known_by_its_body(self, packed, kind) -> None:
         for text in (f"{kind}\x011700000000000\x01", f"junk\x02{kind}\x01"):
             assert may_be_report("T", packed(text.encode()))
         for text in (kind, f"a {kind}\x01", f'{{"kind":"{kind}"}}'):

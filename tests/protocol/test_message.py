@@ -2,7 +2,6 @@
 
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,7 @@ from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java, index_hash, java_hash
 from protocol.message import Message, decode_message
 from protocol.message_edit import with_store_host, without_property
-from protocol.message_id import (
-    decode_message_id,
-    encode_message_id,
-    is_offset_message_id_candidate,
-)
+from protocol.message_id import decode_message_id, encode_message_id, is_offset_message_id_candidate
 from protocol.properties import parse_properties, remove_property
 from store_files import pack_batch, pack_record, with_host_bits
 from strategies import hosts, property_blocks, property_names, records, texts, utf8_like
@@ -42,7 +37,7 @@ def record_of(**changes: object) -> bytes:
     return pack_record(**fields)
 
 
-def messages_of_java() -> Iterator[tuple[list[str], bytes]]:
+def messages_of_java():
     for columns in vectors("message"):
         yield columns[1:], bytes.fromhex(columns[0])
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from message_encoding import encode_message
 from protocol.born_host import BornHost, sender_behind_proxy
 from protocol.host_address import HostAddress
-from protocol.message import Message, decode_message
+from protocol.message import decode_message
 from protocol.message_id import encode_message_id
 from protocol.question import (
     LARGEST,
@@ -18,18 +18,10 @@ from protocol.question import (
     physical_offset_of,
     places_of,
 )
-from protocol.system_topics import (
-    Origin,
-    Stage,
-    is_known_by,
-    kind_of,
-    origin_of,
-    splits,
-    stage_of,
-)
+from protocol.system_topics import Origin, Stage, is_known_by, kind_of, origin_of, splits, stage_of
 
 
-def message(topic: str = "T", **properties: str) -> Message:
+def message(topic="T", **properties):
     return decode_message(encode_message(topic=topic, physical_offset=7, store_timestamp=50, properties=properties))
 
 
@@ -127,7 +119,7 @@ def test_a_message_from_behind_a_proxy_is_from_the_host_that_the_proxy_names() -
 NAMES = st.text("abc_-1", min_size=1, max_size=6)
 
 
-def message_of(topic: str, **properties: str) -> Message:
+def message_of(topic, **properties):
     return decode_message(encode_message(topic=topic, properties=properties))
 
 
@@ -176,9 +168,7 @@ def test_a_record_says_where_it_was_sent_to_and_which_group_failed() -> None:
 
 
 @given(group=NAMES, topic=NAMES, known=st.sets(st.tuples(NAMES, NAMES), max_size=3))
-def test_without_the_group_one_known_reading_is_the_origin_and_of_several_none(
-    group: str, topic: str, known: set[tuple[str, str]]
-) -> None:
+def test_without_the_group_one_known_reading_is_the_origin_and_of_several_none(group, topic, known) -> None:
     known.add((group, topic))
     name = f"{group}_{topic}"
 

@@ -2,14 +2,7 @@
 
 import pytest
 
-from storage.amounts import (
-    bytes_text,
-    clock_text,
-    counted,
-    duration_text,
-    rate_text,
-    share_text,
-)
+from storage.amounts import bytes_text, clock_text, counted, duration_text, rate_text, share_text
 from storage.names import did_you_mean, names_holding, similar_names
 
 

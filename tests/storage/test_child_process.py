@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def store(g1_store, tmp_path, monkeypatch):
     """A store with such modules in it, which is the current directory."""
     store = tmp_path / "store"
     shutil.copytree(g1_store, store)
@@ -44,9 +43,7 @@ def test_what_is_planted_runs_where_nothing_is_done_against_it(here: Path) -> No
 
 
 @pytest.mark.parametrize("path", [None, f"relative{os.pathsep}/nowhere"])
-def test_a_python_that_we_start_imports_our_packages_and_nothing_from_here(
-    here: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
-) -> None:
+def test_a_python_that_we_start_imports_our_packages_and_nothing_from_here(here, monkeypatch, path) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     if path is not None:
         monkeypatch.setenv("PYTHONPATH", path)

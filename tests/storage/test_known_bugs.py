@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +24,7 @@ T0 = START_TIMESTAMP
 class TestKnownBugs:
     """known-bugs §1 A to E and those of §3 that concern key and id queries."""
 
-    def test_a_message_late_in_its_second_is_found_by_its_milliseconds(self, tmp_path: Path) -> None:  # A
+    def test_a_message_late_in_its_second_is_found_by_its_milliseconds(self, tmp_path) -> None:  # A
         writer = StoreWriter(tmp_path)
         writer.append("T", keys="first", store_timestamp=T0)
         late = writer.append("T", keys="late", store_timestamp=T0 + 999)
@@ -33,7 +32,7 @@ class TestKnownBugs:
         window = {"begin_timestamp": T0 + 500, "end_timestamp": T0 + 2000}
         assert found(store, "T", "late", **window) == [late.physical_offset]
 
-    def test_a_clock_that_stepped_back_hides_nothing(self, tmp_path: Path) -> None:  # B
+    def test_a_clock_that_stepped_back_hides_nothing(self, tmp_path) -> None:  # B
         writer = StoreWriter(tmp_path, index_slots=1, index_entries=4)
         writer.append("T", keys="x", store_timestamp=T0)
         wanted = writer.append("T", keys="x", store_timestamp=T0 + 100_000)
@@ -45,7 +44,7 @@ class TestKnownBugs:
         window = {"begin_timestamp": T0 + 50_000, "end_timestamp": T0 + 200_000}
         assert found(store, "T", "x", **window) == [wanted.physical_offset]
 
-    def test_collisions_beyond_the_cap_hide_nothing(self, tmp_path: Path) -> None:  # C
+    def test_collisions_beyond_the_cap_hide_nothing(self, tmp_path) -> None:  # C
         writer = StoreWriter(tmp_path)
         real = writer.append("T", keys="Aa")
         for _ in range(64):
@@ -55,7 +54,7 @@ class TestKnownBugs:
         assert answer.physical_offsets == (real.physical_offset,)
         assert answer.search.refused >= 64
 
-    def test_a_key_whose_hash_is_the_smallest_int_is_found(self, tmp_path: Path) -> None:  # E
+    def test_a_key_whose_hash_is_the_smallest_int_is_found(self, tmp_path) -> None:  # E
         topic, key = smallest_hash()
         assert oracles.java_hash(f"{topic}#{key}") == -(2**31)
         writer = StoreWriter(tmp_path)
@@ -65,7 +64,7 @@ class TestKnownBugs:
         assert found(store, topic, key) == [wanted.physical_offset]
 
     @pytest.mark.parametrize("maximum", [0, -(2**31)])
-    def test_no_maximum_gives_nothing(self, g1_store: Path, maximum: int) -> None:  # rmq#7948
+    def test_no_maximum_gives_nothing(self, g1_store, maximum) -> None:  # rmq#7948
         assert MessageStore.open(g1_store).query(Question("TopicTest", "hotkey", maximum=maximum)).count == 0
 
 
@@ -81,7 +80,7 @@ def smallest_hash() -> tuple[str, str]:
 class TestDamagedIndex:
     """ "Hash collisions, …, cyclic or wild pointers, header counts that lie: none may hide or invent a message." """
 
-    def test_an_index_of_another_log_covers_nothing(self, tmp_path: Path) -> None:  # rmq#8041
+    def test_an_index_of_another_log_covers_nothing(self, tmp_path) -> None:  # rmq#8041
         mine, other = tmp_path / "mine", tmp_path / "other"
         for root, prefix in ((mine, "mine"), (other, "longer-prefix")):
             writer = StoreWriter(root)
@@ -116,7 +115,7 @@ def check_every_key(store: MessageStore, records: list[oracles.Record]) -> None:
         assert found(store, topic, key, kind) == oracles.query(records, topic, key, kind=KINDS[kind]), (topic, key)
 
 
-def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
+def check_however_opened(root, records) -> None:
     """As commands see a store, and as a server does: first at a glance, which may lack something and says so."""
     check_every_key(MessageStore.open(root), records)
     served = MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0))
@@ -134,7 +133,7 @@ class TestCrash:
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
-        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+        self, data, tmp_path_factory
     ) -> None:  # rmq#4463: any page may be missing by itself
         root = tmp_path_factory.mktemp("torn")
         writer = StoreWriter(root, index_slots=1500, index_entries=500)
@@ -147,7 +146,7 @@ class TestCrash:
         check_however_opened(root, writer.records)
 
     @pytest.mark.parametrize("cut", [1, 41])
-    def test_a_store_copied_while_it_was_written_has_every_key(self, tmp_path: Path, cut: int) -> None:
+    def test_a_store_copied_while_it_was_written_has_every_key(self, tmp_path, cut) -> None:
         """rmq#8007, #3868, PR#8018: the index is as of one moment, the log as of a later or an earlier one."""
         writer = StoreWriter(tmp_path / "live", segment_size=4096, index_entries=50)
         fill(writer, cut)
@@ -165,7 +164,7 @@ class TestCrash:
             assert store.commit_log.end == records[-1].physical_offset + records[-1].total_size
             check_however_opened(tmp_path / name, records)
 
-    def test_a_log_that_restarts_below_the_index_has_every_key(self, tmp_path: Path) -> None:
+    def test_a_log_that_restarts_below_the_index_has_every_key(self, tmp_path) -> None:
         """rmq#8041: a broker indexes nothing below the offset where its index ends."""
         writer = StoreWriter(tmp_path, index_entries=1000)
         fill(writer, 60)
@@ -186,7 +185,7 @@ class TestCrash:
 
 
 class TestDamagedMessages:
-    def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path: Path) -> None:
+    def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path) -> None:
         """rust `query_messages`, by reading: it gave up after two passes."""
         writer = StoreWriter(tmp_path, index_entries=5000)
         wanted = writer.append("T", b"good", keys="x")
@@ -203,7 +202,7 @@ class TestDamagedMessages:
 
 class TestHosts:
     @pytest.mark.parametrize("name", G2)
-    def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path: Path, name: str) -> None:
+    def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path, name) -> None:
         """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
         folder = GOLDEN / "g2" / name
         root = unpack("store", tmp_path, archives=folder)
@@ -225,7 +224,7 @@ class TestHosts:
 
 
 class TestChange:
-    def test_queries_during_a_refresh_are_answered_from_one_of_the_two(self, tmp_path: Path) -> None:
+    def test_queries_during_a_refresh_are_answered_from_one_of_the_two(self, tmp_path) -> None:
         """rmq#9069, ROCKETMQ-25, ROCKETMQ-261: files come and go while they are read."""
         writer = StoreWriter(tmp_path, segment_size=2048, index_entries=60)
         fill(writer, 40)

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ranges import NEAR, Range, Ranges, coarse, intersect, lie_within, merge, subtract, total_length
+from storage.ranges import NEAR, coarse, intersect, lie_within, merge, subtract, total_length
 
 LENGTH = 30
 
 
-def as_ranges(numbers: set[int]) -> Ranges:
+def as_ranges(numbers):
     """Pairs of bounds; ranges may touch."""
     ordered = sorted(numbers)
     return tuple(zip(ordered[::2], ordered[1::2], strict=False))
@@ -24,31 +24,31 @@ touching = st.lists(st.integers(1, 5), max_size=6).map(
 ranges = disjoint | touching
 
 
-def members(found: Ranges) -> set[int]:
+def members(found):
     return {number for start, stop in found for number in range(start, stop)}
 
 
-def is_well_formed(found: Ranges) -> bool:
+def is_well_formed(found):
     bounds = [bound for part in found for bound in part]
     return bounds == sorted(bounds) and all(start < stop for start, stop in found)
 
 
 @given(ranges, ranges)
-def test_the_intersection_holds_what_is_in_both(left: Ranges, right: Ranges) -> None:
+def test_the_intersection_holds_what_is_in_both(left, right) -> None:
     found = intersect(left, right)
     assert members(found) == members(left) & members(right)
     assert is_well_formed(found)
 
 
 @given(ranges, ranges)
-def test_the_difference_holds_what_is_in_the_first_alone(left: Ranges, right: Ranges) -> None:
+def test_the_difference_holds_what_is_in_the_first_alone(left, right) -> None:
     found = subtract(left, right)
     assert members(found) == members(left) - members(right)
     assert is_well_formed(found)
 
 
 @given(st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)), max_size=8))
-def test_merged_are_ranges_in_any_order_and_none_touches_the_next(given_ranges: list[Range]) -> None:
+def test_merged_are_ranges_in_any_order_and_none_touches_the_next(given_ranges) -> None:
     found = merge(given_ranges)
     assert members(found) == members(tuple(given_ranges))
     assert is_well_formed(found)
@@ -56,7 +56,7 @@ def test_merged_are_ranges_in_any_order_and_none_touches_the_next(given_ranges: 
 
 
 @given(ranges)
-def test_an_offset_lies_within_a_range_or_in_none(given_ranges: Ranges) -> None:
+def test_an_offset_lies_within_a_range_or_in_none(given_ranges) -> None:
     offsets = np.array([5, *range(LENGTH + 3)], dtype=np.int64)
     assert lie_within(offsets, given_ranges).tolist() == [int(o) in members(given_ranges) for o in offsets]
     assert total_length(given_ranges) == len(members(given_ranges))

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -85,7 +84,7 @@ class TestTheTest:
     """What it is to notice is planted, in a store that could be written to."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Path:
+    def store(self, tmp_path):
         writer = StoreWriter(tmp_path / "store", segment_size=4096)
         writer.append("T", b"x", keys="k")
         writer.close()
@@ -94,7 +93,7 @@ class TestTheTest:
         (tmp_path / "link").symlink_to(writer.root / "commitlog" / f"{0:020d}")
         return writer.root
 
-    def test_the_guard_notes_and_refuses_what_writes_and_locks_and_nothing_else(self, store: Path) -> None:
+    def test_the_guard_notes_and_refuses_what_writes_and_locks_and_nothing_else(self, store) -> None:
         refused = WRITES | LOCKS
         before = state_of(store)
         arguments = [str(store), str(store.parent / "outside"), json.dumps(refused | READS)]
@@ -110,12 +109,12 @@ class TestTheTest:
         assert difference(before, state_of(store)) == {}
 
     @pytest.mark.parametrize("name", ["new file", "remove", "mkdir", "touch", "chmod", "link"])
-    def test_the_comparison_notices_without_a_guard(self, store: Path, name: str) -> None:
+    def test_the_comparison_notices_without_a_guard(self, store, name) -> None:
         before, names = state_of(store), {"os": os, "store": store, "outside": store.parent / "outside"}
         exec(WRITES[name], names | {"file": store / "commitlog" / f"{0:020d}"})
         assert difference(before, state_of(store)) != {}
 
-    def test_a_guarded_program_has_no_right_to_write(self, g1_store: Path) -> None:
+    def test_a_guarded_program_has_no_right_to_write(self, g1_store) -> None:
         """The system refuses too, be it root that runs the tests: the program runs as nobody."""
         with sealed_copy(g1_store) as store:
             before = state_of(store)

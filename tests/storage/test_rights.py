@@ -1,7 +1,5 @@
 """A store of which some part may not be read: refused, or served without it, never an error of Python's."""
 
-from pathlib import Path
-
 import pytest
 
 from protocol import errors
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SEGMENT = 1024
 
 
-def written(root: Path, count: int = 30) -> StoreWriter:
+def written(root, count=30):
     writer = StoreWriter(root, segment_size=SEGMENT, index_slots=7, index_entries=24)
     for number in range(count):
         writer.append("T", b"x", keys="k", unique_key=f"u{number}", tags="t", queue_id=number % 2)
@@ -25,7 +23,7 @@ def written(root: Path, count: int = 30) -> StoreWriter:
     return writer
 
 
-def look_at(root: Path) -> str:
+def look_at(root):
     """Open a store and read it whole; what it says is wrong, and how many messages a key finds."""
     store = MessageStore.open(root)
     tour(store)

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -12,15 +11,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from protocol.errors import ConfigError
-from storage.times import (
-    LARGEST,
-    format_local,
-    is_relative,
-    parse_time,
-    parse_zone,
-    to_timestamp,
-    zone_name,
-)
+from storage.times import LARGEST, format_local, is_relative, parse_time, parse_zone, to_timestamp, zone_name
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -40,7 +31,7 @@ def now_in(zone: ZoneInfo, text: str) -> datetime:
 
 
 @pytest.fixture
-def shanghai(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def shanghai(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     time.tzset()
     yield

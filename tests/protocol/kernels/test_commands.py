@@ -2,7 +2,6 @@
 
 import random
 import tracemalloc
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -72,10 +71,7 @@ def read(header: bytes) -> tuple[object, ...] | None:
     except BadCommand:
         return None
     fields = None if isinstance(command.ext_fields, bytes) else ext_fields_of(command)
-    return (
-        *(command.code, command.flag, command.opaque, command.version, command.language, command.remark),
-        fields,
-    )
+    return (*(command.code, command.flag, command.opaque, command.version, command.language, command.remark), fields)
 
 
 def request_with(fields: bytes) -> Command:
@@ -97,7 +93,7 @@ TYPED = (QueryMessageRequestHeader, ViewMessageRequestHeader, PullMessageRequest
 TYPED_NAMES = (*(field.wire_name.encode() for kind in TYPED for field in field_plans(kind)), b"to\\u0070ic", b"x")
 
 
-def _header(make: Callable[[], object]) -> object:
+def _header(make):
     try:
         return make()
     except BadHeader as error:
@@ -197,9 +193,7 @@ opaques = st.integers(-(2**31), 2**31 - 1)
 
 
 @given(responses, st.sampled_from(FORMS), st.lists(opaques, min_size=1, max_size=4))
-def test_every_request_is_answered_as_if_it_were_alone(
-    response: Response, form: SerializeType, asked: list[int]
-) -> None:
+def test_every_request_is_answered_as_if_it_were_alone(response, form, asked) -> None:
     try:
         expected = [
             encode_response(Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form), response)

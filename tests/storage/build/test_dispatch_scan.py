@@ -9,27 +9,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from dispatch_oracle import Dispatched, dispatch
-from dispatching import Scanned, gather, scan_store
+from dispatch_oracle import dispatch
+from dispatching import gather, scan_store
 from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
 from index_building import build_files
 from kept_store import written
-from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, DispatchBlock, Reason
+from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, Reason
 from storage.build.spill import choose_ranges, write_index_file
-from storage.index.tail_index import TailIndex, empty_tail, extend_tail
-from storage.log.commit_log import CommitLog
+from storage.index.tail_index import empty_tail, extend_tail
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
-from storage.ranges import Ranges, intersect, total_length
+from storage.ranges import intersect, total_length
 from storage.store.message_store import MessageStore
 from store_files import ConsumeQueueFiles
-from store_writer import StoreWriter
-from strategies import StorePlan, store_plans
+from strategies import store_plans
 
 SCANNED = ("g2-hosts", "g2-queues-5.5.1", "g2-ext", "g2-dledger-mixed")
 
 
-def gathered(scans: list[Scanned]) -> Dispatched:
+def gathered(scans):
     return gather(block for scanned in scans for block in scanned.blocks)
 
 
@@ -44,7 +42,7 @@ def unit_files(root: Path, tree: str) -> dict[tuple[str, int], bytes]:
     return {name: content for name, content in contents.items() if any(content)}
 
 
-def units_of(made: Dispatched, kinds: set[int]) -> dict[tuple[str, int], bytes]:
+def units_of(made, kinds):
     """Units by queue, after a broker's append rules: some were there already (store-format §5.2)."""
     units = {}
     for (topic, queue_id, _), queue in made.queues.items():
@@ -99,9 +97,7 @@ class TestRecordedStores:
         assert any(queue.kind == BATCH for queue in made.queues.values()) == name.startswith("g2-queues")
 
 
-def resolve_extensions(
-    root: Path, written: dict[tuple[str, int], bytes]
-) -> tuple[dict[tuple[str, int], bytes], dict[tuple[str, int], list[int]]]:
+def resolve_extensions(root, written):
     """Queues with the tags codes of their extension units in place of the addresses, and the units' store times."""
     extensions, stamps = unit_files(root, "consumequeue_ext"), {}
     for name, content in written.items():
@@ -116,24 +112,17 @@ def resolve_extensions(
 class TestWrittenStores:
     @settings(max_examples=examples(12))
     @given(store_plans(all_indexed=True))
-    def test_any_store_has_the_entries_and_units_of_the_oracle(
-        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan
-    ) -> None:
+    def test_any_store_has_the_entries_and_units_of_the_oracle(self, tmp_path_factory, plan) -> None:
         writer = plan.write(tmp_path_factory.mktemp("store"))
         profile = plan.options["profile"]
         scans = scan_store(writer.log.directories, tags=profile == "5.5", records=5, window=700)
         assert gathered(scans) == dispatch(writer.records, profile=profile, lmq=True)
 
 
-G2_COUNTS = {
-    "g2-hosts": (50, 60),
-    "g2-queues-5.5.1": (97, 150),
-    "g2-ext": (31, 400),
-    "g2-dledger": (97, 150),
-}
+G2_COUNTS = {"g2-hosts": (50, 60), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400), "g2-dledger": (97, 150)}
 
 
-def blocks_of(directories: list[Path], *, tags: bool = True, records: int = 1 << 10) -> list[DispatchBlock]:
+def blocks_of(directories, *, tags=True, records=1 << 10):
     scans = scan_store(directories, tags=tags, records=records)
     return [block for scanned in scans for block in scanned.blocks]
 
@@ -158,9 +147,7 @@ class TestRecordedIndexFiles:
 class TestWrittenIndexFiles:
     @settings(max_examples=examples(12))
     @given(store_plans(all_indexed=True))
-    def test_any_store_has_the_index_files_that_are_built_from_its_log(
-        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan
-    ) -> None:
+    def test_any_store_has_the_index_files_that_are_built_from_its_log(self, tmp_path_factory, plan) -> None:
         writer = plan.write(tmp_path_factory.mktemp("store"))
         blocks = blocks_of(writer.log.directories, tags=plan.options["profile"] == "5.5", records=3)
         built = build_files(blocks, plan.options["index_slots"], plan.options["index_entries"])
@@ -171,16 +158,16 @@ SLOTS = 13
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+def writer(tmp_path_factory):
     return written(tmp_path_factory.mktemp("spill"), 60)
 
 
 @pytest.fixture(scope="module")
-def log(writer: StoreWriter) -> CommitLog:
+def log(writer):
     return MessageStore.open(writer.root).commit_log
 
 
-def scanned(log: CommitLog, ranges: Ranges, steps: int = 1) -> TailIndex:
+def scanned(log, ranges, steps=1):
     """A tail of some ranges, scanned in so many steps."""
     tail = empty_tail(ranges)
     for _ in range(steps):
@@ -197,7 +184,7 @@ def entries_of(path: Path) -> list[tuple[int, int]]:
     return [(oracles.signed(data, at, 4), oracles.signed(data, at + 4, 8)) for at in places]
 
 
-def right_entries(writer: StoreWriter, ranges: Ranges) -> list[tuple[int, int]]:
+def right_entries(writer, ranges):
     """What the oracle puts into an index for the records that start in some ranges."""
     records = [record for record in writer.records if any(a <= record.physical_offset < b for a, b in ranges)]
     builder = oracles.IndexBuilder(SLOTS, 10_000, "5.5")
@@ -208,9 +195,7 @@ def right_entries(writer: StoreWriter, ranges: Ranges) -> list[tuple[int, int]]:
 
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_file_holds_what_its_ranges_have_in_the_order_of_the_log(
-    data: st.DataObject, writer: StoreWriter, log: CommitLog, tmp_path: Path
-) -> None:
+def test_a_file_holds_what_its_ranges_have_in_the_order_of_the_log(data, writer, log, tmp_path) -> None:
     bounds = sorted(data.draw(st.sets(st.integers(0, log.end), min_size=2, max_size=6)))
     ranges = tuple(zip(bounds[::2], bounds[1::2], strict=False))
     tail = scanned(log, ranges, data.draw(st.integers(1, 5)))

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from oracles import is_queued, packed, queue_unit, read_log, signed
 from queue_runs import QueuedUnit, batch_unit, files_under, put_all, put_batches, queued, unit, units_in
 from storage.build.batch_queue_builder import BatchQueueBuilder
-from storage.build.queue_builder import QueueBuilder, QueueSummary
+from storage.build.queue_builder import QueueBuilder
 from storage.build.queue_ext_builder import QueueExtBuilder
-from storage.build.queue_units import (
-    units_before,
-    unreadable_unit,
-)
+from storage.build.queue_units import units_before, unreadable_unit
 from store_files import PRE_BLANK, BatchConsumeQueueFiles, ConsumeQueueExtFiles, ConsumeQueueFiles
 
 SEGMENT = 1 << 20
@@ -24,7 +21,7 @@ LATER = 3 * SEGMENT
 """A physical offset in a segment that is not the log's first."""
 
 
-def build(directory: Path, units: list[QueuedUnit], *, file_size: int = 200, block: int = 1000) -> QueueSummary:
+def build(directory, units, *, file_size=200, block=1000):
     builder = QueueBuilder(directory, file_size, SEGMENT)
     put_all(builder, units, block)
     return builder.finish()
@@ -51,9 +48,7 @@ def g1_queues(store: Path) -> dict[tuple[str, int], list[QueuedUnit]]:
 
 
 @pytest.mark.parametrize(("store", "block"), [("g1_store", 7), ("g1_crashed_store", 10_000)])
-def test_all_queues_of_the_recorded_store_come_out_byte_for_byte(
-    store: str, block: int, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_all_queues_of_the_recorded_store_come_out_byte_for_byte(store, block, tmp_path, request) -> None:
     root: Path = request.getfixturevalue(store)
     recorded = {name: data for name, data in files_under(root / "consumequeue").items() if any(data)}
     queues = g1_queues(root)
@@ -93,9 +88,7 @@ pieces = st.lists(st.tuples(st.sampled_from(["on", "on", "repeat", "restart"]), 
 )
 @example(pieces=[("on", 10), ("on", 10)], first=0, block=1000, per_file=10)
 @example(pieces=[("on", 3), ("restart", 9)], first=0, block=1000, per_file=10)
-def test_a_whole_log_makes_the_files_that_the_broker_makes(
-    pieces: list[tuple[str, int]], first: int, block: int, per_file: int
-) -> None:
+def test_a_whole_log_makes_the_files_that_the_broker_makes(pieces, first, block, per_file) -> None:
     units = queued(without_jumps(pieces, first), start=LATER)
     with TemporaryDirectory() as directory:
         expected = by_the_broker(Path(directory, "broker"), units, per_file * 20)
@@ -111,9 +104,7 @@ def test_a_whole_log_makes_the_files_that_the_broker_makes(
     block=st.integers(1, 40),
 )
 @example(lost=[(2, 1)], step=100, block=1)
-def test_behind_lost_messages_every_other_one_stands_at_its_queue_offset(
-    lost: list[tuple[int, int]], step: int, block: int
-) -> None:
+def test_behind_lost_messages_every_other_one_stands_at_its_queue_offset(lost, step, block) -> None:
     gaps = dict(lost)
     offsets, following = [], 0
     for number in range(62):
@@ -216,7 +207,7 @@ def batches(sizes: list[int], *, start: int = 0, base: int = 0) -> list[QueuedUn
     return units
 
 
-def build_batches(directory: Path, units: list[QueuedUnit], *, per_file: int = 4, block: int = 1000) -> QueueSummary:
+def build_batches(directory, units, *, per_file=4, block=1000):
     builder = BatchQueueBuilder(directory, per_file * 46)
     put_batches(builder, units, block)
     return builder.finish()
@@ -263,7 +254,7 @@ def test_the_batch_before_stands_in_for_lost_ones(tmp_path: Path) -> None:
     assert list(units_in(tmp_path, 46).values()) == [first.data, *stand_ins, last.data]
 
 
-def build_extended(root: Path, units: list[QueuedUnit], file_size: int, block: int = 1000, **more: int) -> QueueSummary:
+def build_extended(root, units, file_size, block=1000, **more):
     extension = QueueExtBuilder(root / "ext", file_size)
     builder = QueueBuilder(root / "queue", 100, SEGMENT, extension=extension, **more)
     put_all(builder, units, block, stamped=True)
@@ -294,9 +285,7 @@ def test_every_message_gets_a_unit_without_bitmap(count: int, file_size: int, bl
 
 
 @given(segment_size=st.sampled_from([1024, 1 << 20, 1 << 30]), number=st.integers(0, 1 << 20), inside=st.floats(0, 1))
-def test_an_unreadable_unit_runs_out_of_its_segment_and_overflows_nothing(
-    segment_size: int, number: int, inside: float
-) -> None:
+def test_an_unreadable_unit_runs_out_of_its_segment_and_overflows_nothing(segment_size, number, inside) -> None:
     physical_offset = number * segment_size + int(inside * (segment_size - 1))
     data = unreadable_unit(unit(physical_offset), segment_size)
     start, size = signed(data, 0, 8), signed(data, 8, 4)

@@ -37,9 +37,7 @@ def fsynced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     file_size=st.sampled_from([1, 7, 10, 100]),
     first=st.sampled_from([0, 3]),
 )
-def test_whatever_is_added_when_comes_out_as_one_stream(
-    pieces: list[tuple[int, str]], file_size: int, first: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_whatever_is_added_when_comes_out_as_one_stream(pieces, file_size, first, tmp_path_factory) -> None:
     directory = tmp_path_factory.mktemp("stream") / "queue"
     writer = QueueFileWriter(directory, file_size, first * file_size)
     stream = b""
@@ -59,9 +57,7 @@ def test_whatever_is_added_when_comes_out_as_one_stream(
 
 
 @pytest.mark.parametrize(("file_size", "is_refused"), [(999_999, True), (1 << 20, False)])
-def test_long_pieces_past_the_page_cache_come_out_as_one_stream(
-    file_size: int, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_pieces_past_the_page_cache_come_out_as_one_stream(file_size, is_refused, tmp_path, monkeypatch) -> None:
     write, direct = os.pwrite, 0
 
     def pwrite(descriptor: int, data: memoryview, position: int) -> int:

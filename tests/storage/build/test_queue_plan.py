@@ -2,7 +2,6 @@
 
 import errno
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ def batch(topic: str, queue_id: int = 0) -> QueueKey:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path):
     writer = StoreWriter(tmp_path / "store", ext_bit_map=b"", ext_file_size=300)
     for number in range(30):
         writer.append("T", queue_id=number % 2)
@@ -41,11 +40,11 @@ def store(tmp_path: Path) -> Path:
     return writer.root
 
 
-def lose_topics(root: Path) -> None:
+def lose_topics(root) -> None:
     (root / "config" / "topics.json").unlink()
 
 
-def test_sizes_topics_and_kinds_are_those_of_the_store(store: Path) -> None:
+def test_sizes_topics_and_kinds_are_those_of_the_store(store) -> None:
     plan = QueuePlan.of(store)
     assert plan.file_sizes == {"consumequeue": 2000, "batchconsumequeue": 920, "consumequeue_ext": 300}
     assert plan.existing == {plain("T"), plain("T", 1), plain("Other"), batch("B")}
@@ -65,12 +64,12 @@ def test_sizes_topics_and_kinds_are_those_of_the_store(store: Path) -> None:
         ({"ext_file_size": 23}, "in consumequeue_ext/: expected 24 to 2147483647"),
     ],
 )
-def test_sizes_that_no_file_can_have_are_refused(store: Path, more: dict[str, int], complaint: str) -> None:
+def test_sizes_that_no_file_can_have_are_refused(store, more, complaint) -> None:
     with pytest.raises(ConfigError, match=complaint):
         QueuePlan.of(store, options(**more))
 
 
-def test_of_several_lengths_the_usual_one_counts_and_the_others_are_told(store: Path) -> None:
+def test_of_several_lengths_the_usual_one_counts_and_the_others_are_told(store) -> None:
     write_file(store / "consumequeue" / "T" / "0" / f"{2000:020d}", 4000, {})
     write_file(store / "consumequeue" / "T" / "0" / f"{6000:020d}", 0, {})
     write_file(store / "batchconsumequeue" / "B" / "0" / f"{920:020d}", 930, {})
@@ -83,7 +82,7 @@ def test_of_several_lengths_the_usual_one_counts_and_the_others_are_told(store: 
     assert "batchconsumequeue: 2 of 3 files are not 920 bytes long" in told
 
 
-def test_without_topics_the_directories_say_which_topics_hold_batches(store: Path) -> None:
+def test_without_topics_the_directories_say_which_topics_hold_batches(store) -> None:
     lose_topics(store)
     plan = QueuePlan.of(store)
     assert (plan.known_topics, plan.batch_topics, plan.misplaced) == (None, {"B"}, frozenset())
@@ -92,7 +91,7 @@ def test_without_topics_the_directories_say_which_topics_hold_batches(store: Pat
         QueuePlan.of(store, options(drop_unknown_topics=True))
 
 
-def test_a_queue_in_the_tree_of_the_other_kind_is_left_out_and_told(store: Path) -> None:
+def test_a_queue_in_the_tree_of_the_other_kind_is_left_out_and_told(store) -> None:
     for key in (plain("B", 3), batch("T", 4), batch("deleted")):
         write_file(store / key.path / f"{0:020d}", 920, {})
     plan = QueuePlan.of(store)
@@ -106,7 +105,7 @@ def test_a_queue_in_the_tree_of_the_other_kind_is_left_out_and_told(store: Path)
 @pytest.mark.parametrize(
     "topic", [b"", b".", b"..", b"a/b", b"../../etc", b"a\0", b"\xff", b"\xed\xa0\x80", b"a" * 256]
 )
-def test_names_that_no_directory_can_have_are_not_followed(topic: bytes, store: Path) -> None:
+def test_names_that_no_directory_can_have_are_not_followed(topic, store) -> None:
     plan = QueuePlan.of(store)
     assert plan.key(topic, 0) is None
     assert plan.verdict(topic, 0) is Verdict.UNUSABLE
@@ -114,7 +113,7 @@ def test_names_that_no_directory_can_have_are_not_followed(topic: bytes, store: 
     assert plan.verdict(b"T", 1 << 31) is Verdict.UNUSABLE
 
 
-def test_what_the_log_has_nothing_of_is_carried_over(store: Path) -> None:
+def test_what_the_log_has_nothing_of_is_carried_over(store) -> None:
     plan = QueuePlan.of(store)
     for in_place in (True, False):
         assert plan.carried([plain("T"), plain("T", 1)], in_place=in_place) == [
@@ -124,7 +123,7 @@ def test_what_the_log_has_nothing_of_is_carried_over(store: Path) -> None:
     assert plan.carried(plan.existing, in_place=True) == []
 
 
-def test_topics_that_were_not_asked_for_stay_as_they_are_in_place_alone(store: Path) -> None:
+def test_topics_that_were_not_asked_for_stay_as_they_are_in_place_alone(store) -> None:
     write_file(store / "batchconsumequeue" / "T" / "9" / f"{0:020d}", 920, {})
     plan = QueuePlan.of(store, options(topics=frozenset({"T"})))
     assert plan.verdict(b"T", 0) is Verdict.BUILD
@@ -143,7 +142,7 @@ GONE = ReadableLog(minimum=10_000, end=20_000)
 """A log whose records before 10,000 have expired."""
 
 
-def write(directory: Path, *units: bytes, start: int = 0, per_file: int = 10) -> OldQueue:
+def write(directory, *units, start=0, per_file=10):
     """Files of ten units each from a byte offset on."""
     size = len(units[0]) if units else 20
     for first in range(0, max(len(units), 1), per_file):
@@ -175,14 +174,14 @@ def test_lost_offsets_are_those_in_a_lost_range(ranges: list[int], offsets: list
         (unit(90, size=-4), 100, 500),
     ],
 )
-def test_damaged_units_of_any_number_do_not_end_the_queue(bad: bytes, first: int, count: int, tmp_path: Path) -> None:
+def test_damaged_units_of_any_number_do_not_end_the_queue(bad, first, count, tmp_path) -> None:
     units = [unit(n) for n in range(700)]
     units[first : first + count] = [bad] * count
     for per_file in (800, 50):
         assert write(tmp_path / str(per_file), *units, per_file=per_file).end(GONE) == 700 * 20
 
 
-def test_the_number_behind_a_batch_stands_in_its_unit(tmp_path: Path) -> None:
+def test_the_number_behind_a_batch_stands_in_its_unit(tmp_path) -> None:
     queue = write(tmp_path, *(batch_unit(100 * n, 4 * n, 4) for n in range(23)))
     assert queue.end(GONE) == 23 * 46
     assert queue.next_offset(23 * 46) == 92
@@ -192,7 +191,7 @@ def test_the_number_behind_a_batch_stands_in_its_unit(tmp_path: Path) -> None:
     assert write(tmp_path / "last", batch_unit(0, 0, 4), batch_unit(100, 4, 0)).end(GONE) == 46
 
 
-def test_the_first_unit_tells_where_the_queue_was_born(tmp_path: Path) -> None:
+def test_the_first_unit_tells_where_the_queue_was_born(tmp_path) -> None:
     assert write(tmp_path / "a", unit(700), unit(800)).born_at() == 700
     assert write(tmp_path / "b", batch_unit(900, 0, 1)).born_at() == 900
     for name, units, start in (
@@ -205,7 +204,7 @@ def test_the_first_unit_tells_where_the_queue_was_born(tmp_path: Path) -> None:
     assert OldQueue(tmp_path / "nothing").born_at() is None
 
 
-def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path: Path) -> None:
+def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path) -> None:
     log = ReadableLog(0, 20_000, [(1000, 1500), (2000, 9000)])
     units = [unit(900), unit(1000), unit(1500), unit(2000), unit(3000), unit(8999)]
     assert write(tmp_path / "a", *units).offset_behind_lost(1500, 3, log) == 6
@@ -224,7 +223,7 @@ def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path: Pat
     assert write(tmp_path / "batches", *batches).offset_behind_lost(100, 4, far) == 20
 
 
-def test_data_behind_a_position_is_found_past_holes(tmp_path: Path) -> None:
+def test_data_behind_a_position_is_found_past_holes(tmp_path) -> None:
     path = tmp_path / "file"
     write_file(path, 1 << 24, {100: b"x"})
     assert has_data_behind(path, 0)
@@ -240,34 +239,31 @@ def test_data_behind_a_position_is_found_past_holes(tmp_path: Path) -> None:
 PLAIN = QueueKey("consumequeue", "T", 3)
 
 
-def write_queue(root: Path, *units: bytes, key: QueueKey = PLAIN, per_file: int = 4) -> None:
+def write_queue(root, *units, key=PLAIN, per_file=4) -> None:
     size = len(units[0])
     for first in range(0, len(units), per_file):
         path = root / key.path / f"{first * size:020d}"
         write_file(path, per_file * size, {0: b"".join(units[first : first + per_file])})
 
 
-def carry(root: Path, *, untouched: bool = False, link: bool = True, key: QueueKey = PLAIN) -> CarrySummary:
+def carry(root, *, untouched=False, link=True, key=PLAIN):
     return carry_queue(root / "store", CarriedQueue(key, untouched), GONE, root / "staged", link=link)
 
 
-def is_linked(root: Path, name: str) -> bool:
+def is_linked(root, name):
     return (root / "store" / name).samefile(root / "staged" / name)
 
 
-def test_stale_units_behind_the_end_are_zeroed_in_a_copy(tmp_path: Path) -> None:
+def test_stale_units_behind_the_end_are_zeroed_in_a_copy(tmp_path) -> None:
     kept = [unit(100 * n) for n in range(6)]
     write_queue(tmp_path / "store", *kept, unit(25_000), unit(12_000), unit(25_100))
     before = files_under(tmp_path / "store")
     assert carry(tmp_path) == CarrySummary(next_offset=6, linked=1, copied=1, left_out=1)
-    assert list(files_under(tmp_path / "staged").values()) == [
-        b"".join(kept[:4]),
-        b"".join(kept[4:]).ljust(80, b"\0"),
-    ]
+    assert list(files_under(tmp_path / "staged").values()) == [b"".join(kept[:4]), b"".join(kept[4:]).ljust(80, b"\0")]
     assert files_under(tmp_path / "store") == before
 
 
-def test_without_links_files_are_copied_with_their_holes(tmp_path: Path) -> None:
+def test_without_links_files_are_copied_with_their_holes(tmp_path) -> None:
     write_queue(tmp_path / "store", *(unit(100 * n) for n in range(3)), per_file=300_000)
     assert carry(tmp_path, link=False) == CarrySummary(next_offset=3, linked=0, copied=1, left_out=0)
     (name,) = files_under(tmp_path / "staged")
@@ -277,13 +273,13 @@ def test_without_links_files_are_copied_with_their_holes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("link", [True, False])
-def test_a_queue_of_another_topic_stays_as_it_is(link: bool, tmp_path: Path) -> None:
+def test_a_queue_of_another_topic_stays_as_it_is(link, tmp_path) -> None:
     write_queue(tmp_path / "store", unit(100), unit(-7), unit(25_000), unit(3), unit(4))
     assert carry(tmp_path, untouched=True, link=link).next_offset == -1
     assert files_under(tmp_path / "staged") == files_under(tmp_path / "store")
 
 
-def test_where_links_are_not_possible_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_links_are_not_possible_files_are_copied(tmp_path, monkeypatch) -> None:
     write_queue(tmp_path / "store", unit(100))
 
     def refuse(*_: object, **__: object) -> None:
@@ -294,7 +290,7 @@ def test_where_links_are_not_possible_files_are_copied(tmp_path: Path, monkeypat
     assert files_under(tmp_path / "staged") == files_under(tmp_path / "store")
 
 
-def test_other_failures_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_failures_name_the_file(tmp_path, monkeypatch) -> None:
     write_queue(tmp_path / "store", unit(100))
 
     def refuse(*_: object, **__: object) -> None:

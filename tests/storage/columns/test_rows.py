@@ -4,13 +4,11 @@ import gzip
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracles
 from column_rows import expected_rows, read_log_rows, read_rows, rows_of
 from examples import examples
 from protocol.mask import Mask
@@ -25,20 +23,20 @@ from storage.kernels import records as codes
 from storage.log.damaged_ranges import ZEROS, DamagedRange
 from storage.log.log_window import LocalFile, LogWindow
 from store_writer import START_TIMESTAMP, StoreWriter
-from strategies import BatchPlan, StorePlan, batch_plans, store_plans
+from strategies import batch_plans, store_plans
 
 
 class TestWholeLogs:
     @settings(max_examples=examples(12))
     @given(store_plans(maximum_messages=25))
-    def test_every_record_of_a_log_is_a_row(self, plan: StorePlan) -> None:
+    def test_every_record_of_a_log_is_a_row(self, plan) -> None:
         with tempfile.TemporaryDirectory() as directory:
             writer = plan.write(Path(directory))
             assert read_log_rows(Path(directory) / "commitlog") == expected_rows(writer.records)
 
     @settings(max_examples=examples(12))
     @given(batch_plans)
-    def test_every_message_of_a_batch_is_a_row(self, plan: BatchPlan) -> None:
+    def test_every_message_of_a_batch_is_a_row(self, plan) -> None:
         with tempfile.TemporaryDirectory() as directory:
             messages = expected_rows(plan.write(Path(directory)).records)
             log = Path(directory) / "commitlog"
@@ -81,7 +79,7 @@ class TestChoosing:
         ],
     )  # fmt: skip
     def test_exactly_what_is_wanted_is_found(self, varied: StoreWriter, wanted: Wanted) -> None:
-        def is_wanted(record: oracles.Record) -> bool:
+        def is_wanted(record):
             tag = record.properties.get("TAGS")
             return (
                 (wanted.topics is None or record.topic_bytes in wanted.topics)
@@ -97,15 +95,9 @@ class TestChoosing:
 
     @pytest.mark.parametrize(
         ("where", "numbers"),
-        [
-            ("missing IS NULL AND n = '7'", [7]),
-            ("n CONTAINS 'x'", []),
-            ("n > 58 OR n BETWEEN 3 AND 4", [3, 4, 59]),
-        ],
+        [("missing IS NULL AND n = '7'", [7]), ("n CONTAINS 'x'", []), ("n > 58 OR n BETWEEN 3 AND 4", [3, 4, 59])],
     )
-    def test_a_sql92_expression_decides_as_for_a_consumer(
-        self, varied: StoreWriter, where: str, numbers: list[int]
-    ) -> None:
+    def test_a_sql92_expression_decides_as_for_a_consumer(self, varied, where, numbers) -> None:
         found = read_log_rows(varied.root / "commitlog", Wanted(where=where))
         assert [int(row["properties"]["n"]) for row in found] == numbers
 
@@ -177,7 +169,7 @@ def writer(tmp_path: Path) -> StoreWriter:
     return writer
 
 
-def masked(writer: StoreWriter, *fields: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def masked(writer, *fields):
     (segment,) = writer.log.segments.values()
     with LogWindow(LocalFile(segment), 0) as window:
         for rows in RowReader(window, Wanted(), names=True).read(0, writer.log.end):

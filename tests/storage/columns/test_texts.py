@@ -1,7 +1,5 @@
 """Texts, hosts and properties gathered from memory, beside what plain Python makes of the same bytes."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,7 +14,7 @@ from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
 
 
-def places_of(texts: Sequence[bytes | None]) -> TextPlaces:
+def places_of(texts):
     region, starts, sizes = hold([text or b"" for text in texts])
     lengths = np.where([text is None for text in texts], -1, sizes).astype(np.int64)
     return TextPlaces(region, starts, lengths)

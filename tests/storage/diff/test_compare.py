@@ -15,7 +15,7 @@ from examples import examples
 from storage.diff import _entries, compare
 from storage.diff.compare import QueueRange, compare_stores
 from store_writer import StoreWriter
-from strategies import StorePlan, store_plans
+from strategies import store_plans
 
 
 def write(root: Path, numbers: range = range(60), segment_size: int = 2048, **changes: object) -> StoreWriter:
@@ -65,9 +65,7 @@ def without_crc(block: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("position", [63, 71], ids=["store timestamp", "store host"])
-def test_any_other_byte_at_the_same_place_makes_a_message_different(
-    pair: tuple[StoreWriter, Path], position: int
-) -> None:
+def test_any_other_byte_at_the_same_place_makes_a_message_different(pair, position) -> None:
     writer, copy = pair
     changed = writer.written[7]
     change(copy, changed.physical_offset + position, b"\x7e")
@@ -108,7 +106,7 @@ def test_messages_that_are_in_no_queue_are_told_apart_by_what_they_say(tmp_path:
 
 @settings(max_examples=examples(12))
 @given(store_plans(maximum_messages=20), st.sets(st.integers(0, 19)), st.integers(1, 4))
-def test_any_two_stores_differ_in_what_dictionaries_say(plan: StorePlan, left_out: set[int], buckets: int) -> None:
+def test_any_two_stores_differ_in_what_dictionaries_say(plan, left_out, buckets) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "bucket_count", lambda size: buckets)
         patch.setattr(_entries, "RUN_BITS", 1)
@@ -142,9 +140,7 @@ def test_a_ledger_holds_the_messages_of_a_plain_store_at_other_places(tmp_path: 
     assert compare_stores(plain.root, ledger.root).counts["extra"] == 1
 
 
-def test_a_copy_is_equal_and_no_record_of_it_is_looked_into(
-    pair: tuple[StoreWriter, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_is_equal_and_no_record_of_it_is_looked_into(pair, monkeypatch) -> None:
     monkeypatch.setattr(compare, "collect", None)
     writer, copy = pair
     found = compare_stores(writer.root, copy)
@@ -152,9 +148,7 @@ def test_a_copy_is_equal_and_no_record_of_it_is_looked_into(
     assert found.a_range == found.b_range == (0, writer.log.end)
 
 
-def test_many_ranges_are_listed_up_to_a_number_and_counted_beyond(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_ranges_are_listed_up_to_a_number_and_counted_beyond(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(compare, "MOST_RANGES", 5)
     a = write(tmp_path / "a", range(80))
     b = StoreWriter(tmp_path / "b")

@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from doctoring import make_store
 from read_only import as_user, reachable_directory
 from read_only_guard import NOBODY
 from storage.doctor import _linked_parts
-from storage.doctor.examine import Diagnosis, examine
+from storage.doctor.examine import examine
 from storage.layout.closed_parts import FORBIDDEN
 
 NO_STORE = 3
@@ -51,7 +50,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(good: Path) -> Iterator[Path]:
+def store(good):
     """A copy of which the user who looks is the owner, as `as_user` becomes."""
     with reachable_directory() as directory:
         yield copied(good, directory)
@@ -112,7 +111,7 @@ def follow(root: Path) -> list[str]:
     raise AssertionError(f"no end: {told}")
 
 
-def checked(diagnosis: Diagnosis) -> Diagnosis:
+def checked(diagnosis):
     """A diagnosis, of which nothing is said but what cannot be opened if anything is."""
     if diagnosis.findings:
         assert {each.check for each in diagnosis.findings} == {"access"}
@@ -127,9 +126,7 @@ def checked(diagnosis: Diagnosis) -> Diagnosis:
 @example(faults={"commitlog/00000000000000016384": linked_to_nothing})
 @example(faults={"commitlog": linked_to_nothing})
 @example(faults={"consumequeue/T": not_to_be_entered, "index": linked_to_nothing, "lock": without_rights})
-def test_the_owner_opens_what_is_closed_by_the_lines_that_are_printed(
-    good: Path, faults: dict[str, Callable[[Path], None]]
-) -> None:
+def test_the_owner_opens_what_is_closed_by_the_lines_that_are_printed(good, faults) -> None:
     with reachable_directory() as directory:
         root = copied(good, directory)
         for name in sorted(faults, reverse=True):  # what is in a directory before the directory
@@ -146,9 +143,7 @@ def test_the_owner_opens_what_is_closed_by_the_lines_that_are_printed(
         ("index", OSError(107, "Transport endpoint is not connected"), "mount what holds {path}: "),
     ],
 )
-def test_root_too_is_told_what_a_file_system_refuses(
-    store: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: OSError, remedy: str
-) -> None:
+def test_root_too_is_told_what_a_file_system_refuses(store, monkeypatch, name, error, remedy) -> None:
     """As one does that is mounted from elsewhere and does not trust it, or whose server is away."""
     path, opened = store / name, os.open
 
@@ -214,10 +209,7 @@ def typed(line: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
     command.parent.mkdir(exist_ok=True)
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketlens "$@"\n')
     command.chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(SOURCES),
-    }
+    environment = os.environ | {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(SOURCES)}
     return subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -240,9 +232,7 @@ def typed(line: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
         ),
     ],
 )
-def test_the_line_puts_what_it_makes_where_the_link_leads(
-    whole: Path, tmp_path: Path, linked: tuple[str, ...], harmed: tuple[str, ...]
-) -> None:
+def test_the_line_puts_what_it_makes_where_the_link_leads(whole, tmp_path, linked, harmed) -> None:
     places = {part: moved_away(whole, part) for part in linked}
     for part in harmed:
         harm(whole, part)
@@ -259,9 +249,7 @@ def test_the_line_puts_what_it_makes_where_the_link_leads(
     assert not list(tmp_path.glob("store-rebuilt*"))
 
 
-def test_of_a_mount_point_behind_a_link_it_is_said_that_no_command_helps(
-    whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_mount_point_behind_a_link_it_is_said_that_no_command_helps(whole, monkeypatch) -> None:
     place = moved_away(whole, "consumequeue")
     harm(whole, "consumequeue")
     monkeypatch.setattr(_linked_parts, "is_mount_point", lambda path: path == place)

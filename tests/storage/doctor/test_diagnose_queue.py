@@ -2,12 +2,9 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from spark_jobs.run.report import Report
 from storage.doctor.finding import Kind
 from storage.doctor.queues import _diagnose_queue, queue_files
 from store_writer import StoreWriter
@@ -42,7 +39,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 class Units:
     """The units of queue 0 while they are damaged; put back afterwards."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root) -> None:
         self._paths = sorted((root / "consumequeue" / "T" / "0").iterdir())
         self._before = [path.read_bytes() for path in self._paths]
         self.data = bytearray(b"".join(self._before))
@@ -69,7 +66,7 @@ class Units:
 
 
 @pytest.fixture
-def units(good: StoreWriter) -> Iterator[Units]:
+def units(good):
     units = Units(good.root)
     yield units
     units.restore()
@@ -84,7 +81,7 @@ def garbage(data: bytes) -> bytes:
     return random.Random(len(data)).randbytes(len(data))
 
 
-def places(report: Report, kind: str) -> set[int]:
+def places(report, kind):
     """The units that findings of a kind name."""
     named: set[int] = set()
     for finding in findings_of(report):
@@ -96,9 +93,7 @@ def places(report: Report, kind: str) -> set[int]:
 
 @pytest.mark.parametrize(("kind", "is_shifted"), [("zeros", False), ("garbage", True), ("backward", True)])
 @pytest.mark.parametrize("count", [205, pytest.param(5000, marks=pytest.mark.soak)])
-def test_every_damaged_unit_is_named_and_no_other(
-    is_shifted: bool, kind: str, count: int, good: StoreWriter, units: Units, tmp_path: Path
-) -> None:
+def test_every_damaged_unit_is_named_and_no_other(is_shifted, kind, count, good, units, tmp_path) -> None:
     """However many there are, whatever they lead to, also where a unit that is missing has moved all behind it."""
     if is_shifted:
         units.lose(500, 1)
@@ -113,7 +108,7 @@ def test_every_damaged_unit_is_named_and_no_other(
 
 
 @pytest.mark.parametrize("count", [1, 5000])
-def test_all_messages_without_units_are_counted(count: int, good: StoreWriter, units: Units, tmp_path: Path) -> None:
+def test_all_messages_without_units_are_counted(count, good, units, tmp_path) -> None:
     units.lose(1000, count)
     findings = findings_of(verify_here(good.root, tmp_path / "work"))
     assert {finding.kind for finding in findings} == {Kind.MISSING_UNIT, Kind.SHIFTED_UNIT}
@@ -122,7 +117,7 @@ def test_all_messages_without_units_are_counted(count: int, good: StoreWriter, u
     assert missing[0].physical_offset == good.written[1000 + 1000 // 7 + 1].physical_offset
 
 
-def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path) -> None:
+def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", queue_file_size=2000)
     for _ in range(300):
         writer.append("T")

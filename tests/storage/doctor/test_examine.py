@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -41,7 +40,7 @@ from storage.doctor.finding import (
 from storage.log.commit_log import CommitLog
 
 
-def test_a_store_that_a_broker_left_cleanly_is_clean(g1_store: Path) -> None:
+def test_a_store_that_a_broker_left_cleanly_is_clean(g1_store) -> None:
     diagnosis = examine(g1_store)
     assert diagnosis.findings == ()
     assert diagnosis.is_clean
@@ -52,7 +51,7 @@ def test_a_store_that_a_broker_left_cleanly_is_clean(g1_store: Path) -> None:
     assert coverage.times == tuple(sorted(coverage.times))
 
 
-def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_store: Path) -> None:
+def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_store) -> None:
     diagnosis = examine(g1_crashed_store)
     (finding,) = diagnosis.findings
     assert (finding.severity, finding.check) == (Severity.WARNING, "liveness")
@@ -62,12 +61,12 @@ def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_stor
 
 
 @pytest.mark.parametrize("name", ["g2-ext", "g2-hosts", "g2-queues-5.5.1", "g2-dledger"])
-def test_other_recorded_stores_are_clean(name: str, tmp_path: Path) -> None:
+def test_other_recorded_stores_are_clean(name, tmp_path) -> None:
     root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / name)
     assert examine(root, tuple(sorted(root.glob("commitlog-*")))).is_clean
 
 
-def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
+def test_samples_of_a_large_log_are_spread_over_it(tmp_path) -> None:
     writer, written = make_store(tmp_path / "store", 700)
     writer.close()
     samples = sample_log(CommitLog.open([tmp_path / "store" / "commitlog"]))
@@ -87,7 +86,7 @@ def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
     assert 60 <= len(coverage.times) <= 70
 
 
-def test_a_store_of_nothing_but_a_log_is_examined(tmp_path: Path, g1_store: Path) -> None:
+def test_a_store_of_nothing_but_a_log_is_examined(tmp_path, g1_store) -> None:
     shutil.copytree(g1_store / "commitlog", tmp_path / "store" / "commitlog")
     diagnosis = examine(tmp_path / "store")
     assert {finding.check for finding in diagnosis.findings} == {"queues", "index-reach", "checkpoint", "config"}
@@ -96,7 +95,7 @@ def test_a_store_of_nothing_but_a_log_is_examined(tmp_path: Path, g1_store: Path
     assert (diagnosis.coverage.index, diagnosis.coverage.queues) == ((), ())
 
 
-def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:
+def test_a_crash_is_told_by_abort_without_a_lock(tmp_path) -> None:
     writer, _ = make_store(tmp_path)
     writer.crash()
     finding = only(tmp_path, "liveness")
@@ -104,7 +103,7 @@ def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:
     assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
 
 
-def test_after_a_crash_that_cost_nothing_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_after_a_crash_that_cost_nothing_there_is_nothing_to_do(tmp_path) -> None:
     """A rebuild of the index leaves such a store: its checkpoint keeps a broker from deleting index files."""
     writer, written = make_store(tmp_path)
     writer.crash()
@@ -117,7 +116,7 @@ def test_after_a_crash_that_cost_nothing_there_is_nothing_to_do(tmp_path: Path) 
     assert diagnosis.is_clean
 
 
-def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_path: Path) -> None:
+def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_path) -> None:
     writer, _ = make_store(tmp_path / "store")
     writer.close()
     shutil.rmtree(writer.root / "consumequeue" / "T" / "1")
@@ -139,7 +138,7 @@ MOMENT = 1_767_323_045.9
 
 
 @pytest.fixture
-def rebuilt(tmp_path: Path) -> Path:
+def rebuilt(tmp_path):
     """A store whose queue file is too short, and which a rebuild left so: all its files are older than the backup."""
     writer, _ = make_store(tmp_path, 400)
     writer.close()
@@ -151,19 +150,19 @@ def rebuilt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def remedies(rebuilt: Path) -> set[str]:
+def remedies(rebuilt):
     found = findings_of(examine(rebuilt), "queues")
     assert found
     return {finding.remedy for finding in found}
 
 
-def test_what_a_rebuild_left_is_not_to_be_rebuilt_again(rebuilt: Path) -> None:
+def test_what_a_rebuild_left_is_not_to_be_rebuilt_again(rebuilt) -> None:
     (remedy,) = remedies(rebuilt)
     assert remedy.startswith(f"`rocketlens rebuild queues {rebuilt}` was run at 2026-01-02 03:04:05 UTC and left this")
 
 
 @pytest.mark.parametrize("name", ["abort", f"consumequeue/T/1/{1000:020d}"])
-def test_once_something_was_written_a_rebuild_is_advised_again(rebuilt: Path, name: str) -> None:
+def test_once_something_was_written_a_rebuild_is_advised_again(rebuilt, name) -> None:
     (rebuilt / name).touch()
     os.utime(rebuilt / name, (time.time(), time.time()))
     whole = name == "abort"  # then the index lacks messages too, and one command does both
@@ -171,7 +170,7 @@ def test_once_something_was_written_a_rebuild_is_advised_again(rebuilt: Path, na
 
 
 @pytest.mark.parametrize(("position", "value"), [(0, 2**60), (8, -1), (32, -1), (40, 2**60)])
-def test_a_number_that_cannot_be_is_named(root: Path, position: int, value: int) -> None:
+def test_a_number_that_cannot_be_is_named(root, position, value) -> None:
     put(root / "checkpoint", position, packed(value, 8))
     finding = only(root, "checkpoint")
     assert (finding.severity, finding.path) == (Severity.WARNING, str(root / "checkpoint"))
@@ -181,13 +180,13 @@ def test_a_number_that_cannot_be_is_named(root: Path, position: int, value: int)
 
 
 @pytest.mark.parametrize("size", [0, 47])
-def test_a_checkpoint_that_is_too_short_is_named(root: Path, size: int) -> None:
+def test_a_checkpoint_that_is_too_short_is_named(root, size) -> None:
     os.truncate(root / "checkpoint", size)
     assert f"only {size} are there" in only(root, "checkpoint").found
 
 
 @pytest.fixture
-def committed(tmp_path: Path) -> Path:
+def committed(tmp_path):
     writer, _ = make_store(tmp_path)
     writer.consumer_offsets = {"T@g": {0: 100, 1: 3}}
     writer.close()
@@ -195,7 +194,7 @@ def committed(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", ["copied", "crashed", "delayed"])
-def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(case: str, tmp_path: Path) -> None:
+def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(case, tmp_path) -> None:
     writer, _ = make_store(tmp_path)
     if case == "delayed":
         writer.append(SCHEDULE_TOPIC, b"later", queue_id=2)
@@ -209,7 +208,7 @@ def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(ca
 
 
 @pytest.mark.parametrize("content", ["", "[1]"])
-def test_a_file_that_cannot_be_read_is_named(committed: Path, content: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(committed, content) -> None:
     path = committed / "config" / "topics.json"
     path.write_text(content)
     found = findings_of(examine(committed), "config", Severity.WARNING)
@@ -222,9 +221,7 @@ def test_a_file_that_cannot_be_read_is_named(committed: Path, content: str) -> N
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-def test_a_whole_object_before_the_end_of_an_older_file_is_kept_and_the_file_too(
-    was_there: bool, tmp_path: Path
-) -> None:
+def test_a_whole_object_before_the_end_of_an_older_file_is_kept_and_the_file_too(was_there, tmp_path) -> None:
     committed = unpack("store", tmp_path, archives=CASES / "B13-stale-tail-json")
     path = committed / "config" / "consumerOffset.json"
     damaged = path.read_bytes()
@@ -237,7 +234,7 @@ def test_a_whole_object_before_the_end_of_an_older_file_is_kept_and_the_file_too
     assert findings_of(examine(committed), "config") == []
 
 
-def test_an_offset_beyond_its_queue_is_named(tmp_path: Path) -> None:
+def test_an_offset_beyond_its_queue_is_named(tmp_path) -> None:
     writer, _ = make_store(tmp_path)
     writer.consumer_offsets = {"T@g": {0: 101}}
     writer.close()
@@ -247,7 +244,7 @@ def test_an_offset_beyond_its_queue_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_bits", [True, False])
-def test_filters_that_a_start_throws_away_are_warned_of(has_bits: bool, tmp_path: Path) -> None:
+def test_filters_that_a_start_throws_away_are_warned_of(has_bits, tmp_path) -> None:
     committed = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-filters")
     path = committed / "config" / "consumerFilter.json"
     saved = parse_java_json(path.read_text())

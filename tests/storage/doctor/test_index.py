@@ -30,11 +30,7 @@ def file(small: Path, number: int) -> Path:
 
 @pytest.mark.parametrize(
     ("entry", "field", "data", "found_at"),
-    [
-        (7, 0, b"\xff\xff\xff\xff", 7),
-        (7, 16, (7).to_bytes(4, "big"), 7),
-        (98, 16, (99).to_bytes(4, "big"), 98),
-    ],
+    [(7, 0, b"\xff\xff\xff\xff", 7), (7, 16, (7).to_bytes(4, "big"), 7), (98, 16, (99).to_bytes(4, "big"), 98)],
 )
 def test_a_damaged_entry_is_named_at_its_byte(small: Path, entry: int, field: int, data: bytes, found_at: int) -> None:
     path = file(small, 1)
@@ -110,9 +106,7 @@ def test_a_lost_file_is_named_by_the_first_message_that_lacks_a_key(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("sys_flag", "has_entries"), [(0xC0, True), (0xC1, False)], ids=["plain", "packed"])
-def test_of_a_batch_its_own_keys_need_entries_and_not_those_of_its_messages(
-    tmp_path: Path, sys_flag: int, has_entries: bool
-) -> None:
+def test_of_a_batch_its_own_keys_need_entries_and_not_those_of_its_messages(tmp_path, sys_flag, has_entries) -> None:
     writer, _ = make_store(tmp_path)
     messages = [(b"a", {"KEYS": "inner", "UNIQ_KEY": "i"}), (b"b", {"TAGS": "t"})]
     packed = zlib.compress(pack_batch(messages)) if sys_flag & 1 else None

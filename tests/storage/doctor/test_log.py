@@ -3,7 +3,6 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from doctoring import NOW, SEGMENT, findings_of, make_store, only, put
 from storage.doctor._next_start import NO_START, RIGHT_NAMES
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
-from store_writer import Written
 
 
-def damage(root: Path, record: Written, position: int = 90) -> Path:
+def damage(root, record, position=90):
     base = record.physical_offset // SEGMENT * SEGMENT
     path = root / "commitlog" / f"{base:020d}"
     put(path, record.physical_offset - base + position, b"\xff\xff")
@@ -70,9 +68,7 @@ def other_content(data: st.DataObject, log: Path, own: bytes) -> tuple[str, byte
 
 @settings(max_examples=settings.default.max_examples // 8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), crashed=st.booleans())
-def test_a_last_segment_that_is_none_is_named_and_so_is_one_of_zeros_that_had_messages(
-    data: st.DataObject, crashed: bool
-) -> None:
+def test_a_last_segment_that_is_none_is_named_and_so_is_one_of_zeros_that_had_messages(data, crashed) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory) / "store"
         writer, written = make_store(root, 400)
@@ -105,9 +101,7 @@ def segment(root: Path, number: int) -> Path:
         pytest.param(lambda path: put(path, 4, b"\xff"), Severity.ERROR, 0, "magic", id="a damaged first record"),
     ],
 )
-def test_a_damaged_segment_is_named(
-    root: Path, harm: Callable[[Path], object], severity: Severity, position: int, found: str
-) -> None:
+def test_a_damaged_segment_is_named(root, harm, severity, position, found) -> None:
     harm(segment(root, 1))
     finding = only(root, "segments")
     assert (finding.severity, finding.position, finding.physical_offset) == (severity, position, SEGMENT)

@@ -1,8 +1,6 @@
 """The entries of an index file beside those that its log leads to, against loops, and beside the image of a rebuild."""
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +53,7 @@ class HeldLog(ScannedLog, frozen=True, dict=True, kw_only=True):
         return self.held
 
 
-def log_of(blocks: Sequence[Sequence[Keyed]]) -> HeldLog:
+def log_of(blocks):
     held = [
         HeldBlock(
             block[0].offset,
@@ -84,11 +82,11 @@ def log_of(blocks: Sequence[Sequence[Keyed]]) -> HeldLog:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     return tmp_path_factory.mktemp("index") / "20260101000000000"
 
 
-def matched(path: Path, entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]]) -> MatchedFile:
+def matched(path, entries, blocks):
     """A file of these entries, whatever its slots and header say, held against the log."""
     fields = [(0, 0, 0, 0), *entries]
     content = b"".join(
@@ -102,7 +100,7 @@ def seconds(timestamp: int, begin: int) -> int:
     return min(max((timestamp - begin) // 1000, 0), 2**31 - 1) if begin > 0 else 0
 
 
-def flat(blocks: Sequence[Sequence[Keyed]]) -> list[tuple[Keyed, int, int]]:
+def flat(blocks):
     """Each entry that the log leads to: its record, its hash, and the rank of the record's first one."""
     found: list[tuple[Keyed, int, int]] = []
     for record in (record for block in blocks for record in block):
@@ -132,9 +130,7 @@ def logs(draw: st.DrawFn, *, repeated: bool = False) -> list[list[Keyed]]:
 class TestMatchedFile:
     @settings(max_examples=examples(12))
     @given(logs(), st.data())
-    def test_any_entries_are_matched_as_a_loop_does(
-        self, path: Path, blocks: list[list[Keyed]], data: st.DataObject
-    ) -> None:
+    def test_any_entries_are_matched_as_a_loop_does(self, path, blocks, data) -> None:
         everything = flat(blocks)
         begin = data.draw(st.sampled_from([0, T0, T0 + 5000]))
         near = st.integers(everything[0][0].offset - 2, everything[-1][0].offset + 3)
@@ -154,7 +150,7 @@ class TestMatchedFile:
         known = [rank for rank in expected["ranks"] if rank >= 0]
         assert found.is_ordered == (known == sorted(known))
 
-    def test_the_example_of_the_module_is_true(self, path: Path) -> None:
+    def test_the_example_of_the_module_is_true(self, path) -> None:
         rows = [line.split() for line in str(_match_entries.__doc__).splitlines() if re.match(r" {12} +\d", line)]
         keys = [list(map(int, row[:3])) for row in rows[:-1]]
         entries = [(row if row is rows[-1] else row[3:])[1:4] for row in rows]
@@ -174,7 +170,7 @@ def is_last_of_record(everything: list[tuple[Keyed, int, int]], rank: int) -> bo
     return rank + 1 == len(everything) or everything[rank + 1][0] is not everything[rank][0]
 
 
-def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], begin: int) -> dict[str, Any]:
+def match_by_loop(entries, blocks, begin):
     """Match, by physical offset and then in order, each entry with the first free one that it can be."""
     records = {record.offset: (record, rank) for record, _, rank in flat(blocks)}
     taken: set[int] = set()
@@ -205,7 +201,7 @@ class TestRebuiltStretch:
         logs(repeated=True), st.booleans(), st.none() | st.tuples(st.integers(0, 2 * T0), st.integers(0, 99)), st.data()
     )
     def test_a_file_of_any_stretch_is_known_and_with_another_byte_it_is_not(
-        self, path: Path, blocks: list[list[Keyed]], tags: bool, previous: tuple[int, int] | None, data: st.DataObject
+        self, path, blocks, tags, previous, data
     ) -> None:
         """It is known where the file has the last key of its first record; that may have more in the file before."""
         named = [

@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +13,9 @@ import pytest
 from doctoring import SEGMENT, findings_of, held_lock, make_store, put
 from spark_jobs.publish._new_checkpoint import write_checkpoint
 from storage.doctor._next_start import AFTER_NAMES, MADE_ANEW, RIGHT_NAMES
-from storage.doctor.examine import Diagnosis, examine
-from storage.doctor.finding import Finding, Severity
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
 from storage.recovery.start_place import CHECKED_BACK
-from store_writer import Written
 
 WORDS = "do not start a broker on this store: its recovery will cut"
 
@@ -27,7 +25,7 @@ def segment(root: Path, number: int) -> Path:
 
 
 @cache
-def whole_store(crashed: bool) -> tuple[dict[Path, bytes], list[Written]]:
+def whole_store(crashed):
     """The files of a store of eight segments but for its checkpoint, written once for all tests."""
     with tempfile.TemporaryDirectory() as directory:
         writer, written = make_store(Path(directory), 900)
@@ -40,9 +38,7 @@ def whole_store(crashed: bool) -> tuple[dict[Path, bytes], list[Written]]:
     return files, written
 
 
-def make_damaged(
-    root: Path, *damaged: int, crashed: bool = True, checkpoint: dict[str, int] | None = None
-) -> list[Written]:
+def make_damaged(root, *damaged, crashed=True, checkpoint=None):
     """A store of eight segments with zeros in some of them; its checkpoint, by default, knows nothing."""
     files, written = whole_store(crashed)
     for path, content in files.items():
@@ -55,17 +51,17 @@ def make_damaged(
     return written
 
 
-def first_lost(written: list[Written], number: int) -> Written:
+def first_lost(written, number):
     """The message in which the zeros in a segment begin."""
     return [each for each in written if each.physical_offset <= SEGMENT * number + SEGMENT // 2][-1]
 
 
-def behind(written: list[Written], number: int) -> list[Written]:
+def behind(written, number):
     """The messages behind the zeros in a segment."""
     return [each for each in written if each.physical_offset >= SEGMENT * number + SEGMENT // 2 + 2000]
 
 
-def first(diagnosis: Diagnosis) -> Finding:
+def first(diagnosis):
     cut = [each for each in diagnosis.findings if each.check == "next-start" and "does not start" not in each.found]
     assert len(cut) == 1
     finding = diagnosis.findings[0]
@@ -100,9 +96,7 @@ def line_for(root: Path, *, gives: bool = False) -> str:
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(
-    tmp_path: Path, owned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_lets_what_was_made_take_the_place_of_what_was_there(tmp_path, owned, monkeypatch) -> None:
     root = tmp_path / "store"
     make_damaged(root, 4)
     if not owned:
@@ -210,9 +204,7 @@ def torn_end(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("harm", "number"), [(lagging_queues, 4), (torn_end, 7)])
-def test_no_other_advice_starts_a_broker_or_rebuilds_what_ends_at_the_damage(
-    tmp_path: Path, harm: Callable[[Path], None], number: int
-) -> None:
+def test_no_other_advice_starts_a_broker_or_rebuilds_what_ends_at_the_damage(tmp_path, harm, number) -> None:
     root = tmp_path / "store"
     make_damaged(root, number)
     harm(root)
@@ -260,7 +252,7 @@ def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -
 
 @pytest.mark.parametrize(("is_misplaced", "crashed"), [(True, False), (False, True)])
 def test_beside_a_last_segment_that_is_none_nothing_is_advised_that_forgets_its_messages(
-    tmp_path: Path, g1_store: Path, is_misplaced: bool, crashed: bool
+    tmp_path, g1_store, is_misplaced, crashed
 ) -> None:
     root = tmp_path / "store"
     shutil.copytree(g1_store, root)

@@ -2,8 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,12 +29,12 @@ FILE = 1000
 
 
 @pytest.fixture
-def queue(root: Path) -> Path:
+def queue(root):
     return root / "consumequeue" / "T" / "1"
 
 
 @pytest.mark.parametrize("size", [0, 39, 980])
-def test_a_file_of_another_size_is_named_where_it_ends(root: Path, queue: Path, size: int) -> None:
+def test_a_file_of_another_size_is_named_where_it_ends(root, queue, size) -> None:
     with (queue / f"{FILE:020d}").open("r+b") as file:
         file.truncate(size)
     findings = findings_of(examine(root), "queues", Severity.WARNING)
@@ -44,7 +42,7 @@ def test_a_file_of_another_size_is_named_where_it_ends(root: Path, queue: Path, 
 
 
 @pytest.mark.parametrize("data", [b"\xff" * UNIT, bytes(UNIT * 3)])
-def test_units_that_are_lost_inside_the_queue_are_named(root: Path, queue: Path, data: bytes) -> None:
+def test_units_that_are_lost_inside_the_queue_are_named(root, queue, data) -> None:
     put(queue / f"{3 * FILE:020d}", 10 * UNIT, data)
     finding = only(root, "queues")
     assert finding.severity is Severity.ERROR
@@ -55,9 +53,7 @@ def test_units_that_are_lost_inside_the_queue_are_named(root: Path, queue: Path,
     assert (finding.place, finding.expected) == units
 
 
-def test_a_damaged_end_is_named_though_much_of_the_log_would_have_to_be_read(
-    root: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_end_is_named_though_much_of_the_log_would_have_to_be_read(root, queue, monkeypatch) -> None:
     monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
     units = (queue / f"{3 * FILE:020d}").read_bytes().rstrip(b"\0")
     last = (len(units) - 1) // UNIT
@@ -68,7 +64,7 @@ def test_a_damaged_end_is_named_though_much_of_the_log_would_have_to_be_read(
     assert found[Kind.NOT_COMPARED].remedy == f"rocketlens doctor --deep {root}"
 
 
-def test_a_foreign_file_is_moved_out_of_the_store_by_what_is_advised(root: Path, queue: Path) -> None:
+def test_a_foreign_file_is_moved_out_of_the_store_by_what_is_advised(root, queue) -> None:
     (queue / "notes").write_text("x")
     finding = only(root, "queues")
     subprocess.run(["bash", "-c", finding.remedy], check=True)
@@ -82,7 +78,7 @@ def test_a_foreign_file_is_moved_out_of_the_store_by_what_is_advised(root: Path,
 @pytest.mark.parametrize(
     ("field", "number"), [("physical_offset", 0), ("size", 7), ("base_offset", 19), ("batch_size", 8)]
 )
-def test_a_unit_of_a_batch_that_cannot_be_right_is_named(tmp_path: Path, field: str, number: int) -> None:
+def test_a_unit_of_a_batch_that_cannot_be_right_is_named(tmp_path, field, number) -> None:
     writer = StoreWriter(tmp_path, batch_queue_file_size=46 * 8)
     for _ in range(20):
         writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
@@ -103,7 +99,7 @@ QUEUE_OFFSET = 20
 """Where a record has it."""
 
 
-def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None:
+def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path) -> None:
     writer, written = make_store(tmp_path, 100)
     late = [writer.append("T", b"late", queue=False) for _ in range(5)]
     writer.close()
@@ -118,9 +114,7 @@ def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("keeps_own", [False, True])
-def test_queues_whose_units_lead_to_messages_of_others_are_no_lag_that_a_start_clears(
-    tmp_path: Path, keeps_own: bool
-) -> None:
+def test_queues_whose_units_lead_to_messages_of_others_are_no_lag_that_a_start_clears(tmp_path, keeps_own) -> None:
     """Two that were exchanged, or one that was copied over another: a broker takes the log for dispatched."""
     writer, written = make_store(tmp_path / "store", 100)
     writer.close()
@@ -138,7 +132,7 @@ def test_queues_whose_units_lead_to_messages_of_others_are_no_lag_that_a_start_c
     assert examine(writer.root).queues_end == written[-1].physical_offset + written[-1].size
 
 
-def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path: Path) -> None:
+def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path) -> None:
     writer, written = make_store(tmp_path, 100)
     writer.close()
     shutil.rmtree(tmp_path / "consumequeue" / "T" / "0")
@@ -148,14 +142,14 @@ def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path: Path) -> N
     assert finding.found == "50 sampled messages of T 0 without a unit, first: 0"
 
 
-def test_light_queues_that_a_broker_keeps_in_rocksdb_alone_are_no_fault(tmp_path: Path) -> None:
+def test_light_queues_that_a_broker_keeps_in_rocksdb_alone_are_no_fault(tmp_path) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-double")
     assert not findings_of(examine(root), "queue-reach")
     shutil.rmtree(root / "consumequeue" / "LedgerTopic" / "0")
     assert "of LedgerTopic 0 without a unit" in only(root, "queue-reach").found
 
 
-def test_a_record_that_bears_another_place_than_its_unit_has_is_mended_by_no_rebuild(tmp_path: Path) -> None:
+def test_a_record_that_bears_another_place_than_its_unit_has_is_mended_by_no_rebuild(tmp_path) -> None:
     writer = StoreWriter(tmp_path)
     written = [writer.append("T", b"x") for _ in range(30)]
     writer.overwrite(written[11].physical_offset + QUEUE_OFFSET, (1000).to_bytes(8))
@@ -171,7 +165,7 @@ IN_A_FILE = 10
 """Units of a file."""
 
 
-def write_units(directory: Path, kinds: Sequence[str]) -> UnitFiles:
+def write_units(directory, kinds):
     units = np.array([UNITS[kind] for kind in kinds], UNIT_DTYPE)
     for first in range(0, len(units), IN_A_FILE):
         part = units[first : first + IN_A_FILE].tobytes()
@@ -183,9 +177,7 @@ def write_units(directory: Path, kinds: Sequence[str]) -> UnitFiles:
 
 @pytest.mark.parametrize("piece", [3, 1 << 16])
 @given(kinds=st.lists(st.sampled_from(sorted(UNITS)), min_size=1, max_size=35), place=st.integers(0, 40))
-def test_lost_units_and_the_first_written_one_are_those_of_a_loop(
-    tmp_path_factory: pytest.TempPathFactory, piece: int, kinds: list[str], place: int
-) -> None:
+def test_lost_units_and_the_first_written_one_are_those_of_a_loop(tmp_path_factory, piece, kinds, place) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(unit_files, "_PIECE", piece)
         files = write_units(tmp_path_factory.mktemp("queue"), kinds)
@@ -198,12 +190,10 @@ def test_lost_units_and_the_first_written_one_are_those_of_a_loop(
     assert files.problems == {}
 
 
-def test_a_file_that_cannot_be_read_is_named_and_its_units_are_not_called_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_is_named_and_its_units_are_not_called_lost(tmp_path, monkeypatch) -> None:
     files = write_units(tmp_path, ["valid"] * 3)
 
-    def refuse(path: Path) -> int:
+    def refuse(path):
         raise StoreError(path, what="cannot be opened")
 
     monkeypatch.setattr(unit_files, "open_read_only", refuse)
@@ -215,7 +205,7 @@ DISTANCE = 100
 """Bytes of log from one message of a test to the next one."""
 
 
-def log_of(lost: Iterable[int] = (), minimum: int = 0) -> ScannedLog:
+def log_of(lost=(), minimum=0):
     """A log in which bytes are lost right in front of these messages."""
     ranges = tuple((DISTANCE * number - 10, DISTANCE * number) for number in lost)
     return ScannedLog(
@@ -224,7 +214,7 @@ def log_of(lost: Iterable[int] = (), minimum: int = 0) -> ScannedLog:
     )  # fmt: skip
 
 
-def said(numbers: Sequence[int], *, lost: Iterable[int] = (), minimum: int = 0) -> list[tuple[int, str, int]]:
+def said(numbers, *, lost=(), minimum=0):
     """What is said of a queue: (place of the message, expected, found)."""
     findings, log = Findings("queues"), log_of(lost, minimum)
     offsets = DISTANCE * np.arange(len(numbers))
@@ -272,7 +262,7 @@ def test_it_is_the_odd_one_that_is_named() -> None:
         assert said(numbers) == told
 
 
-def said_of_batches(batches: Sequence[tuple[int, int]], lost: Iterable[int] = ()) -> list[tuple[int, str, int]]:
+def said_of_batches(batches, lost=()):
     """What is said of batches of (first number, messages)."""
     findings, log = Findings("queues"), log_of(lost)
     messages = np.zeros(len(batches), [("unit", BATCH_DTYPE)])
@@ -302,7 +292,7 @@ class TestBatches:
         assert said_of_batches([(0, 2), (5, 1)], lost=[1]) == []
 
 
-def test_a_unit_that_stands_in_for_a_lost_batch_is_none_that_is_wrong(tmp_path: Path) -> None:
+def test_a_unit_that_stands_in_for_a_lost_batch_is_none_that_is_wrong(tmp_path) -> None:
     writer = StoreWriter(tmp_path)
     writer.append("T", b"plain")
     written = [writer.append_inner_batch("B", [(b"one", {}), (b"two", {})]) for _ in range(5)]

@@ -3,11 +3,9 @@
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import threading
 import zlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -35,9 +33,7 @@ def noise(size: int) -> bytes:
     steps=st.lists(st.integers(0, 3 * CHUNK), max_size=8),
     forget=st.booleans(),
 )
-def test_a_file_is_what_the_memory_was_at_the_end(
-    used: int, hole: int, first: int, steps: list[int], forget: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_file_is_what_the_memory_was_at_the_end(used, hole, first, steps, forget, tmp_path_factory) -> None:
     """Behind `first` bytes are there when they are settled, before it only at the end; the checksum follows that."""
     path = tmp_path_factory.mktemp("file") / "file"
     memory, wanted = aligned_memory(used + hole), noise(used)
@@ -58,9 +54,7 @@ def test_a_file_is_what_the_memory_was_at_the_end(
     assert memory[:used] == (bytes(used) if forget else wanted)
 
 
-def test_whoever_fills_the_memory_waits_for_a_slow_disk_and_so_memory_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_fills_the_memory_waits_for_a_slow_disk_and_so_memory_is_bounded(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(direct_writer, "MOST_WAITING", 2 * CHUNK)
     allowed = threading.Semaphore(0)
     pwrite = os.pwrite
@@ -86,14 +80,12 @@ def test_whoever_fills_the_memory_waits_for_a_slow_disk_and_so_memory_is_bounded
     assert (tmp_path / "file").stat().st_size == 8 * CHUNK
 
 
-def write_whole(path: Path, memory: mmap.mmap, used: int, size: int) -> None:
+def write_whole(path, memory, used, size) -> None:
     with GrowingFile(path, memory) as file:
         file.finish(used, size)
 
 
-def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(tmp_path, monkeypatch) -> None:
     """Some file systems take the flag and refuse the write."""
     written: list[bool] = []
     pwrite = os.pwrite
@@ -113,9 +105,7 @@ def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(
     assert written == [True, False, False, False]
 
 
-def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(tmp_path, monkeypatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -124,7 +114,7 @@ def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(
         write_whole(tmp_path / "file", aligned_memory(3 * CHUNK), 3 * CHUNK, 3 * CHUNK)
 
 
-def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path: Path) -> None:
+def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     file = GrowingFile(tmp_path / "file", aligned_memory(3 * CHUNK))
     with contextlib.suppress(ZeroDivisionError), file:

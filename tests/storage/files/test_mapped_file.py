@@ -8,7 +8,6 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,22 +17,10 @@ from hypothesis import strategies as st
 from protocol.errors import StoreError, TruncatedFile
 from protocol.message import decode_message
 from storage.files.hollow_files import forget_tree, register_tree
-from storage.files.mapped_file import (
-    FileIdentity,
-    MappedFile,
-    list_segment_files,
-    read_head,
-    read_piece,
-)
+from storage.files.mapped_file import FileIdentity, MappedFile, list_segment_files, read_head, read_piece
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
-from storage.files.waiting import (
-    Lookup,
-    Unfinished,
-    Wait,
-    begin,
-    plainly,
-)
+from storage.files.waiting import Unfinished, Wait, begin, plainly
 from storage.kernels.records import ENTRY_HEAD
 from storage.kernels.store_view import PROBE_BYTES
 from storage.log.commit_log import CommitLog, Segment
@@ -158,7 +145,7 @@ def make_files(directory: Path, count: int) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def few_descriptors() -> Iterator[None]:
+def few_descriptors():
     """Twenty numbers are free below the limit, wherever those in use lie, and the one that lists them."""
     gc.collect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -210,7 +197,7 @@ class Content:
 
 
 @pytest.fixture
-def hollow(tmp_path: Path) -> Iterator[Content]:
+def hollow(tmp_path):
     """A file that is a hole of a tree that is registered."""
     path = tmp_path / "sub" / "file"
     path.parent.mkdir()
@@ -222,7 +209,7 @@ def hollow(tmp_path: Path) -> Iterator[Content]:
     forget_tree(tmp_path)
 
 
-READS: dict[str, tuple[Callable[[MappedFile], bytes], tuple[int, int]]] = {
+READS = {
     "read": (lambda file: bytes(file.read(100, 20)), (100, 120)),
     "slice": (lambda file: bytes(file.slice(100, 120)), (100, 120)),
     "a slice beyond the end": (lambda file: bytes(file.slice(SIZE - 5, SIZE + 9)), (SIZE - 5, SIZE)),
@@ -254,9 +241,7 @@ def test_a_map_has_the_bytes_that_are_looked_at(read: str, hollow: Content) -> N
         pytest.param(2**32 - 1, SIZE, ENTRY_HEAD, id="the largest size"),
     ],
 )
-def test_for_a_record_whose_size_cannot_be_right_its_head_is_fetched(
-    hollow: Content, size: int, valid_length: int, fetched: int
-) -> None:
+def test_for_a_record_whose_size_cannot_be_right_its_head_is_fetched(hollow, size, valid_length, fetched) -> None:
     hollow.content = CONTENT[:1_000] + size.to_bytes(4) + CONTENT[1_004:]
     Segment(0, MappedFile.open(hollow.path), valid_length).region_at(1_000)
     assert max(stop for _, stop in hollow.asked) == 1_000 + fetched
@@ -358,7 +343,7 @@ class Steps:
         self.waits = waits
         self.done: list[str] = []
 
-    def look_lookup(self, result: str = "found") -> Lookup[str]:
+    def look_lookup(self, result="found"):
         """Say the result."""
         for number in range(self.waits):
             self.done.append(f"step {number}")
@@ -489,9 +474,7 @@ def test_a_later_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", [lambda path: os.truncate(path, 3), os.unlink], ids=["cut", "removed"])
-def test_a_file_that_became_shorter_or_is_gone_is_told_of_as_long_as_it_is_open(
-    tmp_path: Path, lose: Callable[[str], None]
-) -> None:
+def test_a_file_that_became_shorter_or_is_gone_is_told_of_as_long_as_it_is_open(tmp_path, lose) -> None:
     files, (place,) = OpenFiles(), make_files(tmp_path, 1)
     assert not files.has_lost()
     files.get(*place)

@@ -4,7 +4,6 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,7 @@ from protocol.errors import ConfigError, PlantedFile, StoreError
 from read_only import reachable_directory
 from storage.files.kept_files import copy_kept, link_kept
 from storage.files.mount_points import is_mount_point
-from storage.files.own_directories import (
-    HeldDirectory,
-    hold_kept,
-    is_writable,
-    open_regular,
-    open_to_append,
-    read_own,
-)
+from storage.files.own_directories import HeldDirectory, hold_kept, is_writable, open_regular, open_to_append, read_own
 from storage.files.write_guard import check_outside, is_inside
 
 VOLUMES = [0o755, 0o1777, 0o2770, 0o2777]
@@ -63,7 +55,7 @@ OWNER = 65534
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place():
     """A directory that everybody may enter."""
     with reachable_directory() as directory:
         yield directory
@@ -178,7 +170,7 @@ ANOTHER = 12345
 
 
 @pytest.fixture
-def both() -> Iterator[Path]:
+def both():
     """A directory with one of ours, `own`, and one of a store, `store`."""
     with reachable_directory() as directory:
         (directory / "own").mkdir()

@@ -1,24 +1,20 @@
 """Who gets a message, and why: by tags, expressions and retry filters; of a batch the broker judges the record."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golden_store import CASES, GOLDEN, unpack
 from oracles import java_hash
 from protocol.errors import ConfigError, FilterSyntaxError
-from protocol.message import Message, decode_message
+from protocol.message import decode_message
 from protocol.properties import encode_properties
-from storage.filter.base import MessageFilter
 from storage.filter.consumption import SubscriptionCheck
 from storage.filter.explanation import LONGEST_VALUE, MOST_CONDITIONS, explain_expression, explain_tag, is_tagged_so
 from storage.filter.expression import ExpressionFilter
 from storage.filter.retry import RetryFilter, group_of_retry_filter
 from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
-from storage.log.commit_log import CommitLog
 from storage.patterns.mask import mask_of
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -28,23 +24,23 @@ BATCH_AT = 3472
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> CommitLog:
+def log(tmp_path_factory):
     root = unpack("store", tmp_path_factory.mktemp("batches"), archives=CASES / "B2-B3-batches")
     return MessageStore.open(root).commit_log
 
 
-def verdicts(record: Message, tag: str | None = None, where: str | None = None) -> list[tuple[bool, str]]:
+def verdicts(record, tag=None, where=None):
     judge = SubscriptionCheck(tag, where)
     return [judge.verdict(each) for each in record.inner_messages()]
 
 
-def batch_of(log: CommitLog) -> Message:
+def batch_of(log):
     record = log.record_at(BATCH_AT)
     assert record is not None
     return decode_message(record)
 
 
-def test_tags_in_a_batch_whose_record_has_none_reach_no_consumer_of_them(log: CommitLog) -> None:
+def test_tags_in_a_batch_whose_record_has_none_reach_no_consumer_of_them(log) -> None:
     batch = batch_of(log)
     assert [each.tags for each in batch.inner_messages()] == ["TagC"] * 3
     why = "its batch is not sent, for of the record of it: the message has no tag, wanted: 'TagC'"
@@ -52,7 +48,7 @@ def test_tags_in_a_batch_whose_record_has_none_reach_no_consumer_of_them(log: Co
     assert [got for got, _ in verdicts(batch, "*")] == [True] * 3
 
 
-def test_of_a_batch_that_is_sent_clients_keep_what_has_the_tag(tmp_path: Path) -> None:
+def test_of_a_batch_that_is_sent_clients_keep_what_has_the_tag(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     tags = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}]
     written = writer.append_inner_batch("T", [(b"x", properties) for properties in tags], tags="BB")
@@ -71,7 +67,7 @@ def test_a_subscription_is_one_and_can_be_parsed() -> None:
             SubscriptionCheck(tag, where)
 
 
-def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path: Path) -> None:
+def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store")
     batch = {"INNER_NUM": "1", "INNER_BASE": "0"}
     written = writer.append_inner_batch("T", [(b"x", {})], properties=batch | {"phone": "13912345678", "region": "hz"})
@@ -88,7 +84,7 @@ def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path: Path)
         assert SubscriptionCheck(None, "region = 'hz'").verdict(shown)[0]
 
 
-VECTORS: dict[str, Any] = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
+VECTORS = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
 TAG_TYPES = [vector for vector in VECTORS["subscription_parse"] if vector["type"] in (None, "", "TAG")]
 
 
@@ -145,7 +141,7 @@ def test_long_values_and_long_expressions_are_cut() -> None:
     assert explain_expression(parse(many), {"a": "1"}).endswith("and 7 more conditions")
 
 
-REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
+REGISTERED = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
 
 
 def test_a_message_is_chosen_as_in_the_topic_it_came_from() -> None:

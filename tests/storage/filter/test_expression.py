@@ -1,8 +1,6 @@
 """SQL92 subscriptions as filters, on recorded stores: with a broker's bitmaps and without; Bloom filters."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +9,6 @@ from golden_store import GOLDEN, unpack
 from protocol.errors import ConfigError
 from protocol.message import decode_message
 from queue_stores import open_queues
-from storage.filter.base import MessageFilter
 from storage.filter.bloom import BloomFilter, murmur3_128, registered_bits
 from storage.filter.expression import ExpressionFilter, bits_of_subscription
 from storage.filter.sql92 import parse
@@ -27,7 +24,7 @@ REGISTERED = ConsumerFilter(
 )
 
 
-def pulled(root: Path, directories: list[Path], topic: str, chosen: MessageFilter | None) -> list[memoryview]:
+def pulled(root, directories, topic, chosen):
     """Every message of a topic that a filter lets through, by pulls from each queue's start to its end."""
     queues, _ = open_queues(root, directories)
     records: list[memoryview] = []
@@ -44,7 +41,7 @@ def unique_keys(records: list[memoryview]) -> list[str]:
     return sorted(str(decode_message(record).unique_key) for record in records)
 
 
-def filters_of(root: Path, topic: str, group: str) -> tuple[ExpressionFilter, ExpressionFilter]:
+def filters_of(root, topic, group):
     """The filter that a store has registered, with the bits that stand for it and without."""
     registered = StoreConfig.load(root).filters[topic][group]
     expression = parse(registered.expression or "")
@@ -54,20 +51,18 @@ def filters_of(root: Path, topic: str, group: str) -> tuple[ExpressionFilter, Ex
 
 
 @pytest.fixture(scope="module")
-def ext_store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+def ext_store(tmp_path_factory):
     root = unpack("store", tmp_path_factory.mktemp("ext"), archives=EXT)
     return root, [root / "commitlog-a", root / "commitlog-b"]
 
 
 @pytest.fixture(scope="module")
-def filters_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filters_store(tmp_path_factory):
     return unpack("store", tmp_path_factory.mktemp("filters"), archives=FILTERS)
 
 
 @pytest.mark.parametrize("group", GROUPS[:2])
-def test_bitmaps_change_no_pull_and_spare_most_of_what_does_not_match(
-    ext_store: tuple[Path, list[Path]], group: str
-) -> None:
+def test_bitmaps_change_no_pull_and_spare_most_of_what_does_not_match(ext_store, group) -> None:
     with_bits, without = filters_of(ext_store[0], "ExtTopic", group)
     found = pulled(*ext_store, "ExtTopic", with_bits)
     assert found == pulled(*ext_store, "ExtTopic", without)
@@ -78,7 +73,7 @@ def test_bitmaps_change_no_pull_and_spare_most_of_what_does_not_match(
     assert with_bits.evaluations.done - len(found) <= (total - len(found)) / 2
 
 
-def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filters_store: Path) -> None:
+def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filters_store) -> None:
     """The bits of CG_CHANGES stood for another expression then, and those of CG_LATE for none."""
     for group, expression in (("CG_CHANGES", lambda a: a >= 95), ("CG_LATE", lambda a: a in (3, 4))):
         with_bits, _ = filters_of(filters_store, "FilterTopic", group)
@@ -90,7 +85,7 @@ def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filte
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_pulls_give_what_the_official_consumer_received(ext_store: tuple[Path, list[Path]], group: str) -> None:
+def test_pulls_give_what_the_official_consumer_received(ext_store, group) -> None:
     file = EXT / f"consumed-{group}.tsv"
     received = [line.split("\t")[0] for line in file.read_text().splitlines()] if file.exists() else []
     with_bits, _ = filters_of(ext_store[0], "ExtTopic", group)
@@ -113,14 +108,14 @@ def test_bits_hold_until_the_registry_was_written() -> None:
         assert chosen.matches_consume_queue_entry(5, unit) is may_match
 
 
-RECORDED: dict[str, Any] = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
+RECORDED = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
 BROKER = BloomFilter.sized_for()
 KEY = "CID_abc_efg#TopicTest"
 
 
-def registered(**changed: Any) -> ConsumerFilter:
+def registered(**changed):
     """A registry entry as a broker writes it."""
-    fields: dict[str, Any] = {
+    fields = {
         "consumer_group": "CID_abc_efg",
         "topic": "TopicTest",
         "expression": "a > 5",

@@ -2,8 +2,6 @@
 
 import random
 import shutil
-from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,12 +14,12 @@ from kept_store import append_some, assert_all_found, written
 from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore, StoreOptions
 from store_queries import KINDS
-from strategies import StorePlan, store_plans
+from strategies import store_plans
 
 pytestmark = pytest.mark.untraced
 
 
-def keys_of(record: oracles.Record) -> Iterable[tuple[str, KeyKind]]:
+def keys_of(record):
     properties = record.properties
     for key in oracles.split_keys(properties.get("KEYS", "")):
         yield key, KeyKind.KEY
@@ -41,9 +39,7 @@ def scanned(store: MessageStore) -> list[int]:
 
 @settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(store_plans(maximum_messages=30), st.booleans(), st.booleans(), st.data())
-def test_any_store_answers_every_key_after_any_compaction(
-    tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, drop_tags: bool, from_log: bool, data: st.DataObject
-) -> None:
+def test_any_store_answers_every_key_after_any_compaction(tmp_path_factory, plan, drop_tags, from_log, data) -> None:
     directory = tmp_path_factory.mktemp("any")
     root = directory / "store"
     writer = plan.write(root)
@@ -69,7 +65,7 @@ def test_any_store_answers_every_key_after_any_compaction(
         assert list(answer.physical_offsets) == right or (kind is KeyKind.TAG and store.snapshot.index.untagged)
 
 
-def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path: Path) -> None:
+def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path) -> None:
     writer = written(tmp_path, 30)
     for number in range(5):
         writer.append("Other", keys=f"o{number} all", tags="t1")
@@ -85,7 +81,7 @@ def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path: 
     assert_all_found(store, writer.records)
 
 
-def test_a_damaged_byte_anywhere_hides_nothing(tmp_path: Path) -> None:
+def test_a_damaged_byte_anywhere_hides_nothing(tmp_path) -> None:
     """In entries and mark even a flipped bit is noticed: the mark's checksum is for both."""
     writer, generator = written(tmp_path, 15), random.Random(5)
     compact_in_place(writer, tmp_path / "work")

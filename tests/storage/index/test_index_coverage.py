@@ -1,9 +1,6 @@
 """An index file held against the log: records that it lacks, a sample of its entries, a first look at damage."""
 
-from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +14,7 @@ from storage.index._index_coverage import find_gaps
 from storage.index._index_shape import MAXIMUM_GAPS
 from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_glance import glance
-from storage.index.index_probe import SAMPLE, ProbeResult, probe_index_file
+from storage.index.index_probe import SAMPLE, probe_index_file
 from storage.log.commit_log import CommitLog
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
@@ -25,7 +22,7 @@ from store_writer import StoreWriter
 SLOTS = 7
 
 
-def written_with_holes(root: Path, indexed: Iterable[bool], **options: Any) -> StoreWriter:
+def written_with_holes(root, indexed, **options):
     """Messages of which some were never dispatched to the index."""
     writer = StoreWriter(root, index_slots=SLOTS, index_entries=10_000, segment_size=4096, **options)
     for number, index in enumerate(indexed):
@@ -59,9 +56,7 @@ class TestGaps:
     @pytest.mark.parametrize("profile", ["5.5", "5.3"])
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(indexed=st.lists(st.booleans(), min_size=2, max_size=40))
-    def test_exactly_what_lacks_entries_lies_in_gaps(
-        self, tmp_path_factory: pytest.TempPathFactory, profile: str, indexed: list[bool]
-    ) -> None:
+    def test_exactly_what_lacks_entries_lies_in_gaps(self, tmp_path_factory, profile, indexed) -> None:
         writer = written_with_holes(tmp_path_factory.mktemp("holes"), [True, *indexed, True], profile=profile)
         gaps = gaps_of(writer, has_tags=profile == "5.5")
         inside = {
@@ -72,7 +67,7 @@ class TestGaps:
         assert inside == lacking(writer)
         assert list(gaps) == sorted(gaps)
 
-    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:
+    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path) -> None:
         writer = written_with_holes(tmp_path, [number % 2 == 0 for number in range(401)])
         at = [written.physical_offset for written in writer.written]
         gaps = gaps_of(writer)
@@ -80,35 +75,35 @@ class TestGaps:
         assert gaps[MAXIMUM_GAPS:] == ((at[2 * MAXIMUM_GAPS], at[400]),)
 
 
-def probe(writer: StoreWriter, number: int = 0) -> ProbeResult:
+def probe(writer, number=0):
     writer.close()
     return probe_path(writer.index_paths()[number], CommitLog.open(writer.log.directories))
 
 
-def probe_path(path: Path, log: CommitLog) -> ProbeResult:
+def probe_path(path, log):
     file = MappedFile.open(path)
     shape = determine_shape(file, [97])
     assert shape is not None
     return probe_index_file(IndexFile(file, shape), log)
 
 
-def store_of(root: Path, count: int, profile: str = "5.5", **message: str | None) -> StoreWriter:
+def store_of(root, count, profile="5.5", **message):
     writer = StoreWriter(root, index_entries=2000, profile=profile)
     for number in range(count):
-        fields: dict[str, Any] = {"keys": "k{}", "tags": "TagA", "unique_key": "u{}", **message}
+        fields = {"keys": "k{}", "tags": "TagA", "unique_key": "u{}", **message}
         writer.append("T", **{name: text and text.format(number) for name, text in fields.items()})
     return writer
 
 
 class TestFitting:
-    def test_a_file_of_a_log_with_records_at_the_same_places_does_not_fit(self, tmp_path: Path) -> None:
+    def test_a_file_of_a_log_with_records_at_the_same_places_does_not_fit(self, tmp_path) -> None:
         mine, other = store_of(tmp_path / "mine", 60), store_of(tmp_path / "other", 60, keys="j{}")
         mine.close()
         other.close()
         assert [w.physical_offset for w in mine.written] == [w.physical_offset for w in other.written]
         assert not probe_path(other.index_paths()[0], CommitLog.open(mine.log.directories)).fits
 
-    def test_keys_of_another_dialect_do_not_fit(self, tmp_path: Path) -> None:
+    def test_keys_of_another_dialect_do_not_fit(self, tmp_path) -> None:
         """rocketmq-rust writes ``topic#U#id`` for a unique key: its files cover nothing, the log is scanned."""
         writer = store_of(tmp_path, 40)
         image = oracles.IndexImage(97, 2000)
@@ -118,7 +113,7 @@ class TestFitting:
         assert not probe(writer).fits
 
     @pytest.mark.parametrize("place", [0, -SAMPLE])
-    def test_one_foreign_entry_among_the_first_or_last_is_noticed(self, tmp_path: Path, place: int) -> None:
+    def test_one_foreign_entry_among_the_first_or_last_is_noticed(self, tmp_path, place) -> None:
         writer = store_of(tmp_path, 400)
         image = writer.index.files[0]
         hashed, _, seconds, previous = image.entries[place]
@@ -126,7 +121,7 @@ class TestFitting:
         assert not probe(writer).fits
 
 
-def test_damage_at_the_front_and_at_the_end_leaves_a_doubt(tmp_path: Path) -> None:
+def test_damage_at_the_front_and_at_the_end_leaves_a_doubt(tmp_path) -> None:
     writer = kept_store.written(tmp_path, 350, index_slots=97, index_entries=1401, segment_size=131072)
     store = MessageStore.open(writer.root)
     whole = writer.index_paths()[0].read_bytes()

@@ -1,8 +1,6 @@
 """Slot and entry counts found out from a file's bytes, by majority where some of them lie; header, slots, chains."""
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,12 +16,7 @@ from storage.files.mapped_file import MappedFile
 from storage.index import index_copy as module
 from storage.index._index_shape import MAXIMUM_GAPS
 from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots, data_extents
-from storage.index.index_file import (
-    HEADER,
-    IndexFile,
-    determine_shape,
-    read_header,
-)
+from storage.index.index_file import HEADER, IndexFile, determine_shape, read_header
 from storage.index.index_mark import IndexMark, write_mark
 from storage.kernels.indexes import GAP_BYTES
 from store_files import write_file, write_index_file
@@ -33,9 +26,7 @@ T0 = 1_700_000_000_000
 G2_INDEX = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400)}
 
 
-def file_of(
-    path: Path, image: IndexImage, size: int | None = None, changes: dict[int, bytes] | None = None
-) -> MappedFile:
+def file_of(path, image, size=None, changes=None):
     path.unlink(missing_ok=True)  # of another example
     write_index_file(path, image)
     write_file(path, image.size if size is None else size, changes or {})
@@ -56,7 +47,7 @@ class TestCounts:
     )
     @example(slots=41, keys=["k36"], spare=1, hints=[1])
     def test_counts_of_any_size_are_found_whatever_the_neighbours_have(
-        self, tmp_path: Path, slots: int, keys: list[str], spare: int, hints: list[int]
+        self, tmp_path, slots, keys, spare, hints
     ) -> None:
         image = oracles.index_image(keys, slots, len(keys) + spare)
         file = file_of(tmp_path / "file", image)
@@ -72,7 +63,7 @@ class TestCounts:
 
 
 class TestEmpty:
-    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:
+    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path) -> None:
         image = IndexImage(7, 200)
         for number in range(100):
             image.put(f"T#{number}", 2 * GAP_BYTES * number, T0)
@@ -82,7 +73,7 @@ class TestEmpty:
         assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
 
 
-def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(tmp_path: Path) -> None:
+def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(tmp_path) -> None:
     path = tmp_path / "index"
     size = 40 + 4 * (2**31 + 8) + 20 * 3
     with path.open("wb") as file:
@@ -97,11 +88,11 @@ class TestGolden:
     """Index files that real brokers wrote."""
 
     @pytest.mark.parametrize("name", ["store", *G2_INDEX])
-    def test_counts_of_the_recorded_files_are_found_without_a_hint(self, tmp_path: Path, name: str) -> None:
+    def test_counts_of_the_recorded_files_are_found_without_a_hint(self, tmp_path, name) -> None:
         root = unpack(name, tmp_path) if name == "store" else unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
         self.check(sorted((root / "index").iterdir()), *G2_INDEX.get(name, (97, 150)))
 
-    def check(self, paths: list[Path], slots: int, entries: int) -> None:
+    def check(self, paths, slots, entries) -> None:
         for number, path in enumerate(paths):
             file = MappedFile.open(path)
             shape = determine_shape(file)
@@ -125,7 +116,7 @@ def image_of(count: int, slots: int = SLOTS, entries: int = ENTRIES) -> oracles.
     return image
 
 
-def copy_of(path: Path, content: bytes) -> IndexCopy:
+def copy_of(path, content):
     path.write_bytes(content)
     return IndexCopy(path)
 
@@ -142,7 +133,7 @@ def entry_place(number: int, field: int = 0, slots: int = SLOTS) -> int:
 
 
 class TestBytes:
-    def test_header_slots_and_entries_are_those_of_the_file(self, tmp_path: Path) -> None:
+    def test_header_slots_and_entries_are_those_of_the_file(self, tmp_path) -> None:
         image = image_of(20)
         copy = copy_of(tmp_path / "file", image.to_bytes())
         assert copy.size == image.size
@@ -152,24 +143,24 @@ class TestBytes:
         entries = copy.entries(SLOTS, 20)
         assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]
 
-    def test_the_first_and_the_last_byte_are_found_wherever_they_are(self, tmp_path: Path) -> None:
+    def test_the_first_and_the_last_byte_are_found_wherever_they_are(self, tmp_path) -> None:
         write_file(tmp_path / "file", 1 << 18, dict.fromkeys((5, 70_000, 200_001), b"x"))
         copy = IndexCopy(tmp_path / "file")
         starts = (0, 6, 4096, 70_001, 131_072, 200_002)
         assert copy.last_data == 200_001
         assert [copy.first_data(start, 1 << 18) for start in starts] == [5, 70_000, 70_000, 200_001, 200_001, -1]
 
-    def test_a_file_longer_than_any_broker_maps_is_refused_unread(self, tmp_path: Path) -> None:
+    def test_a_file_longer_than_any_broker_maps_is_refused_unread(self, tmp_path) -> None:
         write_file(tmp_path / "file", 1 << 31, {})
         with pytest.raises(StoreError, match="at most 2147483647"):
             IndexCopy(tmp_path / "file")
 
-    def test_a_file_that_is_cut_while_it_is_read_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_that_is_cut_while_it_is_read_is_told(self, tmp_path, monkeypatch) -> None:
         path = tmp_path / "file"
         path.write_bytes(b"x" * 10_000)
         extents = module.data_extents
 
-        def cut(descriptor: int, size: int) -> Sequence[tuple[int, int]]:
+        def cut(descriptor, size):
             found = list(extents(descriptor, size))
             os.truncate(path, 5_000)
             return found
@@ -178,9 +169,7 @@ class TestBytes:
         with pytest.raises(StoreError, match=r"10000.*5000"):
             IndexCopy(path)
 
-    def test_a_file_system_that_knows_no_holes_has_one_extent(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_system_that_knows_no_holes_has_one_extent(self, tmp_path, monkeypatch) -> None:
         (tmp_path / "file").write_bytes(b"x" * 100)
 
         def refuse(*_: object) -> int:
@@ -195,7 +184,7 @@ class TestCountSlots:
     @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=30), slots=st.integers(1, 40), told=st.booleans())
     def test_a_sound_file_has_the_count_it_was_made_with_if_that_is_told_and_one_that_explains_it_else(
-        self, tmp_path: Path, keys: list[str], slots: int, told: bool
+        self, tmp_path, keys, slots, told
     ) -> None:
         image = oracles.IndexImage(slots, len(keys) + 1)
         for number, key in enumerate(keys):
@@ -205,7 +194,7 @@ class TestCountSlots:
         assert found == slots or not told
         assert oracles.first_bad_entry(image.to_bytes(), found, (copy.last_data - 40 - 4 * found) // 20) == 0
 
-    def test_a_damaged_file_has_the_count_that_most_of_it_agrees_with(self, tmp_path: Path) -> None:
+    def test_a_damaged_file_has_the_count_that_most_of_it_agrees_with(self, tmp_path) -> None:
         damages = {
             "a pointer": [(entry_place(9, 16), b"\x00\x00\x00\x26")],
             "a hash": [(entry_place(3), b"\x12\x34\x56\x78")],
@@ -217,7 +206,7 @@ class TestCountSlots:
             copy = copy_of(tmp_path / "file", changed(image_of(39).to_bytes(), *changes))
             assert [count_slots(copy, told) for told in ([], [97, SLOTS])] == [SLOTS, SLOTS], kind
 
-    def test_bytes_that_no_count_explains_have_none(self, tmp_path: Path) -> None:
+    def test_bytes_that_no_count_explains_have_none(self, tmp_path) -> None:
         noise = np.random.default_rng(3).integers(1, 255, 900, dtype=np.uint8).tobytes()
         assert count_slots(copy_of(tmp_path / "file", noise), [SLOTS]) == 0
 
@@ -234,16 +223,14 @@ class TestCountSlots:
         (30, True, 20),
     ],
 )
-def test_a_header_that_lies_is_outvoted_and_one_of_a_file_that_grows_is_not(
-    tmp_path: Path, said: int, grows: bool, entries: int
-) -> None:
+def test_a_header_that_lies_is_outvoted_and_one_of_a_file_that_grows_is_not(tmp_path, said, grows, entries) -> None:
     """One that grows has the entries that its header counted first, unless there are fewer bytes."""
     content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))
     counts = count_entries(copy_of(tmp_path / "file", content), SLOTS, grows=grows)
     assert counts == IndexCounts(SLOTS, ENTRIES, entries)
 
 
-def test_the_mark_of_a_compacted_file_is_read_with_it(tmp_path: Path) -> None:
+def test_the_mark_of_a_compacted_file_is_read_with_it(tmp_path) -> None:
     content = bytearray(image_of(20).to_bytes())
     assert copy_of(tmp_path / "file", bytes(content)).mark(SLOTS) is None
     write_mark(content, SLOTS, 15, complete=True, tags=False)

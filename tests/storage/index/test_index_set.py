@@ -1,8 +1,6 @@
 """All index files together: what they cover while they grow, what is scanned instead, what is said of useless ones."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +27,7 @@ def opened(writer: StoreWriter, vouched: tuple[int, int] | None = None) -> Index
     return IndexSet.open(writer.root / "index", CommitLog.open(writer.log.directories), vouched, StateCache(None))
 
 
-def filled(root: Path, count: int, **options: Any) -> StoreWriter:
+def filled(root, count, **options):
     writer = StoreWriter(root, **{"index_slots": 31, "index_entries": 10, **options})
     for number in range(count):
         writer.append("T", keys=f"k{number}", unique_key=f"u{number}")
@@ -37,7 +35,7 @@ def filled(root: Path, count: int, **options: Any) -> StoreWriter:
     return writer
 
 
-def set_of(tmp_path: Path, *shapes: IndexShape) -> IndexSet:
+def set_of(tmp_path, *shapes):
     """A set of files of which only the shapes matter."""
     path = tmp_path / "any"
     path.write_bytes(bytes(100))
@@ -69,25 +67,25 @@ class TestCoverage:
         ],
     )
     def test_ranges_to_be_scanned_reach_from_one_covered_range_to_the_next(
-        self, tmp_path: Path, start: int, shapes: list[IndexShape], expected: list[Span]
+        self, tmp_path, start, shapes, expected
     ) -> None:
         assert set_of(tmp_path, *shapes).uncovered(start, 1000) == expected
 
 
 class TestOpening:
-    def test_a_directory_that_cannot_be_listed_is_a_problem(self, tmp_path: Path) -> None:
+    def test_a_directory_that_cannot_be_listed_is_a_problem(self, tmp_path) -> None:
         (tmp_path / "index").write_text("a file")
         index = IndexSet.open(tmp_path / "index", CommitLog([], []), None, StateCache(None))
         assert index.problems == (
             f"{tmp_path / 'index'} cannot be listed: Not a directory; every key is looked for in the log",
         )
 
-    def test_what_is_no_index_file_is_named_and_ignored(self, tmp_path: Path) -> None:
+    def test_what_is_no_index_file_is_named_and_ignored(self, tmp_path) -> None:
         writer, path = filled(tmp_path, 5), tmp_path / "index" / "2026010100000000"
         path.write_bytes(bytes(1000))
         assert opened(writer).problems == (f"{path} is no index file and is ignored",)
 
-    def test_names_in_other_digits_and_other_calendars_are_index_files(self, tmp_path: Path) -> None:  # th-TH, ar-EG
+    def test_names_in_other_digits_and_other_calendars_are_index_files(self, tmp_path) -> None:  # th-TH, ar-EG
         writer = filled(tmp_path, 30)
         paths = writer.index_paths()
         arabic = "".join(chr(0x660 + int(digit)) for digit in paths[1].name)
@@ -97,7 +95,7 @@ class TestOpening:
         assert index.problems == ()
         assert len(index.files) == len(paths)
 
-    def test_an_empty_file_covers_nothing_and_is_no_problem(self, tmp_path: Path) -> None:
+    def test_an_empty_file_covers_nothing_and_is_no_problem(self, tmp_path) -> None:
         writer = StoreWriter(tmp_path, index_slots=31, index_entries=3)
         writer.append("T", keys="a b")
         writer.append("T", b"no keys: opens the next file and puts nothing into it")
@@ -107,7 +105,7 @@ class TestOpening:
 
 
 class TestCounts:
-    def test_an_undecided_file_asks_for_its_counts_and_is_scanned(self, tmp_path: Path) -> None:
+    def test_an_undecided_file_asks_for_its_counts_and_is_scanned(self, tmp_path) -> None:
         writer = filled(tmp_path, 30, index_entries=1000)
         (path,) = writer.index_paths()
         write_file(path, path.stat().st_size, {36: bytes(4)})
@@ -124,7 +122,7 @@ class TestCounts:
 
 
 class TestGolden:
-    def test_the_recorded_index_covers_all_but_the_ends_of_its_files(self, g1_store: Path) -> None:
+    def test_the_recorded_index_covers_all_but_the_ends_of_its_files(self, g1_store) -> None:
         root = g1_store
         log = CommitLog.open([root / "commitlog"])
         index = IndexSet.open(root / "index", log, None, StateCache(None))
@@ -138,21 +136,21 @@ class TestGolden:
 
 
 class TestCache:
-    def ranges(self, writer: StoreWriter, state: Path) -> list[Span]:
+    def ranges(self, writer, state):
         """What is left to scan, by what is cached or found."""
         cache, log = StateCache.load(state), CommitLog.open(writer.log.directories)
         index = IndexSet.open(writer.root / "index", log, None, cache)
         cache.save()
         return index.uncovered(log.minimum, log.end)
 
-    def test_what_is_cached_is_not_looked_for_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_cached_is_not_looked_for_again(self, tmp_path, monkeypatch) -> None:
         writer, state = filled(tmp_path / "store", 30), tmp_path / "state"
         first = self.ranges(writer, state)
         for name in ("determine_shape", "probe_index_file", "find_gaps"):
             monkeypatch.setattr(module, name, None)
         assert self.ranges(writer, state) == first
 
-    def test_a_finding_of_before_the_log_was_cut_is_thrown_away(self, tmp_path: Path) -> None:
+    def test_a_finding_of_before_the_log_was_cut_is_thrown_away(self, tmp_path) -> None:
         """The index file stays as it was, and knows nothing of what was written anew."""
         writer, state = filled(tmp_path / "store", 30, index_entries=1000), tmp_path / "state"
         before = self.ranges(writer, state)
@@ -175,7 +173,7 @@ SLOTS = 7
 class Growing:
     """One store whose index file is looked at again and again."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root, **options) -> None:
         self.writer = StoreWriter(root, index_slots=SLOTS, **{"index_entries": 1000, "segment_size": 4096, **options})
         self.index = IndexSet([], [], (0, 0))
 
@@ -219,9 +217,7 @@ class TestFollowing:
         st.sampled_from([5, 12, 1000]),
         st.sampled_from(["5.5", "5.3"]),
     )
-    def test_all_that_has_no_entry_is_left_to_the_scan(
-        self, tmp_path_factory: pytest.TempPathFactory, steps: list[list[bool]], entries: int, profile: str
-    ) -> None:
+    def test_all_that_has_no_entry_is_left_to_the_scan(self, tmp_path_factory, steps, entries, profile) -> None:
         growing = Growing(tmp_path_factory.mktemp("steps"), index_entries=entries, profile=profile)
         for indexed in steps:
             growing.add(*indexed)
@@ -237,7 +233,7 @@ class TestFollowing:
 class TestStatesOfAPut:
     """A file may be looked at between any two stores of a broker's."""
 
-    def test_a_growth_is_taken_in_when_the_header_counts_it(self, tmp_path: Path) -> None:
+    def test_a_growth_is_taken_in_when_the_header_counts_it(self, tmp_path) -> None:
         growing = Growing(tmp_path)
         growing.add(*[True] * 3)
         shape = growing.look().files[0].index.shape
@@ -255,7 +251,7 @@ class TestStatesOfAPut:
 
 
 class TestDamage:
-    def test_entries_that_do_not_hold_together_have_the_whole_file_examined(self, tmp_path: Path) -> None:
+    def test_entries_that_do_not_hold_together_have_the_whole_file_examined(self, tmp_path) -> None:
         growing = Growing(tmp_path)
         growing.add(*[True] * 3)
         growing.look()
@@ -267,12 +263,10 @@ class TestDamage:
         assert growing.look().files == ()
         assert "no slot count reproduces" in growing.index.problems[0]
 
-    def test_a_file_of_no_use_is_examined_again_when_it_has_doubled(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_of_no_use_is_examined_again_when_it_has_doubled(self, tmp_path, monkeypatch) -> None:
         looks: list[object] = []
 
-        def counting(*arguments: Any) -> IndexShape | None:
+        def counting(*arguments):
             looks.append(arguments)
             return determine_shape(*arguments)
 
@@ -287,7 +281,7 @@ class TestDamage:
             growing.look()
         assert len(looks) == 2
 
-    def test_a_header_that_lies_is_not_followed_out_of_the_file(self, tmp_path: Path) -> None:
+    def test_a_header_that_lies_is_not_followed_out_of_the_file(self, tmp_path) -> None:
         growing = Growing(tmp_path, index_entries=20)
         growing.add(True, True)
         growing.look()

@@ -1,7 +1,6 @@
 """What a start found out, kept for the next one: by identity, atomically, and never trusted further than it fits."""
 
 from pathlib import Path
-from typing import Any
 
 import msgpack
 from hypothesis import HealthCheck, given, settings
@@ -46,14 +45,14 @@ class TestKeeping:
         assert StateCache.load(tmp_path / "state").known_ends() == {}
 
 
-def write(directory: Path, content: Any) -> StateCache:
+def write(directory, content):
     (directory / FILE_NAME).write_bytes(content if isinstance(content, bytes) else msgpack.packb(content))
     return StateCache.load(directory)
 
 
-def entry(**changes: Any) -> dict[str, Any]:
+def entry(**changes):
     """The file's content for one index file, with fields of the finding changed."""
-    fields: dict[str, Any] = {
+    fields = {
         "slots": 97, "entries": 150, "minimum": 0, "maximum": 4000, "ascending": True, "gaps": [[10, 20], [30, 40]],
         "compacted": 0, "sound": True, "has_tags": False, "segments": [list(segment) for segment in SEGMENTS],
     }  # fmt: skip
@@ -71,7 +70,7 @@ class TestDistrust:
             assert cache.known_ends() == {}
 
     def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path) -> None:
-        impossible: dict[str, list[Any]] = {
+        impossible = {
             "slots": [0, 2**62, 2400, None, "x", float("inf"), float("nan")],
             "entries": [-1, 10**6, 2**63],
             "minimum": [[], 5000],
@@ -91,7 +90,7 @@ class TestDistrust:
 
     @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, 9), values)
-    def test_any_value_in_one_field_is_a_finding_or_none(self, tmp_path: Path, field: int, value: Any) -> None:
+    def test_any_value_in_one_field_is_a_finding_or_none(self, tmp_path, field, value) -> None:
         content = entry()
         content["files"][str(PATH)][1][field] = value
         self.look_at(write(tmp_path, content))

@@ -1,28 +1,21 @@
 """Keys scanned from the log where no index file covers it, against the oracle that reads every record."""
 
 from array import array
-from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from storage.index.tail_index import (
-    EntryRun,
-    TailIndex,
-    empty_tail,
-    extend_tail,
-)
+from storage.index.tail_index import EntryRun, TailIndex, empty_tail, extend_tail
 from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
-from strategies import StorePlan, store_plans
+from strategies import store_plans
 
 EVERYTHING = 2**62
 
 
-def filled(root: Path, count: int = 40, segment_size: int = 1024) -> StoreWriter:
+def filled(root, count=40, segment_size=1024):
     writer = StoreWriter(root, segment_size=segment_size)
     for number in range(count):
         writer.append("T", b"x" * 20, keys=f"k{number} a a", unique_key=f"u{number}", tags="t")
@@ -55,9 +48,7 @@ def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) 
 class TestScanning:
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(maximum_messages=15))
-    def test_a_whole_log_is_found_under_what_a_broker_indexes(
-        self, plan: StorePlan, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_a_whole_log_is_found_under_what_a_broker_indexes(self, plan, tmp_path_factory) -> None:
         writer = plan.write(tmp_path_factory.mktemp("scan"))
         if not writer.written:
             return
@@ -71,9 +62,7 @@ class TestScanning:
 class TestDamage:
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_any_damage_hides_only_what_it_hit(
-        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_any_damage_hides_only_what_it_hit(self, data, tmp_path_factory) -> None:
         writer = filled(tmp_path_factory.mktemp("damage"), 12, 4096)
         writer.roll()
         writer.append("T", keys="in the last segment")
@@ -97,9 +86,7 @@ class TestCovering:
 
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_any_sequence_of_ranges_is_known_as_a_new_scan_would_know_it(
-        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_any_sequence_of_ranges_is_known_as_a_new_scan_would_know_it(self, data, tmp_path_factory) -> None:
         writer = filled(tmp_path_factory.mktemp("ranges"), 12)
         log = log_of(writer)
         bounds = [*(written.physical_offset for written in writer.written), log.end]

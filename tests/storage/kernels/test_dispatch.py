@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,7 +23,7 @@ from dispatching import (
 )
 from examples import examples
 from kernel_memory import Bytes, record_at
-from storage.build.dispatch_scan import DispatchBlock, Reason
+from storage.build.dispatch_scan import Reason
 from storage.kernels.dispatching import LIMIT, DispatchMemory
 from storage.kernels.records import BAD_MAGIC, BAD_OFFSET, BAD_SIZE, entry_hashes
 from storage.queue import consume_queue
@@ -37,9 +36,7 @@ BASE = 1 << 32
 class TestAgainstTheOracle:
     @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), max_size=6), st.booleans(), st.booleans())
-    def test_entries_and_units_are_those_of_the_oracle(
-        self, changes: list[dict[str, Any]], tags: bool, lmq: bool
-    ) -> None:
+    def test_entries_and_units_are_those_of_the_oracle(self, changes, tags, lmq) -> None:
         data, _ = segment(changes, BASE)
         scanned = scan_bytes(data, BASE, tags=tags, lmq=lmq, batch_topics=[BATCH_TOPIC])
         records = list(oracles.scan_segment(data, BASE))
@@ -56,9 +53,7 @@ class TestAgainstTheOracle:
 
     @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), min_size=1, max_size=6), st.integers(1, 400), st.integers(1, 3))
-    def test_it_does_not_matter_how_a_segment_is_read_and_taken(
-        self, changes: list[dict[str, Any]], window: int, records: int
-    ) -> None:
+    def test_it_does_not_matter_how_a_segment_is_read_and_taken(self, changes, window, records) -> None:
         data, _ = segment(changes, BASE)
         whole = scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC])
         cut = scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC], window=window, records=records)
@@ -68,7 +63,7 @@ class TestAgainstTheOracle:
 
     @settings(max_examples=examples(12))
     @given(st.lists(record_changes(), min_size=1, max_size=4), st.data())
-    def test_damage_ends_a_scan_where_the_oracle_ends(self, changes: list[dict[str, Any]], data: st.DataObject) -> None:
+    def test_damage_ends_a_scan_where_the_oracle_ends(self, changes, data) -> None:
         whole, _ = segment(changes, BASE)
         place = data.draw(st.integers(0, len(whole) - 1))
         damaged = whole[:place] + data.draw(st.binary(min_size=1, max_size=9)) + whole[place + 9 :]
@@ -120,7 +115,7 @@ class TestBlocks:
         assert [block.record_offsets.tolist() for block in scan_two_far_records(BASE + 0xFFFFFFFF)] == [[0, 0xFFFFFFFF]]
 
 
-def scan_two_far_records(far: int) -> list[DispatchBlock]:
+def scan_two_far_records(far):
     """Blocks of a scan of two records, the second one far behind the first."""
     scan, blocks = make_scan(), []
     for base in (BASE, far):
@@ -133,9 +128,9 @@ def scan_two_far_records(far: int) -> list[DispatchBlock]:
     return [*blocks, scan.take()]
 
 
-def make_memory(**options: Any) -> DispatchMemory:
+def make_memory(**options):
     """Memory for ten records with all that there is, but for what `options` say."""
-    defaults: dict[str, Any] = {
+    defaults = {
         "tags": True, "checksums": True, "delays": DELAYS, "lmq": True, "batch_topics": [BATCH_TOPIC], "units": True,
         "entries": True, "timestamps": True, "records": 10,
     }  # fmt: skip

@@ -1,7 +1,6 @@
 """Segments of DLedger entries: every walk finds the records behind the heads, as the oracle reads them one by one."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +41,7 @@ class Ledger:
     starts: list[int] = field(default_factory=list)
     entries: int = 0
 
-    def add(self, kind: str, **changes: Any) -> None:
+    def add(self, kind, **changes) -> None:
         """Append a record in an entry, one without a head, or an entry that has none."""
         head = ENTRY_HEAD if kind == "entry" else 0
         if kind in ("entry", "plain"):
@@ -96,9 +95,7 @@ def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int
 class TestWholeSegments:
     @settings(max_examples=examples(12))
     @given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
-    def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(
-        self, ledger: Ledger, behind: bytes
-    ) -> None:
+    def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(self, ledger, behind) -> None:
         data, starts = ledger.data + behind, ledger.starts
         records = list(oracles.scan_segment(data, BASE))
         assert [record.physical_offset - BASE for record in records] == starts
@@ -120,7 +117,7 @@ class TestWholeSegments:
     @settings(max_examples=examples(30))
     @given(ledgers(), st.integers(20, 400), st.integers(1, 3))
     def test_a_dispatch_makes_of_them_what_the_oracle_makes_however_they_are_read(
-        self, ledger: Ledger, window: int, records: int
+        self, ledger, window, records
     ) -> None:
         expected = dispatch(oracles.scan_segment(ledger.data, BASE), lmq=True)
         assert scan_bytes(ledger.data, BASE).made == expected

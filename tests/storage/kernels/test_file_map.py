@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def descriptor(path: Path) -> Iterator[int]:
+def descriptor(path):
     descriptor = os.open(path, os.O_RDONLY)
     yield descriptor
     os.close(descriptor)

@@ -1,10 +1,8 @@
 """Index files checked, measured and built by the kernels, against loops and oracles."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -84,9 +82,7 @@ class TestMeasureCompacted:
         st.integers(0, 4 * STRETCH_BYTES),
         st.sampled_from([0, 2, 40]),
     )
-    def test_bounds_and_stretches_are_those_of_all_entries(
-        self, puts: list[tuple[str, int]], slots: int, start: int, rows: int
-    ) -> None:
+    def test_bounds_and_stretches_are_those_of_all_entries(self, puts, slots, start, rows) -> None:
         puts.sort(key=lambda put: oracles.index_hash(f"T#{put[0]}") % slots)  # stable, so any order along a chain
         image = oracles.IndexImage(slots, 20)
         for key, offset in puts:
@@ -163,7 +159,7 @@ class TestGrowth:
 long_key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
 
 
-def check_pointers(data: bytes, slots: int, entries: int, **options: Any) -> tuple[int, list[list[int]], int]:
+def check_pointers(data, slots, entries, **options):
     """How many are wrong, the rows, slots in use."""
     fixed: dict[int, int] = options.get("fixed", {})
     check = indexes.check_pointers(
@@ -195,9 +191,7 @@ def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) 
 class TestCheckPointers:
     @settings(max_examples=examples(50))
     @given(long_key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
-    def test_what_is_wrong_is_what_a_loop_finds(
-        self, keys: list[str], slots: int, room: int, data: st.DataObject
-    ) -> None:
+    def test_what_is_wrong_is_what_a_loop_finds(self, keys, slots, room, data) -> None:
         content = bytearray(oracles.index_image(keys, slots).to_bytes())
         for _ in range(data.draw(st.integers(0, 4))):
             content[data.draw(st.integers(40, 40 + 4 * slots + 20 * len(keys) + 19))] = data.draw(st.integers(0, 255))
@@ -213,7 +207,7 @@ class TestCheckPointers:
         assert used == len({key_hash % slots for key_hash in hashes if key_hash >= 0})
 
 
-def entry_bytes(entries: Sequence[tuple[int, int, int, int]]) -> bytes:
+def entry_bytes(entries):
     return b"".join(
         oracles.packed(value, size) for entry in entries for value, size in zip(entry, (4, 8, 4, 4), strict=True)
     )
@@ -253,9 +247,7 @@ class TestDealEntries:
         st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20),
         st.data(),
     )
-    def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(
-        self, cells: list[tuple[int, int]], start: int, drawn: list[tuple[int, int]], data: st.DataObject
-    ) -> None:
+    def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(self, cells, start, drawn, data) -> None:
         bounds = []
         at = start
         for length, hole in cells:
@@ -277,7 +269,7 @@ class TestDealEntries:
         assert list(zip(dealt.hashes[:count].tolist(), dealt.positions[:count].tolist(), strict=True)) == expected
 
 
-def deal(entries: Sequence[tuple[int, int]], bounds: Sequence[tuple[int, int]]) -> kernel.Dealt:
+def deal(entries, bounds):
     held = Bytes(entry_bytes([(key_hash, offset, 0, 0) for key_hash, offset in entries]))
     starts, ends = (np.array(column, np.int64) for column in zip(*bounds, strict=True))
     return kernel.deal_entries(held.region, starts, ends)
@@ -330,9 +322,7 @@ def bytes_of(builder: IndexFileBuilder | CompactFileBuilder) -> bytes:
 
 @settings(max_examples=examples(50))
 @given(put_lists(), st.sampled_from([1, 2, 7, 97]), st.integers(0, 40), st.data())
-def test_entries_put_in_any_portions_make_the_file_of_the_oracle(
-    puts: list[Put], slots: int, spare: int, data: st.DataObject
-) -> None:
+def test_entries_put_in_any_portions_make_the_file_of_the_oracle(puts, slots, spare, data) -> None:
     entries, columns = entries_of(puts), columns_of(puts)
     first = data.draw(st.integers(0, len(entries)))
     seed = data.draw(st.none() | st.tuples(stamps, st.integers(-1, FIRST)))
@@ -355,9 +345,7 @@ def test_entries_put_in_any_portions_make_the_file_of_the_oracle(
 
 @settings(max_examples=examples(30))
 @given(put_lists(), st.sampled_from([1, 2, 7, 97]), st.integers(0, 3), st.integers(0, 2**40))
-def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(
-    puts: list[Put], slots: int, spare: int, end: int
-) -> None:
+def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(puts, slots, spare, end) -> None:
     builder = CompactFileBuilder(slots, len(entries_of(puts)) + 1 + spare)
     for put in puts:
         builder.put(columns_of([put], put.physical_offset - 7), 0, len(put.texts))
@@ -394,7 +382,7 @@ def test_a_slot_is_the_remainder(key_hash: int, slots: int) -> None:
             assert slot_number(near, slots) == near % slots
 
 
-def numbers(*values: int) -> npt.NDArray[np.int64]:
+def numbers(*values):
     return np.array(values, np.int64)
 
 
@@ -416,7 +404,7 @@ class TestDoors:
         assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])
 
 
-def rows_of(found: tuple[int, list[list[int]], int]) -> Iterator[list[int]]:
+def rows_of(found):
     yield from found[1]
 
 

@@ -3,7 +3,7 @@
 import random
 import struct
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -161,9 +161,7 @@ class TestLookup:
 class TestSize:
     @settings(max_examples=examples(40))
     @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 3000), st.integers(1, 9))
-    def test_an_answer_is_cut_at_whole_messages_and_drops_the_oldest(
-        self, sizes: list[int], limit: int, maximum: int
-    ) -> None:
+    def test_an_answer_is_cut_at_whole_messages_and_drops_the_oldest(self, sizes, limit, maximum) -> None:
         store, records, _, _ = Plan(messages=[{"keys": "a", "body": bytes(size)} for size in sizes]).build()
         answer = ask(store, Question("TopicTest", "a", limit=limit, maximum=maximum))
         kept: list[oracles.Record] = []
@@ -277,9 +275,7 @@ pointers = st.integers(-2, 5000) | st.sampled_from([-(2**31), 0, 2**31 - 1])
 class TestAnswers:
     @settings(max_examples=examples(12), deadline=None)
     @given(chain_rows, st.lists(st.tuples(st.integers(0, 5000), pointers), max_size=3), st.data())
-    def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(
-        self, chain_rows: list[tuple[str, int]], damage: list[tuple[int, int]], data: st.DataObject
-    ) -> None:
+    def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(self, chain_rows, damage, data) -> None:
         chain = Chain(chain_rows, damage)
         counts = sorted(data.draw(st.lists(st.integers(1, chain.count), max_size=2)))
         for count in (*counts, chain.count):
@@ -295,9 +291,7 @@ class TestAnswers:
 
     @settings(max_examples=examples(12), deadline=None)
     @given(chain_rows, st.integers(0, 2**32))
-    def test_look_ups_end_and_read_nothing_else_whatever_changes_in_the_file(
-        self, chain_rows: list[tuple[str, int]], seed: int
-    ) -> None:
+    def test_look_ups_end_and_read_nothing_else_whatever_changes_in_the_file(self, chain_rows, seed) -> None:
         chain, generator = Chain(chain_rows), random.Random(seed)
         for _ in range(6):
             store = chain.store()
@@ -342,9 +336,7 @@ def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) ->
     [(lambda end: 1, 1), (lambda end: end - 1, 1), (lambda end: end, 0), (lambda end: 2**40, 0)],
     ids=["inside a record", "in the last byte", "behind the log", "far behind"],
 )
-def test_an_entry_that_points_into_the_log_where_no_record_starts_is_told(
-    wrong: Callable[[int], int], strays: int
-) -> None:
+def test_an_entry_that_points_into_the_log_where_no_record_starts_is_told(wrong, strays) -> None:
     store, records, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
     log = bytes(store.segments[0])
     data, entry = bytearray(files[0][0]), 40 + 4 + 20 * 2

@@ -2,7 +2,6 @@
 
 import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -29,7 +28,7 @@ from store_writer import StoreWriter, Written
 Log = tuple[CommitLog, list[Written]]
 
 
-def written_log(root: Path, count: int = 40) -> Log:
+def written_log(root, count=40):
     """Messages of queue 2, whose property `number` counts them."""
     writer = StoreWriter(root)
     for number in range(count):
@@ -49,18 +48,7 @@ def unit(written: Written, tags_code: int = 0, size: int | None = None) -> bytes
     return packed(written.physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
 
 
-def call(
-    log: CommitLog,
-    units: list[bytes],
-    codes: list[int] | None = None,
-    *,
-    choice: kernel.Choice | None = None,
-    maximum: int = 99,
-    maximum_bytes: int = 1 << 40,
-    name: tuple[str, int] = ("T", 2),
-    ahead: int = 0,
-    behind: int = 0,
-) -> tuple[int, list[int]]:
+def call(log, units, codes=None, *, choice=None, maximum=99, maximum_bytes=1 << 40, name=("T", 2), ahead=0, behind=0):
     """Units gone through or a code, and the physical offsets found."""
     wanted = choice or (CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes))
     pulled = kernel.pull(
@@ -87,7 +75,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Log:
     share=st.floats(0, 1),
 )
 def test_however_many_tags_are_wanted_of_however_many_units_none_is_taken_for_another(
-    many: Log, count: int, codes: list[int], others: list[int], seed: int, share: float
+    many, count, codes, others, seed, share
 ) -> None:
     (log, written), random = many, Random(seed)
     tags = [random.choice(codes if codes and random.random() < share else others) for _ in range(count)]
@@ -112,7 +100,7 @@ def test_units_that_do_not_lead_from_one_record_to_the_next_are_for_python(held:
     assert call(log, back, [7], behind=1)[0] == kernel.ODD
 
 
-def test_a_message_that_an_expression_wants_must_be_intact(tmp_path: Path) -> None:
+def test_a_message_that_an_expression_wants_must_be_intact(tmp_path) -> None:
     log, written = written_log(tmp_path)
     path = log.segments[0].file.path
     content = bytearray(path.read_bytes())

@@ -5,9 +5,7 @@ import itertools
 import mmap
 import weakref
 from array import array
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +66,7 @@ changes = st.fixed_dictionaries(
 OFFSET = 4096
 
 
-def packed(**changes: Any) -> bytes:
+def packed(**changes):
     return record_at(
         changes.pop("physical_offset", OFFSET), **{"keys": "a b", "unique_key": "U", "tags": "t", **changes}
     )
@@ -117,21 +115,19 @@ class TestProperties:
 
 class TestFindRecord:
     @given(st.binary(max_size=120), st.lists(changes, max_size=3))
-    def test_a_candidate_is_what_has_magic_and_offset_of_a_record(
-        self, noise: bytes, plan: list[dict[str, object]]
-    ) -> None:
+    def test_a_candidate_is_what_has_magic_and_offset_of_a_record(self, noise, plan) -> None:
         data, _ = segment_at(BASE + len(noise), *plan)
         assert find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (len(noise) if data else -1)
 
 
-def nest(depth: int, offset: int, draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
+def nest(depth, offset, draw):
     """A record, sound or not, whose body has such records within, and filling around them."""
     if depth == 0:
         return draw(st.sampled_from([b"", b"filling", bytes(3000)]))  # type: ignore[no-any-return]
     front = draw(st.sampled_from([b"", b"\xda\xa3", bytes(1500), b"x" * 5000]))
     body = front + nest(depth - 1, offset + 88 + len(front), draw)
     body += nest(depth - 1, offset + 88 + len(body), draw) + draw(st.sampled_from([b"", b"behind" * 500]))
-    changes: dict[str, Any] = draw(st.sampled_from([{}, {"crc": 1}, {"keys": "k"}, {"crc": 7, "keys": "k"}]))
+    changes = draw(st.sampled_from([{}, {"crc": 1}, {"keys": "k"}, {"crc": 7, "keys": "k"}]))
     return record_at(offset, body=body, **changes)
 
 
@@ -213,9 +209,7 @@ appended_changes = st.fixed_dictionaries(
 class TestWalkAppended:
     @settings(max_examples=examples(20))
     @given(st.lists(appended_changes, max_size=12), st.sampled_from([b"", bytes(8), bytes(100)]))
-    def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(
-        self, plan: list[dict[str, object]], behind: bytes
-    ) -> None:
+    def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(self, plan, behind) -> None:
         data, positions = segment(*plan)
         walked = Walked(data + behind)
         assert (walked.end, walked.reason) == (len(data), AT_NOTHING if behind else AT_LIMIT)
@@ -227,9 +221,7 @@ class TestWalkAppended:
 
     @settings(max_examples=examples(20))
     @given(st.lists(appended_changes, min_size=1, max_size=5), st.data())
-    def test_a_record_that_is_there_in_part_ends_the_walk(
-        self, plan: list[dict[str, object]], data: st.DataObject
-    ) -> None:
+    def test_a_record_that_is_there_in_part_ends_the_walk(self, plan, data) -> None:
         whole, _ = segment(*plan)
         cut = data.draw(st.integers(0, len(whole)))
         torn = whole[:cut] + bytes(len(whole) - cut + 50)
@@ -291,9 +283,7 @@ def test_a_buffer_is_held_until_the_region_goes() -> None:
     memory.close()
 
 
-def scan(
-    data: bytes, position: int = 0, stop: int | None = None, room: int = 1000
-) -> tuple[int, int, set[tuple[int, int]]]:
+def scan(data, position=0, stop=None, room=1000):
     held = Bytes(data)
     hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
     limit, boundary = len(data) if stop is None else stop, BASE + len(data)

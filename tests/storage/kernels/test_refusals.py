@@ -3,11 +3,7 @@
 Each is refused with a sentence before anything is read or written.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from kernel_memory import Bytes, HeldFile, IndexBytes, KernelStore
@@ -35,19 +31,19 @@ INDEX_BYTES = 40 + 4 * 2 + 20 * 4
 "Of an index file of two slots, with room for four entries, of which the first is none."
 
 
-def longs(*values: int) -> npt.NDArray[np.int64]:
+def longs(*values):
     return np.array(values, np.int64)
 
 
-def ints(*values: int) -> npt.NDArray[np.int32]:
+def ints(*values):
     return np.array(values, np.int32)
 
 
-def room(count: int) -> npt.NDArray[np.int64]:
+def room(count):
     return np.empty(count, np.int64)
 
 
-def refuse(message: str, call: Callable[..., object], *arguments: object, **keywords: object) -> None:
+def refuse(message, call, *arguments, **keywords) -> None:
     with pytest.raises(ValueError, match=message):
         call(*arguments, **keywords)
 
@@ -55,7 +51,7 @@ def refuse(message: str, call: Callable[..., object], *arguments: object, **keyw
 @pytest.mark.parametrize(("position", "stop"), [(-1, 10), (0, 1000), (0, -1), (2**62, 2**63 - 1), (1000, 1001)])
 def test_a_place_of_no_record(position: int, stop: int) -> None:
     region, room, held = Region(bytes(200)), np.zeros(records.MAXIMUM_PIECES, np.int64), Bytes(bytes(200)).region
-    calls: list[Callable[[], object]] = [
+    calls = [
         lambda: records.check_shape(region, position, stop, -1),
         lambda: records.check_intact(region, position, stop, -1),
         lambda: records.check_step(region, position, stop, -1, 0),
@@ -91,7 +87,7 @@ def test_records() -> None:
     hashes, offsets = np.zeros(records.MAXIMUM_PIECES, np.int32), np.zeros(records.MAXIMUM_PIECES, np.int64)
     nothing = Region(b"")
 
-    def scan(*room: Any) -> object:
+    def scan(*room):
         return records.scan_keys(nothing, 0, 0, 0, 0, 0, *room)
 
     refuse("do not lie in", records.store_timestamp, Region(bytes(90)), 0)
@@ -127,7 +123,7 @@ def test_index_files() -> None:
 
 
 def test_texts() -> None:
-    def held(position: int, length: int) -> tuple[Region, Region, Any, Any]:
+    def held(position, length):
         return (Bytes(b"abc").region, Bytes(b"de").region, longs(0, position), longs(3, length))
 
     factor, codes, data = 0x2545F4914F6CDD1D, np.empty(2, np.int32), np.zeros(5, np.uint8)
@@ -150,7 +146,7 @@ def test_texts() -> None:
 
 
 def test_hosts_and_properties() -> None:
-    def split(block: Region, positions: Any, lengths: Any, rows: int, pairs: int) -> object:
+    def split(block, positions, lengths, rows, pairs):
         found = (np.empty(pairs, np.int32), room(9), room(9))
         return texts.split_properties(block, positions, lengths, 3, room(rows), *found, room(9), room(9))
 
@@ -219,9 +215,7 @@ def test_blocks_of_a_scan_and_segments_that_are_moved() -> None:
         ((1,), (4,), (5, 6, 7, 8), 0, 4, "4 entries for a file that has room for 3"),
     ],
 )
-def test_columns_of_an_index_file(
-    offsets: list[int], stops: list[int], hashes: list[int], first: int, count: int, message: str
-) -> None:
+def test_columns_of_an_index_file(offsets, stops, hashes, first, count, message) -> None:
     held = bytearray(INDEX_BYTES)
     writer = indexes.IndexWriter(held, 2, 4, 0, 0)
     refuse(message, writer.put, longs(*offsets), longs(7), longs(*stops), ints(*hashes), first, count)
@@ -231,7 +225,7 @@ def test_columns_of_an_index_file(
 def test_entries_of_an_index_file() -> None:
     region, two, fates = Bytes(bytes(200)).region, longs(0, 0), np.zeros(2, np.uint8)
 
-    def heads(filled: int, fates: npt.NDArray[np.uint8]) -> object:
+    def heads(filled, fates):
         return index_entries.read_heads(region, 0, filled, 200, BASE, two, 0, fates, two)
 
     refuse("bytes 0 to 201", heads, 201, fates)

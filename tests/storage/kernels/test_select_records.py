@@ -48,9 +48,7 @@ class TestFindNeedle:
         assert find(data, 0, len(data) - 101, wanted) == -1
 
 
-def selected(
-    data: bytes, criteria: Criteria, *, room: int = 100, stop: int | None = None
-) -> tuple[int, int, list[int]]:
+def selected(data, criteria, *, room=100, stop=None):
     """Where the walk ended, why, and the positions noted."""
     found = np.zeros(room, np.int64)
     selection = select_records(
@@ -75,9 +73,7 @@ class TestSelectRecords:
         st.sampled_from([SearchPlace.BODY, SearchPlace.PROPERTIES, SearchPlace.ANY]),
         st.booleans(),
     )
-    def test_bytes_count_only_where_they_are_asked_for(
-        self, parts: list[tuple[bytes, bool]], place: SearchPlace, is_of_topic: bool
-    ) -> None:
+    def test_bytes_count_only_where_they_are_asked_for(self, parts, place, is_of_topic) -> None:
         """Hits lie behind, before and between the places that count, near and far."""
         data, positions = segment(
             *(
@@ -166,9 +162,7 @@ BLANK_SIZE = 100
 BLANK = BLANK_SIZE.to_bytes(4, "big") + b"\xcb\xd4\x31\x94"
 
 
-def choose(
-    data: bytes, wanted: Wanted | None = None, *, limit: int | None = None, room: int = 9, checksums: bool = True
-) -> tuple[tuple[int, int, int, int, int], list[int]]:
+def choose(data, wanted=None, *, limit=None, room=9, checksums=True):
     """Where it ended, why, the code of damage, the records passed and the last of them; and the positions chosen."""
     table = np.zeros(room, ROW)
     chosen = message_rows.choose_records(

@@ -3,7 +3,6 @@
 import math
 import struct
 import unicodedata
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from kernel_memory import Bytes
 from protocol.errors import FilterEvaluationError
 from protocol.properties import encode_properties
 from sql92_oracle import double_order, to_double_order
-from storage.filter.sql92 import Expression, parse
+from storage.filter.sql92 import parse
 from storage.kernels import sql92 as kernel
 from storage.kernels.sql92 import double_of, integer_of
 from strategies import property_blocks
@@ -28,7 +27,7 @@ AROUND = bytes(range(1, 3)) * 40
 """What a record has around its properties: here it reads like some."""
 
 
-def decided(expression: Expression, *blocks: bytes) -> str:
+def decided(expression, *blocks):
     """The kernel's outcomes as letters, for blocks within records and alone."""
     held = Bytes(AROUND + AROUND.join(blocks))
     lengths = np.array([len(block) for block in blocks], np.int64)
@@ -40,7 +39,7 @@ def decided(expression: Expression, *blocks: bytes) -> str:
     return letters
 
 
-def letter(expression: Expression, block: bytes) -> str:
+def letter(expression, block):
     """The oracle's outcome."""
     properties = oracles.parse_properties(oracles.decode_java(block))
     try:
@@ -72,7 +71,7 @@ def test_a_search_in_a_hostile_text_takes_no_square_of_its_length() -> None:
     assert decided(expression, b"a\x01" + b"x" * 32_700) == "F"
 
 
-def finished(*steps: Callable[[kernel.Program], object]) -> kernel.Program:
+def finished(*steps):
     program = kernel.Program(["a"])
     for step in steps:
         step(program)
@@ -113,14 +112,14 @@ def to_int64(text: str) -> int:
 NUMBERS: list[tuple[str, Column, Column, Column]] = [tuple(each) for each in vectors("number")]
 
 
-def read(convert: Callable[[str], float], text: str) -> float | None:
+def read(convert, text):
     try:
         return convert(text)
     except FilterEvaluationError:
         return None
 
 
-def said(convert: Callable[[str], float], text: str) -> str:
+def said(convert, text):
     try:
         return repr(convert(text))
     except FilterEvaluationError as error:
@@ -182,7 +181,7 @@ def test_doubles_of_any_length_and_exponent() -> None:
 
 
 @pytest.mark.parametrize("convert", [to_int32, to_int64])
-def test_integers_may_have_any_number_of_leading_zeros(convert: Callable[[str], int]) -> None:
+def test_integers_may_have_any_number_of_leading_zeros(convert) -> None:
     for zero, five in (("0", "5"), ("٠", "٥"), ("０", "５")):
         assert convert("-" + zero * 30_000 + five) == -5
         assert convert("+" + zero * 30_000) == 0

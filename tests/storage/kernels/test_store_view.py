@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +12,7 @@ import oracles
 from kernel_memory import HeldFile, KernelStore, record_at
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
-from storage.kernels.store_view import (
-    PROBE_BYTES,
-    IndexFilesView,
-    LogView,
-    RunsView,
-    StoreView,
-    stay_alike,
-)
+from storage.kernels.store_view import PROBE_BYTES, IndexFilesView, LogView, RunsView, StoreView, stay_alike
 
 TICK = 1000
 
@@ -48,7 +40,7 @@ def segment_of(segments: list[tuple[int, bytes]], offset: int) -> int:
 
 
 class TestHeat:
-    def test_what_is_in_use_is_asked_for_again_after_sixteen_seconds(self, disk_path: Path) -> None:
+    def test_what_is_in_use_is_asked_for_again_after_sixteen_seconds(self, disk_path) -> None:
         path = disk_path / "file"
         path.write_bytes(bytes(PROBE_BYTES))
         descriptor = os.open(path, os.O_RDONLY)
@@ -58,7 +50,7 @@ class TestHeat:
         assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
         assert not file.is_hot(0, 10, 1017)
 
-    def test_places_stay_alike_until_one_of_them_says_something_else(self, tmp_path: Path) -> None:
+    def test_places_stay_alike_until_one_of_them_says_something_else(self, tmp_path) -> None:
         path = tmp_path / "file"
         path.write_bytes(b"a mark, and at the end nothing\0\0\0")
         file = MappedFile.open(path)
@@ -78,9 +70,7 @@ class TestHeat:
 
 class TestFindSegment:
     @given(segment_lists(), st.integers(-5, 60), st.data())
-    def test_any_offset_is_found_where_looking_at_each_segment_finds_it(
-        self, segments: list[tuple[int, bytes]], distance: int, data: st.DataObject
-    ) -> None:
+    def test_any_offset_is_found_where_looking_at_each_segment_finds_it(self, segments, distance, data) -> None:
         store = KernelStore(segments)
         base = data.draw(st.sampled_from([base for base, _ in segments])) if segments else 0
         assert store.log.find_segment(base + distance) == segment_of(segments, base + distance)
@@ -117,7 +107,7 @@ class TestRecords:
             assert store.log.record_at(0, 0) == data
 
 
-def test_a_file_just_written_is_hot_and_remembered(tmp_path: Path) -> None:
+def test_a_file_just_written_is_hot_and_remembered(tmp_path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(3 * PROBE_BYTES + 5))
     file = MappedFile.open(path)
@@ -128,7 +118,7 @@ def test_a_file_just_written_is_hot_and_remembered(tmp_path: Path) -> None:
         assert heat.tolist() == [1000] * 4
 
 
-def test_a_short_read_is_cold(tmp_path: Path) -> None:
+def test_a_short_read_is_cold(tmp_path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(100))
     descriptor = os.open(path, os.O_RDONLY)

@@ -2,7 +2,6 @@
 
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from storage.layout.timer_log import TIMER_UNIT, TIMER_UNIT_DTYPE, are_units
 from storage.store.message_store import MessageStore
 
 
-def test_the_recorded_checkpoint_speaks_of_the_recorded_log(g1_store: Path) -> None:
+def test_the_recorded_checkpoint_speaks_of_the_recorded_log(g1_store) -> None:
     checkpoint = Checkpoint.read(g1_store / "checkpoint")
     assert checkpoint == Checkpoint(
         physic_msg_timestamp=0x01A1FCDA9506,
@@ -36,7 +35,7 @@ def test_the_recorded_checkpoint_speaks_of_the_recorded_log(g1_store: Path) -> N
 
 
 @pytest.mark.parametrize("size", [0, 1, 40, 47])
-def test_a_short_checkpoint_is_refused_with_its_length(size: int, tmp_path: Path) -> None:
+def test_a_short_checkpoint_is_refused_with_its_length(size, tmp_path) -> None:
     (tmp_path / "checkpoint").write_bytes(bytes(size))
     with pytest.raises(TruncatedFile, match=f"needs 48 bytes, but only {size} are there"):
         Checkpoint.read(tmp_path / "checkpoint")
@@ -70,28 +69,28 @@ def test_junk_is_refused_with_its_level() -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Path:
+def ledger(tmp_path):
     """The entries of a recorded store that was closed cleanly: all are agreed on."""
     return unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-dledger") / "dledger-n0" / "data"
 
 
-def checkpoint(ledger: Path, text: str) -> None:
+def checkpoint(ledger, text) -> None:
     (ledger.parent / "checkpoint").write_text(text)
 
 
-def units(ledger: Path) -> bytes:
+def units(ledger):
     with (ledger.parent / "index" / ("0" * 20)).open("rb") as file:
         return file.read(1 << 16)
 
 
-def position_of(ledger: Path, number: int) -> int:
+def position_of(ledger, number):
     return int.from_bytes(units(ledger)[number * 32 + 4 : number * 32 + 12], "big")
 
 
 @pytest.mark.parametrize(
     ("number", "form"), [(-1, "#a comment\n committedIndex : {} \n"), (17, "endIndex=81\ncommittedIndex={}\n")]
 )
-def test_what_lies_behind_the_committed_index_is_served_with_a_word(ledger: Path, number: int, form: str) -> None:
+def test_what_lies_behind_the_committed_index_is_served_with_a_word(ledger, number, form) -> None:
     checkpoint(ledger, form.format(number))
     place = position_of(ledger, number + 1)
     assert uncommitted_from(ledger) == place
@@ -123,7 +122,7 @@ def test_what_a_broker_writes_is_read(numbers: set[int], starts: set[int], separ
     assert parse_epochs(head + body) == entries
 
 
-def test_a_recorded_broker_has_read_its_whole_timer_topic(tmp_path: Path) -> None:
+def test_a_recorded_broker_has_read_its_whole_timer_topic(tmp_path) -> None:
     store = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues")
     check = TimerCheck.read(store / "config" / "timercheck")
     # Seven timer messages were sent; the last one that was delivered was due at 1795253924000.
@@ -132,7 +131,7 @@ def test_a_recorded_broker_has_read_its_whole_timer_topic(tmp_path: Path) -> Non
     assert 1795253924000 < check.last_read_timestamp < 1795253924000 + 60_000
 
 
-def test_a_file_that_is_cut_or_negative_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_or_negative_is_refused_by_name(tmp_path) -> None:
     path = tmp_path / "timercheck"
     path.write_bytes(bytes(20))
     with pytest.raises(TruncatedFile, match="timercheck"):

@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -95,7 +94,7 @@ def test_the_recorded_filter_is_read(g1_store: Path) -> None:
 
 @pytest.mark.parametrize(("newer", "offset"), [("consumerOffset.json", 9), ("lmqConsumerOffset.json", 4)])
 def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_has_nothing(
-    tmp_path: Path, newer: str, offset: int
+    tmp_path, newer, offset
 ) -> None:
     write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:9},"T@Plain":{0:1}}}')
     write(tmp_path, "lmqConsumerOffset.json", b'{"offsetTable":{"T@G":{0:4},"T@Light":{0:2}}}')
@@ -131,14 +130,12 @@ def test_a_damaged_file_holds_nothing_that_is_known(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
-def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(tmp_path, monkeypatch, number) -> None:
     write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:7},"T@New":{0:5}}}')
     write(tmp_path, "consumerOffset.json.bak", '{"offsetTable":{"T@G":{0:3}}}')
     opened = os.open
 
-    def refuse(path: Any, *more: Any, **options: Any) -> int:
+    def refuse(path, *more, **options):
         if str(path).endswith("consumerOffset.json"):
             raise OSError(number, os.strerror(number), str(path))
         return opened(path, *more, **options)
@@ -231,9 +228,7 @@ def files_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_committed_offsets_are_what_the_broker_answered_and_nothing_is_written(
-    name: str, stores: dict[str, Path]
-) -> None:
+def test_committed_offsets_are_what_the_broker_answered_and_nothing_is_written(name, stores) -> None:
     before = files_of(stores[name] / "config")
     config = StoreConfig.load(stores[name])
     assert files_of(stores[name] / "config") == before
@@ -260,7 +255,7 @@ def test_topics_and_groups_are_those_that_were_made(name: str, stores: dict[str,
 
 @pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
 def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_said_once(
-    name: str, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    name, stores, monkeypatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     config = StoreConfig.load(stores[name])
@@ -274,9 +269,7 @@ def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_sai
 
 
 @pytest.mark.parametrize("giant", ["CURRENT", "000015.sst"])
-def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(
-    giant: str, stores: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(giant, stores, tmp_path) -> None:
     """The library would take its apparent size of memory, and end the process, or read for hours."""
     shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
     path = tmp_path / "config" / "topics" / giant
@@ -290,9 +283,7 @@ def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(
 
 
 @pytest.mark.parametrize("each", [29, pytest.param(5, marks=pytest.mark.soak)])
-def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(
-    stores: dict[str, Path], tmp_path: Path, each: int
-) -> None:
+def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(stores, tmp_path, each) -> None:
     """RocksDB takes what is cut for a crash, and opens an older state with fewer rows or none."""
     shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
     manifest = tmp_path / "config" / "topics" / "MANIFEST-000005"

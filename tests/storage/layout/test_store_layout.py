@@ -1,7 +1,6 @@
 """Which directories are stores, and what a refusal says about those that are none."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +16,14 @@ from store_writer import StoreWriter
 SEGMENT = "0" * 20
 
 
-def make_store(root: Path) -> Path:
+def make_store(root):
     writer = StoreWriter(root)
     writer.append("T", b"hello", keys="k")
     writer.close()
     return root
 
 
-def refusal(root: Path, *directories: Path) -> str:
+def refusal(root, *directories):
     with pytest.raises(NotAStore) as refused:
         recognise_store(root, directories)
     text = str(refused.value)
@@ -34,7 +33,7 @@ def refusal(root: Path, *directories: Path) -> str:
     return text
 
 
-def test_what_is_no_store_is_refused_with_what_it_is(tmp_path: Path) -> None:
+def test_what_is_no_store_is_refused_with_what_it_is(tmp_path) -> None:
     whole = make_store(tmp_path / "above" / "store")
     (tmp_path / "file").write_text("x")
     for name in ("empty", "letters", "named", "named/commitlog-a", "named/commitlog-b", "named/consumequeue"):
@@ -61,7 +60,7 @@ def test_what_is_no_store_is_refused_with_what_it_is(tmp_path: Path) -> None:
     ("directory", "file"),
     [("consumequeue", "CURRENT"), ("consumequeue_rocksdb", "MANIFEST-000005"), ("consumequeue", "000010.sst")],
 )
-def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory: str, file: str, tmp_path: Path) -> None:
+def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory, file, tmp_path) -> None:
     make_store(tmp_path)
     assert recognise_store(tmp_path).rocksdb_queues is None
     (tmp_path / directory).mkdir(exist_ok=True)
@@ -71,7 +70,7 @@ def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory: str, file: 
     assert "consumequeue" not in layout.missing
 
 
-def converted(root: Path) -> Path:
+def converted(root):
     """A plain store whose log goes on as DLedger's, as that of a broker that becomes a group's member; the latter."""
     writer = StoreWriter(root, segment_size=1024)
     writer.append("T", b"plain", keys="k")
@@ -90,9 +89,7 @@ def converted(root: Path) -> Path:
     ("path", "content"),
     [("checkpoint", b"endIndex=5\ncommittedIndex=4\n"), (f"index/{SEGMENT}", b"\0\0\0\1" + bytes(28))],
 )
-def test_entries_that_lie_elsewhere_are_missed_until_their_directory_is_given(
-    tmp_path: Path, path: str, content: bytes
-) -> None:
+def test_entries_that_lie_elsewhere_are_missed_until_their_directory_is_given(tmp_path, path, content) -> None:
     root = tmp_path / "store"
     ledger = converted(root)
     elsewhere = tmp_path / "elsewhere"
@@ -106,7 +103,7 @@ def test_entries_that_lie_elsewhere_are_missed_until_their_directory_is_given(
     assert recognise_store(root, [root / "commitlog", elsewhere]).problems == []
 
 
-def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path: Path) -> None:
+def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path) -> None:
     root = tmp_path / "store"
     ledger = converted(root)
     logs = (root / "commitlog", ledger)
@@ -121,7 +118,7 @@ def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path
     assert [segment.base_offset for segment in open_log(root).log.segments] == bases
 
 
-def test_directories_of_the_log_that_leave_out_a_ledger_are_refused(tmp_path: Path) -> None:
+def test_directories_of_the_log_that_leave_out_a_ledger_are_refused(tmp_path) -> None:
     root = tmp_path / "store"
     ledger = converted(root)
     found = f"found messages in a DLedger log in {ledger}"
@@ -131,7 +128,7 @@ def test_directories_of_the_log_that_leave_out_a_ledger_are_refused(tmp_path: Pa
     assert layout.ledgers == (ledger,)
 
 
-def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path: Path) -> None:
+def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path) -> None:
     root = tmp_path / "store"
     ledger = converted(root)
     shutil.copytree(ledger.parent, root / "dledger-n1")

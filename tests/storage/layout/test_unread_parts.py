@@ -1,9 +1,7 @@
 """What is not read: `unread_answers` lists it, and the answers that it names there say so."""
 
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -23,16 +21,16 @@ OF_NOTHING = ["doctor", "info", "serve", "page", "metrics"]
 LISTED = {each.name: [*OF_NOTHING, *each.said_by] for each in UNREAD}
 
 
-def written(root: Path, name: str, content: object) -> None:
+def written(root, name, content) -> None:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def with_database(root: Path, name: str) -> None:
+def with_database(root, name) -> None:
     written(root, f"{name}/CURRENT", "MANIFEST-000005\n")
 
 
-MADE: dict[str, Callable[[Path], None]] = {
+MADE = {
     "compaction/": lambda root: written(root, "compaction/compactionLog/T/0/00000000000000000000", ""),
     "config/topicQueueMapping.json": lambda root: written(
         root, "config/topicQueueMapping.json", {"topicQueueMappingInfoMap": {"T": {"bname": "b", "hostedQueues": {}}}}
@@ -53,7 +51,7 @@ MADE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     writer = StoreWriter(tmp_path / "store")
     writer.append("T", b"x", keys="k", unique_key="U")
     writer.set_topic("Other")
@@ -62,7 +60,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def listed_users(root: Path) -> str:
+def listed_users(root):
     with serving_in_a_thread(service_of(MessageStore.open(root))) as address:
         client = TrialClient(address)
         remarks = [client.ask(code).remark for code in (RequestCode.AUTH_LIST_USER, RequestCode.AUTH_LIST_ACL)]
@@ -70,7 +68,7 @@ def listed_users(root: Path) -> str:
     return " ".join(map(str, remarks))
 
 
-def figures(root: Path) -> str:
+def figures(root):
     from broker.metrics.metrics_rows import MetricsRows
     from broker.web.metrics_collector import Exposition, ServerCollector
     from broker.web.metrics_store import StoreFigures
@@ -79,7 +77,7 @@ def figures(root: Path) -> str:
     return Exposition(ServerCollector(MetricsRows(), [store])).render("")[0].decode()
 
 
-def page(root: Path) -> str:
+def page(root):
     api = ApiOf(root)
     asked: dict[str, dict[str, str]] = {
         "store": {},
@@ -107,7 +105,7 @@ def said_by(name: str, source: object) -> str:
     return "".join(line for line in outcome.errors.splitlines(keepends=True) if "is not read" in line)
 
 
-ANSWERS: dict[str, Callable[[Path], str]] = {
+ANSWERS = {
     "topics": lambda root: rocketlens("topics", root).errors,
     "queues": lambda root: rocketlens("topics", root, "T").errors,
     "groups": lambda root: rocketlens("groups", root).errors,
@@ -134,7 +132,7 @@ def test_each_part_is_listed_with_the_answers_that_concern_it() -> None:
     "part",
     [pytest.param(part, marks=[pytest.mark.soak] if number % 4 != 1 else []) for number, part in enumerate(MADE)],
 )
-def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: str, root: Path) -> None:
+def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part, root) -> None:
     before = {name: ask(root) for name, ask in ANSWERS.items() if name != "listUser"}
     MADE[part](root)
     (unread,) = StoreConfig.load(root).unread
@@ -153,7 +151,7 @@ def test_each_answer_that_is_listed_says_what_it_lacks_and_no_other_does(part: s
             assert said == before[name], name
 
 
-def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_none(tmp_path: Path) -> None:
+def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_none(tmp_path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "B7-compaction")
     said = rocketlens("topics", store, "states").errors
     assert "compaction/ is not read: of topic states a broker gives the newest message of each key from there" in said
@@ -163,7 +161,7 @@ def test_a_recorded_broker_with_a_compacted_topic_and_users_is_not_said_to_have_
     assert [each.name for each in StoreConfig.load(store).unread] == ["compaction/", "config/users", "config/acls"]
 
 
-def test_a_recorded_static_topic_is_named_as_one(tmp_path: Path) -> None:
+def test_a_recorded_static_topic_is_named_as_one(tmp_path) -> None:
     store = unpack("store", tmp_path, archives=CASES / "B16-static-topic")
     said = "config/topicQueueMapping.json is not read: the queues of topic static1 are static: queues and offsets here"
     assert said in rocketlens("topics", store, "static1").errors

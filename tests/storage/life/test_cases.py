@@ -1,15 +1,13 @@
 """The lives of messages in stores that a broker 5.5.0 wrote, and in some that were damaged: what is true of each."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golden_store import CASES, unpack
 from protocol.system_topics import Stage
 from protocol.trace import TraceKind
-from storage.life.message_life import MessageLife, find_life
+from storage.life.message_life import find_life
 from storage.life.pending import Pending, PendingState
 from storage.life.verdicts import Ending, Passage
 from storage.store.message_store import MessageStore
@@ -17,11 +15,11 @@ from storage.store.message_store import MessageStore
 POP, TRANSACTIONS = "A1-A2-B1-pop", "A3-A4-transactions"
 
 
-def opened(name: str, directory: Path) -> MessageStore:
+def opened(name, directory):
     return MessageStore.open(unpack("store", directory, archives=CASES / name))
 
 
-def truth_of(name: str) -> dict[str, dict[str, Any]]:
+def truth_of(name):
     lines = (CASES / name / "truth.jsonl").read_text("utf-8").splitlines()
     return {row["key"]: row for row in map(json.loads, lines)}
 
@@ -36,7 +34,7 @@ def transactions(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
     return opened(TRANSACTIONS, tmp_path_factory.mktemp("transactions"))
 
 
-def life_of(store: MessageStore, row: dict[str, Any]) -> MessageLife:
+def life_of(store, row):
     life = find_life(store, row["uniqueKey"])
     assert life.incomplete is None
     stored = [(event.message, event.stage, event.origin) for event in life.events]
@@ -86,7 +84,7 @@ def test_every_half_message_says_what_became_of_it(transactions: MessageStore, k
     assert life.verdicts == ()
 
 
-def test_two_messages_of_one_id_have_a_story_each(tmp_path: Path) -> None:
+def test_two_messages_of_one_id_have_a_story_each(tmp_path) -> None:
     life = find_life(opened("B6-two-messages-one-id", tmp_path), "7F000001000130946E09000000000001")
     first, second = life.stories
     assert [(story.topic, len(story.events)) for story in life.stories] == [("T", 1), ("T2", 3)]
@@ -110,9 +108,7 @@ def test_a_checkpoint_is_no_message_of_the_revive_topic_but_one_that_is_popped(p
     ("name", "overdue", "said"),
     [("B11-delay-offset-ahead", 5, ("ends at 5", "169171")), ("B17-timercheck-ahead", 60, ("ends at 60", "100"))],
 )
-def test_what_waits_behind_a_number_that_is_ahead_is_overdue(
-    tmp_path: Path, name: str, overdue: int, said: tuple[str, str]
-) -> None:
+def test_what_waits_behind_a_number_that_is_ahead_is_overdue(tmp_path, name, overdue, said) -> None:
     with Pending(opened(name, tmp_path)) as pending:
         assert sum(topic.overdue for topic in pending.topics()) == overdue  # the log has no record of a delivery
         assert all(each in (pending.incomplete or "") for each in said)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from message_encoding import encode_message
-from protocol.message import Message, decode_message, decode_messages
+from protocol.message import decode_message, decode_messages
 from protocol.question import KeyKind, Question
 from protocol.system_topics import Origin, is_known_by, origin_of, stage_of
 from storage.life._batch_ids import ids_of_batch
@@ -25,7 +25,7 @@ from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
-def message(topic: str, **properties: str) -> Message:
+def message(topic, **properties):
     return decode_message(encode_message(topic=topic, properties=properties))
 
 
@@ -203,11 +203,11 @@ def _born(sent: Sent) -> int:
     return sent.born_seconds
 
 
-def messages_of(writer: StoreWriter) -> list[Message]:
+def messages_of(writer):
     return [decode_message(each.record) for each in writer.written]
 
 
-def sent_of(message: Message) -> Sent:
+def sent_of(message):
     topic = origin_of(message).topic
     assert topic is not None
     return Sent(topic, bytes(message.stored_body), (message.born_timestamp - START_TIMESTAMP) // 1000)

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from examples import examples
 from golden_store import G1, GOLDEN, unpack
-from protocol.message import Message, decode_message
+from protocol.message import decode_message
 from protocol.system_topics import Stage
 from protocol.trace import TraceKind
-from storage.life.message_life import Event, MessageLife, find_life
+from storage.life.message_life import find_life
 from storage.life.transactions import endings
 from storage.life.verdicts import LONGEST_FILTER, Ending, KnownFilter, Passage
-from storage.queue.consume_queue import ConsumeQueueEntry
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -44,11 +43,11 @@ def unique_key_of(label: str) -> str:
     return next(fields[2] for fields in (line.split("\t") for line in lines) if fields[0] == label)
 
 
-def said(life: MessageLife) -> list[tuple[str, Ending, str]]:
+def said(life):
     return [(each.group, each.ending, each.text) for each in life.verdicts]
 
 
-def stages(events: tuple[Event, ...]) -> list[Stage | None]:
+def stages(events):
     return [event.stage for event in events]
 
 
@@ -106,9 +105,7 @@ def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2
         ([("%RETRY%G", 16), ("%RETRY%other", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 16"),
     ],
 )
-def test_what_was_stored_last_says_how_a_message_ended_for_a_group(
-    tmp_path: Path, copies: list[tuple[str, int]], offsets: dict[str, int], expected: str
-) -> None:
+def test_what_was_stored_last_says_how_a_message_ended_for_a_group(tmp_path, copies, offsets, expected) -> None:
     writer = StoreWriter(tmp_path / "store")
     writer.append("T", unique_key="U")
     for topic, times in copies:
@@ -165,7 +162,7 @@ def test_half_messages_in_topics_of_their_own_end_like_others(tmp_path: Path) ->
     assert (half.message.topic, half.note) == ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rolled back")
 
 
-def entries_of(store: MessageStore) -> list[ConsumeQueueEntry]:
+def entries_of(store):
     queue = store.queues.queue("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 0)
     assert queue is not None
     return queue.entries(0, 2)
@@ -336,7 +333,7 @@ def written(directory: Path, filters: dict[str, dict[str, object]], **more: obje
     ],
 )
 def test_a_filter_that_the_broker_had_registered_says_who_was_skipped(
-    tmp_path: Path, registered: dict[str, object], ending: Ending, passage: Passage, text: str
+    tmp_path, registered, ending, passage, text
 ) -> None:
     store = written(tmp_path, {"filtering": registered}, properties={"a": "3"})
     verdicts = {each.group: each for each in find_life(store, "U").verdicts}
@@ -346,7 +343,7 @@ def test_a_filter_that_the_broker_had_registered_says_who_was_skipped(
     assert verdicts["late"].text == "not yet"
 
 
-def message(tag: str | None, directory: Path) -> Message:
+def message(tag, directory):
     writer = StoreWriter(directory)
     writer.append("T", b"", tags=tag)
     writer.close()

@@ -6,10 +6,8 @@ import shutil
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from golden_store import GOLDEN, unpack
-from oracles import Record, delay_milliseconds
+from oracles import delay_milliseconds
 from storage.life.message_life import find_life
 from storage.life.pending import Pending, PendingState, PendingWindow
 from storage.store.message_store import MessageStore, StoreOptions
@@ -48,9 +46,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict
     return unpack("store", tmp_path, archives=folder), {line[0]: line for line in lines}, consumed
 
 
-def test_before_the_first_delivery_just_what_was_delivered_later_waits(
-    recorded: tuple[Path, dict[str, list[str]], set[str]],
-) -> None:
+def test_before_the_first_delivery_just_what_was_delivered_later_waits(recorded) -> None:
     """With the checkpoints of the moment of sending: the broker itself went on to say which are cancelled."""
     root, produced, consumed = recorded
     write_timer_check(root, 0x1000, 0)
@@ -71,9 +67,7 @@ def test_before_the_first_delivery_just_what_was_delivered_later_waits(
         assert delayed.due_timestamp == delayed.message.store_timestamp + 1000
 
 
-def test_a_directory_that_may_not_be_searched_is_a_sentence(
-    recorded: tuple[Path, dict[str, list[str]], set[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_may_not_be_searched_is_a_sentence(recorded, monkeypatch) -> None:
     root, _, _ = recorded
     for name in ("timercheck", "delayOffset.json", "delayOffset.json.bak"):
         (root / "config" / name).unlink()
@@ -81,8 +75,8 @@ def test_a_directory_that_may_not_be_searched_is_a_sentence(
     assert store.config.delay_offsets == {}
     refused = {str(root / "config" / name) for name in ("timercheck", "delayOffset.json")}
 
-    def refusing(system_call: Callable[..., Any]) -> Callable[..., Any]:
-        def call(path: Any, *arguments: Any, **keywords: Any) -> Any:
+    def refusing(system_call):
+        def call(path, *arguments, **keywords):
             if str(path) in refused:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             return system_call(path, *arguments, **keywords)
@@ -105,9 +99,7 @@ class Judged:
     fate: str
 
 
-def judge(
-    records: Iterable[Record], timer_check: tuple[int, int] | None, level_offsets: dict[int, int] | None
-) -> list[Judged]:
+def judge(records, timer_check, level_offsets):
     """Every record that waits, ascending by due time and place.
 
     `timer_check` is the time and queue offset of config/timercheck, `level_offsets` those of delayOffset.json; None for
@@ -154,7 +146,7 @@ def judge(
     return sorted(left, key=lambda each: (each.due, each.physical_offset))
 
 
-def is_undelivered(record: Record, everything: Iterable[Record]) -> bool:
+def is_undelivered(record, everything):
     """Whether a record that waits has a unique key, and no later record of its topic has that."""
     key, topic = record.properties.get("UNIQ_KEY"), record.properties["REAL_TOPIC"]
     return key is not None and not any(
@@ -182,12 +174,7 @@ OFFSETS = st.one_of(st.none(), st.dictionaries(st.integers(1, 3), st.integers(0,
 
 @settings(max_examples=examples(8))
 @given(messages=st.lists(st.one_of(TIMERS, LEVELS, DELIVERED), max_size=14), check=CHECKS, offsets=OFFSETS)
-def test_random_stores_are_judged_as_by_the_oracle(
-    tmp_path_factory: pytest.TempPathFactory,
-    messages: list[dict[str, object]],
-    check: tuple[int, int] | None,
-    offsets: dict[int, int] | None,
-) -> None:
+def test_random_stores_are_judged_as_by_the_oracle(tmp_path_factory, messages, check, offsets) -> None:
     root = tmp_path_factory.mktemp("pending")
     base = START_TIMESTAMP + 60_000
     writer = StoreWriter(root, segment_size=4096)
@@ -262,9 +249,7 @@ def many_timers(root: Path, count: int) -> StoreWriter:
     return writer
 
 
-def test_pages_go_on_behind_records_that_were_deleted_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_go_on_behind_records_that_were_deleted_meanwhile(tmp_path, monkeypatch) -> None:
     writer = many_timers(tmp_path / "store", 10)
     writer.close()
     write_timer_check(tmp_path / "store", START_TIMESTAMP, 10)
@@ -356,9 +341,7 @@ def life_notes(store: MessageStore) -> list[str]:
 
 @settings(deadline=None, max_examples=examples(6))
 @given(delivered=st.sets(st.integers(0, COUNT - 1)), next_offset=st.none() | st.integers(0, 2 * COUNT))
-def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(
-    delivered: set[int], next_offset: int | None
-) -> None:
+def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, next_offset) -> None:
     with tempfile.TemporaryDirectory() as directory:
         writer = StoreWriter(Path(directory) / "store")
         for number in range(COUNT):
@@ -387,9 +370,7 @@ def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(
     delivered=st.sets(st.integers(0, COUNT - 1)),
     check=st.none() | st.tuples(st.sampled_from([DUE - 1000, DUE + 1000]), st.integers(0, 2 * COUNT)),
 )
-def test_a_timer_message_is_delivered_where_its_delivery_is_stored(
-    delivered: set[int], check: tuple[int, int] | None
-) -> None:
+def test_a_timer_message_is_delivered_where_its_delivery_is_stored(delivered, check) -> None:
     with tempfile.TemporaryDirectory() as directory:
         writer = StoreWriter(Path(directory) / "store")
         for number in range(COUNT):

@@ -57,9 +57,7 @@ def played(directory: Path, steps: list[tuple[str, int, int]], *, has_origin: bo
 
 @settings(deadline=None, max_examples=examples(10))
 @given(STEPS, st.booleans())
-def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(
-    steps: list[tuple[str, int, int]], has_origin: bool
-) -> None:
+def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(steps, has_origin) -> None:
     with tempfile.TemporaryDirectory() as directory:
         broker = played(Path(directory), steps, has_origin=has_origin)
         store = MessageStore.open(Path(directory) / "store")

@@ -1,7 +1,6 @@
 """Why no record starts at an offset, and the fillers that lie where damage was."""
 
 import re
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -30,7 +29,7 @@ def log_in_memory(data: bytes) -> CommitLog:
 
 
 @pytest.mark.parametrize("padding", [b"", b"\xff", FIRST])
-def test_each_part_of_a_log_has_its_reason(tmp_path: Path, padding: bytes) -> None:
+def test_each_part_of_a_log_has_its_reason(tmp_path, padding) -> None:
     writer = StoreWriter(tmp_path, segment_size=1024, start=2048, padding=padding)
     first = writer.append("T", b"one")
     writer.roll()
@@ -79,7 +78,7 @@ def test_any_offset_of_any_bytes_gets_one_clause(data: st.DataObject) -> None:
         assert oracles.read_record(bytes(content), start, start, check_crc=False)
 
 
-def test_offsets_of_the_recorded_store_are_explained_by_their_records(g1_store: Path) -> None:
+def test_offsets_of_the_recorded_store_are_explained_by_their_records(g1_store) -> None:
     log = CommitLog.open([g1_store / "commitlog"])
     records = oracles.read_log(g1_store / "commitlog")
     assert len(records) > 100

@@ -5,7 +5,6 @@ import random
 import shutil
 import zlib
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,7 @@ from small_logs import G2, opened
 from storage.files.waiting import Unfinished, begin
 from storage.kernels import records as codes
 from storage.log.commit_log import CommitLog
-from storage.log.log_place import RecordPlace, place_behind
+from storage.log.log_place import place_behind
 from storage.log.segment_list import segment_size
 from storage.store.message_store import MessageStore
 from store_files import write_file
@@ -29,7 +28,7 @@ from store_writer import StoreWriter
 class TestSegments:
     """ "Segments = union of commitlog dirs, sorted numerically; check adjacency; minimum = first name." """
 
-    def test_a_segment_that_overlaps_the_next_counts_up_to_it(self, tmp_path: Path) -> None:
+    def test_a_segment_that_overlaps_the_next_counts_up_to_it(self, tmp_path) -> None:
         first, inner = record_at(0, body=bytes(100)), record_at(600)
         write_file(tmp_path / f"{0:020d}", 2048, {0: first, 600: record_at(600, body=b"hidden")})
         write_file(tmp_path / f"{600:020d}", 1024, {0: inner})
@@ -40,7 +39,7 @@ class TestSegments:
 
 
 class TestReading:
-    def test_places_that_say_to_be_long_records_are_not_summed_up_again_and_again(self, tmp_path: Path) -> None:
+    def test_places_that_say_to_be_long_records_are_not_summed_up_again_and_again(self, tmp_path) -> None:
         """Entries may lead to all of them, in any order; one by one it would be some 20 GB."""
         step, count, sound = 100, 20_000, record_at(0)
         log = headers_in_one_another(0, step, count)
@@ -61,15 +60,15 @@ class TestGolden:
     """Recorded logs of real brokers: every record is found, and the end is where the oracle stops reading."""
 
     @pytest.mark.parametrize("name", ["store", "store-crashed"])
-    def test_the_recorded_log_is_read_whole(self, name: str, tmp_path: Path) -> None:
+    def test_the_recorded_log_is_read_whole(self, name, tmp_path) -> None:
         self.check([unpack(name, tmp_path) / "commitlog"])
 
     @pytest.mark.parametrize("name", G2[::3])
-    def test_the_logs_of_other_recorded_stores_are_read_whole(self, name: str, tmp_path: Path) -> None:
+    def test_the_logs_of_other_recorded_stores_are_read_whole(self, name, tmp_path) -> None:
         root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
         self.check(log_folders(root))
 
-    def check(self, directories: list[Path]) -> None:
+    def check(self, directories) -> None:
         records = oracles.read_log(directories)
         log = CommitLog.open(directories)
         assert len(records) > 20
@@ -85,9 +84,7 @@ class TestGolden:
 
 class TestCold:
     @pytest.mark.parametrize("look", ["record_at", "unchecked_record_at"])
-    def test_what_is_cold_is_asked_for_and_then_there(
-        self, tmp_path: Path, look: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_is_cold_is_asked_for_and_then_there(self, tmp_path, look, monkeypatch) -> None:
         writer = StoreWriter(tmp_path, segment_size=1 << 20)
         written = writer.append("T", bytes(200_000))
         log = opened(writer)
@@ -109,7 +106,7 @@ def filled(writer: StoreWriter, count: int = 12) -> StoreWriter:
     return writer
 
 
-def check(log: CommitLog, directories: list[Path], messages: int) -> None:
+def check(log, directories, messages) -> None:
     records = read_log(directories)
     assert len(records) == messages
     for record in records:
@@ -121,14 +118,14 @@ def check(log: CommitLog, directories: list[Path], messages: int) -> None:
     assert log.holes == ()
 
 
-def test_every_record_is_where_the_oracle_reads_it(tmp_path: Path) -> None:
+def test_every_record_is_where_the_oracle_reads_it(tmp_path) -> None:
     writer = filled(StoreWriter(tmp_path, segment_size=1024, is_ledger=True))
     log = CommitLog.open(writer.log.directories)
     check(log, writer.log.directories, 12)
     assert len(log.segments) > 2
 
 
-def test_entries_go_on_where_plain_segments_end(tmp_path: Path) -> None:
+def test_entries_go_on_where_plain_segments_end(tmp_path) -> None:
     plain = filled(StoreWriter(tmp_path / "plain", segment_size=1024))
     plain.roll()
     ledger = filled(StoreWriter(tmp_path / "ledger", segment_size=1024, is_ledger=True, start=plain.log.end))
@@ -140,7 +137,7 @@ SEGMENT = 1024
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> StoreWriter:
+def writer(tmp_path):
     writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
     writer.append("T", b"x" * 100)
     return writer
@@ -151,7 +148,7 @@ def log_of(writer: StoreWriter) -> CommitLog:
     return CommitLog.open(writer.log.directories)
 
 
-def behind(writer: StoreWriter) -> RecordPlace | None:
+def behind(writer):
     return place_behind(log_of(writer), writer.log.directories)
 
 
@@ -163,7 +160,7 @@ def test_a_place_in_a_file_that_was_cut_is_looked_at_without_harm(writer: StoreW
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> tuple[StoreWriter, Path]:
+def damaged(tmp_path):
     """Ten messages, of which one bit of the sixth one's body is wrong."""
     writer = StoreWriter(tmp_path)
     written = [writer.append("T", b"body", keys=f"k{number}") for number in range(10)]
@@ -177,7 +174,7 @@ def damaged(tmp_path: Path) -> tuple[StoreWriter, Path]:
     return writer, tmp_path
 
 
-def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWriter, Path]) -> None:
+def test_the_damaged_record_can_be_shown_and_explained(damaged) -> None:
     writer, root = damaged
     sixth = writer.written[5]
     store = MessageStore.open(root)
@@ -190,7 +187,7 @@ def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWrite
 
 
 @pytest.mark.parametrize(("name", "kind"), [("config/topics.json", "fifo"), ("abort", "fifo"), ("abort", "device")])
-def test_what_is_no_regular_file_is_not_waited_on(g1_store: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_what_is_no_regular_file_is_not_waited_on(g1_store, tmp_path, name, kind) -> None:
     root = tmp_path / "store"
     shutil.copytree(g1_store, root)
     path = root / name

@@ -2,22 +2,20 @@
 
 import shutil
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import damage_oracle
 import oracles
-from blanks import LENGTH, Blanked, blanked_segments
+from blanks import LENGTH, blanked_segments
 from column_rows import read_rows
 from examples import examples
 from storage.index.index_file import ENTRY_DTYPE
 from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
-from storage.log.commit_log import CommitLog, Segment
+from storage.log.commit_log import CommitLog
 from storage.log.damaged_ranges import find_damaged_ranges
 from storage.queue._log_search import search
 from storage.queue.queue_place import has_another
@@ -27,7 +25,7 @@ from storage.search.criteria import Criteria
 from storage.search.matcher import Matcher
 from storage.search.query import query_of
 from store_files import write_file
-from store_writer import START_TIMESTAMP, StoreWriter, Written
+from store_writer import START_TIMESTAMP, StoreWriter
 
 
 class TestEnd:
@@ -35,9 +33,7 @@ class TestEnd:
 
     @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_a_log_cut_anywhere_ends_where_the_oracle_stops(
-        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_a_log_cut_anywhere_ends_where_the_oracle_stops(self, data, tmp_path_factory) -> None:
         root = tmp_path_factory.mktemp("cut")
         writer = StoreWriter(root, segment_size=2048)
         for _ in range(data.draw(st.integers(1, 8))):
@@ -60,7 +56,7 @@ LONG_SEGMENT = 16384
 LATER = START_TIMESTAMP + 60_000
 
 
-def make(root: Path, count: int = 12, *, body: int = 1, **options: int) -> tuple[StoreWriter, list[Written]]:
+def make(root, count=12, *, body=1, **options):
     writer = StoreWriter(root, **({"segment_size": LONG_SEGMENT} | options))  # type: ignore[arg-type]
     return writer, [writer.append("T", b"body %d" % n * body, keys=f"k{n}", unique_key=f"u{n}") for n in range(count)]
 
@@ -77,7 +73,7 @@ def ranges(log: CommitLog) -> list[tuple[int, int]]:
 class TestLeftovers:
     """A log was cut at a damaged record and written on: what lies behind the new end is old, and well-formed."""
 
-    def cut(self, root: Path, new: list[bytes], *, later: int = LATER) -> tuple[StoreWriter, list[Written]]:
+    def cut(self, root, new, *, later=LATER):
         """Ten old records, cut at the fourth; then new ones in its place."""
         writer, old = make(root, 10, body=30)
         writer.log.end = old[3].physical_offset
@@ -91,7 +87,7 @@ class TestLeftovers:
             writer.append("T", body, keys=f"n{number}", store_timestamp=later + number)
         return writer, old
 
-    def test_neither_are_they_where_the_queue_has_a_new_record_in_their_place(self, tmp_path: Path) -> None:
+    def test_neither_are_they_where_the_queue_has_a_new_record_in_their_place(self, tmp_path) -> None:
         """The clock was set back, so times tell nothing: queue offsets 3 to 8 were given to new records."""
         writer, old = self.cut(tmp_path, [b"1", b"2", b"3", b"4", b"5", b""], later=START_TIMESTAMP - 10_000)
         assert any(each.physical_offset > writer.log.end and each.queue_offset <= 8 for each in old)
@@ -109,7 +105,7 @@ class TestLeftovers:
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_damage_ends_where_the_oracle_says(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_damage_ends_where_the_oracle_says(data, tmp_path_factory) -> None:
     root = tmp_path_factory.mktemp("any")
     writer = StoreWriter(root, segment_size=4096)
     for _ in range(data.draw(st.integers(1, 12))):
@@ -131,7 +127,7 @@ def test_any_damage_ends_where_the_oracle_says(data: st.DataObject, tmp_path_fac
 
 
 class TestCosts:
-    def test_a_page_that_fell_back_to_what_a_cut_had_left_over_hides_nothing(self, tmp_path: Path) -> None:
+    def test_a_page_that_fell_back_to_what_a_cut_had_left_over_hides_nothing(self, tmp_path) -> None:
         """After a power loss any page may be as it was before: here with 30 records of before a cut, all intact."""
         writer, old = make(tmp_path, 60, segment_size=65536)
         stale = writer.log.segments[0].read_bytes()
@@ -151,28 +147,28 @@ class TestCosts:
         assert len(left_over) == 30  # what no queue and no index leads to is there to be looked at, in the damage
 
 
-def by_index(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
+def by_index(log, segment, blanked):
     """What the server's own index of the log has of the keys that were written."""
     tail = extend_tail(empty_tail([(segment.base_offset, segment.end)]), log, 1 << 30)
     keys = [f"TopicTest#k{number}" for number in range(20)]
     return [offset for key in keys for offset in tail.offsets_of(oracles.index_hash(key))]
 
 
-def by_queue_offset(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
+def by_queue_offset(log, segment, blanked):
     """Messages that are looked for in the log since no unit leads to them."""
     name = QueueName("TopicTest", 1)
     found = [search(log, name, number, segment.base_offset, segment.end) for number in range(20)]
     return [offset for offset in found if offset is not None]
 
 
-def by_search(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
+def by_search(log, segment, blanked):
     """What a content search finds, which wants everything."""
     matcher = Matcher(Criteria())
     searcher = Searcher(matcher, query_of(matcher), lambda: False)
     return [offset for offset, _ in searcher.run(Chunk(segment, segment.base_offset, segment.end)).found]
 
 
-def by_coverage(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
+def by_coverage(log, segment, blanked):
     """Records of which an index file without an entry lacks the keys."""
     region, base, found, position = segment.file.region, segment.base_offset, list[int](), 0
     none, stop = np.empty(0, ENTRY_DTYPE), segment.valid_length
@@ -189,7 +185,7 @@ def by_coverage(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]
     return found
 
 
-def by_rows(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
+def by_rows(log, segment, blanked):
     """What Spark's data source, an export and a diff read."""
     is_last, boundary = not blanked.has_next, segment.boundary
     rows, _ = read_rows(segment.file.path, segment.base_offset, is_last=is_last, boundary=boundary)
@@ -199,7 +195,7 @@ def by_rows(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
 READERS = [by_index, by_queue_offset, by_search, by_coverage, by_rows]
 
 
-def opened_blanked(blanked: Blanked, directory: Path) -> tuple[CommitLog, Segment]:
+def opened_blanked(blanked, directory):
     path = blanked.write(directory)
     log = CommitLog.open([directory])
     return log, next(segment for segment in log.segments if segment.file.path == path)
@@ -207,9 +203,7 @@ def opened_blanked(blanked: Blanked, directory: Path) -> tuple[CommitLog, Segmen
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(blanked=blanked_segments())
-def test_all_intact_records_are_found_whatever_blanks_say(
-    blanked: Blanked, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_all_intact_records_are_found_whatever_blanks_say(blanked, tmp_path_factory) -> None:
     if not blanked.records:
         return
     log, segment = opened_blanked(blanked, tmp_path_factory.mktemp("log"))
@@ -220,9 +214,7 @@ def test_all_intact_records_are_found_whatever_blanks_say(
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(blanked=blanked_segments())
-def test_what_is_no_blank_is_damage_and_named_as_such(
-    blanked: Blanked, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_is_no_blank_is_damage_and_named_as_such(blanked, tmp_path_factory) -> None:
     if not blanked.records:
         return
     log, segment = opened_blanked(blanked, tmp_path_factory.mktemp("log"))

@@ -2,8 +2,6 @@
 
 import errno
 import os
-from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -65,7 +63,7 @@ class AtOnce(InPieces):
 
 
 @pytest.mark.parametrize("is_mapped", [True, False])
-def test_headers_in_one_another_are_not_summed_up_again_and_again(tmp_path: Path, is_mapped: bool) -> None:
+def test_headers_in_one_another_are_not_summed_up_again_and_again(tmp_path, is_mapped) -> None:
     """Each is that of a record which goes to the end, but for its checksum; sound ones stand among them."""
     base, step, count = 1 << 32, 150, 8_000
     size = step * count + 200
@@ -103,17 +101,17 @@ def held_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-def kernel_is_too_old(file: LocalFile) -> NoReturn:
+def kernel_is_too_old(file):
     raise OSError(errno.EINVAL, "pages cannot be read")
 
 
-def written(path: Path, size: int) -> bytes:
+def written(path, size):
     data = np.random.default_rng(7).integers(0, 256, size, np.uint8).tobytes()
     path.write_bytes(data)
     return data
 
 
-def test_holes_are_stepped_over(disk_path: Path, held_as: str) -> None:
+def test_holes_are_stepped_over(disk_path, held_as) -> None:
     path = disk_path / "0"
     with path.open("wb") as file:
         file.truncate(1 << 26)
@@ -125,9 +123,7 @@ def test_holes_are_stepped_over(disk_path: Path, held_as: str) -> None:
 
 @given(moves=st.lists(st.tuples(st.integers(0, 3 << 20), st.integers(0, 1 << 20), st.booleans()), max_size=12))
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_file_is_shown_wherever_the_window_goes(
-    tmp_path_factory: pytest.TempPathFactory, held_as: str, moves: list[tuple[int, int, bool]]
-) -> None:
+def test_a_file_is_shown_wherever_the_window_goes(tmp_path_factory, held_as, moves) -> None:
     path = tmp_path_factory.mktemp("file") / "0"
     data = written(path, (3 << 20) + 77)
     with LogWindow(LocalFile(path), 0, 3 * 65536 + 5) as window:
@@ -146,7 +142,7 @@ def bytes_of_region(window: LogWindow) -> bytes:
 
 
 @pytest.mark.parametrize("kept", [0, (1 << 22) + 1])
-def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path: Path, held_as: str, kept: int) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, held_as, kept) -> None:
     path, size = tmp_path / "00000000000000000000", 1 << 23
     written(path, size)
     with LogWindow(LocalFile(path), 0, 1 << 20) as window:
@@ -162,7 +158,7 @@ def read_on(window: LogWindow) -> None:
         window.move(window.start + window.filled)
 
 
-def look_while_it_is_cut(path: Path, kept: int) -> None:
+def look_while_it_is_cut(path, kept) -> None:
     """Look at the beginning of a file when only so many bytes of it are there; what is not is seen as zeros."""
     with LogWindow(LocalFile(path), 0) as window:
         window.move(0)
@@ -170,7 +166,7 @@ def look_while_it_is_cut(path: Path, kept: int) -> None:
         assert bytes_of_region(window)[kept:] == bytes(window.filled - kept)
 
 
-def test_what_was_made_of_a_file_that_was_cut_meanwhile_does_not_count(tmp_path: Path) -> None:
+def test_what_was_made_of_a_file_that_was_cut_meanwhile_does_not_count(tmp_path) -> None:
     path, size = tmp_path / "0", 1 << 21
     written(path, size)
     with pytest.raises(TruncatedFile, match=f"needs {size} bytes, but only 4096 are there"):

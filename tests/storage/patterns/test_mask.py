@@ -12,7 +12,7 @@ from asked_patterns import recorded
 from examples import examples
 from message_encoding import encode_message
 from protocol.mask import Mask
-from protocol.message import Message, decode_message
+from protocol.message import decode_message
 from storage.patterns._pattern_process import PATIENCE
 from storage.patterns.mask import BoundedMask, mask_of
 from storage.patterns.processes import PatternLimit, PatternsStopped
@@ -54,7 +54,7 @@ def test_a_record_of_thousands_of_messages_without_end_is_soon_given_up() -> Non
     pattern, text = EXPONENTIAL
     record = encode_message(topic="T", body=text.encode())
     mask, messages = BoundedMask((f"/{pattern}/",)), [decode_message(record)] * 1_000
-    given: list[Message] = []
+    given = []
     with pytest.raises(PatternLimit):
         given.extend(mask.messages(messages))
     assert [bytes(each.stored_body) for each in given] == [b"***"] * len(given)
@@ -110,9 +110,7 @@ MANY = st.lists(st.sampled_from(["short", "aab", "li@example.com", *["endless"] 
 
 @settings(max_examples=examples(2), deadline=None)
 @given(MANY, st.booleans())
-def test_messages_that_take_their_time_up_soon_get_little_and_others_are_what_they_were(
-    kinds: list[str], as_bodies: bool
-) -> None:
+def test_messages_that_take_their_time_up_soon_get_little_and_others_are_what_they_were(kinds, as_bodies) -> None:
     rules = (f"/{EXPONENTIAL[0]}/", f"/{DOCUMENTED}/")
     texts = [{"endless": "a" * 60, "slow": SLOW}.get(kind, kind) + f" {number}" for number, kind in enumerate(kinds)]
     mask = BoundedMask(rules).for_one_run()

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -13,7 +12,7 @@ RULES = "protocol/mask.py"
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 
 
-def sources(words: str) -> Iterator[tuple[str, ast.Module]]:
+def sources(words):
     """Modules in whose text a pattern is: to parse all others takes seconds, and they have nothing to find."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -22,7 +21,7 @@ def sources(words: str) -> Iterator[tuple[str, ast.Module]]:
                 yield str(path.relative_to(ROOT)), ast.parse(text)
 
 
-def calls(tree: ast.AST) -> Iterator[ast.Call]:
+def calls(tree):
     return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 

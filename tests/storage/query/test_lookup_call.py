@@ -2,8 +2,6 @@
 
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,7 +28,7 @@ class TestNeedle:
 
 
 class TestThreads:
-    def test_threads_that_ask_at_once_get_their_own_answers(self, tmp_path: Path) -> None:  # rmq#7872
+    def test_threads_that_ask_at_once_get_their_own_answers(self, tmp_path) -> None:  # rmq#7872
         writer = StoreWriter(tmp_path)
         for number in range(60):
             writer.append("T", bytes([number]) * number, keys=f"k{number % 6}")
@@ -119,9 +117,7 @@ messages = st.fixed_dictionaries(
 
 @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(messages, min_size=1, max_size=12), profile=st.sampled_from(["5.5", "5.3"]), data=st.data())
-def test_answers_equal_the_oracle_that_scans_everything(
-    plan: list[dict[str, Any]], profile: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_answers_equal_the_oracle_that_scans_everything(plan, profile, data, tmp_path_factory) -> None:
     root = tmp_path_factory.mktemp("broken")
     writer = StoreWriter(root, index_slots=3, index_entries=8, profile=profile, segment_size=2048)
     for message in plan:
@@ -137,7 +133,7 @@ def test_answers_equal_the_oracle_that_scans_everything(
         begin, end = data.draw(st.sampled_from([(0, 2**63 - 1), (1001, 1003), (1004, 1000)]))
         before = data.draw(st.sampled_from([2**63 - 1, records[-1].physical_offset, 0]))
         answer = store.query(Question(topic, key, kind, maximum, begin, end, before))
-        window: dict[str, Any] = {"kind": KINDS[kind], "begin": begin, "end": end, "before_offset": before}
+        window = {"kind": KINDS[kind], "begin": begin, "end": end, "before_offset": before}
         everything = oracles.query(records, topic, key, maximum=1000, **window)
         assert list(answer.physical_offsets) == everything[-maximum:]
         assert answer.truncated == (len(everything) > maximum)

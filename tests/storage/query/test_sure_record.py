@@ -2,8 +2,6 @@
 
 import os
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from storage.log.commit_log import CommitLog
 from storage.query import sure_record as module
 from storage.query.sure_record import sure_record_at
 from storage.store.message_store import MessageStore
-from store_writer import START_TIMESTAMP, StoreWriter, Written
+from store_writer import START_TIMESTAMP, StoreWriter
 
 SEGMENT = 16384
 LATER = START_TIMESTAMP + 60_000
@@ -30,7 +28,7 @@ def looked_over(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes of log each look went over."""
     lengths: list[int] = []
 
-    def walk(region: Any, position: int, stop: int, *rest: Any) -> Any:
+    def walk(region, position, stop, *rest):
         lengths.append(stop - position)
         return walk_records(region, position, stop, *rest)
 
@@ -39,37 +37,37 @@ def looked_over(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
-def make(root: Path, count: int = 50, **options: int) -> tuple[StoreWriter, list[Written]]:
+def make(root, count=50, **options):
     writer = StoreWriter(root, segment_size=SEGMENT, **options)
     return writer, [append(writer, n) for n in range(count)]
 
 
-def append(writer: StoreWriter, number: int, *, since: int = 0, size: int = 90) -> Written:
+def append(writer, number, *, since=0, size=90):
     body = b"%d" % number * (size // 2)
     return writer.append("T", body, keys=f"k{number}", unique_key=f"u{number}", store_timestamp=START_TIMESTAMP + since)
 
 
-def sure(root: Path, each: Written) -> bytes | None:
+def sure(root, each):
     record = sure_record_at(recognise_store(root), each.physical_offset)
     return None if record is None else bytes(record)
 
 
-def are_sure(root: Path, written: list[Written]) -> bool:
+def are_sure(root, written):
     assert written
     return all(sure(root, each) == each.record for each in written)
 
 
-def none_is_sure(root: Path, written: list[Written]) -> bool:
+def none_is_sure(root, written):
     assert written
     return all(sure(root, each) is None for each in written)
 
 
-def far_from(base_offset: int, written: list[Written]) -> list[Written]:
+def far_from(base_offset, written):
     """What no walk from the start of its segment reaches."""
     return [each for each in written if each.physical_offset > base_offset + 600]
 
 
-def cut_at(writer: StoreWriter, old: list[Written], number: int) -> None:
+def cut_at(writer, old, number) -> None:
     """Let the log and the queue end before a record, as a broker's recovery does; nothing is overwritten."""
     writer.log.end = old[number].physical_offset
     for queue in writer.queues.values():
@@ -81,7 +79,7 @@ def cut_at(writer: StoreWriter, old: list[Written], number: int) -> None:
 
 
 class TestSound:
-    def test_all_records_are_sure_and_little_is_looked_over(self, tmp_path: Path, looked_over: list[int]) -> None:
+    def test_all_records_are_sure_and_little_is_looked_over(self, tmp_path, looked_over) -> None:
         writer, written = make(tmp_path, 130)
         writer.close()
         assert writer.log.end > SEGMENT + 5000
@@ -93,7 +91,7 @@ class TestSound:
 class TestWitness:
     """Without each of them it takes the whole last segment."""
 
-    def test_a_checkpoint_that_knows_of_later_messages_or_of_none(self, tmp_path: Path) -> None:
+    def test_a_checkpoint_that_knows_of_later_messages_or_of_none(self, tmp_path) -> None:
         writer, written = make(tmp_path)
         writer.close()
         assert are_sure(tmp_path, written)
@@ -106,7 +104,7 @@ class TestWitness:
 
 
 class TestLeftovers:
-    def test_what_a_cut_left_over_is_never_sure(self, tmp_path: Path) -> None:
+    def test_what_a_cut_left_over_is_never_sure(self, tmp_path) -> None:
         writer, old = make(tmp_path)
         cut_at(writer, old, 20)
         new = [append(writer, 1000 + number, since=60_000, size=130) for number in range(5)]
@@ -121,7 +119,7 @@ class TestLeftovers:
         writer.close()
         assert are_sure(tmp_path, old[:20] + new)  # the index goes on where the log is longer than it was
 
-    def test_neither_is_it_before_the_checkpoint_knows_of_anything_new(self, tmp_path: Path) -> None:
+    def test_neither_is_it_before_the_checkpoint_knows_of_anything_new(self, tmp_path) -> None:
         """The first minute of a broker that cut its log: index and checkpoint are as before, one queue is written."""
         writer, old = make(tmp_path)
         writer.close()
@@ -135,7 +133,7 @@ class TestLeftovers:
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 100))])
-def test_whatever_happened_to_a_store_the_opened_one_has_the_same(seed: int, tmp_path: Path) -> None:
+def test_whatever_happened_to_a_store_the_opened_one_has_the_same(seed, tmp_path) -> None:
     chance = random.Random(seed)
     writer, written = make(tmp_path, chance.randrange(2, 90))
     everything = list(written)

@@ -1,7 +1,5 @@
 """Where a broker's recovery ends the log, and what that costs (store-format §2.8, §6.3)."""
 
-from pathlib import Path
-
 import pytest
 
 from oracles import BLANK_MAGIC, packed
@@ -9,17 +7,17 @@ from storage.log.commit_log import CommitLog
 from storage.recovery._broker_walk import RULES, BrokerWalk
 from storage.recovery.log_outcome import LogForecast, LogOutcome
 from storage.recovery.start_place import Broker, SegmentHead, StartFacts
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 SEGMENT = 8192
 
 
-def walk(root: Path, most_bytes: int = 1 << 30) -> BrokerWalk:
+def walk(root, most_bytes=1 << 30):
     return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, most_bytes)
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> StoreWriter:
+def writer(tmp_path):
     """A log of a little more than three segments."""
     writer = StoreWriter(tmp_path, segment_size=SEGMENT)
     for number in range(200):
@@ -29,11 +27,11 @@ def writer(tmp_path: Path) -> StoreWriter:
     return writer
 
 
-def walk_of(root: Path, broker: Broker) -> BrokerWalk:
+def walk_of(root, broker):
     return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, 1 << 30, RULES[broker])
 
 
-def in_segment(writer: StoreWriter, number: int) -> list[Written]:
+def in_segment(writer, number):
     return [each for each in writer.written if each.physical_offset // SEGMENT == number]
 
 
@@ -48,9 +46,7 @@ def test_zeros_end_it_for_a_walk_that_starts_before_them(writer: StoreWriter, nu
 
 @pytest.mark.parametrize(("level", "is_number"), [("99", True), ("99999999999", False)])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_property_that_must_be_a_number_ends_it_where_it_is_none(
-    tmp_path: Path, level: str, is_number: bool, is_first: bool
-) -> None:
+def test_a_property_that_must_be_a_number_ends_it_where_it_is_none(tmp_path, level, is_number, is_first) -> None:
     writer = StoreWriter(tmp_path, segment_size=SEGMENT)
     for _ in range(0 if is_first else 3):
         writer.append("T", b"before")
@@ -75,9 +71,7 @@ def test_heads_are_checked_as_each_broker_checks_them(writer: StoreWriter) -> No
     assert walk(writer.root).head(1, is_checked=False) == SegmentHead(SEGMENT, 0)
 
 
-def test_no_more_doubtful_records_are_looked_at_than_take_no_time(
-    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_doubtful_records_are_looked_at_than_take_no_time(writer, monkeypatch) -> None:
     monkeypatch.setattr("storage.recovery._broker_walk.MOST_DOUBTFUL", 3)
     for each in in_segment(writer, 1)[:5]:
         writer.overwrite(each.physical_offset + 28, packed(-1, 8))
@@ -87,15 +81,13 @@ def test_no_more_doubtful_records_are_looked_at_than_take_no_time(
 
 
 @pytest.mark.parametrize(("broker", "goes_on"), [(Broker.FROM_5_5, False), (Broker.FROM_5_0, True)])
-def test_old_brokers_believe_a_blank_that_reaches_beyond_its_file(
-    writer: StoreWriter, broker: Broker, goes_on: bool
-) -> None:
+def test_old_brokers_believe_a_blank_that_reaches_beyond_its_file(writer, broker, goes_on) -> None:
     damaged = in_segment(writer, 1)[4]
     writer.overwrite(damaged.physical_offset, packed(2**31 - 1, 4) + BLANK_MAGIC.to_bytes(4, "big"))
     assert walk_of(writer.root, broker).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
 
 
-def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path: Path) -> None:
+def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path) -> None:
     writer = StoreWriter(tmp_path, segment_size=SEGMENT)
     writer.append("T", b"first")
     batch = writer.append("T", b"x", properties={"INNER_NUM": "many", "INNER_BASE": "0"})
@@ -111,7 +103,7 @@ WHOLE_LOG = StartFacts(True, None, 0)
 
 
 @pytest.fixture
-def crashed(tmp_path: Path) -> StoreWriter:
+def crashed(tmp_path):
     crashed = StoreWriter(tmp_path, segment_size=SEGMENT)
     for number in range(200):
         crashed.append("T", b"body" * 8, keys=f"k{number}")
@@ -120,11 +112,11 @@ def crashed(tmp_path: Path) -> StoreWriter:
     return crashed
 
 
-def outcome(root: Path, facts: StartFacts = WHOLE_LOG, broker: Broker = Broker.FROM_5_5) -> LogOutcome:
+def outcome(root, facts=WHOLE_LOG, broker=Broker.FROM_5_5):
     return LogForecast(CommitLog.open([root / "commitlog"]), [root / "commitlog"]).outcome(facts, broker)
 
 
-def spoil(crashed: StoreWriter, *numbers: int) -> Written:
+def spoil(crashed, *numbers):
     for number in numbers:
         crashed.overwrite(crashed.written[number].physical_offset, bytes(crashed.written[number].size))
     return crashed.written[numbers[0]]
@@ -140,9 +132,7 @@ def test_a_sound_log_loses_nothing_but_the_segment_made_in_advance(crashed: Stor
     assert outcome(crashed.root) == expected
 
 
-def test_all_behind_the_first_damage_goes_and_the_damaged_messages_are_not_counted(
-    crashed: StoreWriter,
-) -> None:
+def test_all_behind_the_first_damage_goes_and_the_damaged_messages_are_not_counted(crashed) -> None:
     end = crashed.written[-1].physical_offset + crashed.written[-1].size
     first = spoil(crashed, 60, 61, 130)
     found = outcome(crashed.root)

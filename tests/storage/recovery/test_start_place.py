@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,22 +12,15 @@ from storage.layout.store_layout import recognise_store
 from storage.recovery.queue_ends import recovered_queues, recovered_queues_end
 from storage.recovery.queue_outcome import QueueOutcome, doomed_index_files, queue_outcomes
 from storage.recovery.start_place import Broker, SegmentHead, StartFacts, recovery_start
-from storage.recovery.start_refusals import EVERY, FROM_5, Refusal, foretell_refusals
+from storage.recovery.start_refusals import EVERY, FROM_5, foretell_refusals
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 NEWER = (Broker.FROM_5_5, Broker.FROM_5_3_1)
 HEADS = [SegmentHead(base, 10_000 + base) for base in (0, 1000, 2000, 3000)]
 
 
-def start(
-    heads: list[SegmentHead],
-    *,
-    crashed: bool,
-    queues_end: int = 10**9,
-    brokers: tuple[Broker, ...] = NEWER,
-    **checkpoint: int,
-) -> int:
+def start(heads, *, crashed, queues_end=10**9, brokers=NEWER, **checkpoint):
     fields = dict.fromkeys(Checkpoint.__dataclass_fields__, 0) | checkpoint
     return recovery_start(heads, StartFacts(crashed, Checkpoint(**fields), queues_end), brokers)
 
@@ -88,7 +80,7 @@ def root(tmp_path: Path) -> Path:
     return writer.root
 
 
-def refusals(root: Path) -> list[Refusal]:
+def refusals(root):
     return foretell_refusals(recognise_store(root), lambda topic: topic == "B")
 
 
@@ -147,7 +139,7 @@ def queued(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def written(queued: Path) -> list[Written]:
+def written(queued):
     writer = StoreWriter(queued, queue_file_size=UNIT * IN_FILE, index_slots=7, index_entries=40)
     found = [writer.append("T", b"body", keys=f"k{number}") for number in range(COUNT)]
     writer.close()
@@ -165,7 +157,7 @@ def outcomes(queued: Path, log_end: int, dispatched_from: int) -> list[QueueOutc
 
 @pytest.mark.parametrize("number", [31, 40, 56])
 def test_behind_damage_in_the_last_three_files_all_units_go_but_what_is_dispatched_again(
-    queued: Path, written: list[Written], number: int
+    queued, written, number
 ) -> None:
     put(file_of(queued, number), number % IN_FILE * UNIT, bytes(UNIT))
     after = number + 1 if number % IN_FILE else number + IN_FILE
@@ -182,9 +174,7 @@ def test_behind_damage_in_the_last_three_files_all_units_go_but_what_is_dispatch
 
 
 @pytest.mark.parametrize("number", [1, 20, 57])
-def test_what_leads_behind_the_end_of_the_log_is_cut_and_nothing_before_it_lost(
-    queued: Path, written: list[Written], number: int
-) -> None:
+def test_what_leads_behind_the_end_of_the_log_is_cut_and_nothing_before_it_lost(queued, written, number) -> None:
     (queue,) = recovered_queues(queued)
     cut = queue.cut_at(written[number].physical_offset)
     assert cut.end == number * UNIT
@@ -194,7 +184,7 @@ def test_what_leads_behind_the_end_of_the_log_is_cut_and_nothing_before_it_lost(
     assert all(each.lost == 0 for each in outcomes(queued, written[number].physical_offset, 1 << 40))
 
 
-def test_index_files_that_the_checkpoint_does_not_know_go_after_a_crash(queued: Path, written: list[Written]) -> None:
+def test_index_files_that_the_checkpoint_does_not_know_go_after_a_crash(queued, written) -> None:
     files = sorted((queued / "index").iterdir())
     assert len(files) > 1
     assert doomed_index_files(queued / "index", None) == files
@@ -215,12 +205,10 @@ def queues(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("below", ["", "T1/2"])
-def test_a_directory_that_cannot_be_listed_is_no_empty_one(
-    queues: Path, below: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_cannot_be_listed_is_no_empty_one(queues, below, monkeypatch) -> None:
     refused, scandir = queues / below, os.scandir
 
-    def refuse(path: Any = ".") -> Any:
+    def refuse(path="."):
         if Path(path) == refused:
             raise PermissionError(13, "Permission denied")
         return scandir(path)

@@ -3,9 +3,7 @@
 import gzip
 import threading
 import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import lz4.frame
 import pytest
@@ -20,14 +18,12 @@ from damage_oracle import intact
 from examples import examples
 from oracles import read_log
 from protocol.errors import ConfigError
-from search_oracle import Hit
 from storage.patterns._pattern_process import PATIENCE
 from storage.search import plan as planning
 from storage.search.criteria import Criteria, SearchPlace, parse_size_range
 from storage.search.engine import search, search_in_threads
 from storage.search.progress import ProgressReport
 from storage.search.query import ONE_SPELLING
-from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
@@ -43,15 +39,15 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "CHUNK_BYTES", 500)
 
 
-def hits_of(steps: Iterator[Step]) -> list[Hit]:
+def hits_of(steps):
     return [(message.physical_offset, message.queue_offset) for step in steps for message in step.messages]
 
 
-def found(root: Path, criteria: Criteria, **options: object) -> list[Hit]:
+def found(root, criteria, **options):
     return hits_of(search(MessageStore.open(root, LAZY), criteria, **options))  # type: ignore[arg-type]
 
 
-def by_loop(root: Path, criteria: Criteria) -> list[Hit]:
+def by_loop(root, criteria):
     return search_oracle.hits(read_log(root / "commitlog"), criteria)
 
 
@@ -64,7 +60,7 @@ COMPRESSED = {
 
 
 class TestBodies:
-    def test_what_a_compressed_body_says_is_found(self, tmp_path: Path) -> None:
+    def test_what_a_compressed_body_says_is_found(self, tmp_path) -> None:
         writer = StoreWriter(tmp_path)
         body = b"all the same " * 40
         for flag, compress in COMPRESSED.items():
@@ -77,9 +73,7 @@ class TestBodies:
         assert len(found(tmp_path, Criteria(maximum_size=len(body)))) == len(COMPRESSED)
 
     @pytest.mark.parametrize("pack", [zstandard.ZstdCompressor().compress, zlib.compress], ids=["zstd", "zlib"])
-    def test_what_an_application_packed_is_found_unpacked_and_as_it_is(
-        self, tmp_path: Path, pack: Callable[[bytes], bytes]
-    ) -> None:
+    def test_what_an_application_packed_is_found_unpacked_and_as_it_is(self, tmp_path, pack) -> None:
         writer = StoreWriter(tmp_path)
         body = b'{"id": 4711, "text": "needle needle needle needle"}'
         writer.append("T", pack(b"all the same " * 40))
@@ -98,7 +92,7 @@ class TestBodies:
         assert found(tmp_path, Criteria(minimum_size=len(pack(body)), contains=b"needle")) == expected
         assert found(tmp_path, Criteria(minimum_size=len(pack(body)) + 1, contains=b"needle")) == []
 
-    def test_a_packed_body_that_cannot_be_unpacked_is_named(self, tmp_path: Path) -> None:
+    def test_a_packed_body_that_cannot_be_unpacked_is_named(self, tmp_path) -> None:
         writer = StoreWriter(tmp_path)
         writer.append("T", gzip.compress(b"needle" * 30)[:-9])
         bomb = writer.append("T", gzip.compress(gzip.compress(bytes(65 << 20), 1), 1))
@@ -109,7 +103,7 @@ class TestBodies:
         assert f"2 records {UNREADABLE}, {left_out}" in last.notes
         assert found(tmp_path, Criteria(contains=b"x", place=SearchPlace.PROPERTIES, minimum_size=1)) == []
 
-    def test_a_charset_that_is_none_and_bytes_that_are_no_text_are_refused(self, tmp_path: Path) -> None:
+    def test_a_charset_that_is_none_and_bytes_that_are_no_text_are_refused(self, tmp_path) -> None:
         writer = StoreWriter(tmp_path)
         writer.append("T", b"x")
         writer.close()
@@ -120,9 +114,7 @@ class TestBodies:
 
     @pytest.mark.soak
     @pytest.mark.parametrize("charset", sorted(ONE_SPELLING))
-    def test_no_two_sequences_of_bytes_are_one_character_where_texts_are_looked_for_by_bytes(
-        self, charset: str
-    ) -> None:
+    def test_no_two_sequences_of_bytes_are_one_character_where_texts_are_looked_for_by_bytes(self, charset) -> None:
         spelled: dict[str, bytes] = {}
         for number in range(1 << 16):
             for data in (bytes([number >> 8, number & 0xFF]), bytes([number & 0xFF])):
@@ -134,7 +126,7 @@ class TestBodies:
                     assert spelled.setdefault(text, data) == data == text.encode(charset)
         assert len(spelled) >= 128
 
-    def test_messages_of_a_batch_are_told_apart(self, tmp_path: Path) -> None:
+    def test_messages_of_a_batch_are_told_apart(self, tmp_path) -> None:
         writer = StoreWriter(tmp_path)
         messages = [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B", "KEYS": "k"}), (b"two", {"TAGS": "A"})]
         batch = writer.append_inner_batch("B", messages)
@@ -209,13 +201,7 @@ def pack(message: dict[str, object]) -> dict[str, object]:
 class TestAgainstALoop:
     @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(messages, st.lists(criteria_of_all_kinds, min_size=1, max_size=6), st.sampled_from([1, 3]))
-    def test_any_criteria_find_in_any_log_what_a_loop_finds(
-        self,
-        tmp_path_factory: pytest.TempPathFactory,
-        plan: list[dict[str, object]],
-        asked: list[Criteria],
-        threads: int,
-    ) -> None:
+    def test_any_criteria_find_in_any_log_what_a_loop_finds(self, tmp_path_factory, plan, asked, threads) -> None:
         root = tmp_path_factory.mktemp("store")
         StorePlan({"segment_size": 2048}, list(map(pack, plan))).write(root)
         store = MessageStore.open(root, LAZY)
@@ -224,9 +210,7 @@ class TestAgainstALoop:
 
     @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(store_plans().filter(lambda plan: plan.messages), st.integers(1, 5), st.sampled_from([1, 3]))
-    def test_pages_joined_are_the_whole(
-        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, limit: int, threads: int
-    ) -> None:
+    def test_pages_joined_are_the_whole(self, tmp_path_factory, plan, limit, threads) -> None:
         root = tmp_path_factory.mktemp("store")
         plan.write(root)
         store, criteria = MessageStore.open(root, LAZY), Criteria(contains=b"\x00")
@@ -245,7 +229,7 @@ class TestAgainstALoop:
 
 class TestSteps:
     @pytest.fixture
-    def store(self, tmp_path: Path) -> MessageStore:
+    def store(self, tmp_path):
         writer = StoreWriter(tmp_path, segment_size=4096)
         for number in range(60):
             writer.append("T", b"body %d" % number)
@@ -296,7 +280,7 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
     assert outcomes == [None]
 
 
-def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path: Path) -> None:
+def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path) -> None:
     """A trace in a topic of one's own repeats keys and hosts of others; what else there is of it is found."""
     writer = StoreWriter(tmp_path / "store")
     for topic, body in (("Orders", b'{"n":"secret-1"}'), ("MyTraceTopic", b"Pub\x011700000000000\x01secret-1\x02")):
@@ -322,9 +306,7 @@ def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path: Path) -> None
     assert found(writer.root, Criteria(minimum_size=20, masked=("keys",))) == trace
 
 
-def test_many_messages_that_a_pattern_has_no_end_with_are_left_out_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_messages_that_a_pattern_has_no_end_with_are_left_out_soon(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(planning, "CHUNK_BYTES", 1 << 20)
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
     for number in range(40):
@@ -385,7 +367,7 @@ def test_any_damage_costs_only_what_is_damaged(writer: StoreWriter, damage: list
 
 def test_a_hole_in_a_segment_is_told_as_damage(writer: StoreWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "CHUNK_BYTES", 300)
-    path: Path = writer.log.segments[0]
+    path = writer.log.segments[0]
     before = path.read_bytes()
     try:
         path.write_bytes(before[:500] + bytes(2000) + before[2500:])

@@ -14,8 +14,7 @@ from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from examples import examples
 from golden_store import CASES, unpack
-from oracles import Record, index_hash, read_log, split_keys
-from protocol.find_place import FindPlace
+from oracles import index_hash, read_log, split_keys
 from protocol.properties import DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID
 from protocol.question import OFFSET_ID, KeyKind, Question
 from rocketlens import connect
@@ -26,7 +25,7 @@ from storage.search.origin_copies import copies_of
 from storage.store.message_store import MessageStore, StoreOptions
 from storage.store.topic_catalog import topic_names
 from store_writer import StoreWriter
-from strategies import KEYS, TOPICS, StorePlan, store_plans
+from strategies import KEYS, TOPICS, store_plans
 from web_questions import ApiOf
 
 HOT = 6581
@@ -37,7 +36,7 @@ def store(g1_store: Path) -> MessageStore:
     return MessageStore.open(g1_store)
 
 
-def find(store: MessageStore, text: str, place: FindPlace | None = None, **limits: object) -> Finder:
+def find(store, text, place=None, **limits):
     asked = {name: limits.pop(name) for name in ("topic", "maximum") if name in limits}
     finder = Finder(store, Question(**{"topic": "", "text": text, **asked}), topic_names(store), **limits)  # type: ignore[arg-type]
     finder.go_on(place)
@@ -92,7 +91,7 @@ def named(store: MessageStore, queries: list[str], **options: object) -> set[tup
     return set(found)
 
 
-def by_loop(records: list[Record], queries: list[str], topic: str | None, kind: str | None) -> set[tuple[str, int]]:
+def by_loop(records, queries, topic, kind):
     return {
         (query, record.physical_offset)
         for record in records
@@ -115,12 +114,7 @@ class TestAnyStore:
         st.sampled_from([None, "unique key or key", "unique key", "key"]),
     )
     def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(
-        self,
-        tmp_path_factory: pytest.TempPathFactory,
-        plan: StorePlan,
-        queries: list[str],
-        topic: str | None,
-        kind: str | None,
+        self, tmp_path_factory, plan, queries, topic, kind
     ) -> None:
         root = tmp_path_factory.mktemp("store")
         plan.write(root)
@@ -138,9 +132,7 @@ def writer(tmp_path: Path) -> StoreWriter:
 
 
 class TestKinds:
-    def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(
-        self, tmp_path: Path
-    ) -> None:
+    def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(self, tmp_path) -> None:
         unique_key = "7F000001" + "00002A9F" + "00000000000F0000"
         writer = StoreWriter(tmp_path)
         first = writer.append("T", unique_key=unique_key)
@@ -231,7 +223,7 @@ def test_nothing_is_found_by_an_id_that_is_hidden(mask: str, case: Path) -> None
     at_once=st.integers(1, 9),
 )
 def test_those_of_retry_and_dead_letter_topics_that_name_it_are_found_and_no_others(
-    copies: list[tuple[str, str, str]], at_once: int, monkeypatch: pytest.MonkeyPatch
+    copies, at_once, monkeypatch
 ) -> None:
     monkeypatch.setattr(origin_copies, "AT_ONCE", at_once)
     with tempfile.TemporaryDirectory() as directory:

@@ -1,7 +1,6 @@
 """What is looked at for a search: no more than needed, and nothing less."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +11,6 @@ from doctoring import make_store, put
 from examples import examples
 from oracles import read_log
 from queue_stores import unit_bytes
-from search_oracle import Hit
 from storage.search import _by_queue, _by_time
 from storage.search import plan as planning
 from storage.search._by_queue import offsets_by_queue, required_tags
@@ -21,7 +19,7 @@ from storage.search.engine import search
 from storage.search.plan import make_plan
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
-from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
+from strategies import KEYS, TAGS, TOPICS, store_plans
 
 LAZY = StoreOptions(scan_budget=0, check_budget=0)
 
@@ -36,7 +34,7 @@ def small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_by_queue, "STEPS_BACK", (150, 600, 1200, 100_000))
 
 
-def searched(store: MessageStore, criteria: Criteria) -> tuple[list[Hit], str]:
+def searched(store, criteria):
     steps = list(search(store, criteria))
     hits = [(message.physical_offset, message.queue_offset) for step in steps for message in step.messages]
     return hits, "; ".join(steps[-1].notes)
@@ -44,7 +42,7 @@ def searched(store: MessageStore, criteria: Criteria) -> tuple[list[Hit], str]:
 
 class TestByQueue:
     @pytest.fixture
-    def writer(self, tmp_path: Path) -> StoreWriter:
+    def writer(self, tmp_path):
         writer = StoreWriter(tmp_path / "store", segment_size=4096, queue_file_size=100)
         for number in range(60):
             writer.append(
@@ -56,7 +54,7 @@ class TestByQueue:
         writer.close()
         return MessageStore.open(writer.root, LAZY)
 
-    def loop(self, writer: StoreWriter, criteria: Criteria) -> list[Hit]:
+    def loop(self, writer, criteria):
         return search_oracle.hits(read_log(writer.root / "commitlog"), criteria)
 
     def test_only_what_an_expression_requires_of_tags_narrows(self) -> None:
@@ -67,9 +65,7 @@ class TestByQueue:
         assert required_tags(Criteria(where="TAGS = 'A'", masked=("/x/",))) is None
         assert required_tags(Criteria(where=f"{'(' * 40}TAGS = 'A'{' AND b = 1)' * 40}")) == ("A",)
 
-    def test_a_segment_without_the_topic_is_spared_and_one_full_of_it_is_scanned(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_segment_without_the_topic_is_spared_and_one_full_of_it_is_scanned(self, tmp_path, monkeypatch) -> None:
         monkeypatch.setattr(planning, "COST_OF_RECORD", 300)
         writer = StoreWriter(tmp_path / "store", segment_size=4096)
         for topic in ("U", "T", "U"):
@@ -115,7 +111,7 @@ class TestByQueue:
 
 
 class TestByIndex:
-    def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(self, tmp_path: Path) -> None:
+    def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(self, tmp_path) -> None:
         writer = StoreWriter(tmp_path)
         batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])
         writer.close()
@@ -126,7 +122,7 @@ class TestByIndex:
                 (batch.physical_offset, 1)
             ]
 
-    def test_a_key_of_very_many_messages_is_scanned_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_of_very_many_messages_is_scanned_for(self, tmp_path, monkeypatch) -> None:
         monkeypatch.setattr("storage.search._by_index.MAXIMUM_HITS", 3)
         monkeypatch.setattr("storage.search._by_index.MOST_PAGES", 2)
         writer = StoreWriter(tmp_path)
@@ -148,7 +144,7 @@ class TestAnyPlan:
     )
     @pytest.mark.untraced
     def test_a_key_finds_what_a_loop_finds_whatever_the_index_lacks(
-        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, topic: str, tag: str | None, key: str | None
+        self, tmp_path_factory, plan, topic, tag, key
     ) -> None:
         root = tmp_path_factory.mktemp("store")
         plan.write(root)
@@ -168,7 +164,7 @@ END = 1 << 60
 
 
 @pytest.mark.parametrize("tags", [None, ("t",)])
-def test_a_damaged_unit_leaves_the_search_to_a_scan(tmp_path: Path, tags: tuple[str, ...] | None) -> None:
+def test_a_damaged_unit_leaves_the_search_to_a_scan(tmp_path, tags) -> None:
     writer, written = make_store(tmp_path, 200)
     written += [writer.append("T", b"", tags="t", queue_id=queue_id) for queue_id in (2, 3)]
     writer.close()

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,28 +10,28 @@ from hypothesis import strategies as st
 
 from examples import examples
 from golden_store import CASES, GOLDEN, unpack
-from oracles import Record, read_log
+from oracles import read_log
 from protocol.errors import ConfigError, StoreError
-from space_oracle import Rows, count
+from space_oracle import count
 from storage.space.breakdown import COUNTED_BY, NAME_FIELDS, NameCount, inexact_counts, name_counts
 from storage.space.broker_settings import BrokerSettings, read_broker_settings
-from storage.space.forecast import DAY_MS, Forecast, make_forecast
+from storage.space.forecast import DAY_MS, make_forecast
 from storage.space.measure import in_threads, measure, parts_of, problems_of
 from storage.space.tally import HOUR_MS, MOST_LARGEST, Counts, Tally
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
-def opened(root: Path) -> MessageStore:
+def opened(root):
     return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
 
 
-def check(tally: Tally, records: Iterable[Record]) -> None:
+def check(tally, records) -> None:
     known = list(records)
     expected = count(known)
     assert (tally.messages, tally.size) == (len(known), sum(record.total_size for record in known))
 
-    def same(counts: Counts[object], rows: Rows) -> None:
+    def same(counts, rows) -> None:
         assert {name: list(counts[name]) for name in counts} == dict(rows)
         assert (counts.error, counts.given_up_messages) == (0, 0)
 
@@ -50,7 +48,7 @@ def check(tally: Tally, records: Iterable[Record]) -> None:
 
 
 @pytest.mark.parametrize("name", ["g2-queues", "g2-hosts"])
-def test_a_recorded_store_is_counted_as_by_the_oracle(tmp_path: Path, name: str) -> None:
+def test_a_recorded_store_is_counted_as_by_the_oracle(tmp_path, name) -> None:
     store = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
     tally = measure(opened(store).commit_log)
     records = read_log(store / "commitlog")
@@ -89,9 +87,7 @@ MESSAGES = st.fixed_dictionaries(
 
 @settings(max_examples=examples(12))
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=40), threads=st.sampled_from([1, 2]))
-def test_random_stores_are_counted_as_by_the_oracle(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, object]], threads: int
-) -> None:
+def test_random_stores_are_counted_as_by_the_oracle(tmp_path_factory, messages, threads) -> None:
     writer = StoreWriter(tmp_path_factory.mktemp("space"), segment_size=8192)
     for each in messages:
         fields = dict(each)
@@ -107,7 +103,7 @@ def test_random_stores_are_counted_as_by_the_oracle(
     assert (done[0], done[-1]) == (0, sum(part.stop for part in parts_of(log)))
 
 
-def test_damage_is_passed_and_said(tmp_path: Path) -> None:
+def test_damage_is_passed_and_said(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=4096)
     for number in range(60):
         writer.append("T", b"x" * 100, tags="AB"[number % 2])
@@ -148,7 +144,7 @@ def test_names_that_are_too_many_are_counted_within_the_error_that_is_said(piece
     assert whole.error == 0 or len(truth) > 4
 
 
-def test_senders_behind_a_proxy_are_counted_by_their_own_names(tmp_path: Path) -> None:
+def test_senders_behind_a_proxy_are_counted_by_their_own_names(tmp_path) -> None:
     tally = measure(opened(unpack("store", tmp_path, archives=CASES / "A7-sender-behind-proxy")).commit_log)
     hosts = {row.names[0]: row.messages for row in name_counts(tally, "host")}
     assert hosts == {"10.1.1.1": 3, "10.1.1.2": 1, "2001:db8::1": 1, "app-host-7": 1}
@@ -158,7 +154,7 @@ NOW = START_TIMESTAMP + 10 * DAY_MS
 DISK = SimpleNamespace(total=1_000_000, used=500_000, free=400_000)
 
 
-def growing_store(root: Path, hours: int, ahead: int | None = None) -> MessageStore:
+def growing_store(root, hours, ahead=None):
     """A message of the same size each hour, the first one on the hour; that of hour `ahead` says 30 days later."""
     writer = StoreWriter(root, segment_size=4096)
     first = START_TIMESTAMP - START_TIMESTAMP % HOUR_MS
@@ -169,7 +165,7 @@ def growing_store(root: Path, hours: int, ahead: int | None = None) -> MessageSt
     return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
 
 
-def forecast_of(store: MessageStore, tally: Tally, settings: BrokerSettings | None = None) -> Forecast:
+def forecast_of(store, tally, settings=None):
     forecast = make_forecast(store.commit_log, tally, settings or BrokerSettings(), NOW)
     assert forecast is not None
     return forecast
@@ -180,7 +176,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: DISK)
 
 
-def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
+def test_growth_is_that_of_the_last_day(tmp_path) -> None:
     store = growing_store(tmp_path / "store", 48)
     tally = measure(store.commit_log)
     size = tally.size // tally.messages
@@ -197,7 +193,7 @@ def test_growth_is_that_of_the_last_day(tmp_path: Path) -> None:
     assert forecast.expiry_timestamp == os.stat(oldest).st_mtime_ns // 1_000_000 + 72 * HOUR_MS
 
 
-def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) -> None:
+def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("# a comment\nbrokerName = a\nfileReservedTime= 48 \n\n!diskMaxUsedSpaceRatio=1\n")
     assert read_broker_settings(path) == BrokerSettings(48, 75, frozenset({"diskMaxUsedSpaceRatio"}))
@@ -206,7 +202,7 @@ def test_a_brokers_configuration_is_read_and_the_rest_assumed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("line", ["fileReservedTime=soon", "fileReservedTime=-1", "diskMaxUsedSpaceRatio=101"])
-def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
+def test_a_configuration_that_cannot_be_is_refused_by_name(tmp_path, line) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(line)
     with pytest.raises(ConfigError, match=line.partition("=")[0]):
@@ -253,7 +249,7 @@ def test_what_is_not_exact_is_said_and_how_much_it_may_be(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("number", [2])
-def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path: Path, number: int) -> None:
+def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path, number) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=4096)
     for _ in range(100):
         writer.append("T", b"x" * 100)

@@ -1,7 +1,5 @@
 """What the tests of following a store, and of keys that become files, begin with."""
 
-from pathlib import Path
-
 import pytest
 
 from growing_store import Followed, hurry
@@ -15,7 +13,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def followed(tmp_path: Path, hurried: None) -> Followed:
+def followed(tmp_path, hurried):
     """A store that grows, and a follower of it."""
     return Followed(tmp_path / "store")
 
@@ -27,6 +25,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, small: None) -> Kept:
+def kept(tmp_path, small):
     """A store whose index is lost, and what is kept of its keys."""
     return Kept(tmp_path, 150)

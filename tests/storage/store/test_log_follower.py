@@ -1,8 +1,6 @@
 """Which of the bytes behind the end of a log are records, and when: half written, torn, cut off, or old."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,27 +11,24 @@ from storage.log import segment_end
 from storage.log.commit_log import CommitLog
 from storage.store import _log_follower
 from storage.store._log_follower import DAMAGED_SECONDS, LogFollower
-from storage.store._log_growth import LogGrowth
 from storage.store.message_store import MessageStore
 from store_files import LEDGER_HEAD
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "ledger"])
-def followed(tmp_path: Path, hurried: None, request: pytest.FixtureRequest) -> Followed:
+def followed(tmp_path, hurried, request):
     """A store with either kind of log that grows, and a follower of it."""
     return Followed(tmp_path / "store", is_ledger=request.param, segment_size=4096)
 
 
-def start_of(followed: Followed, written: Written) -> int:
+def start_of(followed, written):
     """Where a message begins in the log: with its head, if it has one."""
     return written.physical_offset - (LEDGER_HEAD if followed.growing.log.is_ledger else 0)
 
 
 class TestTornRecords:
-    def test_half_a_record_is_no_record_and_the_rest_makes_it_one(
-        self, followed: Followed, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_half_a_record_is_no_record_and_the_rest_makes_it_one(self, followed, monkeypatch) -> None:
         monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
         written = followed.growing.add_torn(0.1, body=b"x" * 200)
         followed.poll(4)
@@ -45,9 +40,7 @@ class TestTornRecords:
         assert followed.found(f"u{1}", KeyKind.UNIQUE) == [written.physical_offset]
         followed.check()
 
-    def test_properties_that_are_not_there_yet_are_waited_for(
-        self, followed: Followed, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_properties_that_are_not_there_yet_are_waited_for(self, followed, monkeypatch) -> None:
         """The body's checksum holds while topic and properties, which are copied last, are still zeros."""
         monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 1000.0)
         whole = followed.growing.add(keys="late", unique_key=None, tags=None)
@@ -93,7 +86,7 @@ class TestEnds:
 class TestCutLogs:
     """A broker that crashed cuts its log and goes on; what lies behind the cut is old, whatever it looks like."""
 
-    def cut(self, followed: Followed, kept: int) -> list[Any]:
+    def cut(self, followed, kept):
         """Damage one message of several of one size; the broker will go on in its place."""
         old = [followed.growing.add(keys=f"o{number}", unique_key=f"u{number:04}") for number in range(8)]
         followed.growing.flush()
@@ -121,7 +114,7 @@ class TestCutLogs:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, hurried: None) -> Followed:
+def ledger(tmp_path, hurried):
     """A ledger that grows, and a follower of it."""
     return Followed(tmp_path / "store", is_ledger=True)
 
@@ -160,7 +153,7 @@ class Clock:
 class Growing:
     """A log of three segments that are there in advance, of which nothing is written yet, and who follows it."""
 
-    def __init__(self, root: Path, clock: Clock) -> None:
+    def __init__(self, root, clock) -> None:
         self.clock, self.directory = clock, root / "followed"
         self.directory.mkdir(parents=True)
         for base in range(0, 3 * SEGMENT, SEGMENT):
@@ -174,7 +167,7 @@ class Growing:
         os.pwrite(descriptor, data, physical_offset - base)
         os.close(descriptor)
 
-    def look(self, seconds: float = 0.0) -> LogGrowth | None:
+    def look(self, seconds=0.0):
         """Look twice, some time apart."""
         growths = []
         for wait in (0.0, seconds):
@@ -187,13 +180,13 @@ class Growing:
 
 
 @pytest.fixture
-def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Growing:
+def growing(tmp_path, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(_log_follower, "time", clock)
     return Growing(tmp_path, clock)
 
 
-def written_log(root: Path) -> tuple[StoreWriter, list[Written]]:
+def written_log(root):
     """Records in two segments, the first closed by its BLANK."""
     writer = StoreWriter(root, segment_size=SEGMENT)
     written = [writer.append("T", b"x" * (40 + number), keys=f"k{number}") for number in range(8)]
@@ -202,7 +195,7 @@ def written_log(root: Path) -> tuple[StoreWriter, list[Written]]:
     return writer, written
 
 
-def test_no_beginning_of_anything_is_taken_for_damage_or_for_an_end(growing: Growing, tmp_path: Path) -> None:
+def test_no_beginning_of_anything_is_taken_for_damage_or_for_an_end(growing, tmp_path) -> None:
     writer, written = written_log(tmp_path / "written")
     closed = max(each.physical_offset + each.size for each in written if each.physical_offset < SEGMENT)
     pieces = [(each.physical_offset, each.record) for each in written]
@@ -221,7 +214,7 @@ def test_no_beginning_of_anything_is_taken_for_damage_or_for_an_end(growing: Gro
 
 class TestWrongSize:
     def test_a_blank_of_a_wrong_size_is_damage_once_the_log_goes_on_in_the_next_segment(
-        self, growing: Growing, tmp_path: Path
+        self, growing, tmp_path
     ) -> None:
         _, written = written_log(tmp_path / "written")
         behind = next(each for each in written if each.physical_offset == SEGMENT)
@@ -239,7 +232,7 @@ class TestWrongSize:
 
 
 def test_what_was_searched_in_vain_is_not_searched_again_and_what_comes_behind_is_found(
-    growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    growing, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(_log_follower, "LOOK_AHEAD_BYTES", 400)
     monkeypatch.setattr(segment_end, "CHUNK", 50)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from oracles import END_OF_TIME
-from protocol.message import Message, decode_messages
+from protocol.message import decode_messages
 from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore
 from store_queries import KINDS
-from strategies import KEYS, TAGS, TOPICS, BatchPlan, StorePlan, batch_plans, store_plans
+from strategies import KEYS, TAGS, TOPICS, batch_plans, store_plans
 
 
 @pytest.mark.untraced
@@ -25,9 +25,7 @@ class TestExactAnswers:
 
     @settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(plan=store_plans(all_indexed=True), data=st.data())
-    def test_random_stores_answer_like_the_oracle_that_scans_everything(
-        self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
+    def test_random_stores_answer_like_the_oracle_that_scans_everything(self, plan, data, tmp_path_factory) -> None:
         root = tmp_path_factory.mktemp("random")
         if plan.options["profile"] == "5.3":
             # Tags are then found through queues, which never hold what was only prepared.
@@ -61,7 +59,7 @@ class TestExactAnswers:
 class TestBatches:
     @settings(max_examples=examples(4))
     @given(plan=batch_plans, lost=st.booleans())
-    def test_a_batch_is_found_by_what_its_messages_carry(self, plan: BatchPlan, lost: bool) -> None:
+    def test_a_batch_is_found_by_what_its_messages_carry(self, plan, lost) -> None:
         """Whether index files cover it or not: brokers index the record alone."""
         with tempfile.TemporaryDirectory() as directory:
             writer = plan.write(Path(directory))
@@ -92,6 +90,6 @@ def has(record: oracles.Record, text: str, kind: KeyKind) -> bool:
     return oracles.has_key(record, text, KINDS[kind])
 
 
-def breaks_off(message: Message | oracles.Record) -> bool:
+def breaks_off(message):
     """Whether it is a batch that could not be taken apart, of which the first messages can be read in place."""
     return message.sys_flag & 0xC1 == 0xC0

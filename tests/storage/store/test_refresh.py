@@ -4,7 +4,6 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,9 +48,7 @@ class TestGrowth:
             assert followed.store.record_at(written.physical_offset) == written.record
         assert followed.store.queues.topics() == ["T"]
 
-    def test_messages_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
-        self, followed: Followed
-    ) -> None:
+    def test_messages_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(self, followed) -> None:
         """Although the last message of all is one of another queue, so that nobody looks again."""
         for count in range(2, 29):
             followed.growing.add(queue_id=0)
@@ -81,9 +78,7 @@ class TestFiles:
         assert followed.store.record_at(written.physical_offset) == written.record
 
     @pytest.mark.parametrize("part", ["", "commitlog/00000000000000000000"])
-    def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(
-        self, followed: Followed, tmp_path: Path, part: str
-    ) -> None:
+    def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(self, followed, tmp_path, part) -> None:
         followed.settle()
         written = followed.growing.writer.written[0]
         os.rename(followed.growing.root / part, tmp_path / "elsewhere")
@@ -154,9 +149,7 @@ class TestLeaks:
             most_files = max(most_files, len(files))
         assert len(growing.log.segments) < most_files < 200
 
-    def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(self, tmp_path, monkeypatch) -> None:
         """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
         monkeypatch.setattr(_store_watch, "YOUNG_NS", 0)  # directories are as good as old
         followed = Followed(tmp_path / "store")
@@ -195,9 +188,7 @@ class TestLettingGo:
         ],
         ids=["growth", "index", "expiry"],
     )
-    def test_a_snapshot_goes_with_the_next_one(
-        self, growing: GrowingStore, change: Callable[[MessageStore, GrowingStore], object]
-    ) -> None:
+    def test_a_snapshot_goes_with_the_next_one(self, growing, change) -> None:
         for _ in range(30):
             growing.add(body=b"x" * 100)
         growing.flush()

@@ -47,7 +47,7 @@ def test_of_a_recorded_running_broker_what_it_cut_off_is_neither_found_nor_count
 
 
 def test_once_it_has_stopped_they_are_messages_as_for_a_broker_that_starts_and_doctor_says_what_they_may_be(
-    case: Path,
+    case,
 ) -> None:
     assert [rocketlens("find", case, key).code for key in ("a8", "a9", "b7")] == [0, 0, 0]
     found = only(case, "queue-reach")
@@ -105,7 +105,7 @@ def found_in(store: MessageStore, names: dict[str, bool]) -> dict[str, bool]:
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_refreshed=st.booleans())
 def test_what_was_cut_off_never_comes_back_while_the_broker_writes_over_it(
-    data: st.DataObject, old: int, is_refreshed: bool, monkeypatch: pytest.MonkeyPatch
+    data, old, is_refreshed, monkeypatch
 ) -> None:
     hurry(monkeypatch)
     kept = data.draw(st.integers(1, old - 2))
@@ -134,7 +134,7 @@ def epochs_of(root: Path, *entries: str) -> None:
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_live=st.booleans(), has_epochs=st.booleans())
 def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_a_running_broker(
-    data: st.DataObject, old: int, is_live: bool, has_epochs: bool, monkeypatch: pytest.MonkeyPatch
+    data, old, is_live, has_epochs, monkeypatch
 ) -> None:
     """Its queues are in RocksDB; of a stopped one `doctor` says what they may be."""
     hurry(monkeypatch)
@@ -173,9 +173,7 @@ def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_
 
 
 @pytest.mark.usefixtures("live")
-def test_a_message_that_was_taken_for_old_counts_once_its_queue_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_that_was_taken_for_old_counts_once_its_queue_has_it(tmp_path, monkeypatch) -> None:
     """The clock was set back, and the queues were late, when the store was opened."""
     hurry(monkeypatch)
     cut = CutStore(tmp_path, 6, 5)

@@ -3,13 +3,10 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from storage.layout.store_config import StoreConfig
-from storage.log.commit_log import CommitLog
 from storage.store.file_sizes import file_sizes
 from storage.store.message_store import MessageStore
 from storage.store.state_place import default_state_directory
@@ -26,7 +23,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def locked_store(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+def locked_store(tmp_path):
     """A store whose `lock` another process holds as a broker does, and that process's id."""
     (tmp_path / "lock").write_text("lock")
     command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock")]
@@ -37,7 +34,7 @@ def locked_store(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         process.communicate()
 
 
-def test_a_held_lock_is_seen_and_not_taken(locked_store: tuple[Path, int]) -> None:
+def test_a_held_lock_is_seen_and_not_taken(locked_store) -> None:
     root, pid = locked_store
     (root / "abort").write_text("4711")
     for _ in range(2):
@@ -58,7 +55,7 @@ def test_a_held_lock_is_seen_and_not_taken(locked_store: tuple[Path, int]) -> No
         ({"abort": "9" * 5000}, StoreState(True, False, 0, None)),
     ],
 )
-def test_a_store_that_nobody_holds(files: dict[str, str], expected: StoreState, tmp_path: Path) -> None:
+def test_a_store_that_nobody_holds(files, expected, tmp_path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     state = read_store_state(tmp_path)
@@ -75,7 +72,7 @@ def topics(*configs: tuple[str, int, int]) -> dict[str, object]:
     }
 
 
-def identity(root: Path, *configs: tuple[str, int, int], log: CommitLog | None = None) -> StoreIdentity:
+def identity(root, *configs, log=None):
     StoreWriter(root).write_config("topics.json", topics(*configs))
     return infer_identity(StoreConfig.load(root), log)
 
@@ -88,14 +85,12 @@ def identity(root: Path, *configs: tuple[str, int, int], log: CommitLog | None =
         ([("south_REPLY_TOPIC", 6, 1), ("one", 7, 16), ("o", 7, 16)], StoreIdentity("south", "broker-a")),
     ],
 )
-def test_topics_that_a_broker_makes_name_it(
-    tmp_path: Path, made: list[tuple[str, int, int]], expected: StoreIdentity
-) -> None:
+def test_topics_that_a_broker_makes_name_it(tmp_path, made, expected) -> None:
     assert identity(tmp_path, *made) == expected
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["5.x", "4.x"])
-def test_of_several_names_the_last_is_taken_and_all_are_said(is_new: bool, tmp_path: Path) -> None:
+def test_of_several_names_the_last_is_taken_and_all_are_said(is_new, tmp_path) -> None:
     prefix, cluster = ("rmq_sys_SYNC_BROKER_MEMBER_", "rmq_sys_REVIVE_LOG_") if is_new else ("", "")
     found = identity(
         tmp_path,
@@ -113,7 +108,7 @@ def test_of_several_names_the_last_is_taken_and_all_are_said(is_new: bool, tmp_p
 IDENTITY = StoreIdentity("DefaultCluster", "broker-a")
 
 
-def test_the_default_lies_below_the_users_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_lies_below_the_users_state_directory(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = default_state_directory(tmp_path / "store", IDENTITY)
     assert path.parent == tmp_path / "rocketlens"
@@ -124,18 +119,18 @@ def test_the_default_lies_below_the_users_state_directory(tmp_path: Path, monkey
     assert path.parent == tmp_path / "home" / ".local" / "state" / "rocketlens"
 
 
-def test_names_of_the_store_cannot_lead_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_the_store_cannot_lead_elsewhere(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = default_state_directory(tmp_path, StoreIdentity("../../etc", "x" * 5000))
     assert path.parent == tmp_path / "rocketlens"
     assert len(path.name) < 200
 
 
-def sizes_of(root: Path) -> dict[str, int]:
+def sizes_of(root):
     return file_sizes(MessageStore.open(root).snapshot)
 
 
-def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store: Path) -> None:
+def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store) -> None:
     assert sizes_of(g1_store) == {
         "mappedFileSizeCommitLog": 131072,
         "mappedFileSizeConsumeQueue": 2000,
@@ -144,7 +139,7 @@ def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store: Pa
     }
 
 
-def test_what_is_not_there_has_no_size(tmp_path: Path) -> None:
+def test_what_is_not_there_has_no_size(tmp_path) -> None:
     writer = StoreWriter(tmp_path, segment_size=4096)
     writer.append("T", b"alone")
     writer.close()

@@ -183,9 +183,7 @@ def test_a_store_and_its_tier_are_followed_while_both_grow(tmp_path: Path) -> No
     writer.close()
 
 
-def test_a_tier_that_begins_later_and_a_log_that_begins_later_still_leave_what_there_is(
-    tmp_path: Path, tiered: Tiered
-) -> None:
+def test_a_tier_that_begins_later_and_a_log_that_begins_later_still_leave_what_there_is(tmp_path, tiered) -> None:
     write_tier(tmp_path / "tier", tiered.written[0][20:40])
     store = MessageStore.open(tiered.store, StoreOptions(tier=tmp_path / "tier", keeps_state=False))
     queue = store.queues.queue("T", 0)
@@ -276,7 +274,7 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))])
 def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
-    seed: int, tmp_path: Path, tiered: Tiered
+    seed, tmp_path, tiered
 ) -> None:
     """Bytes changed, files cut, removed, or filled with large numbers: never another message, nor any other error."""
     copied, chance = copy_of(tiered, tmp_path), random.Random(seed)
@@ -311,9 +309,7 @@ def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_
         assert bodies(pull_all(store, 1))[:IN_TIER] == expected(tiered, 1, 0, IN_TIER)
 
 
-def test_a_topic_that_comes_while_topics_are_listed_is_noticed(
-    tmp_path: Path, tiered: Tiered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_comes_while_topics_are_listed_is_noticed(tmp_path, tiered, monkeypatch) -> None:
     layout = recognise_tier(copy_of(tiered, tmp_path).tier)
     os.utime(layout.broker, (1, 1))
     listed = TierLayout.topics

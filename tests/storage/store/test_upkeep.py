@@ -4,7 +4,6 @@ import copy
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -14,14 +13,7 @@ from hypothesis import strategies as st
 
 import oracles
 from examples import examples
-from kept_store import (
-    SLOTS,
-    Kept,
-    append_some,
-    assert_all_found,
-    incomplete,
-    written,
-)
+from kept_store import SLOTS, Kept, append_some, assert_all_found, incomplete, written
 from killing import Renames, every_kill
 from protocol.checksum import crc32
 from protocol.question import Question
@@ -34,7 +26,7 @@ from store_writer import StoreWriter
 
 
 class TestChecks:
-    def test_files_beyond_the_budget_are_checked_later_and_answers_say_so(self, tmp_path: Path) -> None:
+    def test_files_beyond_the_budget_are_checked_later_and_answers_say_so(self, tmp_path) -> None:
         writer = written(tmp_path)
         store = MessageStore.open(writer.root, StoreOptions(check_budget=0))
         files = len(writer.index_paths())
@@ -49,7 +41,7 @@ class TestChecks:
         assert store.snapshot.tail.scope == whole.snapshot.tail.scope
         assert_all_found(store, writer.records)
 
-    def test_damage_that_a_first_look_does_not_see_is_found_later(self, tmp_path: Path) -> None:
+    def test_damage_that_a_first_look_does_not_see_is_found_later(self, tmp_path) -> None:
         writer = written(tmp_path, 700, index_slots=97, index_entries=3000, segment_size=131072)
         path = writer.index_paths()[0]
         content = bytearray(path.read_bytes())
@@ -63,7 +55,7 @@ class TestChecks:
         records = writer.records
         assert_all_found(store, records, records[340:360])
 
-    def test_who_does_not_keep_the_state_reads_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_who_does_not_keep_the_state_reads_it(self, tmp_path, monkeypatch) -> None:
         writer = written(tmp_path)
         keeper = StoreOptions(check_budget=0, state_directory=tmp_path / "state")
         reader = StoreOptions(check_budget=0, state_directory=tmp_path / "state", keeps_state=False)
@@ -78,9 +70,7 @@ class TestChecks:
     @pytest.mark.untraced
     @settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_any_damaged_file_is_found_out_in_the_end(
-        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-    ) -> None:
+    def test_any_damaged_file_is_found_out_in_the_end(self, tmp_path_factory, data) -> None:
         writer = written(tmp_path_factory.mktemp("damaged"), 40)
         path = data.draw(st.sampled_from(writer.index_paths()))
         content = bytearray(path.read_bytes())
@@ -98,7 +88,7 @@ class TestStrays:
     def only_the_end_is_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_index_coverage, "COMPARED_BYTES", 500)
 
-    def written(self, root: Path) -> StoreWriter:
+    def written(self, root):
         """Messages of which each has one key of its own, whose entry is the last of its four."""
         writer = StoreWriter(root / "store", index_slots=97, index_entries=500, segment_size=65536)
         for number in range(400):
@@ -119,7 +109,7 @@ class TestStrays:
                     path.write_bytes(content)
                     return
 
-    def test_a_file_whose_entry_points_into_a_message_covers_nothing_any_more(self, tmp_path: Path) -> None:
+    def test_a_file_whose_entry_points_into_a_message_covers_nothing_any_more(self, tmp_path) -> None:
         writer = self.written(tmp_path)
         self.moved(writer, 30, 4)
         options = StoreOptions(state_directory=tmp_path / "state")
@@ -133,7 +123,7 @@ class TestStrays:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, small: None) -> Kept:
+def kept(tmp_path, small):
     return Kept(tmp_path)  # of more keys than a reader may hold
 
 
@@ -276,9 +266,7 @@ class TestDistrust:
 
     @settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_a_damaged_file_of_our_own_hides_nothing(
-        self, small: None, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-    ) -> None:
+    def test_a_damaged_file_of_our_own_hides_nothing(self, small, tmp_path_factory, data) -> None:
         kept = Kept(tmp_path_factory.mktemp("damaged"), 110)
         kept.open()
         path = data.draw(st.sampled_from(sorted(kept.directory.glob("0*"))))
@@ -293,7 +281,7 @@ class TestDistrust:
         store = kept.open(check_budget=data.draw(st.sampled_from([0, None])))
         assert_all_found(store, kept.writer.records)
 
-    def test_files_of_another_log_are_not_believed(self, tmp_path: Path, small: None) -> None:
+    def test_files_of_another_log_are_not_believed(self, tmp_path, small) -> None:
         mine, other = Kept(tmp_path / "mine", 150), Kept(tmp_path / "other", 1)
         for number in range(150):
             other.writer.append("T", b"x" * (number % 50), keys=f"other{number}", unique_key=f"v{number}", tags="t")
@@ -308,7 +296,7 @@ class TestDistrust:
         assert_all_found(mine.open(), mine.writer.records)
 
     def test_keys_behind_the_last_record_with_keys_are_scanned_where_the_log_was_cut_there(
-        self, tmp_path: Path, small: None
+        self, tmp_path, small
     ) -> None:
         """The last record with keys stands unchanged; what came behind it was written anew, and has keys now."""
         kept = Kept(tmp_path, 100)
@@ -366,7 +354,7 @@ class TestTidying:
 @pytest.mark.parametrize(
     "each", [pytest.param(1, marks=pytest.mark.soak, id="each step"), pytest.param(5, id="some steps")]
 )
-def test_a_kill_at_any_step_leaves_nothing_that_is_wrong(tmp_path: Path, small: None, each: int) -> None:
+def test_a_kill_at_any_step_leaves_nothing_that_is_wrong(tmp_path, small, each) -> None:
     kept = Kept(tmp_path, 110)
     records = kept.writer.records
     kills = 0

@@ -1,7 +1,6 @@
 """Expressions beside what the official parser and evaluator said of the same ones; where errors are drawn; steps."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +10,10 @@ from examples import examples
 from filter_vectors import vectors
 from golden_store import GOLDEN
 from protocol.errors import FilterEvaluationError, FilterSyntaxError
-from storage.filter.sql92 import LONGEST, Expression, parse
+from storage.filter.sql92 import LONGEST, parse
 from storage.filter.sql92._parser import DEEPEST
 
-RECORDED: list[dict[str, Any]] = json.loads((GOLDEN / "filter" / "sql92-vectors.json").read_text())["vectors"]
+RECORDED = json.loads((GOLDEN / "filter" / "sql92-vectors.json").read_text())["vectors"]
 GROUPS = sorted({vector["group"] for vector in RECORDED})
 KEYWORDS = "NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH not Is"
 OTHERS = "= <> > >= < <= ( ) , + - a a b c 5 5L 5.5 0.0 1e3 007 'x' '5' '' 'it''s' @ ' /* -- LIKE 9223372036854775808"
@@ -41,7 +40,7 @@ def outcome(text: str, properties: dict[str, str]) -> tuple[str, str | None]:
         return "eval", None
 
 
-def letter(expression: Expression, properties: dict[str, str]) -> str:
+def letter(expression, properties):
     """An outcome as the letters of the random vectors name them."""
     try:
         return {True: "T", False: "F", None: "N"}[expression.evaluate(properties)]
@@ -117,11 +116,7 @@ LITERAL, TOO_FEW = "a literal is no condition", "expected a property or a value,
 
 
 def test_what_follows_an_expression_is_not_read() -> None:
-    for text, read in [
-        ("a = 1 garbage !!!", "a = 1"),
-        ("a LIKE 'x%'", "a"),
-        ("a = 0x10", "a = 0"),
-    ]:
+    for text, read in [("a = 1 garbage !!!", "a = 1"), ("a LIKE 'x%'", "a"), ("a = 0x10", "a = 0")]:
         expression = parse(text)
         assert expression.text[: expression.end] == read
 
