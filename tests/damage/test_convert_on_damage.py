@@ -40,7 +40,6 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damage(store: Path, way: str, number: int, part: float, size: int) -> None:
-    """Damage one file of a store."""
     files = sorted(path for path in store.rglob("*") if path.is_file())
     path = files[number % len(files)]
     content = path.read_bytes()
@@ -61,7 +60,6 @@ def damage(store: Path, way: str, number: int, part: float, size: int) -> None:
 
 
 def check(ledger: Path, damages: list[Damage]) -> None:
-    """Convert a damaged copy; an exception that is not one of ours fails the test."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
         store, out = Path(folder) / "store", Path(folder) / "new"
@@ -86,7 +84,6 @@ def test_a_damaged_store_of_dledgers_is_converted_with_all_that_is_counted_or_no
 
 
 def convert_with_giant(ledger, folder, place):
-    """Convert a copy one of whose segments claims to be a terabyte long; the new store."""
     shutil.copytree(ledger, folder / "store")
     make_giant(place((folder / "store").glob("*/data/*")))
     request = ConvertRequest(store=str(folder / "store"), out=str(folder / "new"), slots=20, entries=20)

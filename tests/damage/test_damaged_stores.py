@@ -29,10 +29,8 @@ from trial_stores import SHAPES, Allowance
 
 SEED = 15
 VARIANTS = 400
-"""Trials of `make soak`."""
 
 REBUILDS = 25
-"""Damaged logs of which `make soak` makes queues and index anew."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +39,6 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
 
 
 def run_all(trials, chosen):
-    """How many trials there were, and what came of them all."""
     count, verdict = 0, Verdict()
     for trial in chosen:
         try:
@@ -57,7 +54,6 @@ def run_all(trials, chosen):
 
 
 def judge_good(good, client=TrialClient, every=1):
-    """What the judge says of a server on a store without damage."""
     with serving_in_a_thread(service_of(MessageStore.open(good.root))) as address, closing(client(address)) as asking:
         return Judge(asking, good, Disk.of([good.root / "commitlog"]), every=every).judge()
 
@@ -73,7 +69,6 @@ def test_nothing_is_missed_in_a_store_without_damage(shape: str, trials: Trials)
 
 
 def without_last(answer):
-    """An answer without its last record."""
     position = last = 0
     while position < len(answer.body):
         last, position = position, position + int.from_bytes(answer.body[position : position + 4], "big")
@@ -81,18 +76,15 @@ def without_last(answer):
 
 
 def damaged(answer):
-    """An answer whose first record has another magic."""
     body = answer.body
     return replace(answer, body=body[:5] + bytes([body[5] ^ 1]) + body[6:])
 
 
 def repeated(answer):
-    """An answer whose records come twice."""
     return replace(answer, body=2 * answer.body)
 
 
 def refused(code):
-    """No answer, by a code."""
     return lambda answer: replace(answer, code=code, body=b"")
 
 

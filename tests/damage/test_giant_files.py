@@ -11,11 +11,9 @@ from golden_store import GOLDEN, unpack
 from process import ROOT
 
 MOST_SECONDS = 240
-"""A guard alone: what walks a terabyte takes hours."""
 
 
 def problems(store, *commands):
-    """What the commands that walk a store say that did not do well, in a process with little memory to take."""
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support")))
     run = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "support" / "giant_files.py"), str(store), *commands],

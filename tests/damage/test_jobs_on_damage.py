@@ -13,10 +13,8 @@ from loop_engine import run_jobs_here
 
 SEED = 37
 VARIANTS = 300
-"""Damaged stores of `make soak`."""
 
 SECONDS = 300
-"""In which a job on a small store ends, however busy the machine is."""
 
 NOTHING, UNREADABLE, DAMAGED = 1, 3, 4
 JOBS: dict[str, tuple[tuple[str, ...], frozenset[int]]] = {

@@ -44,8 +44,6 @@ def ext_writer(tmp_path_factory):
 
 @dataclass(frozen=True)
 class Case:
-    """One field of a store with another value in it."""
-
     place: Place
     name: str
     data: bytes
@@ -55,7 +53,6 @@ class Case:
 
 
 def damaged_stores(places, values, step=1):
-    """Damage one place after the other, each for as long as the caller looks at the store; every `step`-th case."""
     counter = itertools.count()
     for place in places:
         whole = place.path.read_bytes()
@@ -78,7 +75,6 @@ def is_told_by_verify_alone(writer, case):
 
 
 def check(writer, case) -> None:
-    """All that is whole is answered in all ways."""
     store = MessageStore.open(writer.root)
     disk = Disk.of(writer.log.directories)
     excused = case is not None and is_told_by_verify_alone(writer, case)
@@ -102,7 +98,6 @@ KINDS = {
 
 
 def check_all(writer, places, values, step=1):
-    """Check every case and return how many there were; the failures of all cases are reported together."""
     count, failures = 0, list[str]()
     for case in damaged_stores(places, values, step):
         count += 1

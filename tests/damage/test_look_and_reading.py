@@ -18,13 +18,11 @@ COMPARED = ("log-end", "queues", "index-files")
 
 
 def names(read, look):
-    """Whether a finding is in the file of another one, beside it, below it, or in the directory that has it."""
     path, other = Path(read.path), Path(look.path)
     return path in (other, other.parent) or other.parent == path.parent or other in path.parents
 
 
 def check(trials: Trials, chosen: int, of: int) -> int:
-    """Damage stores in some of the ways; how many it was."""
     count = 0
     for number, trial in enumerate(each_kind(SEED)):
         if number % of != chosen or trial.shape not in SHAPES:

@@ -27,7 +27,6 @@ from protocol.message_edit import with_store_host, without_property
 from strategies import damaged
 
 EXAMPLES = min(100_000, 300 * settings.default.max_examples)
-"""By a generator; all of them with `make fuzz`."""
 
 HEADER_TYPES = [
     member for _, member in inspect.getmembers(headers, inspect.isclass) if issubclass(member, RequestHeader)
@@ -36,7 +35,6 @@ BODY_TYPES = (HeartbeatData, LockBatchRequestBody, CheckClientRequestBody, Topic
 
 
 def short_bodies() -> list[bytes]:
-    """JSON bodies, the shortest of each beginning."""
     bodies = sorted({frame.body for frame in recorded_frames() if frame.body[:1] == b"{"}, key=len, reverse=True)
     return list({body[:24]: body for body in bodies if len(body) < 2_000}.values())
 
@@ -45,7 +43,6 @@ BODIES = short_bodies()
 
 
 def changed_frames(seed, count):
-    """Recorded headers with changes, as frames."""
     generator = random.Random(seed)
     for _ in range(count):
         serialize_type, header = generator.choice(HEADERS)
@@ -59,7 +56,6 @@ def command_or_none(frame):
 
 
 def use_command(command, header_type) -> None:
-    """Whatever the server may do with a command that decoded."""
     assert command.is_response in (True, False)
     assert command.language_code is not None
     fields: dict[str, str] | None = None
@@ -97,14 +93,12 @@ def test_changed_bodies_decode_or_fail_as_documented() -> None:
 
 
 RECORDS = [bytes.fromhex(columns[0]) for kind in ("message", "inner-batch") for columns in [*map(list, vectors(kind))]]
-"""By a generator; all of them with `make fuzz`."""
 
 LIMIT = 1024 * 1024
 EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 def changed_records(seed, count):
-    """Valid records with one to three bytes changed, most of them where lengths, flags and versions stand."""
     generator = random.Random(seed)
     for _ in range(count):
         record = bytearray(generator.choice(RECORDS))
@@ -124,7 +118,6 @@ def decode_or_none(data):
 
 
 def use_everything(message) -> None:
-    """Touch whatever is computed from a message that decoded."""
     assert message.total_size >= 91
     assert isinstance(message.message_id, str)
     assert (message.keys, message.tags) is not None

@@ -38,7 +38,6 @@ from store_files import write_file
 from store_writer import StoreWriter
 
 EXAMPLES = min(100_000, 300 * settings.default.max_examples)
-"""By a generator; all of them with `make fuzz`."""
 
 PAGE = mmap.PAGESIZE
 EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
@@ -47,8 +46,6 @@ KEYS = ("k0", "k1", "k2", "Aa", "BB", "u3", "\ufffd")
 
 
 class ChangingFile:
-    """A mapped file of whole pages, whose bytes a test rewrites under the map."""
-
     def __init__(self, path, content) -> None:
         self.original = content.ljust(-(-len(content) // PAGE) * PAGE, b"\0")
         path.write_bytes(self.original)
@@ -74,7 +71,6 @@ class ChangingFile:
 
 @pytest.fixture(scope="module")
 def segment(tmp_path_factory: pytest.TempPathFactory) -> ChangingFile:
-    """A log of some records, a BLANK, and a rest of stale ones."""
     data = b""
     for number in range(12):
         flags = (0, 0x10, 0x20, 0x30)[number % 4]
@@ -101,7 +97,6 @@ def record_of(content: bytes, position: int) -> oracles.Record | None:
 
 
 def whole_log(file: MappedFile) -> CommitLog:
-    """A log that takes all of the file for valid, as after a file changed under a snapshot."""
     return CommitLog([Segment(0, file, file.size)], [])
 
 
@@ -118,7 +113,6 @@ def test_the_end_of_changed_segments_is_found(segment: ChangingFile, places: lis
 
 @pytest.fixture(scope="module")
 def index_file(tmp_path_factory: pytest.TempPathFactory, segment: ChangingFile) -> ChangingFile:
-    """The index of the unchanged segment: seven slots, room for more entries than there are."""
     image = oracles.IndexImage(7, 150)
     for record in oracles.scan_segment(segment.original, 0):
         for text in oracles.index_keys(record):
@@ -301,13 +295,11 @@ BATCH_UNIT = st.tuples(I64, I32, I64, I64, I64, st.integers(-2, 5)).map(
 
 
 def content_of(unit: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[bytes]]:
-    """Some files: units with any values, or any bytes."""
     return st.lists(st.one_of(st.lists(unit, max_size=6).map(b"".join), st.binary(max_size=150)), max_size=5)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A store whose log holds some messages; its queue files are written anew for each example."""
     root = tmp_path_factory.mktemp("fuzz")
     writer = StoreWriter(root)
     for number in range(20):
@@ -387,8 +379,6 @@ steps = st.lists(
 
 
 class TestAnySequence:
-    """After any sequence of steps the answers are those of a store that is opened then."""
-
     @settings(
         max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     )

@@ -60,14 +60,12 @@ FEW, MANY = 6, 3000
 STEPS_APART = 149
 """In `make test` a swap is tried at one of so many steps, in `make soak` at each."""
 FEWEST_STEPS = 100
-"""Every job has more."""
 
 Job = Callable[[Path], object]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def here():
-    """Tasks run in this process, and no other is looked for that writes to a store."""
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
         patch.setattr(store_lock, "find_writers", look_for_nobody)
@@ -97,11 +95,9 @@ IN_PLACE: dict[str, Job] = {
     "compact": lambda store: run_compact(CompactRequest(store=str(store), **SMALL), Silence()),
     "drop backup": lambda store: run_rebuild(rebuild_all(store, drop_backup=True, fresh=True), Silence()),
 }
-"""Jobs that change a store of somebody's."""
 
 
 def into(store: Path) -> dict[str, Job]:
-    """Jobs that read a store of ours and write into a directory of somebody's."""
     return {
         "rebuild --out": lambda out: run_rebuild(rebuild_all(store, out=str(out)), Silence()),
         "rebuild --out file://": lambda out: run_rebuild(
@@ -145,7 +141,6 @@ def plants(places: list[str]) -> st.SearchStrategy[list[Plant]]:
 
 
 def check_planted(field: Field, directory: Path, job: Job, wanted: list[Plant], work: str, lock: str = "-") -> None:
-    """Plant, run the job, and look."""
     in_order = sorted(wanted, key=lambda plant: plant.place.count("/"))
     there = [plant for plant in in_order if field.plant(directory, plant)]
     refused = attempt(field, job, directory)
@@ -159,7 +154,6 @@ def check_planted(field: Field, directory: Path, job: Job, wanted: list[Plant], 
 
 
 def _is_named(text: str, directory: Path, place: str) -> bool:
-    """Whether a refusal names what was planted, or a directory that it lies in, with its owner."""
     paths = [directory / place, *(directory / above for above in Path(place).parents if above.name)]
     owner = any(user_text(uid) in text for uid in (OWNER, ANOTHER, 0))
     return owner and any(f"{path}: " in text or f"{path.name}: " in text for path in paths)
@@ -296,14 +290,12 @@ def test_what_is_planted_in_a_state_directory_leads_nowhere(wanted: list[Plant])
 
 @pytest.fixture(scope="module")
 def unindexed(tmp_path_factory):
-    """A store whose keys are scanned, and become files of our own."""
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
         yield Kept(tmp_path_factory.mktemp("unindexed"), 150)
 
 
 def keep_in(volume: Path, unindexed: Kept) -> MessageStore:
-    """What a server keeps in a volume: keys, in files, and what a start found out."""
     unindexed.directory = volume / "entries"
     return unindexed.open(state_directory=volume)
 
@@ -405,7 +397,6 @@ class Swap:
 
     @contextlib.contextmanager
     def at(self, step, act):
-        """Act before a step of the block."""
         self.steps, self._left, self._act = 0, step, act
         try:
             yield
@@ -417,7 +408,6 @@ SWAP = Swap()
 
 
 def swap_and_run(source: Path, name: str, what: str, step: int) -> bool:
-    """Swap a directory before a step of a job; whether the job has as many."""
     with reachable_directory() as root:
         field = Field(root, source if name in IN_PLACE else None)
         directory = field.store if name in IN_PLACE else field.theirs / "out"

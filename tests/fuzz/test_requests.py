@@ -50,7 +50,6 @@ def g1(tmp_path_factory: pytest.TempPathFactory) -> Asker:
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[int, dict[str, str], bytes]:
-    """A request code with some of its header fields, each with a value that may or may not make sense."""
     code, header = draw(st.sampled_from(HEADERS))
     names = [field.encode_name for field in msgspec.structs.fields(header)]
     fields = {name: draw(VALUES) for name in names if draw(st.integers(0, 9))}

@@ -96,7 +96,6 @@ def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
 
 
 def recorded_answers(kinds):
-    """One recorded answer to each of these codes."""
     codes: dict[tuple[int, int, int], int] = {}
     found = {}
     for frame in recorded_frames():

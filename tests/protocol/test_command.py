@@ -19,8 +19,6 @@ BODY = b"hello"
 
 
 class Case(NamedTuple):
-    """What RemotingCommand.encode() of 5.5.0 wrote for a command with the body `hello`, in both forms."""
-
     code: int
     flag: int
     opaque: int
@@ -281,7 +279,6 @@ def test_a_body_that_is_not_wanted_is_thrown_away_and_the_frame_handed_out_with_
 
 
 JAVA = bytes.fromhex("00000001df0000000700000001000000000000000e00066f6666736574000000023132")
-"""An answer to the request 7 with the field `offset`, 12."""
 START = "0001 00 0000 00000000 00000000 "
 
 

@@ -66,7 +66,6 @@ FRAMED = [(codec, unit) for codec, units in UNITS.items() for unit in units]
 
 
 def plainly(codec: Codec, data: bytes) -> bytes:
-    """What the libraries make of a stream of any number of frames, without bounds."""
     match codec:
         case Codec.ZLIB:
             return zlib.decompress(data)
@@ -86,8 +85,6 @@ def plainly(codec: Codec, data: bytes) -> bytes:
 
 
 class Fed:
-    """How many bytes the libraries were given, and how large the pieces were that they made."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = self.calls = self.largest = 0
         chunk, new_decoder = lz4.frame.decompress_chunk, zlib.decompressobj

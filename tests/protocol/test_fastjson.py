@@ -100,7 +100,6 @@ def test_hostile_text_is_refused_without_going_back_and_forth(text: str) -> None
 
 
 def in_quotes(value):
-    """What the independent reader makes of object keys, spelled as ours."""
     if isinstance(value, dict):
         return {compact(name): in_quotes(inner) for name, inner in value.items()}
     return [in_quotes(inner) for inner in value] if isinstance(value, list) else value

@@ -91,7 +91,6 @@ def recorded_requests():
 
 
 def as_texts(header: RequestHeader) -> dict[str, str]:
-    """A header's fields as a Java client would write them, those without a value left out."""
     texts = {}
     for field in msgspec.structs.fields(header):
         value = getattr(header, field.name)

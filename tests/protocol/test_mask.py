@@ -36,8 +36,6 @@ def body(text: str | bytes, *rules: str) -> bytes:
 
 
 class TestPaths:
-    """A path hides a place in JSON."""
-
     def test_what_a_path_finds_is_hidden_and_numbers_stay_as_they_are_written(self) -> None:
         text = (
             '{"id":1.10,"big":123456789012345678901,"customer":{"phone":"138","name":"Li"},"items":[{"p":1},{"p":2}]}'
@@ -60,8 +58,6 @@ class TestPaths:
 
 
 class TestPatterns:
-    """A pattern hides what it matches, in bodies and properties."""
-
     def test_what_it_matches_is_nowhere(self) -> None:
         for text in [
             f"call {PHONE} now",
@@ -84,8 +80,6 @@ class TestPatterns:
 
 
 class TestMessages:
-    """A whole message without what is hidden of it."""
-
     def test_each_field_goes_from_wherever_it_stands(self, writer: StoreWriter) -> None:
         message = stored(
             writer, b"secret", tags="TAG1", keys="KEY1 KEY2", unique_key="UNIQUE1", properties={"card": "4111"}
@@ -128,8 +122,6 @@ class TestMessages:
 
 
 class TestRefusals:
-    """What is hidden chooses no message."""
-
     def test_a_field_that_is_hidden_is_refused(self) -> None:
         mask = Mask(("keys", "properties.card"))
         for refused in (
@@ -151,8 +143,6 @@ class TestRefusals:
 
 
 class TestRules:
-    """Rules are read, or refused with a reason."""
-
     def test_what_is_no_rule_is_refused(self) -> None:
         for rule, says in [
             ("topic", "no field 'topic' to mask"),
@@ -169,7 +159,6 @@ class TestRules:
 
 
 def text_of(message):
-    """All that a message says of itself."""
     return " ".join(
         [
             *map(str, (message.keys, message.tags, message.unique_key, message.properties, message.body)),

@@ -20,7 +20,6 @@ COMMAND = str(Path(sys.executable).with_name("rocketlens"))
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with modules in it that are none of ours."""
     plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -12,7 +12,6 @@ LENGTH = 30
 
 
 def as_ranges(numbers):
-    """Pairs of bounds; ranges may touch."""
     ordered = sorted(numbers)
     return tuple(zip(ordered[::2], ordered[1::2], strict=False))
 

@@ -24,7 +24,6 @@ def written(root, count=30):
 
 
 def look_at(root):
-    """Open a store and read it whole; what it says is wrong, and how many messages a key finds."""
     store = MessageStore.open(root)
     tour(store)
     found = store.query(Question("T", "k"))

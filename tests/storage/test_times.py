@@ -26,7 +26,6 @@ def milliseconds(moment: datetime) -> int:
 
 
 def now_in(zone: ZoneInfo, text: str) -> datetime:
-    """A time as it is read at the moment `NOW`, in a zone."""
     return datetime.fromtimestamp(parse_time(text, zone, milliseconds(NOW)) / 1000, zone)
 
 

@@ -65,7 +65,6 @@ NAMES = (b"code", b"flag", b"opaque", b"version", b"language", b"remark", b"extF
 
 
 def read(header: bytes) -> tuple[object, ...] | None:
-    """What is compared with the other reader's."""
     try:
         command = decode_command((0, header, b""))
     except BadCommand:

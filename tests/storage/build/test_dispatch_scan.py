@@ -55,7 +55,6 @@ def units_of(made, kinds):
 
 
 def assert_same_units(written: dict[tuple[str, int], bytes], made: dict[tuple[str, int], bytes]) -> None:
-    """The files end with zeros, the units do not."""
     assert written.keys() == made.keys()
     for name, units in made.items():
         assert written[name][: len(units)] == units, name
@@ -176,7 +175,6 @@ def scanned(log, ranges, steps=1):
 
 
 def entries_of(path: Path) -> list[tuple[int, int]]:
-    """Hash and physical offset of each entry, in the file's order."""
     data = path.read_bytes()
     count = oracles.signed(data, 36, 4) - 1
     assert oracles.first_bad_entry(data, SLOTS, count) == 0

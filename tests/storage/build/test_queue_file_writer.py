@@ -26,7 +26,6 @@ from storage.build.queue_file_writer import (
 
 @pytest.fixture
 def fsynced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of what was fsynced."""
     names: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: names.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     return names

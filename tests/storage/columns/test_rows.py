@@ -50,7 +50,6 @@ class TestWholeLogs:
 
 @pytest.fixture
 def varied(tmp_path: Path) -> StoreWriter:
-    """Two topics, three queues, tags and clocks that differ."""
     writer = StoreWriter(tmp_path, segment_size=1 << 20)
     for number in range(60):
         writer.append(

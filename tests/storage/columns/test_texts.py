@@ -69,7 +69,6 @@ blocks = st.one_of(
     ),
 )
 BEFORE = b"." * 64
-"""What a record has before its properties, at least."""
 
 
 def properties_of(blocks: list[bytes]) -> Properties:

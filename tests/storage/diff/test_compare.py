@@ -29,7 +29,6 @@ def write(root: Path, numbers: range = range(60), segment_size: int = 2048, **ch
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[StoreWriter, Path]:
-    """A store and its copy."""
     writer = write(tmp_path / "a")
     shutil.copytree(writer.root, tmp_path / "b")
     return writer, tmp_path / "b"

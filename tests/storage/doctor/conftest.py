@@ -10,7 +10,6 @@ from doctoring import make_store
 
 @pytest.fixture(scope="session")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of five segments, two queues and many index files, whose broker has stopped."""
     root = tmp_path_factory.mktemp("sound") / "store"
     make_store(root, 400)[0].close()
     return root
@@ -18,5 +17,4 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(sound: Path, tmp_path: Path) -> Path:
-    """A copy of the sound store."""
     return Path(shutil.copytree(sound, tmp_path / "store"))

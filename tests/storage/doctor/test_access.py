@@ -87,7 +87,6 @@ def on_disk(path: Path, name: str) -> Path:
 
 
 def mount(path: Path) -> None:
-    """Let what a link leads to be there again."""
     on_disk(path, "away").rename(on_disk(path, "mounted"))
 
 
@@ -173,7 +172,6 @@ SOURCES = Path(__file__).parents[3]
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """A store with plain queues and one of batches."""
     writer, _ = make_store(tmp_path / "store", 400)
     writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
     writer.close()
@@ -181,7 +179,6 @@ def whole(tmp_path: Path) -> Path:
 
 
 def moved_away(whole: Path, part: str) -> Path:
-    """Where a part lies once it is a link, by another name than its own."""
     place = whole.parent / "other disk" / f"of {part}"
     place.parent.mkdir(exist_ok=True)
     (whole / part).rename(place)
@@ -190,7 +187,6 @@ def moved_away(whole: Path, part: str) -> Path:
 
 
 def harm(whole: Path, part: str) -> None:
-    """Lose what a rebuild of a part brings back."""
     if part == "index":
         min((whole / "index").iterdir()).unlink()
     elif part == "checkpoint":

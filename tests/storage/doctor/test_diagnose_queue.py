@@ -16,7 +16,6 @@ MESSAGES = 8000
 
 @pytest.fixture(params=[100, pytest.param(1 << 16, marks=pytest.mark.soak)], autouse=True)
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues are read in pieces, and messages are kept in files, of any length."""
     monkeypatch.setattr(_diagnose_queue, "PIECE", request.param)
     monkeypatch.setattr(queue_files, "KEPT_IN_A_FILE", request.param)
 

@@ -19,7 +19,6 @@ FIRST_ENTRY = 40 + 4 * SLOTS
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A store of few index files, so that each finding is listed."""
     make_store(tmp_path)[0].close()
     return tmp_path
 

@@ -57,7 +57,6 @@ def test_segments_that_have_each_others_names_are_no_end_that_a_broker_may_write
 
 
 def other_content(data: st.DataObject, log: Path, own: bytes) -> tuple[str, bytes]:
-    """What is drawn to lie in the place of a log's last segment, and what it is."""
     kind = data.draw(st.sampled_from(["junk", "another", "half", "zeros"]))
     if kind == "junk":
         return kind, data.draw(st.binary(min_size=1, max_size=300).filter(lambda each: any(each[:8]))).ljust(300, b"x")

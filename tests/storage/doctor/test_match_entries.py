@@ -23,8 +23,6 @@ Entry = tuple[int, int, int, int]
 
 
 class Keyed(NamedTuple):
-    """A record of the log and the hashes that it leads to; the last one may be its tag's."""
-
     offset: int
     timestamp: int
     hashes: tuple[int, ...]
@@ -32,8 +30,6 @@ class Keyed(NamedTuple):
 
 
 class HeldBlock(NamedTuple):
-    """A block of keys in memory."""
-
     first: int
     end: int
     entries: int
@@ -44,8 +40,6 @@ class HeldBlock(NamedTuple):
 
 
 class HeldLog(ScannedLog, frozen=True, dict=True, kw_only=True):
-    """A log whose keys are in memory."""
-
     held: tuple[HeldBlock, ...]
 
     @property

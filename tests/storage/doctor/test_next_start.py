@@ -52,12 +52,10 @@ def make_damaged(root, *damaged, crashed=True, checkpoint=None):
 
 
 def first_lost(written, number):
-    """The message in which the zeros in a segment begin."""
     return [each for each in written if each.physical_offset <= SEGMENT * number + SEGMENT // 2][-1]
 
 
 def behind(written, number):
-    """The messages behind the zeros in a segment."""
     return [each for each in written if each.physical_offset >= SEGMENT * number + SEGMENT // 2 + 2000]
 
 
@@ -86,7 +84,6 @@ def test_abort_before_damage_is_first_of_all_a_warning_not_to_start(tmp_path: Pa
 
 
 def line_for(root: Path, *, gives: bool = False) -> str:
-    """The line that rescues a store and lets what was made take its place."""
     old, new, kept = (shlex.quote(f"{root}{ending}") for ending in ("", "-rescued", "-damaged"))
     given = f"chown -Rh --reference={old} {new} && " if gives else ""
     return (

@@ -96,7 +96,6 @@ def test_a_unit_of_a_batch_that_cannot_be_right_is_named(tmp_path, field, number
 
 
 QUEUE_OFFSET = 20
-"""Where a record has it."""
 
 
 def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path) -> None:
@@ -162,7 +161,6 @@ def test_a_record_that_bears_another_place_than_its_unit_has_is_mended_by_no_reb
 
 UNITS = {"valid": (5, 10, 0), "lost": (-1, 3, 7), "zeros": (0, 0, 0)}
 IN_A_FILE = 10
-"""Units of a file."""
 
 
 def write_units(directory, kinds):
@@ -202,7 +200,6 @@ def test_a_file_that_cannot_be_read_is_named_and_its_units_are_not_called_lost(t
 
 
 DISTANCE = 100
-"""Bytes of log from one message of a test to the next one."""
 
 
 def log_of(lost=(), minimum=0):
@@ -263,7 +260,6 @@ def test_it_is_the_odd_one_that_is_named() -> None:
 
 
 def said_of_batches(batches, lost=()):
-    """What is said of batches of (first number, messages)."""
     findings, log = Findings("queues"), log_of(lost)
     messages = np.zeros(len(batches), [("unit", BATCH_DTYPE)])
     messages["unit"]["physical_offset"] = DISTANCE * np.arange(len(batches))
@@ -278,7 +274,6 @@ def said_of_batches(batches, lost=()):
 
 @pytest.fixture(params=[1, 2, 1 << 16])
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches are looked at in pieces of any length."""
     monkeypatch.setattr(module, "PIECE", request.param)
 
 

@@ -36,7 +36,6 @@ def file_of(path: Path, content: bytes) -> MappedFile:
 
 @pytest.fixture(scope="module")
 def ten(tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
-    """A file of ten bytes."""
     return file_of(tmp_path_factory.mktemp("files") / "ten", b"0123456789")
 
 
@@ -183,8 +182,6 @@ CONTENT = bytes(number % 251 + 1 for number in range(SIZE))
 
 
 class Content:
-    """The content of one file, which notes what it was asked for and writes just that."""
-
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self.content = path, content
         self.asked: list[tuple[int, int]] = []
@@ -198,7 +195,6 @@ class Content:
 
 @pytest.fixture
 def hollow(tmp_path):
-    """A file that is a hole of a tree that is registered."""
     path = tmp_path / "sub" / "file"
     path.parent.mkdir()
     with path.open("wb") as file:
@@ -337,14 +333,11 @@ def test_many_threads_find_what_they_ask_for() -> None:
 
 
 class Steps:
-    """A look-up that waits so many times, and what was done for it in which order."""
-
     def __init__(self, waits: int) -> None:
         self.waits = waits
         self.done: list[str] = []
 
     def look_lookup(self, result="found"):
-        """Say the result."""
         for number in range(self.waits):
             self.done.append(f"step {number}")
             yield Wait(f"page {number}", lambda number=number: self.done.append(f"warm {number}"))

@@ -16,7 +16,6 @@ from storage.files.own_directories import HeldDirectory, hold_kept, is_writable,
 from storage.files.write_guard import check_outside, is_inside
 
 VOLUMES = [0o755, 0o1777, 0o2770, 0o2777]
-"""Rights of a directory as root or a volume of a container platform has it."""
 
 
 @pytest.mark.parametrize("mode", VOLUMES)
@@ -56,7 +55,6 @@ OWNER = 65534
 
 @pytest.fixture
 def place():
-    """A directory that everybody may enter."""
     with reachable_directory() as directory:
         yield directory
 
@@ -171,7 +169,6 @@ ANOTHER = 12345
 
 @pytest.fixture
 def both():
-    """A directory with one of ours, `own`, and one of a store, `store`."""
     with reachable_directory() as directory:
         (directory / "own").mkdir()
         (directory / "store").mkdir()

@@ -25,7 +25,6 @@ REGISTERED = ConsumerFilter(
 
 
 def pulled(root, directories, topic, chosen):
-    """Every message of a topic that a filter lets through, by pulls from each queue's start to its end."""
     queues, _ = open_queues(root, directories)
     records: list[memoryview] = []
     for queue_id in queues.queue_ids(topic):
@@ -42,7 +41,6 @@ def unique_keys(records: list[memoryview]) -> list[str]:
 
 
 def filters_of(root, topic, group):
-    """The filter that a store has registered, with the bits that stand for it and without."""
     registered = StoreConfig.load(root).filters[topic][group]
     expression = parse(registered.expression or "")
     bits = bits_of_subscription(expression, registered)
@@ -114,7 +112,6 @@ KEY = "CID_abc_efg#TopicTest"
 
 
 def registered(**changed):
-    """A registry entry as a broker writes it."""
     fields = {
         "consumer_group": "CID_abc_efg",
         "topic": "TopicTest",

@@ -23,7 +23,6 @@ SLOTS = 7
 
 
 def written_with_holes(root, indexed, **options):
-    """Messages of which some were never dispatched to the index."""
     writer = StoreWriter(root, index_slots=SLOTS, index_entries=10_000, segment_size=4096, **options)
     for number, index in enumerate(indexed):
         writer.append("T", b"x" * 30, keys=f"k{number}", unique_key=f"u{number}", tags="t", index=index)
@@ -31,7 +30,6 @@ def written_with_holes(root, indexed, **options):
 
 
 def gaps_of(writer: StoreWriter, number: int = 0, *, has_tags: bool = True) -> tuple[tuple[int, int], ...]:
-    """The gaps of one index file, the store being complete now."""
     writer.close()
     file = MappedFile.open(writer.index_paths()[number])
     shape = determine_shape(file, [writer.index.slot_count])

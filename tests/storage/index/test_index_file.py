@@ -85,8 +85,6 @@ def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(t
 
 
 class TestGolden:
-    """Index files that real brokers wrote."""
-
     @pytest.mark.parametrize("name", ["store", *G2_INDEX])
     def test_counts_of_the_recorded_files_are_found_without_a_hint(self, tmp_path, name) -> None:
         root = unpack(name, tmp_path) if name == "store" else unpack("store", tmp_path, archives=GOLDEN / "g2" / name)

@@ -36,7 +36,6 @@ def filled(root, count, **options):
 
 
 def set_of(tmp_path, *shapes):
-    """A set of files of which only the shapes matter."""
     path = tmp_path / "any"
     path.write_bytes(bytes(100))
     file = MappedFile.open(path)
@@ -171,8 +170,6 @@ SLOTS = 7
 
 
 class Growing:
-    """One store whose index file is looked at again and again."""
-
     def __init__(self, root, **options) -> None:
         self.writer = StoreWriter(root, index_slots=SLOTS, **{"index_entries": 1000, "segment_size": 4096, **options})
         self.index = IndexSet([], [], (0, 0))
@@ -199,7 +196,6 @@ class Growing:
         return self.index.files[-1].index
 
     def unlisted(self) -> set[int]:
-        """Offsets of records of which some entry is missing in the files that are known, by the oracle."""
         entries = {
             (entry.key_hash, entry.physical_offset)
             for covering in self.index.files

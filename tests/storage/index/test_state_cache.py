@@ -18,7 +18,6 @@ SHAPE = IndexShape(97, 150, 0, 4000, True, ((10, 20), (30, 40)))
 
 
 def saved(directory: Path) -> StateCache:
-    """A cache with one finding of each kind, read back."""
     cache = StateCache.load(directory)
     cache.note_shape(PATH, IDENTITY, KnownShape(SHAPE, True, False, SEGMENTS))
     cache.note_end_of_data(IDENTITY, 1234)
@@ -51,7 +50,6 @@ def write(directory, content):
 
 
 def entry(**changes):
-    """The file's content for one index file, with fields of the finding changed."""
     fields = {
         "slots": 97, "entries": 150, "minimum": 0, "maximum": 4000, "ascending": True, "gaps": [[10, 20], [30, 40]],
         "compacted": 0, "sound": True, "has_tags": False, "segments": [list(segment) for segment in SEGMENTS],

@@ -28,7 +28,6 @@ def log_of(writer: StoreWriter) -> CommitLog:
 
 
 def listed(tail: TailIndex) -> list[list[tuple[int, int]]]:
-    """The entries of each run."""
     return [list(zip(run.hashes.tolist(), run.offsets.tolist(), strict=True)) for run in tail.runs]
 
 

@@ -9,7 +9,6 @@ from kernel_memory import Bytes
 from storage.kernels.records import CRC32_PATH, CRC32_PATHS, crc32, crc32_by
 
 WIDE = 256
-"""Bytes that are folded at a time, at most."""
 
 ways = pytest.mark.parametrize("way", CRC32_PATHS)
 

@@ -116,7 +116,6 @@ class TestBlocks:
 
 
 def scan_two_far_records(far):
-    """Blocks of a scan of two records, the second one far behind the first."""
     scan, blocks = make_scan(), []
     for base in (BASE, far):
         held = Bytes(record_at(base, keys="a"))
@@ -129,7 +128,6 @@ def scan_two_far_records(far):
 
 
 def make_memory(**options):
-    """Memory for ten records with all that there is, but for what `options` say."""
     defaults = {
         "tags": True, "checksums": True, "delays": DELAYS, "lmq": True, "batch_topics": [BATCH_TOPIC], "units": True,
         "entries": True, "timestamps": True, "records": 10,
@@ -199,7 +197,6 @@ lists = st.one_of(st.text("a%LMQ/, 1", max_size=12), light_names.map(",".join), 
 
 
 def units(names: str, offsets: str, topic: bytes = b"TopicTest") -> list[tuple[bytes, int, int]]:
-    """Light queues that a message in queue 1 is in."""
     block = property_bytes({"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets})
     data = record_at(0, topic_bytes=topic, properties_bytes=block)
     made = scan_bytes(data).made
@@ -229,11 +226,9 @@ PIECES = [
 
 any_bytes = st.one_of(st.binary(min_size=1, max_size=40), st.lists(st.sampled_from(PIECES), min_size=1).map(b"".join))
 values = any_bytes.map(lambda data: data.replace(b"\1", b"?").replace(b"\2", b"?"))
-"""What can be the value of a property: it contains no separator."""
 
 
 def tags_code(tags: bytes) -> int:
-    """The hash of a text, as a queue's unit has it for tags."""
     (queue,) = scan_bytes(record_at(0, properties_bytes=b"TAGS\x01" + tags + b"\x02")).made.queues.values()
     (unit,) = queue.units
     return consume_queue.UNIT.unpack(unit)[2]

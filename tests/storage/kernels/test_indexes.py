@@ -107,8 +107,6 @@ def check_growing(data: bytes, slots: int, entries: int) -> int:
 
 
 class TestGrowingStructure:
-    """A file that is looked at while a broker puts entries."""
-
     @given(st.lists(st.sampled_from(KEYS), min_size=2, max_size=9), st.sampled_from([1, 2, 7]))
     def test_every_state_that_a_put_goes_through_holds_the_entries_before_it(self, keys: list[str], slots: int) -> None:
         image = oracles.index_image(keys[:-1], slots)
@@ -134,8 +132,6 @@ def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
 
 
 class TestGrowth:
-    """Only what was put since is looked at."""
-
     @settings(max_examples=examples(60))
     @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
     def test_no_entry_is_passed_that_no_chain_reaches(self, keys: list[str], slots: int, data: st.DataObject) -> None:
@@ -387,8 +383,6 @@ def numbers(*values):
 
 
 class TestDoors:
-    """What does not fit is refused before anything is written."""
-
     def test_stops_that_fall_put_no_entry_twice(self) -> None:
         memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)
         writer = IndexWriter(memory, 2, 4, 0, 0)

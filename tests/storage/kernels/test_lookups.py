@@ -44,7 +44,6 @@ class Question:
 
 
 def ask(store: KernelStore, question: Question) -> kernel.Found:
-    """Call the kernel once."""
     asked = Asked(
         question.topic, question.key, KeyKind(KINDS[question.kind]), question.maximum,
         question.begin, question.end, question.before, question.limit,
@@ -55,8 +54,6 @@ def ask(store: KernelStore, question: Question) -> kernel.Found:
 
 @dataclass
 class Plan:
-    """A log, its index files, and entries of a scan in so many runs."""
-
     slots: int = 7
     entries: int = 12
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -65,7 +62,6 @@ class Plan:
     damage: list[tuple[int, int, int]] = field(default_factory=list)
 
     def build(self) -> tuple[KernelStore, list[oracles.Record], list[tuple[bytes, int]], list[tuple[int, int]]]:
-        """The kernel's view, the records, index files with slot counts, and scanned entries."""
         data, builder = b"", oracles.IndexBuilder(self.slots, self.entries)
         records, scanned = [], []
         for number, message in enumerate(self.messages):
@@ -93,7 +89,6 @@ class Plan:
 
 
 def _set_pointer(content: bytearray, image: oracles.IndexImage, position: int, value: int) -> None:
-    """Change a slot or the pointer of an entry, whichever comes at `position`."""
     place = position % (image.slot_count + len(image.entries))
     start = 40 + 4 * place
     if place >= image.slot_count:

@@ -29,7 +29,6 @@ Log = tuple[CommitLog, list[Written]]
 
 
 def written_log(root, count=40):
-    """Messages of queue 2, whose property `number` counts them."""
     writer = StoreWriter(root)
     for number in range(count):
         writer.append("T", b"body", queue_id=2, properties={"number": str(number)})
@@ -39,7 +38,6 @@ def written_log(root, count=40):
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    """One log for the tests that only read it."""
     return written_log(tmp_path_factory.mktemp("pulls"))
 
 
@@ -49,7 +47,6 @@ def unit(written: Written, tags_code: int = 0, size: int | None = None) -> bytes
 
 
 def call(log, units, codes=None, *, choice=None, maximum=99, maximum_bytes=1 << 40, name=("T", 2), ahead=0, behind=0):
-    """Units gone through or a code, and the physical offsets found."""
     wanted = choice or (CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes))
     pulled = kernel.pull(
         log.view, HeldFile(b"".join(units)), 0, 0, len(units), name[1], name[0].encode(), wanted, behind,
@@ -133,8 +130,6 @@ LIGHT = ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET")
 
 @dataclass
 class GrownLog:
-    """Records one behind the other, with room behind them."""
-
     data: bytes = b""
     starts: list[int] = field(default_factory=list)
 
@@ -151,7 +146,6 @@ class GrownLog:
 
 @pytest.fixture
 def log() -> GrownLog:
-    """Messages 7 to 12 of queue 1."""
     log = GrownLog()
     for number in range(6):
         log.add(keys=f"k{number}", sys_flag=(0, 0x30)[number % 2], queue_offset=7 + number)
@@ -160,8 +154,6 @@ def log() -> GrownLog:
 
 @dataclass
 class Search:
-    """A search for messages of one queue, and what became of it."""
-
     first: int
     count: int = 1
     topic: bytes = b"TopicTest"

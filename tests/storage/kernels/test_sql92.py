@@ -28,7 +28,6 @@ AROUND = bytes(range(1, 3)) * 40
 
 
 def decided(expression, *blocks):
-    """The kernel's outcomes as letters, for blocks within records and alone."""
     held = Bytes(AROUND + AROUND.join(blocks))
     lengths = np.array([len(block) for block in blocks], np.int64)
     positions = np.cumsum(lengths + len(AROUND)) - lengths
@@ -40,7 +39,6 @@ def decided(expression, *blocks):
 
 
 def letter(expression, block):
-    """The oracle's outcome."""
     properties = oracles.parse_properties(oracles.decode_java(block))
     try:
         return LETTERS[sql92_oracle.evaluate(expression.root, properties)]

@@ -18,13 +18,11 @@ TICK = 1000
 
 
 def found_size(found: memoryview | int) -> int:
-    """Size of a record that was found, or the code."""
     return found if isinstance(found, int) else len(found)
 
 
 @st.composite
 def segment_lists(draw: st.DrawFn) -> list[tuple[int, bytes]]:
-    """Segments of any size, with holes between some; base offsets ascend and nothing overlaps."""
     segments, base = [], draw(st.integers(0, 2**62))
     for _ in range(draw(st.integers(0, 6))):
         size = draw(st.integers(1, 40))
@@ -34,7 +32,6 @@ def segment_lists(draw: st.DrawFn) -> list[tuple[int, bytes]]:
 
 
 def segment_of(segments: list[tuple[int, bytes]], offset: int) -> int:
-    """The number of the segment that holds an offset, by looking at each; −1 for none."""
     numbers = [number for number, (base, data) in enumerate(segments) if base <= offset < base + len(data)]
     return numbers[0] if numbers else -1
 

@@ -70,7 +70,6 @@ def test_junk_is_refused_with_its_level() -> None:
 
 @pytest.fixture
 def ledger(tmp_path):
-    """The entries of a recorded store that was closed cleanly: all are agreed on."""
     return unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-dledger") / "dledger-n0" / "data"
 
 

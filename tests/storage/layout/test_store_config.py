@@ -172,10 +172,7 @@ def test_any_bytes_give_a_configuration(tmp_path_factory: pytest.TempPathFactory
 
 
 class TestAgain:
-    """Read again once a second while a broker runs, and most times nothing has changed."""
-
     def loaded(self, root: Path, age_ns: int = 2 * YOUNG_NS) -> StoreConfig:
-        """Configuration of two files that were written some time ago."""
         write(root, "topics.json", b'{"topicConfigTable":{"T":{"topicName":"T"}}}')
         write(root, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:5}}}')
         self.age(root, age_ns)
@@ -205,7 +202,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def answered_offsets(name: str) -> dict[tuple[str, str, int], int]:
-    """What the broker said of each group, topic and queue that it knew a committed offset of."""
     asked: dict[int, tuple[str, str, int]] = {}
     found = {}
     for line in lzma.decompress((G2 / name / ANSWERS[name]).read_bytes()).splitlines():

@@ -72,7 +72,6 @@ def test_every_key_of_g1_has_the_records_that_a_plain_walk_over_the_log_finds(g1
 
 @pytest.fixture
 def many(tmp_path: Path) -> MessageStore:
-    """Messages of two topics under one key, each with copies, and 20 groups whose retry topics have copies of both."""
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 16, index_slots=11, index_entries=400)
     for number in range(20):
         for topic in ("A", "B"):
@@ -148,8 +147,6 @@ def test_where_a_broker_mixes_groups_each_message_is_told_by_its_first_record(tm
 
 @dataclass(frozen=True)
 class Sent:
-    """A message as an application sent it, in seconds since the first."""
-
     topic: str
     body: bytes
     born_seconds: int

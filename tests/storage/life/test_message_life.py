@@ -185,8 +185,6 @@ class Half:
 
 
 class Broker:
-    """Writes what a broker stores of the transactions of some messages."""
-
     def __init__(self, writer: StoreWriter) -> None:
         self.writer = writer
         self.halves: dict[str, list[Half]] = {}

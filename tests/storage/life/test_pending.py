@@ -335,7 +335,6 @@ DUE = START_TIMESTAMP + 5_000
 
 
 def life_notes(store: MessageStore) -> list[str]:
-    """The note of the first record of each message."""
     return [find_life(store, f"K{number}").events[0].note for number in range(COUNT)]
 
 

@@ -30,7 +30,6 @@ STEPS = st.lists(
 
 
 def played(directory: Path, steps: list[tuple[str, int, int]], *, has_origin: bool) -> PoppingBroker:
-    """A store of three messages, and what became of them."""
     broker = PoppingBroker(StoreWriter(directory / "store"), has_origin=has_origin)
     for key in KEYS:
         broker.send(key)

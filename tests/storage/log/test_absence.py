@@ -93,7 +93,6 @@ ROLLBACK = 0xC
 
 
 def filled(start: int, stop: int, base: int, boundary: int) -> bytes:
-    """A segment of zeros with what is put in the place of a range."""
     data = bytearray(boundary - base)
     for piece in fill(start, stop, base, boundary, TIME):
         position = piece.physical_offset - base

@@ -57,8 +57,6 @@ class TestReading:
 
 
 class TestGolden:
-    """Recorded logs of real brokers: every record is found, and the end is where the oracle stops reading."""
-
     @pytest.mark.parametrize("name", ["store", "store-crashed"])
     def test_the_recorded_log_is_read_whole(self, name, tmp_path) -> None:
         self.check([unpack(name, tmp_path) / "commitlog"])
@@ -161,7 +159,6 @@ def test_a_place_in_a_file_that_was_cut_is_looked_at_without_harm(writer: StoreW
 
 @pytest.fixture
 def damaged(tmp_path):
-    """Ten messages, of which one bit of the sixth one's body is wrong."""
     writer = StoreWriter(tmp_path)
     written = [writer.append("T", b"body", keys=f"k{number}") for number in range(10)]
     writer.close()

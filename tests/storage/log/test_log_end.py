@@ -155,21 +155,18 @@ def by_index(log, segment, blanked):
 
 
 def by_queue_offset(log, segment, blanked):
-    """Messages that are looked for in the log since no unit leads to them."""
     name = QueueName("TopicTest", 1)
     found = [search(log, name, number, segment.base_offset, segment.end) for number in range(20)]
     return [offset for offset in found if offset is not None]
 
 
 def by_search(log, segment, blanked):
-    """What a content search finds, which wants everything."""
     matcher = Matcher(Criteria())
     searcher = Searcher(matcher, query_of(matcher), lambda: False)
     return [offset for offset, _ in searcher.run(Chunk(segment, segment.base_offset, segment.end)).found]
 
 
 def by_coverage(log, segment, blanked):
-    """Records of which an index file without an entry lacks the keys."""
     region, base, found, position = segment.file.region, segment.base_offset, list[int](), 0
     none, stop = np.empty(0, ENTRY_DTYPE), segment.valid_length
     while position < stop:
@@ -186,7 +183,6 @@ def by_coverage(log, segment, blanked):
 
 
 def by_rows(log, segment, blanked):
-    """What Spark's data source, an export and a diff read."""
     is_last, boundary = not blanked.has_next, segment.boundary
     rows, _ = read_rows(segment.file.path, segment.base_offset, is_last=is_last, boundary=boundary)
     return [row["physical_offset"] for row in rows]

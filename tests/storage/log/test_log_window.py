@@ -95,7 +95,6 @@ def test_a_failing_read_names_file_and_offset() -> None:
 
 @pytest.fixture(params=["mapped", "copied"])
 def held_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How bytes of a file are held, copied as where the kernel is older than MADV_POPULATE_READ."""
     if request.param == "copied":
         monkeypatch.setattr(LocalFile, "map", kernel_is_too_old)
     return str(request.param)
@@ -159,7 +158,6 @@ def read_on(window: LogWindow) -> None:
 
 
 def look_while_it_is_cut(path, kept) -> None:
-    """Look at the beginning of a file when only so many bytes of it are there; what is not is seen as zeros."""
     with LogWindow(LocalFile(path), 0) as window:
         window.move(0)
         os.truncate(path, kept)

@@ -7,7 +7,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 RULES = "protocol/mask.py"
-"""Reads rules, compiles them, and is applied by the process alone."""
 
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 

@@ -50,7 +50,6 @@ def test_a_question_without_end_ends_the_child_that_answers_and_no_python_is_sta
 
 
 def ticks_of_children(pid: int) -> int:
-    """CPU time of the children that a process has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[13]) + int(fields[14])
 

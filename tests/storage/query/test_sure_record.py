@@ -19,13 +19,11 @@ LATER = START_TIMESTAMP + 60_000
 
 @pytest.fixture(autouse=True)
 def short_walks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment of these tests is as long to walk as one of a broker's."""
     monkeypatch.setattr(module, "WALKED_BYTES", 600)
 
 
 @pytest.fixture
 def looked_over(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes of log each look went over."""
     lengths: list[int] = []
 
     def walk(region, position, stop, *rest):

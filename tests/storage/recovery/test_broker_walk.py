@@ -18,7 +18,6 @@ def walk(root, most_bytes=1 << 30):
 
 @pytest.fixture
 def writer(tmp_path):
-    """A log of a little more than three segments."""
     writer = StoreWriter(tmp_path, segment_size=SEGMENT)
     for number in range(200):
         writer.append("T", b"body" * 8, keys=f"k{number}", property_crc=number % 9 == 3)

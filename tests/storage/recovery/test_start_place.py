@@ -85,7 +85,6 @@ def refusals(root):
 
 
 def refused_by(root: Path) -> dict[str, tuple[Broker, ...]]:
-    """The brokers that refuse each path."""
     return {str(each.path.relative_to(root)): each.brokers for each in refusals(root)}
 
 

@@ -35,7 +35,6 @@ LAZY = StoreOptions(scan_budget=0, check_budget=0)
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test stores are small: their records shall lie over the ends of pieces all the same."""
     monkeypatch.setattr(planning, "CHUNK_BYTES", 500)
 
 
@@ -193,7 +192,6 @@ criteria_of_all_kinds = st.builds(
 
 
 def pack(message: dict[str, object]) -> dict[str, object]:
-    """The message with its body compressed as its flag says; in an unknown way it is nothing that can be read."""
     compress = COMPRESSED.get(message["sys_flag"], b"\x00\xff\x01".__add__)  # type: ignore[call-overload]
     return {**message, "body": compress(message["body"]) if message["sys_flag"] else message["body"]}
 
@@ -261,8 +259,6 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
     outcomes: list[object] = []
 
     class Closing:
-        """Ends the search that it works for, in the middle of its fourth piece."""
-
         def run(self, chunk: int) -> int:
             if chunk == 3:
                 may_close.wait(60)
@@ -329,7 +325,6 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 
 
 def intact_offsets(writer: StoreWriter) -> set[int]:
-    """Where an intact record stands now."""
     content = {base: path.read_bytes() for base, path in writer.log.segments.items()}
     offsets = (written.physical_offset for written in writer.written)
     return {

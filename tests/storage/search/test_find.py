@@ -165,7 +165,6 @@ def test_a_batch_is_stopped(writer: StoreWriter) -> None:
 GONE = "7F00000100002A9F0000000000000000"
 OTHER = "7F00000100002A9F00000000000000FF"
 DEAD_LETTER, RETRY = 4967, 4734
-"""Where the copies are in the recorded case."""
 
 
 @pytest.fixture

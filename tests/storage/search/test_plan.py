@@ -26,7 +26,6 @@ LAZY = StoreOptions(scan_budget=0, check_budget=0)
 
 @pytest.fixture(autouse=True)
 def small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test stores are small; plans shall be made as for large ones."""
     monkeypatch.setattr(planning, "CHUNK_BYTES", 700)
     monkeypatch.setattr(planning, "LISTED_AT_ONCE", 3)
     monkeypatch.setattr(planning, "COST_OF_RECORD", 1)

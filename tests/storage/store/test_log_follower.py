@@ -18,12 +18,10 @@ from store_writer import StoreWriter
 
 @pytest.fixture(params=[False, True], ids=["plain", "ledger"])
 def followed(tmp_path, hurried, request):
-    """A store with either kind of log that grows, and a follower of it."""
     return Followed(tmp_path / "store", is_ledger=request.param, segment_size=4096)
 
 
 def start_of(followed, written):
-    """Where a message begins in the log: with its head, if it has one."""
     return written.physical_offset - (LEDGER_HEAD if followed.growing.log.is_ledger else 0)
 
 
@@ -115,7 +113,6 @@ class TestCutLogs:
 
 @pytest.fixture
 def ledger(tmp_path, hurried):
-    """A ledger that grows, and a follower of it."""
     return Followed(tmp_path / "store", is_ledger=True)
 
 
@@ -151,8 +148,6 @@ class Clock:
 
 
 class Growing:
-    """A log of three segments that are there in advance, of which nothing is written yet, and who follows it."""
-
     def __init__(self, root, clock) -> None:
         self.clock, self.directory = clock, root / "followed"
         self.directory.mkdir(parents=True)
@@ -168,7 +163,6 @@ class Growing:
         os.close(descriptor)
 
     def look(self, seconds=0.0):
-        """Look twice, some time apart."""
         growths = []
         for wait in (0.0, seconds):
             self.clock.now += wait
@@ -187,7 +181,6 @@ def growing(tmp_path, monkeypatch):
 
 
 def written_log(root):
-    """Records in two segments, the first closed by its BLANK."""
     writer = StoreWriter(root, segment_size=SEGMENT)
     written = [writer.append("T", b"x" * (40 + number), keys=f"k{number}") for number in range(8)]
     writer.close()

@@ -115,7 +115,6 @@ class TestFiles:
 
 
 def grow_old(root: Path) -> None:
-    """Date the last changes of a store back, so that the next changes have visibly later times."""
     for path in filter(Path.exists, (root, *root.rglob("*"))):
         os.utime(path, ns=(0, time.time_ns() - 2 * _store_watch.YOUNG_NS))
 

@@ -26,7 +26,6 @@ STEP_MS = 5000
 
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker runs on every store."""
     monkeypatch.setattr(store_state, "_probe_lock", lambda _: (True, 1))
 
 

@@ -24,7 +24,6 @@ sys.stdin.read()
 
 @pytest.fixture
 def locked_store(tmp_path):
-    """A store whose `lock` another process holds as a broker does, and that process's id."""
     (tmp_path / "lock").write_text("lock")
     command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

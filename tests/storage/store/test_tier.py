@@ -31,8 +31,6 @@ EXPIRED = 60
 
 @dataclass(frozen=True)
 class Tiered:
-    """A store without its older segments, its tier, and all messages that there ever were, by queue."""
-
     store: Path
     tier: Path
     written: dict[int, list[Written]]
@@ -77,7 +75,6 @@ def copy_of(tiered: Tiered, directory: Path) -> Tiered:
 
 
 def pull_all(store: MessageStore, queue_id: int, message_filter: object = None, start: int = 0) -> list[memoryview]:
-    """Every record of a queue as a consumer that starts at an offset gets them."""
     found: list[memoryview] = []
     offset, end = start, start + 1
     while offset < end:

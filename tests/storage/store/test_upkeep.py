@@ -188,7 +188,6 @@ Change = Callable[[Kept, list[list[Any]]], object]
 
 
 def noted(kept: Kept) -> list[list[Any]]:
-    """The lines of the manifest."""
     content = msgpack.unpackb((kept.directory / MANIFEST).read_bytes())
     assert content["crc"] == crc32(content["files"])
     rows: list[list[Any]] = msgpack.unpackb(content["files"])
@@ -196,7 +195,6 @@ def noted(kept: Kept) -> list[list[Any]]:
 
 
 def note(kept: Kept, rows: list[Any], **more: Any) -> None:
-    """Write a manifest that is whole, whatever it says."""
     files = msgpack.packb(rows)
     content = {"version": VERSION, "crc": crc32(files), "files": files, **more}
     (kept.directory / MANIFEST).write_bytes(msgpack.packb(content))

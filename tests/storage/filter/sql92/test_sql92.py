@@ -29,7 +29,6 @@ messages = st.dictionaries(st.sampled_from("abc"), values)
 
 
 def outcome(text: str, properties: dict[str, str]) -> tuple[str, str | None]:
-    """Stage and value as the recorded vectors name them."""
     try:
         expression = parse(text)
     except FilterSyntaxError:
@@ -41,7 +40,6 @@ def outcome(text: str, properties: dict[str, str]) -> tuple[str, str | None]:
 
 
 def letter(expression, properties):
-    """An outcome as the letters of the random vectors name them."""
     try:
         return {True: "T", False: "F", None: "N"}[expression.evaluate(properties)]
     except FilterEvaluationError:
