@@ -1,15 +1,32 @@
-"""Whatever is damaged, each job ends as its documentation says: with an exit code, a sentence, and in time."""
+"""Jobs, conversions and commands on damaged stores and giant files: each ends, as documented."""
 
 import contextlib
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from command_line import rocketlens
 from damage_trials import Trials, few_and_many
+from giant_files import COMPACTED, GIANT, KINDS, make_giant, write_store
+from golden_store import GOLDEN, unpack
 from loop_engine import run_jobs_here
+from process import ROOT
+from protocol.errors import RocketLensError, StoreError
+from read_only import state_of
+from spark_jobs.commands.run import run_convert
+from spark_jobs.convert.convert_request import ConvertRequest
+from spark_jobs.run.progress import Silence
+from store_kinds import Ledger
+from verifying import verify_here
 
 SEED = 37
 VARIANTS = 300
@@ -73,3 +90,174 @@ def test_each_job_ends_as_documented_on_a_damaged_store(chosen, least, trials, t
             shutil.rmtree(tmp_path / job, ignore_errors=True)
         count += 1
     assert count >= least
+
+
+MOST_SECONDS = 240
+
+
+def problems(store, *commands):
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support")))
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "support" / "giant_files.py"), str(store), *commands],
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECONDS,
+        env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert run.stdout.endswith("all commands were run\n"), (run.stdout, run.stderr)
+    return run.stdout.removesuffix("all commands were run\n")
+
+
+SMALL = ("abort", "lock", "timerwheel", "timerlog/00000000000000000000", "config/timercheck")
+BACKUPS = tuple(kind for kind in KINDS if kind.endswith(".bak"))
+TOGETHER = (
+    *(*SMALL, *BACKUPS, "checkpoint", "subscriptionGroup.json", "delayOffset.json", "consumerOffset.json"),
+    *("queue file", "file of a queue of batches", "extension file", *COMPACTED, "index file"),
+)
+"""Kinds none of which hides another from those who read it; `make soak` has each alone."""
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(TOGETHER, id="many"), *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS)],
+    ids=" and ".join,
+)
+def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giants(disk_path, kinds) -> None:
+    root = disk_path / "store"
+    write_store(root)
+    for kind in kinds:
+        giant = KINDS[kind](root)
+        make_giant(giant)
+        assert giant.stat().st_size == GIANT
+        assert giant.stat().st_blocks * 512 < 1 << 20
+    assert problems(root) == ""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "last segment",
+        *(
+            pytest.param(kind, marks=pytest.mark.soak)
+            for kind in ("queue file", "file of a queue of batches", "index file")
+        ),
+    ],
+)
+def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path, kind) -> None:
+    root = disk_path / "store"
+    write_store(root)
+    make_giant(KINDS[kind](root), last=b"\x01")
+    assert (
+        problems(root, "doctor", "info", "queues", "batches", "tag", "subscription", "tail", "search", "verify") == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("COMMIT_LOG", max),
+        *(
+            pytest.param(kind, place, marks=pytest.mark.soak)
+            for kind, place in (
+                ("COMMIT_LOG", min),
+                ("CONSUME_QUEUE", min),
+                ("CONSUME_QUEUE", max),
+                ("INDEX", min),
+                ("INDEX", max),
+            )
+        ),
+    ],
+)
+def test_a_giant_in_a_tier_takes_little_memory_too(disk_path, kind, place) -> None:
+    root = unpack("store", disk_path, archives=GOLDEN / "g2" / "g2-tier")
+    topic = "rmq_sys_INDEX" if kind == "INDEX" else "TierTopic"
+    files = sorted(root.glob(f"tiered/*/*/{topic}/0/{kind}/*"), key=lambda path: path.name[-20:])
+    make_giant(place(files))
+    assert problems(root) == ""
+
+
+WAYS = ("overwrite", "zero", "cut", "remove", "lengthen", "exchange")
+FEW, MANY = 2, 1500
+
+Damage = tuple[str, int, float, int]
+DAMAGES = st.lists(
+    st.tuples(st.sampled_from(WAYS), st.integers(0, 99), st.floats(0, 1), st.integers(1, 300)), min_size=1, max_size=4
+)
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Ledger(tmp_path_factory.mktemp("ledger") / "store")
+    for number in range(4):
+        made.transaction(number, 25)
+        made.timer(number)
+    made.write_timer_log()
+    made.writer.close()
+    return made.root
+
+
+def damage(store: Path, way: str, number: int, part: float, size: int) -> None:
+    files = sorted(path for path in store.rglob("*") if path.is_file())
+    path = files[number % len(files)]
+    content = path.read_bytes()
+    at = int(part * len(content))
+    match way:
+        case "overwrite":
+            path.write_bytes(content[:at] + bytes(n * 89 % 251 for n in range(size)) + content[at + size :])
+        case "zero":
+            path.write_bytes(content[:at] + bytes(size) + content[at + size :])
+        case "cut":
+            os.truncate(path, at)
+        case "remove":
+            path.unlink()
+        case "lengthen":
+            path.write_bytes(content + content[at : at + size])
+        case "exchange":
+            files[(number + 1) % len(files)].write_bytes(content)
+
+
+def check(ledger: Path, damages: list[Damage]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        store, out = Path(folder) / "store", Path(folder) / "new"
+        shutil.copytree(ledger, store)
+        for each in damages:
+            damage(store, *each)
+        before = state_of(store)
+        try:
+            report = run_convert(ConvertRequest(store=str(store), out=str(out), slots=20, entries=20), Silence())
+        except RocketLensError:
+            assert not out.exists()
+        else:
+            assert report.exit_code in (0, 4)
+            assert verify_here(out, Path(folder)).messages == report.messages
+        assert state_of(store) == before
+
+
+@settings(max_examples=FEW, deadline=None)
+@given(DAMAGES)
+def test_a_damaged_store_of_dledgers_is_converted_with_all_that_is_counted_or_not_at_all(ledger, damages) -> None:
+    check(ledger, damages)
+
+
+def convert_with_giant(ledger, folder, place):
+    shutil.copytree(ledger, folder / "store")
+    make_giant(place((folder / "store").glob("*/data/*")))
+    request = ConvertRequest(store=str(folder / "store"), out=str(folder / "new"), slots=20, entries=20)
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        run_convert(request, Silence())
+    return folder / "new"
+
+
+def test_a_last_segment_that_is_a_giant_is_named_and_nothing_is_converted(ledger: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="more than a broker can map"):
+        convert_with_giant(ledger, tmp_path, max)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.soak
+@settings(max_examples=MANY, deadline=None)
+@given(DAMAGES)
+def test_no_damage_of_a_store_of_dledgers_ends_its_conversion_otherwise(ledger: Path, damages: list[Damage]) -> None:
+    check(ledger, damages)

@@ -378,36 +378,33 @@ steps = st.lists(
 )  # fmt: skip
 
 
-class TestAnySequence:
-    @settings(
-        max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+@settings(max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    steps,
+    st.sampled_from(["5.5", "5.3"]),
+    st.sampled_from([1024, 4096]),
+    st.sampled_from([3, 20, 1000]),
+    st.sampled_from([20, 100, 2000]),
+)
+def test_following_is_as_good_as_opening(
+    tmp_path_factory, taken, profile, segment_size, index_entries, queue_file_size
+) -> None:
+    followed = Followed(
+        tmp_path_factory.mktemp("steps") / "store",
+        profile=profile,
+        segment_size=segment_size,
+        index_entries=index_entries,
+        queue_file_size=queue_file_size,
     )
-    @given(
-        steps,
-        st.sampled_from(["5.5", "5.3"]),
-        st.sampled_from([1024, 4096]),
-        st.sampled_from([3, 20, 1000]),
-        st.sampled_from([20, 100, 2000]),
-    )
-    def test_following_is_as_good_as_opening(
-        self, tmp_path_factory, taken, profile, segment_size, index_entries, queue_file_size
-    ) -> None:
-        followed = Followed(
-            tmp_path_factory.mktemp("steps") / "store",
-            profile=profile,
-            segment_size=segment_size,
-            index_entries=index_entries,
-            queue_file_size=queue_file_size,
-        )
-        for step in taken:
-            if followed.growing.is_torn and step not in ("mend", "poll", "watch"):
-                followed.growing.mend()
-            STEPS[step](followed)
-        followed.growing.mend()
-        followed.growing.flush()
-        followed.settle()
-        followed.store.finish_scan()
-        followed.check()
+    for step in taken:
+        if followed.growing.is_torn and step not in ("mend", "poll", "watch"):
+            followed.growing.mend()
+        STEPS[step](followed)
+    followed.growing.mend()
+    followed.growing.flush()
+    followed.settle()
+    followed.store.finish_scan()
+    followed.check()
 
 
 def _many(followed: Followed) -> None:
@@ -423,7 +420,8 @@ STEPS = {
     "add": lambda followed: followed.growing.add(queue_id=len(followed.growing.writer.written) % 2),
     "other": lambda followed: followed.growing.add("Other", keys="all Aa", tags=None),
     "big": lambda followed: followed.growing.add(body=b"x" * 700),
-    "prepared": lambda followed: followed.growing.add(sys_flag=4),
+    # Without a tag: where index files have none, tags are found through queues, which never hold what is prepared.
+    "prepared": lambda followed: followed.growing.add(sys_flag=4, tags=None),
     "batch": lambda followed: followed.growing.writer.append_inner_batch("Batch", [(b"1", {}), (b"2", {})], keys="b"),
     "torn": lambda followed: followed.growing.add_torn(0.6),
     "mend": lambda followed: followed.growing.mend(),

@@ -77,21 +77,18 @@ def smallest_hash() -> tuple[str, str]:
     return topic, prefix + "".join(characters)
 
 
-class TestDamagedIndex:
-    """ "Hash collisions, …, cyclic or wild pointers, header counts that lie: none may hide or invent a message." """
-
-    def test_an_index_of_another_log_covers_nothing(self, tmp_path) -> None:  # rmq#8041
-        mine, other = tmp_path / "mine", tmp_path / "other"
-        for root, prefix in ((mine, "mine"), (other, "longer-prefix")):
-            writer = StoreWriter(root)
-            for number in range(60):
-                writer.append("T", keys=f"{prefix}{number}")
-            writer.close()
-        shutil.rmtree(mine / "index")
-        shutil.copytree(other / "index", mine / "index")
-        store = MessageStore.open(mine)
-        assert all(len(found(store, "T", f"mine{number}")) == 1 for number in range(60))
-        assert any("do not belong to this log" in problem for problem in store.problems)
+def test_an_index_of_another_log_covers_nothing(tmp_path) -> None:  # rmq#8041
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for root, prefix in ((mine, "mine"), (other, "longer-prefix")):
+        writer = StoreWriter(root)
+        for number in range(60):
+            writer.append("T", keys=f"{prefix}{number}")
+        writer.close()
+    shutil.rmtree(mine / "index")
+    shutil.copytree(other / "index", mine / "index")
+    store = MessageStore.open(mine)
+    assert all(len(found(store, "T", f"mine{number}")) == 1 for number in range(60))
+    assert any("do not belong to this log" in problem for problem in store.problems)
 
 
 G2 = ("g2-hosts", "g2-dledger-mixed")
@@ -184,77 +181,74 @@ class TestCrash:
         check_however_opened(tmp_path, writer.records)
 
 
-class TestDamagedMessages:
-    def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path) -> None:
-        """rust `query_messages`, by reading: it gave up after two passes."""
-        writer = StoreWriter(tmp_path, index_entries=5000)
-        wanted = writer.append("T", b"good", keys="x")
-        for _ in range(700):
-            writer.append("T", b"bad", keys="x", body_crc=1)
-        writer.roll()
-        writer.append("T", b"the damage does not lie at the log's end", keys="y")
-        store = open_written(writer, tmp_path)
-        assert store.commit_log.end == writer.log.end
-        answer = store.query(Question("T", "x", KeyKind.KEY))
-        assert answer.physical_offsets == (wanted.physical_offset,)
-        assert answer.search.refused == 700
+def test_many_unreadable_newest_hits_do_not_hide_an_older_one(tmp_path) -> None:
+    """rust `query_messages`, by reading: it gave up after two passes."""
+    writer = StoreWriter(tmp_path, index_entries=5000)
+    wanted = writer.append("T", b"good", keys="x")
+    for _ in range(700):
+        writer.append("T", b"bad", keys="x", body_crc=1)
+    writer.roll()
+    writer.append("T", b"the damage does not lie at the log's end", keys="y")
+    store = open_written(writer, tmp_path)
+    assert store.commit_log.end == writer.log.end
+    answer = store.query(Question("T", "x", KeyKind.KEY))
+    assert answer.physical_offsets == (wanted.physical_offset,)
+    assert answer.search.refused == 700
 
 
-class TestHosts:
-    @pytest.mark.parametrize("name", G2)
-    def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path, name) -> None:
-        """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
-        folder = GOLDEN / "g2" / name
-        root = unpack("store", tmp_path, archives=folder)
-        directories = tuple(log_folders(root))
-        store = MessageStore.open(root, StoreOptions(commit_log_directories=directories))
-        asked = 0
-        for line in (folder / "produced.tsv").read_text(encoding="utf-8").splitlines():
-            for text in line.split("\t")[3].split(","):
-                if len(text) in (32, 56):
-                    record = store.message_by_offset_id(decode_message_id(text))
-                    assert record is not None
-                    assert decode_message(record).offset_message_id == text
-                    other = text[:-17] + ("0" if text[-17] != "0" else "1") + text[-16:]  # another port
-                    assert store.message_by_offset_id(decode_message_id(other)) is None
-                    asked += 1
-        assert asked > 10
-        records = oracles.read_log(directories)
-        check_every_key(store, [record for record in records if record.sys_flag & 0xC0 == 0])
+@pytest.mark.parametrize("name", G2)
+def test_every_recorded_offset_id_resolves_and_no_other_host_does(tmp_path, name) -> None:
+    """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
+    folder = GOLDEN / "g2" / name
+    root = unpack("store", tmp_path, archives=folder)
+    directories = tuple(log_folders(root))
+    store = MessageStore.open(root, StoreOptions(commit_log_directories=directories))
+    asked = 0
+    for line in (folder / "produced.tsv").read_text(encoding="utf-8").splitlines():
+        for text in line.split("\t")[3].split(","):
+            if len(text) in (32, 56):
+                record = store.message_by_offset_id(decode_message_id(text))
+                assert record is not None
+                assert decode_message(record).offset_message_id == text
+                other = text[:-17] + ("0" if text[-17] != "0" else "1") + text[-16:]  # another port
+                assert store.message_by_offset_id(decode_message_id(other)) is None
+                asked += 1
+    assert asked > 10
+    records = oracles.read_log(directories)
+    check_every_key(store, [record for record in records if record.sys_flag & 0xC0 == 0])
 
 
-class TestChange:
-    def test_queries_during_a_refresh_are_answered_from_one_of_the_two(self, tmp_path) -> None:
-        """rmq#9069, ROCKETMQ-25, ROCKETMQ-261: files come and go while they are read."""
-        writer = StoreWriter(tmp_path, segment_size=2048, index_entries=60)
-        fill(writer, 40)
-        store = open_written(writer, tmp_path)
-        wrong: list[object] = []
-        stop = threading.Event()
-        known = {record.physical_offset: record.total_size for record in writer.records}
+def test_queries_during_a_refresh_are_answered_from_one_of_the_two(tmp_path) -> None:
+    """rmq#9069, ROCKETMQ-25, ROCKETMQ-261: files come and go while they are read."""
+    writer = StoreWriter(tmp_path, segment_size=2048, index_entries=60)
+    fill(writer, 40)
+    store = open_written(writer, tmp_path)
+    wrong: list[object] = []
+    stop = threading.Event()
+    known = {record.physical_offset: record.total_size for record in writer.records}
 
-        def ask() -> None:
-            while not stop.is_set():
-                answer = store.query(Question("T", "all", KeyKind.KEY))
-                offsets = answer.physical_offsets
-                if list(offsets) != sorted(set(offsets)) or len(answer.records) != sum(known[o] for o in offsets):
-                    wrong.append(offsets)
+    def ask() -> None:
+        while not stop.is_set():
+            answer = store.query(Question("T", "all", KeyKind.KEY))
+            offsets = answer.physical_offsets
+            if list(offsets) != sorted(set(offsets)) or len(answer.records) != sum(known[o] for o in offsets):
+                wrong.append(offsets)
 
-        threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(12):
+            for step in range(4):
+                written = writer.append("T", b"x" * 30, keys=f"more{number}-{step} all", tags="t")
+                known[written.physical_offset] = written.size
+            if number == 4:
+                writer.log.segments.pop(0).unlink()
+            writer.flush()
+            store.refresh()
+    finally:
+        stop.set()
         for thread in threads:
-            thread.start()
-        try:
-            for number in range(12):
-                for step in range(4):
-                    written = writer.append("T", b"x" * 30, keys=f"more{number}-{step} all", tags="t")
-                    known[written.physical_offset] = written.size
-                if number == 4:
-                    writer.log.segments.pop(0).unlink()
-                writer.flush()
-                store.refresh()
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        assert wrong == []
-        assert store.query(Question("T", "all", KeyKind.KEY)).count == 64
+            thread.join()
+    assert wrong == []
+    assert store.query(Question("T", "all", KeyKind.KEY)).count == 64

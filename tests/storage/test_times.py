@@ -1,16 +1,21 @@
-"""Times as people write them, and the zones that they are in."""
+"""Numbers that people write: times, amounts, and ranges of the log."""
 
 import contextlib
+import itertools
 import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
 from protocol.errors import ConfigError
+from storage.amounts import bytes_text, clock_text, counted, duration_text, rate_text, share_text
+from storage.names import did_you_mean, names_holding, similar_names
+from storage.ranges import NEAR, coarse, intersect, lie_within, merge, subtract, total_length
 from storage.times import LARGEST, format_local, is_relative, parse_time, parse_zone, to_timestamp, zone_name
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
@@ -196,3 +201,156 @@ def test_what_is_no_zone_is_refused_with_its_text() -> None:
     for text in ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99", "Europe", "a\0b", "\ud800"]:
         with pytest.raises(ConfigError, match="neither a time zone"):
             parse_zone(text)
+
+
+def test_bytes_have_three_digits() -> None:
+    for count, text in [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (1234, "1.23 kB"),
+        (9_996, "10.0 kB"),
+        (99_990, "100 kB"),
+        (12_345_678, "12.3 MB"),
+        (420_000_040, "420 MB"),
+        (4_294_967_296, "4.29 GB"),
+        (5 * 10**15, "5,000 TB"),
+    ]:
+        assert bytes_text(count) == text
+
+
+def test_what_is_counted_has_the_form_that_the_number_needs() -> None:
+    for count, noun, text in [
+        (0, "file", "0 files"),
+        (1, "file", "1 file"),
+        (2, "index file", "2 index files"),
+        (1, "process", "1 process"),
+        (3, "process", "3 processes"),
+        (1, "entry", "1 entry"),
+        (1_000, "entry", "1,000 entries"),
+        (2, "key", "2 keys"),
+    ]:
+        assert counted(count, noun) == text
+
+
+def test_a_share_of_bytes_is_in_the_scale_of_the_whole() -> None:
+    assert share_text(262_144, 4_294_967_296, "bytes") == "0.00 of 4.29 GB"
+    assert share_text(2_700_000_000, 4_294_967_296, "bytes") == "2.70 of 4.29 GB"
+    assert share_text(0, 0, "bytes") == "0 of 0 bytes"
+
+
+@pytest.mark.parametrize(
+    ("rate", "unit", "text"),
+    [
+        (1.55e9, "bytes", "1.55 GB/s"),
+        (844_000, "entries", "844,000 entries/s"),
+        (9_200_000, "entries", "9.20 million entries/s"),
+        (2.5e9, "units", "2.50 billion units/s"),
+    ],
+)
+def test_a_rate_is_told_in_the_unit_that_is_read_best(rate: float, unit: str, text: str) -> None:
+    assert rate_text(rate, unit) == text
+
+
+def test_a_time_is_told_as_a_clock_shows_it_or_as_a_duration() -> None:
+    assert (clock_text(0), clock_text(61.4), clock_text(86_399)) == ("0:00:00", "0:01:01", "23:59:59")
+    assert (clock_text(-1), clock_text(float("inf"))) == ("0:00:00", "999:59:59")
+    assert (duration_text(12.345), duration_text(60), duration_text(75)) == ("12.3 s", "0:01:00", "0:01:15")
+
+
+TOPICS = ["%DLQ%GroupA", "%RETRY%GroupA", "SixTopic", "TBW102", "TopicTest", "TopicTx", "orders", "orders-eu", "order"]
+
+
+def test_the_name_that_was_meant_comes_first() -> None:
+    for typed, meant in [
+        ("SixTopc", "SixTopic"),
+        ("sixtopic", "SixTopic"),
+        ("TopicTets", "TopicTest"),
+        ("ordres", "orders"),
+        ("oders_eu", "orders-eu"),
+        ("%DLQ%groupa", "%DLQ%GroupA"),
+        ("DLQGroupA", "%DLQ%GroupA"),
+    ]:
+        assert similar_names(typed, TOPICS)[0] == meant
+
+
+def test_a_name_like_none_is_not_guessed() -> None:
+    for typed in ("", "payments", "x", "Topic" * 40):
+        assert similar_names(typed, TOPICS) == []
+
+
+def test_a_question_names_what_is_proposed() -> None:
+    assert did_you_mean([]) == ""
+    assert did_you_mean(["a"]) == "did you mean a?"
+    assert did_you_mean(["a", "b", "c"]) == "did you mean a, b or c?"
+
+
+def test_names_that_hold_a_text_are_found_in_any_case() -> None:
+    assert names_holding(TOPICS, "ORDER") == ["orders", "orders-eu", "order"]
+    assert names_holding(TOPICS, "groupa") == ["%DLQ%GroupA", "%RETRY%GroupA"]
+
+
+LENGTH = 30
+
+
+def as_ranges(numbers):
+    ordered = sorted(numbers)
+    return tuple(zip(ordered[::2], ordered[1::2], strict=False))
+
+
+disjoint = st.sets(st.integers(0, LENGTH)).map(as_ranges)
+touching = st.lists(st.integers(1, 5), max_size=6).map(
+    lambda sizes: tuple((sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes)))
+)
+ranges = disjoint | touching
+
+
+def members(found):
+    return {number for start, stop in found for number in range(start, stop)}
+
+
+def is_well_formed(found):
+    bounds = [bound for part in found for bound in part]
+    return bounds == sorted(bounds) and all(start < stop for start, stop in found)
+
+
+@given(ranges, ranges)
+def test_the_intersection_holds_what_is_in_both(left, right) -> None:
+    found = intersect(left, right)
+    assert members(found) == members(left) & members(right)
+    assert is_well_formed(found)
+
+
+@given(ranges, ranges)
+def test_the_difference_holds_what_is_in_the_first_alone(left, right) -> None:
+    found = subtract(left, right)
+    assert members(found) == members(left) - members(right)
+    assert is_well_formed(found)
+
+
+@given(st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)), max_size=8))
+def test_merged_are_ranges_in_any_order_and_none_touches_the_next(given_ranges) -> None:
+    found = merge(given_ranges)
+    assert members(found) == members(tuple(given_ranges))
+    assert is_well_formed(found)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(found))
+
+
+@given(ranges)
+def test_an_offset_lies_within_a_range_or_in_none(given_ranges) -> None:
+    offsets = np.array([5, *range(LENGTH + 3)], dtype=np.int64)
+    assert lie_within(offsets, given_ranges).tolist() == [int(o) in members(given_ranges) for o in offsets]
+    assert total_length(given_ranges) == len(members(given_ranges))
+
+
+@given(st.sets(st.integers(0, 40).map(lambda number: number * (NEAR // 4)), max_size=20), st.integers(1, 8))
+def test_coarse_ranges_hold_all_and_are_few(starts: set[int], most: int) -> None:
+    ranges = [(start, start + 1) for start in sorted(starts)]
+    found = coarse(ranges, most)
+    assert subtract(ranges, found) == ()
+    assert {start for start, _ in found} <= starts
+    assert {stop - 1 for _, stop in found} <= starts
+    assert len(found) <= most
+    assert all(later - earlier > NEAR for (_, earlier), (later, _) in itertools.pairwise(found))
+    gaps = [later - earlier for (_, earlier), (later, _) in itertools.pairwise(ranges)]
+    assert len(found) == min(most, sum(gap > NEAR for gap in gaps) + 1) if ranges else found == ()

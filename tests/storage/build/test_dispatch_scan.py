@@ -66,34 +66,34 @@ def batch_topics(root: Path) -> list[bytes]:
     return [name.encode() for name, topic in table.items() if topic["attributes"].get("queue.type") == "BatchCQ"]
 
 
-class TestRecordedStores:
-    def test_the_17_queues_of_g1(self, g1_store: Path) -> None:
-        scans = scan_store([g1_store / "commitlog"], lmq=False, records=50)
-        made = gathered(scans)
-        written = unit_files(g1_store, "consumequeue")
-        assert len(written) == 17
-        assert_same_units(written, units_of(made, {PLAIN}))
-        assert made == dispatch(oracles.read_log(g1_store / "commitlog"))
-        assert [scanned.step.reason for scanned in scans] == [Reason.BLANK, Reason.ZERO]
+def test_the_17_queues_of_g1(g1_store: Path) -> None:
+    scans = scan_store([g1_store / "commitlog"], lmq=False, records=50)
+    made = gathered(scans)
+    written = unit_files(g1_store, "consumequeue")
+    assert len(written) == 17
+    assert_same_units(written, units_of(made, {PLAIN}))
+    assert made == dispatch(oracles.read_log(g1_store / "commitlog"))
+    assert [scanned.step.reason for scanned in scans] == [Reason.BLANK, Reason.ZERO]
 
-    @pytest.mark.parametrize("name", SCANNED)
-    def test_hosts_versions_light_queues_and_batches(self, name: str, tmp_path: Path) -> None:
-        root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
-        logs = log_folders(root)
-        topics = batch_topics(root)
-        made = gathered(scan_store(logs, checksums=True, batch_topics=topics, delays=[1000] * 4))
-        levels = json.loads((GOLDEN / "g2" / name / "store.json").read_text())["properties"]["messageDelayLevel"]
-        assert made == dispatch(oracles.read_log(logs), levels=levels, lmq=True, batch_topics=topics)
-        assert_same_units(unit_files(root, "batchconsumequeue"), units_of(made, {BATCH}))
-        written = unit_files(root, "consumequeue")
-        if name == "g2-ext":
-            written, stamps = resolve_extensions(root, written)
-            assert stamps == {
-                (topic.decode(), queue_id): queue.timestamps for (topic, queue_id, _), queue in made.queues.items()
-            }
-        assert_same_units(written, units_of(made, {PLAIN, LIGHT}))
-        assert any(queue.kind == LIGHT for queue in made.queues.values()) == name.startswith("g2-queues")
-        assert any(queue.kind == BATCH for queue in made.queues.values()) == name.startswith("g2-queues")
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_hosts_versions_light_queues_and_batches(name: str, tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+    logs = log_folders(root)
+    topics = batch_topics(root)
+    made = gathered(scan_store(logs, checksums=True, batch_topics=topics, delays=[1000] * 4))
+    levels = json.loads((GOLDEN / "g2" / name / "store.json").read_text())["properties"]["messageDelayLevel"]
+    assert made == dispatch(oracles.read_log(logs), levels=levels, lmq=True, batch_topics=topics)
+    assert_same_units(unit_files(root, "batchconsumequeue"), units_of(made, {BATCH}))
+    written = unit_files(root, "consumequeue")
+    if name == "g2-ext":
+        written, stamps = resolve_extensions(root, written)
+        assert stamps == {
+            (topic.decode(), queue_id): queue.timestamps for (topic, queue_id, _), queue in made.queues.items()
+        }
+    assert_same_units(written, units_of(made, {PLAIN, LIGHT}))
+    assert any(queue.kind == LIGHT for queue in made.queues.values()) == name.startswith("g2-queues")
+    assert any(queue.kind == BATCH for queue in made.queues.values()) == name.startswith("g2-queues")
 
 
 def resolve_extensions(root, written):
@@ -108,14 +108,13 @@ def resolve_extensions(root, written):
     return written, stamps
 
 
-class TestWrittenStores:
-    @settings(max_examples=examples(12))
-    @given(store_plans(all_indexed=True))
-    def test_any_store_has_the_entries_and_units_of_the_oracle(self, tmp_path_factory, plan) -> None:
-        writer = plan.write(tmp_path_factory.mktemp("store"))
-        profile = plan.options["profile"]
-        scans = scan_store(writer.log.directories, tags=profile == "5.5", records=5, window=700)
-        assert gathered(scans) == dispatch(writer.records, profile=profile, lmq=True)
+@settings(max_examples=examples(12))
+@given(store_plans(all_indexed=True))
+def test_any_store_has_the_entries_and_units_of_the_oracle(tmp_path_factory, plan) -> None:
+    writer = plan.write(tmp_path_factory.mktemp("store"))
+    profile = plan.options["profile"]
+    scans = scan_store(writer.log.directories, tags=profile == "5.5", records=5, window=700)
+    assert gathered(scans) == dispatch(writer.records, profile=profile, lmq=True)
 
 
 G2_COUNTS = {"g2-hosts": (50, 60), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400), "g2-dledger": (97, 150)}
@@ -130,27 +129,26 @@ def index_files(root: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
 
 
-class TestRecordedIndexFiles:
-    def test_all_index_files_of_g1_come_out_byte_for_byte(self, g1_store: Path) -> None:
-        recorded = index_files(g1_store)
-        assert len(recorded) == 10
-        assert build_files(blocks_of([g1_store / "commitlog"]), 97, 150) == recorded
-
-    @pytest.mark.parametrize("name", G2_COUNTS)
-    def test_stores_with_other_hosts_versions_and_queues(self, name: str, tmp_path: Path) -> None:
-        root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
-        recorded = index_files(root)
-        assert build_files(blocks_of(log_folders(root)), *G2_COUNTS[name]) == recorded
+def test_all_index_files_of_g1_come_out_byte_for_byte(g1_store: Path) -> None:
+    recorded = index_files(g1_store)
+    assert len(recorded) == 10
+    assert build_files(blocks_of([g1_store / "commitlog"]), 97, 150) == recorded
 
 
-class TestWrittenIndexFiles:
-    @settings(max_examples=examples(12))
-    @given(store_plans(all_indexed=True))
-    def test_any_store_has_the_index_files_that_are_built_from_its_log(self, tmp_path_factory, plan) -> None:
-        writer = plan.write(tmp_path_factory.mktemp("store"))
-        blocks = blocks_of(writer.log.directories, tags=plan.options["profile"] == "5.5", records=3)
-        built = build_files(blocks, plan.options["index_slots"], plan.options["index_entries"])
-        assert built == [path.read_bytes() for path in writer.index_paths()]
+@pytest.mark.parametrize("name", G2_COUNTS)
+def test_stores_with_other_hosts_versions_and_queues(name: str, tmp_path: Path) -> None:
+    root = unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+    recorded = index_files(root)
+    assert build_files(blocks_of(log_folders(root)), *G2_COUNTS[name]) == recorded
+
+
+@settings(max_examples=examples(12))
+@given(store_plans(all_indexed=True))
+def test_any_store_has_the_index_files_that_are_built_from_its_log(tmp_path_factory, plan) -> None:
+    writer = plan.write(tmp_path_factory.mktemp("store"))
+    blocks = blocks_of(writer.log.directories, tags=plan.options["profile"] == "5.5", records=3)
+    built = build_files(blocks, plan.options["index_slots"], plan.options["index_entries"])
+    assert built == [path.read_bytes() for path in writer.index_paths()]
 
 
 SLOTS = 13

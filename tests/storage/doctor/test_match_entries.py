@@ -121,43 +121,43 @@ def logs(draw: st.DrawFn, *, repeated: bool = False) -> list[list[Keyed]]:
     return blocks
 
 
-class TestMatchedFile:
-    @settings(max_examples=examples(12))
-    @given(logs(), st.data())
-    def test_any_entries_are_matched_as_a_loop_does(self, path, blocks, data) -> None:
-        everything = flat(blocks)
-        begin = data.draw(st.sampled_from([0, T0, T0 + 5000]))
-        near = st.integers(everything[0][0].offset - 2, everything[-1][0].offset + 3)
-        near |= st.sampled_from([-(2**63), -1, 2**63 - 1])
-        right = st.sampled_from(everything).map(lambda entry: (entry[1], entry[0].offset))
-        drawn = data.draw(st.lists(right | st.tuples(st.integers(-2, 9), near), min_size=1, max_size=15))
-        times = {record.offset: record.timestamp for record, _, _ in everything}
-        entries = [
-            (key_hash, offset, seconds(times.get(offset, T0), begin) + data.draw(st.sampled_from([0, 0, 0, 1])), 0)
-            for key_hash, offset in drawn
-        ]
-        found, expected = matched(path, entries, blocks), match_by_loop(entries, blocks, begin)
-        assert found.ranks[1:].tolist() == expected["ranks"]
-        assert found.timestamps[1:].tolist() == expected["times"]
-        assert found.wrong_times(begin).tolist() == expected["late"]
-        assert (found.matches, found.rank_span()) == (expected["matches"], expected["span"])
-        known = [rank for rank in expected["ranks"] if rank >= 0]
-        assert found.is_ordered == (known == sorted(known))
+@settings(max_examples=examples(12))
+@given(logs(), st.data())
+def test_any_entries_are_matched_as_a_loop_does(path, blocks, data) -> None:
+    everything = flat(blocks)
+    begin = data.draw(st.sampled_from([0, T0, T0 + 5000]))
+    near = st.integers(everything[0][0].offset - 2, everything[-1][0].offset + 3)
+    near |= st.sampled_from([-(2**63), -1, 2**63 - 1])
+    right = st.sampled_from(everything).map(lambda entry: (entry[1], entry[0].offset))
+    drawn = data.draw(st.lists(right | st.tuples(st.integers(-2, 9), near), min_size=1, max_size=15))
+    times = {record.offset: record.timestamp for record, _, _ in everything}
+    entries = [
+        (key_hash, offset, seconds(times.get(offset, T0), begin) + data.draw(st.sampled_from([0, 0, 0, 1])), 0)
+        for key_hash, offset in drawn
+    ]
+    found, expected = matched(path, entries, blocks), match_by_loop(entries, blocks, begin)
+    assert found.ranks[1:].tolist() == expected["ranks"]
+    assert found.timestamps[1:].tolist() == expected["times"]
+    assert found.wrong_times(begin).tolist() == expected["late"]
+    assert (found.matches, found.rank_span()) == (expected["matches"], expected["span"])
+    known = [rank for rank in expected["ranks"] if rank >= 0]
+    assert found.is_ordered == (known == sorted(known))
 
-    def test_the_example_of_the_module_is_true(self, path) -> None:
-        rows = [line.split() for line in str(_match_entries.__doc__).splitlines() if re.match(r" {12} +\d", line)]
-        keys = [list(map(int, row[:3])) for row in rows[:-1]]
-        entries = [(row if row is rows[-1] else row[3:])[1:4] for row in rows]
-        offsets = sorted({offset for _, offset, _ in keys})
-        blocks = [[Keyed(offset, T0, tuple(key for _, of, key in keys if of == offset))] for offset in offsets]
-        found = matched(path, [(int(key_hash), int(offset), 0, 0) for offset, key_hash, _ in entries], blocks)
-        codes = {"REPEATED": REPEATED, "NO_KEY": NO_KEY, "NO_RECORD": NO_RECORD}
-        ranks = [said.rstrip(":") for _, _, said in entries]
-        assert found.ranks[1:].tolist() == [codes[said] if said in codes else int(said) for said in ranks]
-        assert found.unseen["rank"].tolist() == [0, 3]
-        left = LeftOver(found, log_of(blocks), grows=False)
-        assert (left.paired, left.numbers["repeats"], left.strays.tolist()) == ({4: 1}, 1, [5])
-        assert left.missing.size == 0
+
+def test_the_example_of_the_module_is_true(path) -> None:
+    rows = [line.split() for line in str(_match_entries.__doc__).splitlines() if re.match(r" {12} +\d", line)]
+    keys = [list(map(int, row[:3])) for row in rows[:-1]]
+    entries = [(row if row is rows[-1] else row[3:])[1:4] for row in rows]
+    offsets = sorted({offset for _, offset, _ in keys})
+    blocks = [[Keyed(offset, T0, tuple(key for _, of, key in keys if of == offset))] for offset in offsets]
+    found = matched(path, [(int(key_hash), int(offset), 0, 0) for offset, key_hash, _ in entries], blocks)
+    codes = {"REPEATED": REPEATED, "NO_KEY": NO_KEY, "NO_RECORD": NO_RECORD}
+    ranks = [said.rstrip(":") for _, _, said in entries]
+    assert found.ranks[1:].tolist() == [codes[said] if said in codes else int(said) for said in ranks]
+    assert found.unseen["rank"].tolist() == [0, 3]
+    left = LeftOver(found, log_of(blocks), grows=False)
+    assert (left.paired, left.numbers["repeats"], left.strays.tolist()) == ({4: 1}, 1, [5])
+    assert left.missing.size == 0
 
 
 def is_last_of_record(everything: list[tuple[Keyed, int, int]], rank: int) -> bool:
@@ -189,46 +189,39 @@ def match_by_loop(entries, blocks, begin):
     }  # fmt: skip
 
 
-class TestRebuiltStretch:
-    @settings(max_examples=examples(12))
-    @given(
-        logs(repeated=True), st.booleans(), st.none() | st.tuples(st.integers(0, 2 * T0), st.integers(0, 99)), st.data()
-    )
-    def test_a_file_of_any_stretch_is_known_and_with_another_byte_it_is_not(
-        self, path, blocks, tags, previous, data
-    ) -> None:
-        """It is known where the file has the last key of its first record; that may have more in the file before."""
-        named = [
-            [record._replace(hashes=tuple(map(named_hash, record.hashes))) for record in block] for block in blocks
-        ]
-        everything = flat(blocks)
-        put = [
-            rank for rank, (record, _, _) in enumerate(everything)
-            if tags or not (record.tagged and is_last_of_record(everything, rank))
-        ]  # fmt: skip
-        if not put:
-            return
-        start = data.draw(st.integers(0, len(put) - 1))
-        stop = data.draw(st.integers(start + 1, len(put)))
-        image = oracles.IndexImage(SLOTS, stop - start + 1 + data.draw(st.integers(0, 2)))
-        if previous is not None:
-            image.begin_timestamp, image.begin_physical_offset = previous
-        for rank in put[start:stop]:
-            record, key_hash, _ = everything[rank]
-            image.put(f"T#{key_hash}", record.offset, record.timestamp)
-        path.write_bytes(image.to_bytes())
-        stretch = rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named))
-        chosen, first_record = put[start:stop], everything[put[start]][0]
-        # A tag whose hash is that of a key makes two stretches of one image.
-        is_single = tags or not first_record.tagged or first_record.hashes[-1] not in first_record.hashes[:-1]
-        if is_single and (stop == len(put) or everything[put[stop]][0] is not first_record):
-            offsets = [everything[rank][0].offset for rank in (chosen[0], chosen[-1])]
-            has_tags = any(everything[r][0].tagged and is_last_of_record(everything, r) for r in chosen)
-            assert stretch == IndexStretch([chosen[0], chosen[-1]], offsets, has_tags)
-        content = bytearray(path.read_bytes())
-        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-        path.write_bytes(content)
-        assert rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named)) is None
+@settings(max_examples=examples(12))
+@given(logs(repeated=True), st.booleans(), st.none() | st.tuples(st.integers(0, 2 * T0), st.integers(0, 99)), st.data())
+def test_a_file_of_any_stretch_is_known_and_with_another_byte_it_is_not(path, blocks, tags, previous, data) -> None:
+    """It is known where the file has the last key of its first record; that may have more in the file before."""
+    named = [[record._replace(hashes=tuple(map(named_hash, record.hashes))) for record in block] for block in blocks]
+    everything = flat(blocks)
+    put = [
+        rank for rank, (record, _, _) in enumerate(everything)
+        if tags or not (record.tagged and is_last_of_record(everything, rank))
+    ]  # fmt: skip
+    if not put:
+        return
+    start = data.draw(st.integers(0, len(put) - 1))
+    stop = data.draw(st.integers(start + 1, len(put)))
+    image = oracles.IndexImage(SLOTS, stop - start + 1 + data.draw(st.integers(0, 2)))
+    if previous is not None:
+        image.begin_timestamp, image.begin_physical_offset = previous
+    for rank in put[start:stop]:
+        record, key_hash, _ = everything[rank]
+        image.put(f"T#{key_hash}", record.offset, record.timestamp)
+    path.write_bytes(image.to_bytes())
+    stretch = rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named))
+    chosen, first_record = put[start:stop], everything[put[start]][0]
+    # A tag whose hash is that of a key makes two stretches of one image.
+    is_single = tags or not first_record.tagged or first_record.hashes[-1] not in first_record.hashes[:-1]
+    if is_single and (stop == len(put) or everything[put[stop]][0] is not first_record):
+        offsets = [everything[rank][0].offset for rank in (chosen[0], chosen[-1])]
+        has_tags = any(everything[r][0].tagged and is_last_of_record(everything, r) for r in chosen)
+        assert stretch == IndexStretch([chosen[0], chosen[-1]], offsets, has_tags)
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    assert rebuilt_stretch(IndexCopy(path), SLOTS, previous, log_of(named)) is None
 
 
 def named_hash(number: int) -> int:

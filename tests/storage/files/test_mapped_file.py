@@ -39,99 +39,92 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
     return file_of(tmp_path_factory.mktemp("files") / "ten", b"0123456789")
 
 
-class TestChangedFiles:
-    def test_a_path_leads_to_a_file_as_long_as_it_is_that_one_of_that_size(self, tmp_path: Path) -> None:
-        file, other = file_of(tmp_path / "file", b"0123456789"), tmp_path / "other"
-        assert file.is_at(file.path)
-        other.write_bytes(b"0123456789")
-        assert not file.is_at(other)
-        os.link(file.path, tmp_path / "link")
-        assert file.is_at(tmp_path / "link")
-        assert MappedFile.of(file.path, file) is file
-        os.replace(other, file.path)
-        assert not file.is_at(file.path)
-        assert MappedFile.of(file.path, file) is not file
-        file.path.unlink()
-        assert not file.is_at(file.path)
-        os.truncate(tmp_path / "link", 9)
-        assert not file.is_at(tmp_path / "link")
+def test_a_path_leads_to_a_file_as_long_as_it_is_that_one_of_that_size(tmp_path: Path) -> None:
+    file, other = file_of(tmp_path / "file", b"0123456789"), tmp_path / "other"
+    assert file.is_at(file.path)
+    other.write_bytes(b"0123456789")
+    assert not file.is_at(other)
+    os.link(file.path, tmp_path / "link")
+    assert file.is_at(tmp_path / "link")
+    assert MappedFile.of(file.path, file) is file
+    os.replace(other, file.path)
+    assert not file.is_at(file.path)
+    assert MappedFile.of(file.path, file) is not file
+    file.path.unlink()
+    assert not file.is_at(file.path)
+    os.truncate(tmp_path / "link", 9)
+    assert not file.is_at(tmp_path / "link")
 
 
-class TestOpening:
-    def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(self, tmp_path: Path) -> None:
-        (tmp_path / "directory").mkdir()
-        os.mkfifo(tmp_path / "pipe")
-        for name in ("directory", "pipe"):
-            with pytest.raises(StoreError, match=rf"{name}.*(regular file|cannot be opened)"):
-                MappedFile.open(tmp_path / name)
-        with pytest.raises(StoreError, match="regular file"):
-            MappedFile.open(Path("/dev/null"))
+def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("directory", "pipe"):
+        with pytest.raises(StoreError, match=rf"{name}.*(regular file|cannot be opened)"):
+            MappedFile.open(tmp_path / name)
+    with pytest.raises(StoreError, match="regular file"):
+        MappedFile.open(Path("/dev/null"))
 
 
-class TestReading:
-    @given(position=st.integers(-3, 14), length=st.integers(-3, 14))
-    def test_a_range_is_read_exactly_or_refused(self, ten: MappedFile, position: int, length: int) -> None:
-        if position >= 0 and length >= 0 and position + length <= 10:
-            assert bytes(ten.read(position, length)) == b"0123456789"[position : position + length]
-        else:
-            with pytest.raises(TruncatedFile):
-                ten.read(position, length)
+@given(position=st.integers(-3, 14), length=st.integers(-3, 14))
+def test_a_range_is_read_exactly_or_refused(ten: MappedFile, position: int, length: int) -> None:
+    if position >= 0 and length >= 0 and position + length <= 10:
+        assert bytes(ten.read(position, length)) == b"0123456789"[position : position + length]
+    else:
+        with pytest.raises(TruncatedFile):
+            ten.read(position, length)
 
 
-class TestIdentity:
-    def test_every_change_of_a_file_gives_it_another_identity(self, tmp_path: Path) -> None:
-        path = tmp_path / "file"
-        seen = set()
-        path.write_bytes(b"abc")
-        os.utime(path, ns=(1, 1))
-        seen.add(FileIdentity.of(path.stat()))
-        os.utime(path, ns=(1, 2))
-        seen.add(FileIdentity.of(path.stat()))
-        path.write_bytes(b"abcd")
-        os.utime(path, ns=(1, 2))
-        seen.add(FileIdentity.of(path.stat()))
-        (tmp_path / "other").write_bytes(b"abcd")
-        os.utime(tmp_path / "other", ns=(1, 2))
-        seen.add(FileIdentity.of((tmp_path / "other").stat()))
-        assert len(seen) == 4
+def test_every_change_of_a_file_gives_it_another_identity(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    seen = set()
+    path.write_bytes(b"abc")
+    os.utime(path, ns=(1, 1))
+    seen.add(FileIdentity.of(path.stat()))
+    os.utime(path, ns=(1, 2))
+    seen.add(FileIdentity.of(path.stat()))
+    path.write_bytes(b"abcd")
+    os.utime(path, ns=(1, 2))
+    seen.add(FileIdentity.of(path.stat()))
+    (tmp_path / "other").write_bytes(b"abcd")
+    os.utime(tmp_path / "other", ns=(1, 2))
+    seen.add(FileIdentity.of((tmp_path / "other").stat()))
+    assert len(seen) == 4
 
 
-class TestHoles:
-    def test_data_and_holes_alternate_over_the_whole_file(self, tmp_path: Path) -> None:
-        mebibyte = 1 << 20
-        path = tmp_path / "sparse"
-        write_file(path, 8 * mebibyte, {2 * mebibyte: b"x" * 10, 6 * mebibyte: b"y" * 10})
-        if path.stat().st_blocks * 512 >= 8 * mebibyte:
-            pytest.skip("this file system keeps no holes")
-        file = MappedFile.open(path)
-        first = file.first_data(0)
-        hole = file.first_hole(first)
-        second = file.first_data(hole)
-        assert first <= 2 * mebibyte < hole <= second <= 6 * mebibyte < file.first_hole(second)
-        assert file.first_data(file.first_hole(second)) == file.size
-        assert file.first_data(file.size) == file.size
+def test_data_and_holes_alternate_over_the_whole_file(tmp_path: Path) -> None:
+    mebibyte = 1 << 20
+    path = tmp_path / "sparse"
+    write_file(path, 8 * mebibyte, {2 * mebibyte: b"x" * 10, 6 * mebibyte: b"y" * 10})
+    if path.stat().st_blocks * 512 >= 8 * mebibyte:
+        pytest.skip("this file system keeps no holes")
+    file = MappedFile.open(path)
+    first = file.first_data(0)
+    hole = file.first_hole(first)
+    second = file.first_data(hole)
+    assert first <= 2 * mebibyte < hole <= second <= 6 * mebibyte < file.first_hole(second)
+    assert file.first_data(file.first_hole(second)) == file.size
+    assert file.first_data(file.size) == file.size
 
 
-class TestHeat:
-    def test_cold_bytes_are_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
-        monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
-        assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
-        assert len(file.read(70_000, 5)) == 5
+def test_cold_bytes_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
+    monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
+    assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
+    assert len(file.read(70_000, 5)) == 5
 
 
-class TestListing:
-    def test_files_come_in_the_order_of_their_offsets_and_the_rest_is_foreign(self, tmp_path: Path) -> None:
-        offsets = [0, 1024, 10**18, 2**63 - 1]
-        for offset in offsets[::-1]:
-            (tmp_path / f"{offset:020d}").touch()
-        foreign = ["1024", "abc", f"{0:021d}", f"{0:019d}", f"-{1:019d}", f"+{1:019d}", "9" * 20, f"{5:019d}\u00b2"]
-        for name in foreign:
-            (tmp_path / name).touch()
-        (tmp_path / f"{2048:020d}").mkdir()
-        files, others = list_segment_files(tmp_path)
-        assert files == [(offset, tmp_path / f"{offset:020d}") for offset in offsets]
-        assert sorted(path.name for path in others) == sorted([*foreign, f"{2048:020d}"])
+def test_files_come_in_the_order_of_their_offsets_and_the_rest_is_foreign(tmp_path: Path) -> None:
+    offsets = [0, 1024, 10**18, 2**63 - 1]
+    for offset in offsets[::-1]:
+        (tmp_path / f"{offset:020d}").touch()
+    foreign = ["1024", "abc", f"{0:021d}", f"{0:019d}", f"-{1:019d}", f"+{1:019d}", "9" * 20, f"{5:019d}\u00b2"]
+    for name in foreign:
+        (tmp_path / name).touch()
+    (tmp_path / f"{2048:020d}").mkdir()
+    files, others = list_segment_files(tmp_path)
+    assert files == [(offset, tmp_path / f"{offset:020d}") for offset in offsets]
+    assert sorted(path.name for path in others) == sorted([*foreign, f"{2048:020d}"])
 
 
 def make_files(directory: Path, count: int) -> list[tuple[str, int]]:

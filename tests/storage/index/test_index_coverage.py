@@ -50,27 +50,27 @@ def lacking(writer: StoreWriter, number: int = 0) -> set[int]:
     }
 
 
-class TestGaps:
-    @pytest.mark.parametrize("profile", ["5.5", "5.3"])
-    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(indexed=st.lists(st.booleans(), min_size=2, max_size=40))
-    def test_exactly_what_lacks_entries_lies_in_gaps(self, tmp_path_factory, profile, indexed) -> None:
-        writer = written_with_holes(tmp_path_factory.mktemp("holes"), [True, *indexed, True], profile=profile)
-        gaps = gaps_of(writer, has_tags=profile == "5.5")
-        inside = {
-            written.physical_offset
-            for written in writer.written
-            if any(start <= written.physical_offset < stop for start, stop in gaps)
-        }
-        assert inside == lacking(writer)
-        assert list(gaps) == sorted(gaps)
+@pytest.mark.parametrize("profile", ["5.5", "5.3"])
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(indexed=st.lists(st.booleans(), min_size=2, max_size=40))
+def test_exactly_what_lacks_entries_lies_in_gaps(tmp_path_factory, profile, indexed) -> None:
+    writer = written_with_holes(tmp_path_factory.mktemp("holes"), [True, *indexed, True], profile=profile)
+    gaps = gaps_of(writer, has_tags=profile == "5.5")
+    inside = {
+        written.physical_offset
+        for written in writer.written
+        if any(start <= written.physical_offset < stop for start, stop in gaps)
+    }
+    assert inside == lacking(writer)
+    assert list(gaps) == sorted(gaps)
 
-    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path) -> None:
-        writer = written_with_holes(tmp_path, [number % 2 == 0 for number in range(401)])
-        at = [written.physical_offset for written in writer.written]
-        gaps = gaps_of(writer)
-        assert gaps[:MAXIMUM_GAPS] == tuple((at[n], at[n + 1]) for n in range(1, 2 * MAXIMUM_GAPS, 2))
-        assert gaps[MAXIMUM_GAPS:] == ((at[2 * MAXIMUM_GAPS], at[400]),)
+
+def test_more_gaps_than_are_kept_make_one_of_the_rest(tmp_path) -> None:
+    writer = written_with_holes(tmp_path, [number % 2 == 0 for number in range(401)])
+    at = [written.physical_offset for written in writer.written]
+    gaps = gaps_of(writer)
+    assert gaps[:MAXIMUM_GAPS] == tuple((at[n], at[n + 1]) for n in range(1, 2 * MAXIMUM_GAPS, 2))
+    assert gaps[MAXIMUM_GAPS:] == ((at[2 * MAXIMUM_GAPS], at[400]),)
 
 
 def probe(writer, number=0):

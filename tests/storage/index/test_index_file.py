@@ -37,40 +37,36 @@ def numbered(count: int) -> list[str]:
     return [f"k{number}" for number in range(count)]
 
 
-class TestCounts:
-    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        slots=st.integers(1, 200),
-        keys=st.lists(st.sampled_from([*KEYS, *numbered(40)]), min_size=1, max_size=60),
-        spare=st.integers(1, 30),
-        hints=st.lists(st.integers(1, 200), max_size=3),
-    )
-    @example(slots=41, keys=["k36"], spare=1, hints=[1])
-    def test_counts_of_any_size_are_found_whatever_the_neighbours_have(
-        self, tmp_path, slots, keys, spare, hints
-    ) -> None:
-        image = oracles.index_image(keys, slots, len(keys) + spare)
-        file = file_of(tmp_path / "file", image)
-        shape = determine_shape(file, hints)
-        assert shape is not None
-        assert (shape.slots, shape.entries) == (slots, len(keys))
-        assert (shape.minimum, shape.maximum, shape.ascending) == (100, 100 * len(keys), True)
-        assert shape.gaps == ()
-        for hashed in (oracles.index_hash(f"T#{key}") for key in keys):
-            chain = IndexFile(file, shape).chain(hashed)
-            found = [entry.physical_offset for _, entry in chain if entry.key_hash == hashed]
-            assert found == oracles.walk_chain(bytes(file.view), slots, hashed)
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    slots=st.integers(1, 200),
+    keys=st.lists(st.sampled_from([*KEYS, *numbered(40)]), min_size=1, max_size=60),
+    spare=st.integers(1, 30),
+    hints=st.lists(st.integers(1, 200), max_size=3),
+)
+@example(slots=41, keys=["k36"], spare=1, hints=[1])
+def test_counts_of_any_size_are_found_whatever_the_neighbours_have(tmp_path, slots, keys, spare, hints) -> None:
+    image = oracles.index_image(keys, slots, len(keys) + spare)
+    file = file_of(tmp_path / "file", image)
+    shape = determine_shape(file, hints)
+    assert shape is not None
+    assert (shape.slots, shape.entries) == (slots, len(keys))
+    assert (shape.minimum, shape.maximum, shape.ascending) == (100, 100 * len(keys), True)
+    assert shape.gaps == ()
+    for hashed in (oracles.index_hash(f"T#{key}") for key in keys):
+        chain = IndexFile(file, shape).chain(hashed)
+        found = [entry.physical_offset for _, entry in chain if entry.key_hash == hashed]
+        assert found == oracles.walk_chain(bytes(file.view), slots, hashed)
 
 
-class TestEmpty:
-    def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path) -> None:
-        image = IndexImage(7, 200)
-        for number in range(100):
-            image.put(f"T#{number}", 2 * GAP_BYTES * number, T0)
-        shape = determine_shape(file_of(tmp_path / "file", image))
-        assert shape is not None
-        assert len(shape.gaps) == MAXIMUM_GAPS + 1
-        assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
+def test_more_gaps_than_are_kept_make_one_of_the_rest(tmp_path) -> None:
+    image = IndexImage(7, 200)
+    for number in range(100):
+        image.put(f"T#{number}", 2 * GAP_BYTES * number, T0)
+    shape = determine_shape(file_of(tmp_path / "file", image))
+    assert shape is not None
+    assert len(shape.gaps) == MAXIMUM_GAPS + 1
+    assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
 
 
 def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(tmp_path) -> None:
@@ -84,23 +80,23 @@ def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(t
     assert determine_shape(MappedFile.open(path), [2**31 + 8]) is None
 
 
-class TestGolden:
-    @pytest.mark.parametrize("name", ["store", *G2_INDEX])
-    def test_counts_of_the_recorded_files_are_found_without_a_hint(self, tmp_path, name) -> None:
-        root = unpack(name, tmp_path) if name == "store" else unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
-        self.check(sorted((root / "index").iterdir()), *G2_INDEX.get(name, (97, 150)))
+@pytest.mark.parametrize("name", ["store", *G2_INDEX])
+def test_counts_of_the_recorded_files_are_found_without_a_hint(tmp_path, name) -> None:
+    root = unpack(name, tmp_path) if name == "store" else unpack("store", tmp_path, archives=GOLDEN / "g2" / name)
+    check(sorted((root / "index").iterdir()), *G2_INDEX.get(name, (97, 150)))
 
-    def check(self, paths, slots, entries) -> None:
-        for number, path in enumerate(paths):
-            file = MappedFile.open(path)
-            shape = determine_shape(file)
-            assert shape is not None
-            assert shape.slots == slots
-            assert shape.entries == entries - 1 or number == len(paths) - 1
-            assert shape.entries == read_header(file).index_count - 1
-            assert file.size == 40 + 4 * slots + 20 * entries
-            content = np.frombuffer(file.view, dtype=np.uint8).tobytes()
-            assert oracles.first_bad_entry(content, slots, shape.entries) == 0
+
+def check(paths, slots, entries) -> None:
+    for number, path in enumerate(paths):
+        file = MappedFile.open(path)
+        shape = determine_shape(file)
+        assert shape is not None
+        assert shape.slots == slots
+        assert shape.entries == entries - 1 or number == len(paths) - 1
+        assert shape.entries == read_header(file).index_count - 1
+        assert file.size == 40 + 4 * slots + 20 * entries
+        content = np.frombuffer(file.view, dtype=np.uint8).tobytes()
+        assert oracles.first_bad_entry(content, slots, shape.entries) == 0
 
 
 SLOTS, ENTRIES = 13, 40

@@ -46,29 +46,24 @@ def span(start: int, stop: int, *gaps: Span) -> IndexShape:
     return IndexShape(7, 5, start, stop, True, gaps)
 
 
-class TestCoverage:
-    """What is not strictly between the first and the last entry of a file, or in its gaps, is scanned."""
-
-    @pytest.mark.parametrize(
-        ("start", "shapes", "expected"),
-        [
-            (0, [], [(0, 1000)]),
-            (0, [span(100, 400), span(400, 900)], [(0, 101), (400, 401), (900, 1000)]),
-            (0, [span(100, 400), span(500, 900)], [(0, 101), (400, 501), (900, 1000)]),
-            (0, [span(100, 600), span(400, 900)], [(0, 101), (900, 1000)]),
-            (0, [span(100, 900, (300, 400), (500, 900))], [(0, 101), (300, 401), (500, 901), (900, 1000)]),
-            (0, [span(100, 100)], [(0, 101), (100, 1000)]),
-            (0, [span(100, 5000)], [(0, 101)]),
-            (0, [span(2000, 5000)], [(0, 1000)]),
-            (500, [span(100, 400)], [(500, 1000)]),
-            (500, [span(100, 400), span(600, 800)], [(500, 601), (800, 1000)]),
-            (500, [span(100, 1000)], []),
-        ],
-    )
-    def test_ranges_to_be_scanned_reach_from_one_covered_range_to_the_next(
-        self, tmp_path, start, shapes, expected
-    ) -> None:
-        assert set_of(tmp_path, *shapes).uncovered(start, 1000) == expected
+@pytest.mark.parametrize(
+    ("start", "shapes", "expected"),
+    [
+        (0, [], [(0, 1000)]),
+        (0, [span(100, 400), span(400, 900)], [(0, 101), (400, 401), (900, 1000)]),
+        (0, [span(100, 400), span(500, 900)], [(0, 101), (400, 501), (900, 1000)]),
+        (0, [span(100, 600), span(400, 900)], [(0, 101), (900, 1000)]),
+        (0, [span(100, 900, (300, 400), (500, 900))], [(0, 101), (300, 401), (500, 901), (900, 1000)]),
+        (0, [span(100, 100)], [(0, 101), (100, 1000)]),
+        (0, [span(100, 5000)], [(0, 101)]),
+        (0, [span(2000, 5000)], [(0, 1000)]),
+        (500, [span(100, 400)], [(500, 1000)]),
+        (500, [span(100, 400), span(600, 800)], [(500, 601), (800, 1000)]),
+        (500, [span(100, 1000)], []),
+    ],
+)
+def test_ranges_to_be_scanned_reach_from_one_covered_range_to_the_next(tmp_path, start, shapes, expected) -> None:
+    assert set_of(tmp_path, *shapes).uncovered(start, 1000) == expected
 
 
 class TestOpening:
@@ -103,35 +98,33 @@ class TestOpening:
         assert (len(writer.index.files), len(index.files), index.problems) == (2, 1, ())
 
 
-class TestCounts:
-    def test_an_undecided_file_asks_for_its_counts_and_is_scanned(self, tmp_path) -> None:
-        writer = filled(tmp_path, 30, index_entries=1000)
-        (path,) = writer.index_paths()
-        write_file(path, path.stat().st_size, {36: bytes(4)})
-        index = opened(writer)
-        assert index.files == ()
-        assert index.uncovered(0, writer.log.end) == [(0, writer.log.end)]
-        (problem,) = index.problems
-        assert problem.startswith(f"{path}: no slot count reproduces its slots and pointers; its range is scanned")
-        assert "--index-slots" in problem
-        assert "--index-entries" in problem
-        index = opened(writer, (31, 1000))
-        assert index.problems == ()
-        assert [file.index.shape.entries for file in index.files] == [60]
+def test_an_undecided_file_asks_for_its_counts_and_is_scanned(tmp_path) -> None:
+    writer = filled(tmp_path, 30, index_entries=1000)
+    (path,) = writer.index_paths()
+    write_file(path, path.stat().st_size, {36: bytes(4)})
+    index = opened(writer)
+    assert index.files == ()
+    assert index.uncovered(0, writer.log.end) == [(0, writer.log.end)]
+    (problem,) = index.problems
+    assert problem.startswith(f"{path}: no slot count reproduces its slots and pointers; its range is scanned")
+    assert "--index-slots" in problem
+    assert "--index-entries" in problem
+    index = opened(writer, (31, 1000))
+    assert index.problems == ()
+    assert [file.index.shape.entries for file in index.files] == [60]
 
 
-class TestGolden:
-    def test_the_recorded_index_covers_all_but_the_ends_of_its_files(self, g1_store) -> None:
-        root = g1_store
-        log = CommitLog.open([root / "commitlog"])
-        index = IndexSet.open(root / "index", log, None, StateCache(None))
-        assert index.problems == ()
-        assert len(index.files) == 10
-        assert all(file.has_tags and file.index.shape.ascending and not file.index.shape.gaps for file in index.files)
-        ends = {end for file in index.files for end in (file.index.shape.minimum, file.index.shape.maximum)}
-        starts = [record.physical_offset for record in oracles.read_log(root / "commitlog")]
-        scanned = {s for s in starts if any(a <= s < b for a, b in index.uncovered(log.minimum, log.end))}
-        assert scanned <= ends | {start for start in starts if start > max(ends)}
+def test_the_recorded_index_covers_all_but_the_ends_of_its_files(g1_store) -> None:
+    root = g1_store
+    log = CommitLog.open([root / "commitlog"])
+    index = IndexSet.open(root / "index", log, None, StateCache(None))
+    assert index.problems == ()
+    assert len(index.files) == 10
+    assert all(file.has_tags and file.index.shape.ascending and not file.index.shape.gaps for file in index.files)
+    ends = {end for file in index.files for end in (file.index.shape.minimum, file.index.shape.maximum)}
+    starts = [record.physical_offset for record in oracles.read_log(root / "commitlog")]
+    scanned = {s for s in starts if any(a <= s < b for a, b in index.uncovered(log.minimum, log.end))}
+    assert scanned <= ends | {start for start in starts if start > max(ends)}
 
 
 class TestCache:
@@ -206,44 +199,40 @@ class Growing:
         return {r.physical_offset for r in self.writer.records if oracles.lacks_entry(r, entries, has_tags)}
 
 
-class TestFollowing:
-    @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
-        st.sampled_from([5, 12, 1000]),
-        st.sampled_from(["5.5", "5.3"]),
-    )
-    def test_all_that_has_no_entry_is_left_to_the_scan(self, tmp_path_factory, steps, entries, profile) -> None:
-        growing = Growing(tmp_path_factory.mktemp("steps"), index_entries=entries, profile=profile)
-        for indexed in steps:
-            growing.add(*indexed)
-            index, log = growing.look(), growing.log
-            ranges = index.uncovered(log.minimum, log.end)
-            assert all(any(start <= o < stop for start, stop in ranges) for o in growing.unlisted())
-            assert [f.index.shape.entries for f in index.files] == [
-                len(image.entries) for image in growing.writer.index.files if image.entries
-            ]
-            assert index.last_update == growing.anew().last_update
+@settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
+    st.sampled_from([5, 12, 1000]),
+    st.sampled_from(["5.5", "5.3"]),
+)
+def test_all_that_has_no_entry_is_left_to_the_scan(tmp_path_factory, steps, entries, profile) -> None:
+    growing = Growing(tmp_path_factory.mktemp("steps"), index_entries=entries, profile=profile)
+    for indexed in steps:
+        growing.add(*indexed)
+        index, log = growing.look(), growing.log
+        ranges = index.uncovered(log.minimum, log.end)
+        assert all(any(start <= o < stop for start, stop in ranges) for o in growing.unlisted())
+        assert [f.index.shape.entries for f in index.files] == [
+            len(image.entries) for image in growing.writer.index.files if image.entries
+        ]
+        assert index.last_update == growing.anew().last_update
 
 
-class TestStatesOfAPut:
-    """A file may be looked at between any two stores of a broker's."""
-
-    def test_a_growth_is_taken_in_when_the_header_counts_it(self, tmp_path) -> None:
-        growing = Growing(tmp_path)
-        growing.add(*[True] * 3)
-        shape = growing.look().files[0].index.shape
-        written = growing.writer.append("T", keys="new", index=False)
-        image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
-        for content in growing_index.put_in_steps(image, "T#new", written.physical_offset, written.store_timestamp):
-            write_file(path, image.size, {0: content})
-            grown = grown_shape(growing.file, growing.log, True)
-            assert grown is not None
-            counted = oracles.signed(content, 36, 4) - 1
-            assert (grown.entries, grown.maximum) == (
-                counted,
-                written.physical_offset if counted > shape.entries else shape.maximum,
-            )
+def test_a_growth_is_taken_in_when_the_header_counts_it(tmp_path) -> None:
+    growing = Growing(tmp_path)
+    growing.add(*[True] * 3)
+    shape = growing.look().files[0].index.shape
+    written = growing.writer.append("T", keys="new", index=False)
+    image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
+    for content in growing_index.put_in_steps(image, "T#new", written.physical_offset, written.store_timestamp):
+        write_file(path, image.size, {0: content})
+        grown = grown_shape(growing.file, growing.log, True)
+        assert grown is not None
+        counted = oracles.signed(content, 36, 4) - 1
+        assert (grown.entries, grown.maximum) == (
+            counted,
+            written.physical_offset if counted > shape.entries else shape.maximum,
+        )
 
 
 class TestDamage:

@@ -1,8 +1,10 @@
-"""What dispatch makes of records, against the oracle that decodes and parses them one by one."""
+"""What dispatch makes of records and of DLedger's entries, against the oracle that decodes and parses each."""
 
 import itertools
 import threading
+from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -24,10 +26,28 @@ from dispatching import (
 from examples import examples
 from kernel_memory import Bytes, record_at
 from storage.build.dispatch_scan import Reason
+from storage.columns.rows import ROW
+from storage.columns.wanted import Wanted
+from storage.kernels import message_rows
 from storage.kernels.dispatching import LIMIT, DispatchMemory
-from storage.kernels.records import BAD_MAGIC, BAD_OFFSET, BAD_SIZE, entry_hashes
+from storage.kernels.records import (
+    AT_BLANK,
+    AT_DAMAGE,
+    BAD_MAGIC,
+    BAD_OFFSET,
+    BAD_SIZE,
+    ENTRY_HEAD,
+    MAXIMUM_PIECES,
+    check_step,
+    closes_segment,
+    entry_hashes,
+    find_record,
+    scan_keys,
+    walk_appended,
+    walk_records,
+)
 from storage.queue import consume_queue
-from store_files import property_bytes
+from store_files import pack_entry, property_bytes
 from strategies import property_blocks
 
 BASE = 1 << 32
@@ -80,39 +100,38 @@ def _bytes_of(data: bytes, record: oracles.Record) -> bytes:
     return data[record.physical_offset - BASE :][: record.total_size]
 
 
-class TestWhatEndsARun:
-    def test_what_is_no_record_says_what_it_is(self) -> None:
-        for tail, reason, code in [
-            ((40).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(32), Reason.BLANK, 0),
-            (bytes(8), Reason.ZERO, 0),
-            (bytes(300), Reason.ZERO, 0),
-            (bytes(7), Reason.NEED_MORE, 0),
-            (bytes(3) + b"\1" + bytes(96), Reason.DAMAGE, BAD_MAGIC),
-            (b"garbage" * 20, Reason.DAMAGE, BAD_MAGIC),
-            ((90).to_bytes(4, "big") + record_at(0)[4:], Reason.DAMAGE, BAD_SIZE),
-            ((-5).to_bytes(4, "big", signed=True) + record_at(0)[4:], Reason.DAMAGE, BAD_SIZE),
-            (record_at(BASE), Reason.DAMAGE, BAD_OFFSET),
-        ]:
-            data, _ = segment([{"keys": "a"}], BASE)
-            scanned = scan_bytes(data + tail, BASE)
-            assert scanned.step == (len(data), reason, code)
-            assert scanned.blocks[0].records == 1
+def test_what_is_no_record_says_what_it_is() -> None:
+    for tail, reason, code in [
+        ((40).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(32), Reason.BLANK, 0),
+        (bytes(8), Reason.ZERO, 0),
+        (bytes(300), Reason.ZERO, 0),
+        (bytes(7), Reason.NEED_MORE, 0),
+        (bytes(3) + b"\1" + bytes(96), Reason.DAMAGE, BAD_MAGIC),
+        (b"garbage" * 20, Reason.DAMAGE, BAD_MAGIC),
+        ((90).to_bytes(4, "big") + record_at(0)[4:], Reason.DAMAGE, BAD_SIZE),
+        ((-5).to_bytes(4, "big", signed=True) + record_at(0)[4:], Reason.DAMAGE, BAD_SIZE),
+        (record_at(BASE), Reason.DAMAGE, BAD_OFFSET),
+    ]:
+        data, _ = segment([{"keys": "a"}], BASE)
+        scanned = scan_bytes(data + tail, BASE)
+        assert scanned.step == (len(data), reason, code)
+        assert scanned.blocks[0].records == 1
 
 
-class TestBlocks:
-    def test_a_block_is_full_when_there_may_be_no_room_for_the_keys_of_one_record_more(self) -> None:
-        many = property_bytes({"KEYS": " ".join(["k"] * 16_000)})
-        data, _ = segment([{"properties_bytes": many}] * 4, BASE)
-        scanned = scan_bytes(data, BASE, records=4)
-        assert len(scanned.blocks) > 1
-        assert max(block.record_entries.max() for block in scanned.blocks) == 16_000
-        assert scanned.made == dispatch(oracles.scan_segment(data, BASE))
+def test_a_block_is_full_when_there_may_be_no_room_for_the_keys_of_one_record_more() -> None:
+    many = property_bytes({"KEYS": " ".join(["k"] * 16_000)})
+    data, _ = segment([{"properties_bytes": many}] * 4, BASE)
+    scanned = scan_bytes(data, BASE, records=4)
+    assert len(scanned.blocks) > 1
+    assert max(block.record_entries.max() for block in scanned.blocks) == 16_000
+    assert scanned.made == dispatch(oracles.scan_segment(data, BASE))
 
-    def test_offsets_that_32_bits_cannot_tell_from_each_other_are_in_different_blocks(self) -> None:
-        blocks = scan_two_far_records(BASE + (1 << 32))
-        assert [block.record_offsets.tolist() for block in blocks] == [[0], [0]]
-        assert [block.first_offset for block in blocks] == [BASE, BASE + (1 << 32)]
-        assert [block.record_offsets.tolist() for block in scan_two_far_records(BASE + 0xFFFFFFFF)] == [[0, 0xFFFFFFFF]]
+
+def test_offsets_that_32_bits_cannot_tell_from_each_other_are_in_different_blocks() -> None:
+    blocks = scan_two_far_records(BASE + (1 << 32))
+    assert [block.record_offsets.tolist() for block in blocks] == [[0], [0]]
+    assert [block.first_offset for block in blocks] == [BASE, BASE + (1 << 32)]
+    assert [block.record_offsets.tolist() for block in scan_two_far_records(BASE + 0xFFFFFFFF)] == [[0, 0xFFFFFFFF]]
 
 
 def scan_two_far_records(far):
@@ -148,14 +167,13 @@ def names_of_one_hash(pairs: int) -> list[bytes]:
     return [b"".join(b"".join(words[number >> bit & 1]) for bit in range(pairs)) for number in range(1 << pairs)]
 
 
-class TestQueues:
-    def test_names_that_were_made_to_share_a_hash_do_not(self) -> None:
-        topics = names_of_one_hash(11)
-        data, _ = segment([{"topic_bytes": topic} for topic in topics], BASE)
-        memory = make_memory(records=8 * len(topics))
-        memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
-        assert len(memory.take().queues) == len(set(topics)) == 2048
-        assert memory.collisions < 200, "by chance some 20 of two million pairs"
+def test_names_that_were_made_to_share_a_hash_do_not() -> None:
+    topics = names_of_one_hash(11)
+    data, _ = segment([{"topic_bytes": topic} for topic in topics], BASE)
+    memory = make_memory(records=8 * len(topics))
+    memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
+    assert len(memory.take().queues) == len(set(topics)) == 2048
+    assert memory.collisions < 200, "by chance some 20 of two million pairs"
 
 
 names = st.one_of(
@@ -173,24 +191,24 @@ any_blocks = st.one_of(
 )
 
 
-class TestScannedProperties:
-    @settings(max_examples=examples(100))
-    @given(any_blocks)
-    def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(self, block: bytes) -> None:
-        held = Bytes(record_at(BASE, properties_bytes=block))
-        entries = dispatch(oracles.scan_segment(bytes(held), BASE)).entries
-        assert entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
+@settings(max_examples=examples(100))
+@given(any_blocks)
+def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(block: bytes) -> None:
+    held = Bytes(record_at(BASE, properties_bytes=block))
+    entries = dispatch(oracles.scan_segment(bytes(held), BASE)).entries
+    assert entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
 
-    @settings(max_examples=examples(100))
-    @given(numbers | st.text("+-0123456789", max_size=22), numbers | st.text("+-0123456789", max_size=22))
-    @example("32767", "-9223372036854775808")
-    @example("-32768", "9223372036854775807")
-    @example("1", "9223372036854775808")
-    def test_numbers_are_parsed_as_java_parses_them(self, size: str, first: str) -> None:
-        block = property_bytes({"INNER_NUM": size, "INNER_BASE": first})
-        data, _ = segment([{"topic_bytes": BATCH_TOPIC, "properties_bytes": block}], BASE)
-        valid = filter(is_dispatched, oracles.scan_segment(data, BASE))
-        assert scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC]).made == dispatch(valid, batch_topics=[BATCH_TOPIC])
+
+@settings(max_examples=examples(100))
+@given(numbers | st.text("+-0123456789", max_size=22), numbers | st.text("+-0123456789", max_size=22))
+@example("32767", "-9223372036854775808")
+@example("-32768", "9223372036854775807")
+@example("1", "9223372036854775808")
+def test_numbers_are_parsed_as_java_parses_them(size: str, first: str) -> None:
+    block = property_bytes({"INNER_NUM": size, "INNER_BASE": first})
+    data, _ = segment([{"topic_bytes": BATCH_TOPIC, "properties_bytes": block}], BASE)
+    valid = filter(is_dispatched, oracles.scan_segment(data, BASE))
+    assert scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC]).made == dispatch(valid, batch_topics=[BATCH_TOPIC])
 
 
 lists = st.one_of(st.text("a%LMQ/, 1", max_size=12), light_names.map(",".join), light_offsets.map(",".join))
@@ -366,3 +384,159 @@ def test_lists_are_read_as_a_broker_reads_them() -> None:
         (" ", "1", []),
     ]:
         assert units(names, offsets) == expected
+
+
+START = 1 << 32
+
+
+@dataclass
+class Ledger:
+    """A segment as it grows; `starts` are the positions of its records."""
+
+    data: bytes = b""
+    starts: list[int] = field(default_factory=list)
+    entries: int = 0
+
+    def add(self, kind, **changes) -> None:
+        """Append a record in an entry, one without a head, or an entry that has none."""
+        head = ENTRY_HEAD if kind == "entry" else 0
+        if kind in ("entry", "plain"):
+            self.starts.append(len(self.data) + head)
+            record = record_at(START + self.starts[-1], **changes)
+            self.data += record if kind == "plain" else self._entry(record, 1)
+        else:
+            self.data += self._entry(b"", 2) if kind == "noop" else self._entry(b"n0-127.0.0.1:40911", 3)
+
+    def _entry(self, body: bytes, kind: int) -> bytes:
+        self.entries += 1
+        return pack_entry(body, START + len(self.data), index=self.entries - 1, kind=kind)
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> Ledger:
+    ledger = Ledger()
+    kinds = st.sampled_from(["entry", "entry", "entry", "plain", "noop", "change"])
+    for number, kind in enumerate(draw(st.lists(kinds, max_size=8))):
+        if kind in ("entry", "plain"):
+            changes = {
+                "keys": draw(st.sampled_from([None, "a", "a a b", "ключ 🔑"])),
+                "unique_key": draw(st.sampled_from([None, f"U{number}"])),
+                "tags": draw(st.sampled_from([None, "TagA"])),
+                "sys_flag": draw(st.sampled_from([0, 4, 8, 12, 0x30])),
+                "body": draw(st.binary(max_size=10)),
+                "queue_offset": number,
+                "property_crc": draw(st.booleans()),
+            }
+            ledger.add(kind, **changes)
+        else:
+            ledger.add(kind)
+    return ledger
+
+
+def keys_of(data: bytes, position: int, stop: int) -> tuple[int, set[tuple[int, int]]]:
+    hashes, offsets = np.zeros(100 + MAXIMUM_PIECES, np.int32), np.zeros(100 + MAXIMUM_PIECES, np.int64)
+    found = scan_keys(Bytes(data).region, position, stop, len(data), START, START + len(data), hashes, offsets)
+    return found.position, set(zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True))
+
+
+def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int, int, list[int]]:
+    table = np.zeros(20, ROW)
+    chosen = message_rows.choose_records(
+        Bytes(data).region, position, limit, stop, START, START + len(data),
+        Wanted().query(names=True, checksums=True), table.view(np.int64),
+    )  # fmt: skip
+    return chosen.position, chosen.reason, chosen.last, table["position"][: chosen.rows].tolist()
+
+
+@settings(max_examples=examples(12))
+@given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
+def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(ledger, behind) -> None:
+    data, starts = ledger.data + behind, ledger.starts
+    records = list(oracles.scan_segment(data, START))
+    assert [record.physical_offset - START for record in records] == starts
+    end = len(ledger.data)
+    region = Bytes(data).region
+    walk = walk_records(region, 0, len(data), START, START + len(data), True)
+    assert (walk.position, walk.records, walk.last) == (end, len(starts), starts[-1] if starts else -1)
+    appended = walk_appended(region, 0, len(data), len(data), START, START + len(data))
+    assert (appended.position, appended.records, appended.last) == (end, len(starts), walk.last)
+    expected = {
+        (oracles.index_hash(key), record.physical_offset)
+        for record in records
+        if record.sys_flag & 0xC != 0xC
+        for key in oracles.index_keys(record)
+    }
+    assert keys_of(data, 0, len(data)) == (end, expected)
+    assert rows_of(data, 0, len(data), len(data))[2:] == (walk.last, starts)
+
+
+@settings(max_examples=examples(30))
+@given(ledgers(), st.integers(20, 400), st.integers(1, 3))
+def test_a_dispatch_makes_of_them_what_the_oracle_makes_however_they_are_read(ledger, window, records) -> None:
+    expected = dispatch(oracles.scan_segment(ledger.data, START), lmq=True)
+    assert scan_bytes(ledger.data, START).made == expected
+    assert scan_bytes(ledger.data, START, window=window, records=records).made == expected
+
+
+@settings(max_examples=examples(12))
+@given(ledgers(), st.data())
+def test_a_walk_ends_where_the_oracle_ends(ledger: Ledger, draw: st.DataObject) -> None:
+    if not ledger.data:
+        return
+    place = draw.draw(st.integers(0, len(ledger.data) - 1))
+    data = ledger.data[:place] + draw.draw(st.binary(min_size=1, max_size=9)) + ledger.data[place + 9 :]
+    records = list(oracles.scan_segment(data, START))
+    raw = {record: data[record.physical_offset - START :][: record.total_size] for record in records}
+    if not all(map(oracles.property_crc_holds, raw.values())):
+        return  # the oracle of a walk knows no property CRC
+    region = Bytes(data).region
+    end = START + len(data)
+    assert walk_records(region, 0, len(data), START, end, True).records == len(records)
+    assert walk_appended(region, 0, len(data), len(data), START, end).records == len(records)
+    assert rows_of(data, 0, len(data), len(data))[3] == [each.physical_offset - START for each in records]
+    made = scan_bytes(data, START, checksums=True).made
+    assert made == dispatch(records, lmq=True)
+
+
+@pytest.mark.parametrize("left", [8, 40, 100])
+def test_a_blank_of_dledgers_closes_a_segment_by_its_size(left: int) -> None:
+    ledger = Ledger()
+    ledger.add("entry")
+    end = len(ledger.data)
+    data = ledger.data + oracles.packed(-1, 4) + oracles.packed(left, 4) + bytes(left - 8)
+    region = Bytes(data).region
+    assert closes_segment(region, end, left)
+    assert not closes_segment(region, end, left + 1)
+    assert check_step(region, end, len(data), START + end, START + len(data)) == 0
+    walk = walk_records(region, 0, len(data), START, START + len(data), True)
+    assert (walk.position, walk.reason) == (end, AT_BLANK)
+    appended = walk_appended(region, 0, len(data), len(data), START, START + len(data))
+    assert (appended.position, appended.reason) == (end, AT_BLANK)
+    assert rows_of(data, 0, len(data), len(data))[:2] == (end, AT_BLANK)
+    step = scan_bytes(data, START).step
+    assert (step.position, step.reason) == (end, Reason.BLANK)
+
+
+def test_a_damaged_head_hides_no_record_from_a_search() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        ledger.add("entry", keys=f"k{number}")
+    head = ledger.starts[1] - ENTRY_HEAD
+    for place in (0, 4, 24, 31, 44, 47):
+        data = bytearray(ledger.data)
+        data[head + place] ^= 0x40
+        walk = walk_records(Bytes(bytes(data)).region, 0, len(data), START, START + len(data), True)
+        assert (walk.position, walk.reason) == (head, AT_DAMAGE)
+        assert find_record(Bytes(bytes(data)).region, head + 1, len(data), START) == ledger.starts[1]
+
+
+def test_an_entry_of_which_only_the_head_was_written_ends_the_log_in_front_of_it() -> None:
+    ledger = Ledger()
+    ledger.add("entry")
+    end = len(ledger.data)
+    record = record_at(START + end + ENTRY_HEAD)
+    data = ledger.data + pack_entry(record, START + end, index=1)[:ENTRY_HEAD] + bytes(200)
+    assert walk_appended(Bytes(data).region, 0, len(data), len(data), START, START + 5000).position == end
+    assert walk_records(Bytes(data).region, 0, len(data), START, START + 5000, True).position == end
+    step = scan_bytes(data, START).step
+    assert (step.position, step.reason) == (end, Reason.ZERO)

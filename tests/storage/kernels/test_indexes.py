@@ -58,47 +58,43 @@ any_offsets = st.integers(0, 4 * GAP_BYTES) | st.integers(-(2**63), 2**63 - 1)
 """What a log may hold, and what a damaged file may say."""
 
 
-class TestMeasureEntries:
-    @given(st.lists(any_offsets, min_size=1, max_size=12) | st.lists(any_offsets, min_size=1, max_size=12).map(sorted))
-    @example([-(2**63), 2**63 - 1])
-    def test_bounds_order_and_gaps_are_those_of_the_oracle(self, offsets: list[int]) -> None:
-        image = oracles.IndexImage(SLOTS, 20)
-        for number, offset in enumerate(offsets):
-            image.put(f"T#{number}", offset, 0)
-        held = Bytes(image.to_bytes())
-        span = measure_entries(held.region, SLOTS, 0, len(offsets), 20)
-        minimum, maximum, ascending, expected = measure_offsets(offsets, GAP_BYTES)
-        assert (span.minimum, span.maximum, span.ascending) == (minimum, maximum, ascending)
-        assert span.gap_count == len(expected)
-        assert span.gaps == expected
+@given(st.lists(any_offsets, min_size=1, max_size=12) | st.lists(any_offsets, min_size=1, max_size=12).map(sorted))
+@example([-(2**63), 2**63 - 1])
+def test_bounds_order_and_gaps_are_those_of_the_oracle(offsets: list[int]) -> None:
+    image = oracles.IndexImage(SLOTS, 20)
+    for number, offset in enumerate(offsets):
+        image.put(f"T#{number}", offset, 0)
+    held = Bytes(image.to_bytes())
+    span = measure_entries(held.region, SLOTS, 0, len(offsets), 20)
+    minimum, maximum, ascending, expected = measure_offsets(offsets, GAP_BYTES)
+    assert (span.minimum, span.maximum, span.ascending) == (minimum, maximum, ascending)
+    assert span.gap_count == len(expected)
+    assert span.gaps == expected
 
 
-class TestMeasureCompacted:
-    """Entries of a slot side by side; offsets in stretches of the log, by which gaps are found without sorting."""
-
-    @given(
-        st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * STRETCH_BYTES)), min_size=1, max_size=15),
-        st.sampled_from([1, 3, SLOTS]),
-        st.integers(0, 4 * STRETCH_BYTES),
-        st.sampled_from([0, 2, 40]),
-    )
-    def test_bounds_and_stretches_are_those_of_all_entries(self, puts, slots, start, rows) -> None:
-        puts.sort(key=lambda put: oracles.index_hash(f"T#{put[0]}") % slots)  # stable, so any order along a chain
-        image = oracles.IndexImage(slots, 20)
-        for key, offset in puts:
-            image.put(f"T#{key}", offset, 0)
-        held = Bytes(image.to_bytes())
-        lowest, highest = np.full(rows, 99, dtype=np.int64), np.full(rows, 99, dtype=np.int64)
-        span = measure_compacted(held.region, slots, len(puts), start, lowest, highest)
-        assert span.bad == 0
-        offsets = [offset for _, offset in puts]
-        assert [span.minimum, span.maximum] == [min(offsets), max(offsets)]
-        chains = [[o for k, o in puts if oracles.index_hash(f"T#{k}") % slots == slot] for slot in range(slots)]
-        assert span.ascending == all(chain == sorted(chain) for chain in chains)
-        for row in range(rows):
-            first = start + row * STRETCH_BYTES
-            inside = [offset for offset in offsets if first <= offset < first + STRETCH_BYTES]
-            assert [lowest[row], highest[row]] == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
+@given(
+    st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * STRETCH_BYTES)), min_size=1, max_size=15),
+    st.sampled_from([1, 3, SLOTS]),
+    st.integers(0, 4 * STRETCH_BYTES),
+    st.sampled_from([0, 2, 40]),
+)
+def test_bounds_and_stretches_are_those_of_all_entries(puts, slots, start, rows) -> None:
+    puts.sort(key=lambda put: oracles.index_hash(f"T#{put[0]}") % slots)  # stable, so any order along a chain
+    image = oracles.IndexImage(slots, 20)
+    for key, offset in puts:
+        image.put(f"T#{key}", offset, 0)
+    held = Bytes(image.to_bytes())
+    lowest, highest = np.full(rows, 99, dtype=np.int64), np.full(rows, 99, dtype=np.int64)
+    span = measure_compacted(held.region, slots, len(puts), start, lowest, highest)
+    assert span.bad == 0
+    offsets = [offset for _, offset in puts]
+    assert [span.minimum, span.maximum] == [min(offsets), max(offsets)]
+    chains = [[o for k, o in puts if oracles.index_hash(f"T#{k}") % slots == slot] for slot in range(slots)]
+    assert span.ascending == all(chain == sorted(chain) for chain in chains)
+    for row in range(rows):
+        first = start + row * STRETCH_BYTES
+        inside = [offset for offset in offsets if first <= offset < first + STRETCH_BYTES]
+        assert [lowest[row], highest[row]] == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
 
 
 def check_growing(data: bytes, slots: int, entries: int) -> int:
@@ -131,25 +127,24 @@ def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
     return check_growth(Bytes(data).region, slots, known, entries, capacity)
 
 
-class TestGrowth:
-    @settings(max_examples=examples(60))
-    @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
-    def test_no_entry_is_passed_that_no_chain_reaches(self, keys: list[str], slots: int, data: st.DataObject) -> None:
-        content = bytearray(oracles.index_image(keys, slots).to_bytes())
-        known = data.draw(st.integers(0, len(keys)))
-        first = 40 + 4 * slots
-        for _ in range(data.draw(st.integers(1, 3))):
-            place = data.draw(st.integers(40, first - 1) | st.integers(first + 20, first + 20 * (len(keys) + 1) - 1))
-            content[place] = data.draw(st.integers(0, 255))
-        if check_more(bytes(content), slots, known, len(keys)):
-            return
-        offsets = [oracles.signed(content, first + 20 * n + 4, 8) for n in range(max(known, 1), len(keys) + 1)]
-        assert offsets == sorted(offsets)
-        for number in range(known + 1, len(keys) + 1):
-            hash_value = oracles.signed(content, first + 20 * number, 4)
-            assert oracles.signed(content, first + 20 * number + 4, 8) in oracles.walk_chain(
-                bytes(content), slots, hash_value
-            )
+@settings(max_examples=examples(60))
+@given(key_lists, st.sampled_from([1, 2, 7]), st.data())
+def test_no_entry_is_passed_that_no_chain_reaches(keys: list[str], slots: int, data: st.DataObject) -> None:
+    content = bytearray(oracles.index_image(keys, slots).to_bytes())
+    known = data.draw(st.integers(0, len(keys)))
+    first = 40 + 4 * slots
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(40, first - 1) | st.integers(first + 20, first + 20 * (len(keys) + 1) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+    if check_more(bytes(content), slots, known, len(keys)):
+        return
+    offsets = [oracles.signed(content, first + 20 * n + 4, 8) for n in range(max(known, 1), len(keys) + 1)]
+    assert offsets == sorted(offsets)
+    for number in range(known + 1, len(keys) + 1):
+        hash_value = oracles.signed(content, first + 20 * number, 4)
+        assert oracles.signed(content, first + 20 * number + 4, 8) in oracles.walk_chain(
+            bytes(content), slots, hash_value
+        )
 
 
 long_key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
@@ -184,23 +179,22 @@ def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) 
     return wrong
 
 
-class TestCheckPointers:
-    @settings(max_examples=examples(50))
-    @given(long_key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
-    def test_what_is_wrong_is_what_a_loop_finds(self, keys, slots, room, data) -> None:
-        content = bytearray(oracles.index_image(keys, slots).to_bytes())
-        for _ in range(data.draw(st.integers(0, 4))):
-            content[data.draw(st.integers(40, 40 + 4 * slots + 20 * len(keys) + 19))] = data.draw(st.integers(0, 255))
-        fixed = data.draw(st.dictionaries(st.integers(1, len(keys)), st.integers(0, 2**31 - 1), max_size=3))
-        expected = wrong_by_loop(bytes(content), slots, len(keys), fixed)
-        wrong, rows, used = check_pointers(bytes(content), slots, len(keys), fixed=fixed, room=room)
-        assert wrong == len(expected)
-        assert rows[:room] == expected[:room]
-        hashes = [
-            fixed.get(number, oracles.signed(bytes(content), 40 + 4 * slots + 20 * number, 4))
-            for number in range(1, len(keys) + 1)
-        ]
-        assert used == len({key_hash % slots for key_hash in hashes if key_hash >= 0})
+@settings(max_examples=examples(50))
+@given(long_key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
+def test_what_is_wrong_is_what_a_loop_finds(keys, slots, room, data) -> None:
+    content = bytearray(oracles.index_image(keys, slots).to_bytes())
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(40, 40 + 4 * slots + 20 * len(keys) + 19))] = data.draw(st.integers(0, 255))
+    fixed = data.draw(st.dictionaries(st.integers(1, len(keys)), st.integers(0, 2**31 - 1), max_size=3))
+    expected = wrong_by_loop(bytes(content), slots, len(keys), fixed)
+    wrong, rows, used = check_pointers(bytes(content), slots, len(keys), fixed=fixed, room=room)
+    assert wrong == len(expected)
+    assert rows[:room] == expected[:room]
+    hashes = [
+        fixed.get(number, oracles.signed(bytes(content), 40 + 4 * slots + 20 * number, 4))
+        for number in range(1, len(keys) + 1)
+    ]
+    assert used == len({key_hash % slots for key_hash in hashes if key_hash >= 0})
 
 
 def entry_bytes(entries):
@@ -233,36 +227,33 @@ class TestCheckEntries:
         assert found == (expected if expected <= len(keys) else 0)
 
 
-class TestDealEntries:
-    """Cells may have holes between them; what lies in none of them is counted by why."""
-
-    @settings(max_examples=examples(60))
-    @given(
-        st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5),
-        st.integers(0, 1000),
-        st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20),
-        st.data(),
-    )
-    def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(self, cells, start, drawn, data) -> None:
-        bounds = []
-        at = start
-        for length, hole in cells:
-            bounds.append((at, at + length))
-            at += length + hole
-        entries = [(key_hash, max(start + near, -5)) for key_hash, near in drawn]
-        entries += [(7, data.draw(st.sampled_from([edge for cell in bounds for edge in (*cell, cell[0] - 1)])))]
-        dealt = deal(entries, bounds)
-        inside = [[entry for entry in entries if low <= entry[1] < high] for low, high in bounds]
-        below = sum(offset < bounds[0][0] for _, offset in entries)
-        beyond = sum(offset >= bounds[-1][1] for _, offset in entries)
-        nowhere = len(entries) - below - beyond - sum(map(len, inside))
-        assert [dealt.below, dealt.beyond, dealt.nowhere] == [below, beyond, nowhere]
-        assert dealt.counts.tolist() == [*map(len, inside)]
-        expected = [
-            (key_hash, offset - low) for (low, _), of in zip(bounds, inside, strict=True) for key_hash, offset in of
-        ]
-        count = len(expected)
-        assert list(zip(dealt.hashes[:count].tolist(), dealt.positions[:count].tolist(), strict=True)) == expected
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5),
+    st.integers(0, 1000),
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20),
+    st.data(),
+)
+def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(cells, start, drawn, data) -> None:
+    bounds = []
+    at = start
+    for length, hole in cells:
+        bounds.append((at, at + length))
+        at += length + hole
+    entries = [(key_hash, max(start + near, -5)) for key_hash, near in drawn]
+    entries += [(7, data.draw(st.sampled_from([edge for cell in bounds for edge in (*cell, cell[0] - 1)])))]
+    dealt = deal(entries, bounds)
+    inside = [[entry for entry in entries if low <= entry[1] < high] for low, high in bounds]
+    below = sum(offset < bounds[0][0] for _, offset in entries)
+    beyond = sum(offset >= bounds[-1][1] for _, offset in entries)
+    nowhere = len(entries) - below - beyond - sum(map(len, inside))
+    assert [dealt.below, dealt.beyond, dealt.nowhere] == [below, beyond, nowhere]
+    assert dealt.counts.tolist() == [*map(len, inside)]
+    expected = [
+        (key_hash, offset - low) for (low, _), of in zip(bounds, inside, strict=True) for key_hash, offset in of
+    ]
+    count = len(expected)
+    assert list(zip(dealt.hashes[:count].tolist(), dealt.positions[:count].tolist(), strict=True)) == expected
 
 
 def deal(entries, bounds):
@@ -382,20 +373,20 @@ def numbers(*values):
     return np.array(values, np.int64)
 
 
-class TestDoors:
-    def test_stops_that_fall_put_no_entry_twice(self) -> None:
-        memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)
-        writer = IndexWriter(memory, 2, 4, 0, 0)
-        hashes = np.array([1, 2, 3], np.int32)
-        writer.put(numbers(1, 2, 3, 4), numbers(7, 7, 7, 7), numbers(2, 0, 1, 3), hashes, 0, 3)
-        assert writer.index_count == 4
-        assert not any(memory[-60:])
+def test_stops_that_fall_put_no_entry_twice() -> None:
+    memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)
+    writer = IndexWriter(memory, 2, 4, 0, 0)
+    hashes = np.array([1, 2, 3], np.int32)
+    writer.put(numbers(1, 2, 3, 4), numbers(7, 7, 7, 7), numbers(2, 0, 1, 3), hashes, 0, 3)
+    assert writer.index_count == 4
+    assert not any(memory[-60:])
 
-    def test_memory_that_holds_something_sends_no_entry_astray(self) -> None:
-        memory = bytearray(b"\x7f" * (40 + 4 * 2 + 20 * 4))
-        used = place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
-        assert used == 2
-        assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])
+
+def test_memory_that_holds_something_sends_no_entry_astray() -> None:
+    memory = bytearray(b"\x7f" * (40 + 4 * 2 + 20 * 4))
+    used = place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
+    assert used == 2
+    assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])
 
 
 def rows_of(found):

@@ -121,79 +121,74 @@ plans = st.builds(
 )
 
 
-class TestLookup:
-    @settings(max_examples=examples(12))
-    @given(plans, st.data())
-    def test_what_index_and_scan_propose_is_answered_like_the_oracle(self, plan: Plan, data: st.DataObject) -> None:
-        store, records, files, scanned = plan.build()
-        stamps = st.integers(T0 - 4, T0 + 4)
-        for _ in range(6):
-            kind = data.draw(st.sampled_from(list(KINDS)))
-            question = Question(
-                topic=data.draw(st.sampled_from(TOPICS[:3])),
-                key=data.draw(st.sampled_from([*KEYS[:6], "u1", "TagA", "标签"])),
-                kind=kind,
-                maximum=data.draw(st.integers(1, 4)),
-                begin=-END_OF_TIME if kind == "U" else data.draw(st.just(0) | stamps),
-                end=END_OF_TIME if kind == "U" else data.draw(st.just(END_OF_TIME) | stamps),
-                before=data.draw(st.just(END_OF_TIME) | st.sampled_from([0, *(r.physical_offset for r in records)])),
-            )
-            expected = oracles.lookup(
-                files, scanned, records, question.topic, question.key,
-                kind=kind, begin=question.begin, end=question.end, before_offset=question.before,
-            )  # fmt: skip
+@settings(max_examples=examples(12))
+@given(plans, st.data())
+def test_what_index_and_scan_propose_is_answered_like_the_oracle(plan: Plan, data: st.DataObject) -> None:
+    store, records, files, scanned = plan.build()
+    stamps = st.integers(T0 - 4, T0 + 4)
+    for _ in range(6):
+        kind = data.draw(st.sampled_from(list(KINDS)))
+        question = Question(
+            topic=data.draw(st.sampled_from(TOPICS[:3])),
+            key=data.draw(st.sampled_from([*KEYS[:6], "u1", "TagA", "标签"])),
+            kind=kind,
+            maximum=data.draw(st.integers(1, 4)),
+            begin=-END_OF_TIME if kind == "U" else data.draw(st.just(0) | stamps),
+            end=END_OF_TIME if kind == "U" else data.draw(st.just(END_OF_TIME) | stamps),
+            before=data.draw(st.just(END_OF_TIME) | st.sampled_from([0, *(r.physical_offset for r in records)])),
+        )
+        expected = oracles.lookup(
+            files, scanned, records, question.topic, question.key,
+            kind=kind, begin=question.begin, end=question.end, before_offset=question.before,
+        )  # fmt: skip
+        answer = ask(store, question)
+        assert answer.status == kernel.FOUND
+        assert list(answer.physical_offsets) == expected[-question.maximum :]
+        assert answer.truncated == (len(expected) > question.maximum)
+        log = bytes(store.segments[0])
+        sizes = {record.physical_offset: record.total_size for record in records}
+        assert answer.records == b"".join(
+            log[offset : offset + sizes[offset]] for offset in list(answer.physical_offsets)
+        )
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 3000), st.integers(1, 9))
+def test_an_answer_is_cut_at_whole_messages_and_drops_the_oldest(sizes, limit, maximum) -> None:
+    store, records, _, _ = Plan(messages=[{"keys": "a", "body": bytes(size)} for size in sizes]).build()
+    answer = ask(store, Question("TopicTest", "a", limit=limit, maximum=maximum))
+    kept: list[oracles.Record] = []
+    for record in records[::-1][:maximum]:
+        if sum(r.total_size for r in kept) + record.total_size > limit:
+            break
+        kept.insert(0, record)
+    assert list(answer.physical_offsets) == [record.physical_offset for record in kept]
+    assert answer.truncated == (len(kept) < len(records))
+
+
+def test_what_was_cold_is_named_until_nothing_is() -> None:
+    """Slot, entry, head of the record and its body, each in a 64 KiB unit of its own."""
+    plan = Plan(slots=40_000, entries=9_000, messages=[{"keys": "a", "body": bytes(140_000)}])
+    built, _, _, _ = plan.build()
+    file = IndexBytes(bytes(built.index_files[0]), plan.slots, 1, 0)
+    question = Question("TopicTest", "a", "K", tick=TICK)
+    slot = 40 + 4 * (oracles.index_hash("TopicTest#a") % plan.slots)
+    entry = 40 + 4 * plan.slots + 20
+    size = len(bytes(built.segments[0]))
+    log, index = 0, 1
+    expected = [(index, slot, 4), (index, entry, 20), (log, 0, 64), (log, 0, size)]
+    with tempfile.TemporaryFile() as short:  # every probe comes back short, as over cold pages
+        store = KernelStore([(0, bytes(built.segments[0]))], [file], descriptor=short.fileno())
+        for number, position, length in expected:
             answer = ask(store, question)
-            assert answer.status == kernel.FOUND
-            assert list(answer.physical_offsets) == expected[-question.maximum :]
-            assert answer.truncated == (len(expected) > question.maximum)
-            log = bytes(store.segments[0])
-            sizes = {record.physical_offset: record.total_size for record in records}
-            assert answer.records == b"".join(
-                log[offset : offset + sizes[offset]] for offset in list(answer.physical_offsets)
-            )
-
-
-class TestSize:
-    @settings(max_examples=examples(40))
-    @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 3000), st.integers(1, 9))
-    def test_an_answer_is_cut_at_whole_messages_and_drops_the_oldest(self, sizes, limit, maximum) -> None:
-        store, records, _, _ = Plan(messages=[{"keys": "a", "body": bytes(size)} for size in sizes]).build()
-        answer = ask(store, Question("TopicTest", "a", limit=limit, maximum=maximum))
-        kept: list[oracles.Record] = []
-        for record in records[::-1][:maximum]:
-            if sum(r.total_size for r in kept) + record.total_size > limit:
-                break
-            kept.insert(0, record)
-        assert list(answer.physical_offsets) == [record.physical_offset for record in kept]
-        assert answer.truncated == (len(kept) < len(records))
-
-
-class TestStopping:
-    """A thread that may not wait walks a bounded number of entries and reads no page that is not in memory."""
-
-    def test_what_was_cold_is_named_until_nothing_is(self) -> None:
-        """Slot, entry, head of the record and its body, each in a 64 KiB unit of its own."""
-        plan = Plan(slots=40_000, entries=9_000, messages=[{"keys": "a", "body": bytes(140_000)}])
-        built, _, _, _ = plan.build()
-        file = IndexBytes(bytes(built.index_files[0]), plan.slots, 1, 0)
-        question = Question("TopicTest", "a", "K", tick=TICK)
-        slot = 40 + 4 * (oracles.index_hash("TopicTest#a") % plan.slots)
-        entry = 40 + 4 * plan.slots + 20
-        size = len(bytes(built.segments[0]))
-        log, index = 0, 1
-        expected = [(index, slot, 4), (index, entry, 20), (log, 0, 64), (log, 0, size)]
-        with tempfile.TemporaryFile() as short:  # every probe comes back short, as over cold pages
-            store = KernelStore([(0, bytes(built.segments[0]))], [file], descriptor=short.fileno())
-            for number, position, length in expected:
-                answer = ask(store, question)
-                assert answer.status == kernel.STOPPED_COLD
-                assert answer.cold_file is store.files[number]
-                assert answer.cold_position == position
-                assert answer.cold_length == length
-                store.files[number].heat[position >> 16 : ((position + length - 1) >> 16) + 1] = TICK
-            assert ask(store, question).physical_offsets == (0,)
-            assert ask(store, replace(question, tick=TICK + 2)).status == kernel.STOPPED_COLD
-            assert ask(store, replace(question, tick=0)).physical_offsets == (0,)
+            assert answer.status == kernel.STOPPED_COLD
+            assert answer.cold_file is store.files[number]
+            assert answer.cold_position == position
+            assert answer.cold_length == length
+            store.files[number].heat[position >> 16 : ((position + length - 1) >> 16) + 1] = TICK
+        assert ask(store, question).physical_offsets == (0,)
+        assert ask(store, replace(question, tick=TICK + 2)).status == kernel.STOPPED_COLD
+        assert ask(store, replace(question, tick=0)).physical_offsets == (0,)
 
 
 TOPIC = "TopicTest"
@@ -267,51 +262,48 @@ chain_rows = st.lists(
 pointers = st.integers(-2, 5000) | st.sampled_from([-(2**31), 0, 2**31 - 1])
 
 
-class TestAnswers:
-    @settings(max_examples=examples(12), deadline=None)
-    @given(chain_rows, st.lists(st.tuples(st.integers(0, 5000), pointers), max_size=3), st.data())
-    def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(self, chain_rows, damage, data) -> None:
-        chain = Chain(chain_rows, damage)
-        counts = sorted(data.draw(st.lists(st.integers(1, chain.count), max_size=2)))
-        for count in (*counts, chain.count):
-            store, content = chain.store(count), chain.bytes_of(count)
-            for key in data.draw(st.lists(st.sampled_from(CHAIN_KEYS), min_size=2, max_size=5)):
-                ask_chain(store, key, steps=data.draw(st.integers(1, 1500)))
-                answer, plain = ask_chain(store, key), ask_chain(chain.store(count, remembers=False), key)
-                assert list(answer.physical_offsets) == oracles.lookup(
-                    [(content, 1)], [], RECORDS, TOPIC, key, kind="K"
-                )
-                assert told(answer) == told(plain)
-                assert answer.walked <= plain.walked
-
-    @settings(max_examples=examples(12), deadline=None)
-    @given(chain_rows, st.integers(0, 2**32))
-    def test_look_ups_end_and_read_nothing_else_whatever_changes_in_the_file(self, chain_rows, seed) -> None:
-        chain, generator = Chain(chain_rows), random.Random(seed)
-        for _ in range(6):
-            store = chain.store()
-            content = bytearray(bytes(store.index_files[0]))
-            for _ in range(generator.choice([0, 1, 5])):
-                place = generator.randrange(len(content) // 4) * 4
-                content[place : place + 4] = oracles.packed(
-                    generator.choice([0, 1, generator.randrange(chain.count), generator.randrange(-(2**31), 2**31)]), 4
-                )
-            for count in {chain.count, generator.randint(1, chain.count)}:
-                file = IndexBytes(bytes(content), 1, count, len(LOG), ascending=False, shortcuts=chain.shortcuts)
-                key = generator.choice(CHAIN_KEYS)
-                answer = ask_chain(KernelStore([(0, LOG)], [file]), key)
-                assert answer.status == kernel.FOUND
-                assert answer.walked <= count
-                assert set(answer.physical_offsets) <= set(OFFSETS[key])
+@settings(max_examples=examples(12), deadline=None)
+@given(chain_rows, st.lists(st.tuples(st.integers(0, 5000), pointers), max_size=3), st.data())
+def test_a_growing_file_is_answered_like_the_oracle_whatever_is_remembered(chain_rows, damage, data) -> None:
+    chain = Chain(chain_rows, damage)
+    counts = sorted(data.draw(st.lists(st.integers(1, chain.count), max_size=2)))
+    for count in (*counts, chain.count):
+        store, content = chain.store(count), chain.bytes_of(count)
+        for key in data.draw(st.lists(st.sampled_from(CHAIN_KEYS), min_size=2, max_size=5)):
+            ask_chain(store, key, steps=data.draw(st.integers(1, 1500)))
+            answer, plain = ask_chain(store, key), ask_chain(chain.store(count, remembers=False), key)
+            assert list(answer.physical_offsets) == oracles.lookup([(content, 1)], [], RECORDS, TOPIC, key, kind="K")
+            assert told(answer) == told(plain)
+            assert answer.walked <= plain.walked
 
 
-class TestWhatIsLeftOut:
-    def test_a_long_row_of_another_hash_is_walked_once(self) -> None:
-        store = Chain([("a", 1), ("b", 1), ("hot", 5000)]).store()
-        assert ask_chain(store, "a").walked == 5002
-        short = BEFORE_SHORTCUTS + 2  # the row's part before it, where it leads from and to
-        assert [ask_chain(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
-        assert told(ask_chain(store, "a"))[1] == (OFFSETS["a"][0],)
+@settings(max_examples=examples(12), deadline=None)
+@given(chain_rows, st.integers(0, 2**32))
+def test_look_ups_end_and_read_nothing_else_whatever_changes_in_the_file(chain_rows, seed) -> None:
+    chain, generator = Chain(chain_rows), random.Random(seed)
+    for _ in range(6):
+        store = chain.store()
+        content = bytearray(bytes(store.index_files[0]))
+        for _ in range(generator.choice([0, 1, 5])):
+            place = generator.randrange(len(content) // 4) * 4
+            content[place : place + 4] = oracles.packed(
+                generator.choice([0, 1, generator.randrange(chain.count), generator.randrange(-(2**31), 2**31)]), 4
+            )
+        for count in {chain.count, generator.randint(1, chain.count)}:
+            file = IndexBytes(bytes(content), 1, count, len(LOG), ascending=False, shortcuts=chain.shortcuts)
+            key = generator.choice(CHAIN_KEYS)
+            answer = ask_chain(KernelStore([(0, LOG)], [file]), key)
+            assert answer.status == kernel.FOUND
+            assert answer.walked <= count
+            assert set(answer.physical_offsets) <= set(OFFSETS[key])
+
+
+def test_a_long_row_of_another_hash_is_walked_once() -> None:
+    store = Chain([("a", 1), ("b", 1), ("hot", 5000)]).store()
+    assert ask_chain(store, "a").walked == 5002
+    short = BEFORE_SHORTCUTS + 2  # the row's part before it, where it leads from and to
+    assert [ask_chain(store, key).walked for key in ("a", "b", "Aa")] == [short + 2] * 3
+    assert told(ask_chain(store, "a"))[1] == (OFFSETS["a"][0],)
 
 
 ROOM = 256

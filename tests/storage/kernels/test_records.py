@@ -1,9 +1,11 @@
-"""One record, walks and scans against the oracle that reads a segment record by record."""
+"""The records that a scan finds, what it makes of them, and the checksum of every way that this processor can go."""
 
 import gc
 import itertools
 import mmap
+import platform
 import weakref
+import zlib
 from array import array
 from functools import partial
 
@@ -25,6 +27,8 @@ from storage.kernels.records import (
     AT_NOTHING,
     BAD_BODY_CRC,
     BAD_SIZE,
+    CRC32_PATH,
+    CRC32_PATHS,
     MAXIMUM_PIECES,
     MAXIMUM_QUEUES,
     OUTPUT_FULL,
@@ -32,6 +36,8 @@ from storage.kernels.records import (
     Sums,
     check_intact,
     check_shape,
+    crc32,
+    crc32_by,
     entry_hashes,
     find_candidate,
     find_intact_backwards,
@@ -100,24 +106,22 @@ class TestCheck:
         assert intact(data[:topic] + b"X" + data[topic + 1 :]) == records.BAD_PROPERTY_CRC
 
 
-class TestProperties:
-    @given(st.lists(st.sampled_from([b"KEYS", b"TAGS", b"UNIQ_KEY", b"K", b"\x01", b"\x02", b"v", b"a b", b"", b"\0"])))
-    def test_properties_are_found_by_the_brokers_parsing_rules(self, pieces: list[bytes]) -> None:
-        data = packed(properties_bytes=b"".join(pieces))
-        record = oracles.read_record(data, 0, OFFSET)
-        assert record is not None
-        found = entry_hashes(Bytes(data).region, 0, len(data))
-        assert set(found) == {oracles.index_hash(text) for text in oracles.index_keys(record)}
-        tag = oracles.parse_properties(oracles.decode_java(b"".join(pieces))).get("TAGS")
-        expected = None if tag is None else oracles.index_hash(f"TopicTest#T#{tag}")
-        assert tag_entry_hash(Bytes(data).region, 0, len(data)) == expected
+@given(st.lists(st.sampled_from([b"KEYS", b"TAGS", b"UNIQ_KEY", b"K", b"\x01", b"\x02", b"v", b"a b", b"", b"\0"])))
+def test_properties_are_found_by_the_brokers_parsing_rules(pieces: list[bytes]) -> None:
+    data = packed(properties_bytes=b"".join(pieces))
+    record = oracles.read_record(data, 0, OFFSET)
+    assert record is not None
+    found = entry_hashes(Bytes(data).region, 0, len(data))
+    assert set(found) == {oracles.index_hash(text) for text in oracles.index_keys(record)}
+    tag = oracles.parse_properties(oracles.decode_java(b"".join(pieces))).get("TAGS")
+    expected = None if tag is None else oracles.index_hash(f"TopicTest#T#{tag}")
+    assert tag_entry_hash(Bytes(data).region, 0, len(data)) == expected
 
 
-class TestFindRecord:
-    @given(st.binary(max_size=120), st.lists(changes, max_size=3))
-    def test_a_candidate_is_what_has_magic_and_offset_of_a_record(self, noise, plan) -> None:
-        data, _ = segment_at(BASE + len(noise), *plan)
-        assert find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (len(noise) if data else -1)
+@given(st.binary(max_size=120), st.lists(changes, max_size=3))
+def test_a_candidate_is_what_has_magic_and_offset_of_a_record(noise, plan) -> None:
+    data, _ = segment_at(BASE + len(noise), *plan)
+    assert find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (len(noise) if data else -1)
 
 
 def nest(depth, offset, draw):
@@ -131,39 +135,39 @@ def nest(depth, offset, draw):
     return record_at(offset, body=body, **changes)
 
 
-class TestSums:
-    @settings(max_examples=examples(12))
-    @given(st.data())
-    def test_the_same_is_found_whether_sums_are_kept_or_not(self, data: st.DataObject) -> None:
-        log = nest(data.draw(st.integers(1, 4)), BASE, data.draw) + bytes(100)
-        region, end = Region(log), len(log)
-        kept, position = Sums(patience=-1), 0
-        intact = [at for at in range(end) if check_intact(region, at, end, BASE + at) > 0]
-        for at in [*intact, end]:
-            assert find_record(region, position, end, BASE, kept) == find_record(region, position, end, BASE) == at
-            walk = walk_records(region, position, end, BASE, BASE + end, True, kept)
-            assert walk.records == walk_records(region, position, end, BASE, BASE + end, True).records
-            assert find_intact_backwards(region, 0, at, end, BASE) == max((n for n in intact if n < at), default=-1)
-            position = at + 1
+@settings(max_examples=examples(12))
+@given(st.data())
+def test_the_same_is_found_whether_sums_are_kept_or_not(data: st.DataObject) -> None:
+    log = nest(data.draw(st.integers(1, 4)), BASE, data.draw) + bytes(100)
+    region, end = Region(log), len(log)
+    kept, position = Sums(patience=-1), 0
+    intact = [at for at in range(end) if check_intact(region, at, end, BASE + at) > 0]
+    for at in [*intact, end]:
+        assert find_record(region, position, end, BASE, kept) == find_record(region, position, end, BASE) == at
+        walk = walk_records(region, position, end, BASE, BASE + end, True, kept)
+        assert walk.records == walk_records(region, position, end, BASE, BASE + end, True).records
+        assert find_intact_backwards(region, 0, at, end, BASE) == max((n for n in intact if n < at), default=-1)
+        position = at + 1
 
-    @pytest.mark.parametrize("magic", [records.MAGIC_V1, records.MAGIC_V2])
-    def test_headers_in_one_another_are_not_summed_up_again_and_again(self, magic: int) -> None:
-        step, count, size = 100, 20_000, 2_000_200
-        log = headers_in_one_another(BASE, step, count, magic)
-        sound = record_at(BASE + size)
-        region, end = Region(bytes(log) + sound), size + len(sound)
-        assert check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
-        sums = Sums()
-        for position in range(step * (count - 1), -1, -step * 7):  # as entries may lead there, in any order
-            assert check_intact(region, position, end, BASE + position, sums) == BAD_BODY_CRC
-        assert check_intact(region, size, end, BASE + size, sums) == len(sound)
-        assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
-        sums = Sums()
-        assert find_record(region, 0, end, BASE, sums) == size
-        assert walk_records(region, 0, end, BASE, BASE + end, True, sums).code == BAD_BODY_CRC
-        assert find_record(region, 1, end, BASE, sums) == size
-        # Half of the step of each of the two ends of each body, twice; one by one it would be some 40 GB.
-        assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
+
+@pytest.mark.parametrize("magic", [records.MAGIC_V1, records.MAGIC_V2])
+def test_headers_in_one_another_are_not_summed_up_again_and_again(magic: int) -> None:
+    step, count, size = 100, 20_000, 2_000_200
+    log = headers_in_one_another(BASE, step, count, magic)
+    sound = record_at(BASE + size)
+    region, end = Region(bytes(log) + sound), size + len(sound)
+    assert check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
+    sums = Sums()
+    for position in range(step * (count - 1), -1, -step * 7):  # as entries may lead there, in any order
+        assert check_intact(region, position, end, BASE + position, sums) == BAD_BODY_CRC
+    assert check_intact(region, size, end, BASE + size, sums) == len(sound)
+    assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
+    sums = Sums()
+    assert find_record(region, 0, end, BASE, sums) == size
+    assert walk_records(region, 0, end, BASE, BASE + end, True, sums).code == BAD_BODY_CRC
+    assert find_record(region, 1, end, BASE, sums) == size
+    # Half of the step of each of the two ends of each body, twice; one by one it would be some 40 GB.
+    assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
 
 
 @given(
@@ -206,30 +210,30 @@ appended_changes = st.fixed_dictionaries(
 )
 
 
-class TestWalkAppended:
-    @settings(max_examples=examples(20))
-    @given(st.lists(appended_changes, max_size=12), st.sampled_from([b"", bytes(8), bytes(100)]))
-    def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(self, plan, behind) -> None:
-        data, positions = segment(*plan)
-        walked = Walked(data + behind)
-        assert (walked.end, walked.reason) == (len(data), AT_NOTHING if behind else AT_LIMIT)
-        assert (walked.records, walked.last_two) == (len(positions), (-1, -1, *positions)[-2:])
-        first: dict[tuple[object, object], int] = {}
-        for change, position in zip(plan, positions, strict=True):
-            first.setdefault((change["topic_bytes"], change["queue_id"]), position)
-        assert walked.noted == list(first.values())
+@settings(max_examples=examples(20))
+@given(st.lists(appended_changes, max_size=12), st.sampled_from([b"", bytes(8), bytes(100)]))
+def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(plan, behind) -> None:
+    data, positions = segment(*plan)
+    walked = Walked(data + behind)
+    assert (walked.end, walked.reason) == (len(data), AT_NOTHING if behind else AT_LIMIT)
+    assert (walked.records, walked.last_two) == (len(positions), (-1, -1, *positions)[-2:])
+    first: dict[tuple[object, object], int] = {}
+    for change, position in zip(plan, positions, strict=True):
+        first.setdefault((change["topic_bytes"], change["queue_id"]), position)
+    assert walked.noted == list(first.values())
 
-    @settings(max_examples=examples(20))
-    @given(st.lists(appended_changes, min_size=1, max_size=5), st.data())
-    def test_a_record_that_is_there_in_part_ends_the_walk(self, plan, data) -> None:
-        whole, _ = segment(*plan)
-        cut = data.draw(st.integers(0, len(whole)))
-        torn = whole[:cut] + bytes(len(whole) - cut + 50)
-        walked = Walked(torn)
-        records = list(oracles.scan_segment(torn, BASE))
-        assert (walked.end, walked.records) == (sum(record.total_size for record in records), len(records))
-        assert walked.reason in (AT_NOTHING, AT_DAMAGE)
-        assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end + 8 :]))
+
+@settings(max_examples=examples(20))
+@given(st.lists(appended_changes, min_size=1, max_size=5), st.data())
+def test_a_record_that_is_there_in_part_ends_the_walk(plan, data) -> None:
+    whole, _ = segment(*plan)
+    cut = data.draw(st.integers(0, len(whole)))
+    torn = whole[:cut] + bytes(len(whole) - cut + 50)
+    walked = Walked(torn)
+    records = list(oracles.scan_segment(torn, BASE))
+    assert (walked.end, walked.records) == (sum(record.total_size for record in records), len(records))
+    assert walked.reason in (AT_NOTHING, AT_DAMAGE)
+    assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end + 8 :]))
 
 
 class TestHalfWrittenHeads:
@@ -400,3 +404,45 @@ def test_what_is_no_buffer_or_not_in_one_piece_is_refused() -> None:
         Region("text")  # type: ignore[arg-type]
     with pytest.raises((BufferError, ValueError)):
         Region(memoryview(bytes(10))[::2])
+
+
+WIDE = 256
+
+ways = pytest.mark.parametrize("way", CRC32_PATHS)
+
+
+@ways
+def test_every_short_length_has_the_checksum_zlib_gives_and_nothing_behind_it_is_read(way: str) -> None:
+    data = bytes(n * n % 253 for n in range(3 * WIDE + 7))
+    for length in range(len(data) + 1):
+        held = Bytes(data[:length])
+        assert crc32(held.region) == crc32_by(way, held.region) == zlib.crc32(data[:length])
+
+
+@ways
+@pytest.mark.parametrize("length", [4096, 10_007, 1 << 20])
+@pytest.mark.parametrize("shift", [0, 1, 7, 15])
+def test_bytes_of_any_alignment_have_the_checksum_zlib_gives(way: str, length: int, shift: int) -> None:
+    data = (bytes(range(251)) * ((length + shift) // 251 + 1))[: length + shift]
+    assert crc32(memoryview(data)[shift:]) == crc32_by(way, memoryview(data)[shift:]) == zlib.crc32(data[shift:])
+
+
+def test_the_way_is_the_one_that_the_system_says_the_processor_can_go() -> None:
+    with open("/proc/cpuinfo") as file:
+        flags = {word for line in file if line.startswith(("flags", "Features")) for word in line.split()}
+    needed = {
+        "folding-512": {"vpclmulqdq", "avx512f", "pclmulqdq"},
+        "folding-256": {"vpclmulqdq", "avx2", "pclmulqdq"},
+        "folding": {"pclmulqdq", "ssse3", "sse4_1"},
+        "instructions": {"crc32"},
+        "tables": set(),
+    }
+    ways = {"x86_64": ("folding-512", "folding-256", "folding"), "aarch64": ("instructions",)}
+    possible = (*ways.get(platform.machine(), ()), "tables")
+    assert tuple(way for way in possible if needed[way] <= flags) == CRC32_PATHS
+    assert CRC32_PATHS[0] == CRC32_PATH
+
+
+def test_a_way_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be made by magic"):
+        crc32_by("magic", b"")

@@ -17,49 +17,47 @@ from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import texts
 
 
-class TestNeedle:
-    @given(texts, texts, st.sampled_from(list(KeyKind)))
-    def test_what_is_hashed_is_what_a_broker_hashes(self, topic: str, key: str, kind: KeyKind) -> None:
-        needle, topic_length, key_start = Question(topic, key, kind).needle()
-        infix = "#T#" if kind is KeyKind.TAG else "#"
-        assert needle.decode("utf-8", "surrogatepass") == f"{topic}{infix}{key}"
-        assert needle[:topic_length].decode("utf-8", "surrogatepass") == topic
-        assert needle[key_start:].decode("utf-8", "surrogatepass") == key
+@given(texts, texts, st.sampled_from(list(KeyKind)))
+def test_what_is_hashed_is_what_a_broker_hashes(topic: str, key: str, kind: KeyKind) -> None:
+    needle, topic_length, key_start = Question(topic, key, kind).needle()
+    infix = "#T#" if kind is KeyKind.TAG else "#"
+    assert needle.decode("utf-8", "surrogatepass") == f"{topic}{infix}{key}"
+    assert needle[:topic_length].decode("utf-8", "surrogatepass") == topic
+    assert needle[key_start:].decode("utf-8", "surrogatepass") == key
 
 
-class TestThreads:
-    def test_threads_that_ask_at_once_get_their_own_answers(self, tmp_path) -> None:  # rmq#7872
-        writer = StoreWriter(tmp_path)
-        for number in range(60):
-            writer.append("T", bytes([number]) * number, keys=f"k{number % 6}")
-        writer.close()
-        store = MessageStore.open(tmp_path)
-        expected = {key: store.query(Question("T", key)).records for key in (f"k{n}" for n in range(6))}
-        wrong: list[str] = []
-        # CPython lets no two threads install a tracer (coverage's) at once: they start one by one, and race afterwards.
-        ready, race = threading.Semaphore(0), threading.Event()
+def test_threads_that_ask_at_once_get_their_own_answers(tmp_path) -> None:  # rmq#7872
+    writer = StoreWriter(tmp_path)
+    for number in range(60):
+        writer.append("T", bytes([number]) * number, keys=f"k{number % 6}")
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    expected = {key: store.query(Question("T", key)).records for key in (f"k{n}" for n in range(6))}
+    wrong: list[str] = []
+    # CPython lets no two threads install a tracer (coverage's) at once: they start one by one, and race afterwards.
+    ready, race = threading.Semaphore(0), threading.Event()
 
-        def ask(first: int) -> None:
-            ready.release()
-            race.wait()
-            for number in range(100):
-                key = f"k{(first + number) % 6}"
-                if store.query(Question("T", key)).records != expected[key]:
-                    wrong.append(key)
+    def ask(first: int) -> None:
+        ready.release()
+        race.wait()
+        for number in range(100):
+            key = f"k{(first + number) % 6}"
+            if store.query(Question("T", key)).records != expected[key]:
+                wrong.append(key)
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+        ready.acquire()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        race.set()
         for thread in threads:
-            thread.start()
-            ready.acquire()
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-5)
-        try:
-            race.set()
-            for thread in threads:
-                thread.join()
-        finally:
-            sys.setswitchinterval(interval)
-        assert wrong == []
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +71,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
     return MessageStore.open(root)
 
 
-class TestBounds:
-    @pytest.mark.parametrize("maximum", [kernel.MAXIMUM_HITS, 2**63 - 1])
-    def test_more_than_an_answer_holds_is_the_newest_that_it_holds(self, store: MessageStore, maximum: int) -> None:
-        answer = store.query(Question("T", "k", maximum=maximum))  # rmq#7948
-        everything = [message.physical_offset for message in store_messages(store)]
-        assert list(answer.physical_offsets) == everything[-kernel.MAXIMUM_HITS :]
-        assert answer.truncated
+@pytest.mark.parametrize("maximum", [kernel.MAXIMUM_HITS, 2**63 - 1])
+def test_more_than_an_answer_holds_is_the_newest_that_it_holds(store: MessageStore, maximum: int) -> None:
+    answer = store.query(Question("T", "k", maximum=maximum))  # rmq#7948
+    everything = [message.physical_offset for message in store_messages(store)]
+    assert list(answer.physical_offsets) == everything[-kernel.MAXIMUM_HITS :]
+    assert answer.truncated
 
-    @pytest.mark.parametrize("length", [1, kernel.NEEDLE_BYTES - 3, kernel.NEEDLE_BYTES - 2, 10**6])
-    def test_a_key_of_any_length_has_an_answer(self, store: MessageStore, length: int) -> None:
-        assert store.query(Question("T", "x" * length)).count == 0
+
+@pytest.mark.parametrize("length", [1, kernel.NEEDLE_BYTES - 3, kernel.NEEDLE_BYTES - 2, 10**6])
+def test_a_key_of_any_length_has_an_answer(store: MessageStore, length: int) -> None:
+    assert store.query(Question("T", "x" * length)).count == 0
 
 
 def store_messages(store: MessageStore) -> list[oracles.Record]:
@@ -152,14 +150,14 @@ def report(**changes: int) -> SearchReport:
     return SearchReport(**{**fields, **changes})
 
 
-class TestSentence:
-    def test_it_tells_what_was_searched_and_what_the_index_covers(self) -> None:
-        assert report().sentence() == (
-            "searched 3 index files, walked 12 entries, refused 2 hash hits; "
-            f"index covers {T0}.000Z to {T0}.005Z, physical offsets 0 to 4000; the log holds 0 to 5000"
-        )
+def test_it_tells_what_was_searched_and_what_the_index_covers() -> None:
+    assert report().sentence() == (
+        "searched 3 index files, walked 12 entries, refused 2 hash hits; "
+        f"index covers {T0}.000Z to {T0}.005Z, physical offsets 0 to 4000; the log holds 0 to 5000"
+    )
 
-    def test_one_of_a_kind_is_one(self) -> None:
-        text = report(files_searched=1, entries_walked=1, refused=1, bad_pointers=1, log_beyond_index=1).sentence()
-        assert text.startswith("searched 1 index file, walked 1 entry, refused 1 hash hit; met 1 bad pointer; ")
-        assert text.endswith("; the log holds 0 to 5000, 1 byte of it beyond the index, scanned instead")
+
+def test_one_of_a_kind_is_one() -> None:
+    text = report(files_searched=1, entries_walked=1, refused=1, bad_pointers=1, log_beyond_index=1).sentence()
+    assert text.startswith("searched 1 index file, walked 1 entry, refused 1 hash hit; met 1 bad pointer; ")
+    assert text.endswith("; the log holds 0 to 5000, 1 byte of it beyond the index, scanned instead")

@@ -76,58 +76,54 @@ def cut_at(writer, old, number) -> None:
     writer.written = old[:number]
 
 
-class TestSound:
-    def test_all_records_are_sure_and_little_is_looked_over(self, tmp_path, looked_over) -> None:
-        writer, written = make(tmp_path, 130)
-        writer.close()
-        assert writer.log.end > SEGMENT + 5000
-        assert are_sure(tmp_path, written)
-        assert looked_over
-        assert max(looked_over) <= 600
+def test_all_records_are_sure_and_little_is_looked_over(tmp_path, looked_over) -> None:
+    writer, written = make(tmp_path, 130)
+    writer.close()
+    assert writer.log.end > SEGMENT + 5000
+    assert are_sure(tmp_path, written)
+    assert looked_over
+    assert max(looked_over) <= 600
 
 
-class TestWitness:
-    """Without each of them it takes the whole last segment."""
-
-    def test_a_checkpoint_that_knows_of_later_messages_or_of_none(self, tmp_path) -> None:
-        writer, written = make(tmp_path)
-        writer.close()
-        assert are_sure(tmp_path, written)
-        later = packed(START_TIMESTAMP + 1001, 8)  # in the log, and in the queues
-        for checkpoint in (bytes(7), bytes(4096), later + bytes(40), bytes(8) + later + bytes(32), None):
-            (tmp_path / "checkpoint").unlink()
-            if checkpoint is not None:
-                (tmp_path / "checkpoint").write_bytes(checkpoint)
-            assert none_is_sure(tmp_path, far_from(0, written)), checkpoint
+def test_a_checkpoint_that_knows_of_later_messages_or_of_none(tmp_path) -> None:
+    writer, written = make(tmp_path)
+    writer.close()
+    assert are_sure(tmp_path, written)
+    later = packed(START_TIMESTAMP + 1001, 8)  # in the log, and in the queues
+    for checkpoint in (bytes(7), bytes(4096), later + bytes(40), bytes(8) + later + bytes(32), None):
+        (tmp_path / "checkpoint").unlink()
+        if checkpoint is not None:
+            (tmp_path / "checkpoint").write_bytes(checkpoint)
+        assert none_is_sure(tmp_path, far_from(0, written)), checkpoint
 
 
-class TestLeftovers:
-    def test_what_a_cut_left_over_is_never_sure(self, tmp_path) -> None:
-        writer, old = make(tmp_path)
-        cut_at(writer, old, 20)
-        new = [append(writer, 1000 + number, since=60_000, size=130) for number in range(5)]
-        writer.close()
-        stale = [each for each in old if each.physical_offset > writer.log.end]
-        assert len(stale) > 10
-        assert CommitLog.open(writer.log.directories).end == writer.log.end
-        assert none_is_sure(tmp_path, stale)
-        for each in old[:20] + new:
-            assert sure(tmp_path, each) in (None, each.record)
-        new += [append(writer, 1005 + number, since=60_000, size=130) for number in range(25)]
-        writer.close()
-        assert are_sure(tmp_path, old[:20] + new)  # the index goes on where the log is longer than it was
+def test_what_a_cut_left_over_is_never_sure(tmp_path) -> None:
+    writer, old = make(tmp_path)
+    cut_at(writer, old, 20)
+    new = [append(writer, 1000 + number, since=60_000, size=130) for number in range(5)]
+    writer.close()
+    stale = [each for each in old if each.physical_offset > writer.log.end]
+    assert len(stale) > 10
+    assert CommitLog.open(writer.log.directories).end == writer.log.end
+    assert none_is_sure(tmp_path, stale)
+    for each in old[:20] + new:
+        assert sure(tmp_path, each) in (None, each.record)
+    new += [append(writer, 1005 + number, since=60_000, size=130) for number in range(25)]
+    writer.close()
+    assert are_sure(tmp_path, old[:20] + new)  # the index goes on where the log is longer than it was
 
-    def test_neither_is_it_before_the_checkpoint_knows_of_anything_new(self, tmp_path) -> None:
-        """The first minute of a broker that cut its log: index and checkpoint are as before, one queue is written."""
-        writer, old = make(tmp_path)
-        writer.close()
-        checkpoint = (tmp_path / "checkpoint").read_bytes()
-        cut_at(writer, old, 20)
-        append(writer, 1000, since=60_000, size=130)
-        writer.flush()
-        (tmp_path / "checkpoint").write_bytes(checkpoint)
-        os.utime(tmp_path / "abort", (LATER / 1000, LATER / 1000))
-        assert none_is_sure(tmp_path, [each for each in old if each.physical_offset > writer.log.end])
+
+def test_neither_is_it_before_the_checkpoint_knows_of_anything_new(tmp_path) -> None:
+    """The first minute of a broker that cut its log: index and checkpoint are as before, one queue is written."""
+    writer, old = make(tmp_path)
+    writer.close()
+    checkpoint = (tmp_path / "checkpoint").read_bytes()
+    cut_at(writer, old, 20)
+    append(writer, 1000, since=60_000, size=130)
+    writer.flush()
+    (tmp_path / "checkpoint").write_bytes(checkpoint)
+    os.utime(tmp_path / "abort", (LATER / 1000, LATER / 1000))
+    assert none_is_sure(tmp_path, [each for each in old if each.physical_offset > writer.log.end])
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 100))])

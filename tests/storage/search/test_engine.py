@@ -196,33 +196,33 @@ def pack(message: dict[str, object]) -> dict[str, object]:
     return {**message, "body": compress(message["body"]) if message["sys_flag"] else message["body"]}
 
 
-class TestAgainstALoop:
-    @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(messages, st.lists(criteria_of_all_kinds, min_size=1, max_size=6), st.sampled_from([1, 3]))
-    def test_any_criteria_find_in_any_log_what_a_loop_finds(self, tmp_path_factory, plan, asked, threads) -> None:
-        root = tmp_path_factory.mktemp("store")
-        StorePlan({"segment_size": 2048}, list(map(pack, plan))).write(root)
-        store = MessageStore.open(root, LAZY)
-        for criteria in asked:
-            assert hits_of(search(store, criteria, threads=threads, exhaustive=True)) == by_loop(root, criteria)
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(messages, st.lists(criteria_of_all_kinds, min_size=1, max_size=6), st.sampled_from([1, 3]))
+def test_any_criteria_find_in_any_log_what_a_loop_finds(tmp_path_factory, plan, asked, threads) -> None:
+    root = tmp_path_factory.mktemp("store")
+    StorePlan({"segment_size": 2048}, list(map(pack, plan))).write(root)
+    store = MessageStore.open(root, LAZY)
+    for criteria in asked:
+        assert hits_of(search(store, criteria, threads=threads, exhaustive=True)) == by_loop(root, criteria)
 
-    @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(store_plans().filter(lambda plan: plan.messages), st.integers(1, 5), st.sampled_from([1, 3]))
-    def test_pages_joined_are_the_whole(self, tmp_path_factory, plan, limit, threads) -> None:
-        root = tmp_path_factory.mktemp("store")
-        plan.write(root)
-        store, criteria = MessageStore.open(root, LAZY), Criteria(contains=b"\x00")
-        everything = hits_of(search(store, criteria, exhaustive=True))
-        assert everything == by_loop(root, criteria)
-        paged, cursor = [], None
-        for _ in range(len(everything) + 2):
-            steps = list(search(store, criteria, limit=limit, cursor=cursor, threads=threads, exhaustive=True))
-            page, cursor = hits_of(iter(steps)), steps[-1].cursor
-            assert len(page) == limit or cursor is None
-            paged += page
-            if cursor is None:
-                break
-        assert paged == everything
+
+@settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(store_plans().filter(lambda plan: plan.messages), st.integers(1, 5), st.sampled_from([1, 3]))
+def test_pages_joined_are_the_whole(tmp_path_factory, plan, limit, threads) -> None:
+    root = tmp_path_factory.mktemp("store")
+    plan.write(root)
+    store, criteria = MessageStore.open(root, LAZY), Criteria(contains=b"\x00")
+    everything = hits_of(search(store, criteria, exhaustive=True))
+    assert everything == by_loop(root, criteria)
+    paged, cursor = [], None
+    for _ in range(len(everything) + 2):
+        steps = list(search(store, criteria, limit=limit, cursor=cursor, threads=threads, exhaustive=True))
+        page, cursor = hits_of(iter(steps)), steps[-1].cursor
+        assert len(page) == limit or cursor is None
+        paged += page
+        if cursor is None:
+            break
+    assert paged == everything
 
 
 class TestSteps:

@@ -105,21 +105,18 @@ def by_loop(records, queries, topic, kind):
     }
 
 
-class TestAnyStore:
-    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        store_plans().filter(lambda plan: plan.messages),
-        st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),
-        st.sampled_from([None, *TOPICS]),
-        st.sampled_from([None, "unique key or key", "unique key", "key"]),
-    )
-    def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(
-        self, tmp_path_factory, plan, queries, topic, kind
-    ) -> None:
-        root = tmp_path_factory.mktemp("store")
-        plan.write(root)
-        found = named(MessageStore.open(root), queries, topic=topic, kind=kind)
-        assert found == by_loop(read_log(root / "commitlog"), queries, topic, kind)
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    store_plans().filter(lambda plan: plan.messages),
+    st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),
+    st.sampled_from([None, *TOPICS]),
+    st.sampled_from([None, "unique key or key", "unique key", "key"]),
+)
+def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(tmp_path_factory, plan, queries, topic, kind) -> None:
+    root = tmp_path_factory.mktemp("store")
+    plan.write(root)
+    found = named(MessageStore.open(root), queries, topic=topic, kind=kind)
+    assert found == by_loop(read_log(root / "commitlog"), queries, topic, kind)
 
 
 @pytest.fixture
@@ -131,24 +128,22 @@ def writer(tmp_path: Path) -> StoreWriter:
     return writer
 
 
-class TestKinds:
-    def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(self, tmp_path) -> None:
-        unique_key = "7F000001" + "00002A9F" + "00000000000F0000"
-        writer = StoreWriter(tmp_path)
-        first = writer.append("T", unique_key=unique_key)
-        second = writer.append("T")
-        writer.close()
-        store = MessageStore.open(tmp_path)
-        queries = [second.offset_message_id, unique_key]
-        assert named(store, queries) == {(queries[0], second.physical_offset), (unique_key, first.physical_offset)}
-        assert named(store, queries, kind=KeyKind.ANY.words) == {(unique_key, first.physical_offset)}
-        assert named(store, queries, kind=OFFSET_ID) == {(queries[0], second.physical_offset)}
+def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(tmp_path) -> None:
+    unique_key = "7F000001" + "00002A9F" + "00000000000F0000"
+    writer = StoreWriter(tmp_path)
+    first = writer.append("T", unique_key=unique_key)
+    second = writer.append("T")
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    queries = [second.offset_message_id, unique_key]
+    assert named(store, queries) == {(queries[0], second.physical_offset), (unique_key, first.physical_offset)}
+    assert named(store, queries, kind=KeyKind.ANY.words) == {(unique_key, first.physical_offset)}
+    assert named(store, queries, kind=OFFSET_ID) == {(queries[0], second.physical_offset)}
 
 
-class TestHashes:
-    @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=8))
-    def test_the_hashes_of_many_are_those_of_each(self, keys: list[str], topic: str) -> None:
-        assert KeyHashes(keys).within(topic).tolist() == [index_hash(f"{topic}#{key}") for key in keys]
+@given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=8))
+def test_the_hashes_of_many_are_those_of_each(keys: list[str], topic: str) -> None:
+    assert KeyHashes(keys).within(topic).tolist() == [index_hash(f"{topic}#{key}") for key in keys]
 
 
 def test_without_an_index_the_log_is_scanned(writer: StoreWriter) -> None:

@@ -109,54 +109,49 @@ class TestByQueue:
             assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
 
 
-class TestByIndex:
-    def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(self, tmp_path) -> None:
-        writer = StoreWriter(tmp_path)
-        batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])
-        writer.close()
-        for lost in (None, "batchconsumequeue"):
-            if lost:
-                shutil.rmtree(tmp_path / lost)
-            assert searched(MessageStore.open(tmp_path), Criteria(topic="B", key="b"))[0] == [
-                (batch.physical_offset, 1)
-            ]
-
-    def test_a_key_of_very_many_messages_is_scanned_for(self, tmp_path, monkeypatch) -> None:
-        monkeypatch.setattr("storage.search._by_index.MAXIMUM_HITS", 3)
-        monkeypatch.setattr("storage.search._by_index.MOST_PAGES", 2)
-        writer = StoreWriter(tmp_path)
-        for number in range(7):
-            writer.append("T", keys="k" if number else "once")
-        writer.close()
-        store = MessageStore.open(tmp_path)
-        assert len(searched(store, Criteria(topic="T", key="k"))[0]) == 6
-        assert "1 record was found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
+def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(tmp_path) -> None:
+    writer = StoreWriter(tmp_path)
+    batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])
+    writer.close()
+    for lost in (None, "batchconsumequeue"):
+        if lost:
+            shutil.rmtree(tmp_path / lost)
+        assert searched(MessageStore.open(tmp_path), Criteria(topic="B", key="b"))[0] == [(batch.physical_offset, 1)]
 
 
-class TestAnyPlan:
-    @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        store_plans().filter(lambda plan: plan.messages),
-        st.sampled_from(TOPICS),
-        st.sampled_from([None, *TAGS]).filter(lambda tag: tag != ""),
-        st.sampled_from([None, *KEYS]).filter(lambda key: key != ""),
-    )
-    @pytest.mark.untraced
-    def test_a_key_finds_what_a_loop_finds_whatever_the_index_lacks(
-        self, tmp_path_factory, plan, topic, tag, key
-    ) -> None:
-        root = tmp_path_factory.mktemp("store")
-        plan.write(root)
-        criteria = Criteria(topic=topic, tag=tag, key=key)
-        hits, notes = searched(MessageStore.open(root), criteria)
-        records = read_log(root / "commitlog")
-        if "by the index" in notes:  # which keeps no rolled-back messages
-            records = [record for record in records if record.sys_flag & 0xC != 0xC]
-        expected = search_oracle.hits(records, criteria)
-        if "by the queues" in notes:  # of which some lack units
-            assert set(hits) <= set(expected)
-        else:
-            assert hits == expected
+def test_a_key_of_very_many_messages_is_scanned_for(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("storage.search._by_index.MAXIMUM_HITS", 3)
+    monkeypatch.setattr("storage.search._by_index.MOST_PAGES", 2)
+    writer = StoreWriter(tmp_path)
+    for number in range(7):
+        writer.append("T", keys="k" if number else "once")
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    assert len(searched(store, Criteria(topic="T", key="k"))[0]) == 6
+    assert "1 record was found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
+
+
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    store_plans().filter(lambda plan: plan.messages),
+    st.sampled_from(TOPICS),
+    st.sampled_from([None, *TAGS]).filter(lambda tag: tag != ""),
+    st.sampled_from([None, *KEYS]).filter(lambda key: key != ""),
+)
+@pytest.mark.untraced
+def test_a_key_finds_what_a_loop_finds_whatever_the_index_lacks(tmp_path_factory, plan, topic, tag, key) -> None:
+    root = tmp_path_factory.mktemp("store")
+    plan.write(root)
+    criteria = Criteria(topic=topic, tag=tag, key=key)
+    hits, notes = searched(MessageStore.open(root), criteria)
+    records = read_log(root / "commitlog")
+    if "by the index" in notes:  # which keeps no rolled-back messages
+        records = [record for record in records if record.sys_flag & 0xC != 0xC]
+    expected = search_oracle.hits(records, criteria)
+    if "by the queues" in notes:  # of which some lack units
+        assert set(hits) <= set(expected)
+    else:
+        assert hits == expected
 
 
 END = 1 << 60

@@ -1,20 +1,37 @@
-"""What a broker appends, removes or exchanges is followed at once, and nothing earlier is kept."""
+"""A store whose files come, go and are exchanged; its state; answers that are exact."""
 
+import itertools
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import time
 import weakref
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import oracles
+from examples import examples
 from growing_store import Followed, GrowingStore, held
 from kept_store import assert_all_found, incomplete, written
+from oracles import END_OF_TIME
 from protocol.errors import NotAStore
-from protocol.question import KeyKind
+from protocol.message import decode_messages
+from protocol.question import KeyKind, Question
 from queue_stores import queue_of
+from storage.layout.store_config import StoreConfig
 from storage.store import _store_watch
+from storage.store.file_sizes import file_sizes
 from storage.store.message_store import MessageStore, StoreOptions
+from storage.store.state_place import default_state_directory
+from storage.store.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
+from store_queries import KINDS
+from store_writer import StoreWriter
+from strategies import KEYS, TAGS, TOPICS, batch_plans, store_plans
 
 
 class TestGrowth:
@@ -120,52 +137,53 @@ def grow_old(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-class TestLeaks:
-    def test_maps_and_descriptors_of_files_that_are_gone_are_let_go(self, tmp_path: Path) -> None:
-        """Nothing is held of a file that was deleted, however often files were rolled over, expired and exchanged."""
-        followed = Followed(tmp_path / "store", index_entries=12)
-        growing = followed.growing
-        most_files = 0
-        for step in range(9):
-            for number in range(12):
-                growing.add(queue_id=number % 2, body=b"x" * 90)
-            growing.flush()
-            followed.settle()
-            followed.check_queues()
-            if step > 3:
-                growing.expire(1 + step % 2)
-            if step % 4 == 3:
-                growing.exchange_index()
-                growing.writer.index.files.clear()
-                growing.exchange_queues()
-            followed.settle()
-            maps, descriptors = held(growing.root)
-            files = {str(path) for path in growing.root.rglob("*") if path.is_file()}
-            assert set(maps) <= files
-            assert set(descriptors) <= files
-            assert len(maps) == len(set(maps))
-            assert len(descriptors) <= 2 * len(maps), "a map of Python's has a descriptor of its own"
-            most_files = max(most_files, len(files))
-        assert len(growing.log.segments) < most_files < 200
-
-    def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(self, tmp_path, monkeypatch) -> None:
-        """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
-        monkeypatch.setattr(_store_watch, "YOUNG_NS", 0)  # directories are as good as old
-        followed = Followed(tmp_path / "store")
-        for _ in range(12):
-            followed.growing.add()
-        followed.growing.flush()
+def test_maps_and_descriptors_of_files_that_are_gone_are_let_go(tmp_path: Path) -> None:
+    """Nothing is held of a file that was deleted, however often files were rolled over, expired and exchanged."""
+    followed = Followed(tmp_path / "store", index_entries=12)
+    growing = followed.growing
+    most_files = 0
+    for step in range(9):
+        for number in range(12):
+            growing.add(queue_id=number % 2, body=b"x" * 90)
+        growing.flush()
         followed.settle()
         followed.check_queues()
-        assert not followed.follower.watch()
-        first = min((tmp_path / "store/consumequeue/T/0").iterdir())
-        assert str(first) in held(tmp_path)[0]
-        first.unlink()
-        followed.follower.watch()
-        maps, descriptors = held(tmp_path)
-        assert not [path for path in (*maps, *descriptors) if path.endswith(" (deleted)")]
-        followed.check_queues()
-        assert not followed.follower.watch(), "nothing else has changed"
+        if step > 3:
+            growing.expire(1 + step % 2)
+        if step % 4 == 3:
+            growing.exchange_index()
+            growing.writer.index.files.clear()
+            growing.exchange_queues()
+        followed.settle()
+        maps, descriptors = held(growing.root)
+        files = {str(path) for path in growing.root.rglob("*") if path.is_file()}
+        assert set(maps) <= files
+        assert set(descriptors) <= files
+        assert len(maps) == len(set(maps))
+        assert len(descriptors) <= 2 * len(maps), "a map of Python's has a descriptor of its own"
+        most_files = max(most_files, len(files))
+    assert len(growing.log.segments) < most_files < 200
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(tmp_path, monkeypatch) -> None:
+    """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
+    monkeypatch.setattr(_store_watch, "YOUNG_NS", 0)  # directories are as good as old
+    followed = Followed(tmp_path / "store")
+    for _ in range(12):
+        followed.growing.add()
+    followed.growing.flush()
+    followed.settle()
+    followed.check_queues()
+    assert not followed.follower.watch()
+    first = min((tmp_path / "store/consumequeue/T/0").iterdir())
+    assert str(first) in held(tmp_path)[0]
+    first.unlink()
+    followed.follower.watch()
+    maps, descriptors = held(tmp_path)
+    assert not [path for path in (*maps, *descriptors) if path.endswith(" (deleted)")]
+    followed.check_queues()
+    assert not followed.follower.watch(), "nothing else has changed"
 
 
 @pytest.fixture
@@ -177,22 +195,225 @@ def growing(tmp_path: Path) -> GrowingStore:
     return growing
 
 
-class TestLettingGo:
-    @pytest.mark.parametrize(
-        "change",
-        [
-            lambda store, growing: store.refresh(),
-            lambda store, growing: growing.exchange_index() or store.renew(),
-            lambda store, growing: growing.expire() or store.renew(),
-        ],
-        ids=["growth", "index", "expiry"],
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store, growing: store.refresh(),
+        lambda store, growing: growing.exchange_index() or store.renew(),
+        lambda store, growing: growing.expire() or store.renew(),
+    ],
+    ids=["growth", "index", "expiry"],
+)
+def test_a_snapshot_goes_with_the_next_one(growing, change) -> None:
+    for _ in range(30):
+        growing.add(body=b"x" * 100)
+    growing.flush()
+    store = MessageStore.open(growing.root)
+    before = weakref.ref(store.snapshot)
+    growing.add()
+    change(store, growing)
+    assert before() is None
+
+
+@pytest.mark.untraced
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plan=store_plans(all_indexed=True), data=st.data())
+def test_random_stores_answer_like_the_oracle_that_scans_everything(plan, data, tmp_path_factory) -> None:
+    root = tmp_path_factory.mktemp("random")
+    if plan.options["profile"] == "5.3":
+        # Tags are then found through queues, which never hold what was only prepared.
+        plan.messages = [{**m, "sys_flag": 8 if m["sys_flag"] == 4 else m["sys_flag"]} for m in plan.messages]
+    records = plan.write(root).records
+    store = MessageStore.open(root) if plan.messages else None
+    if store is None:
+        return
+    stamps = [record.store_timestamp for record in records]
+    offsets = [record.physical_offset for record in records]
+    for _ in range(12):
+        topic = data.draw(st.sampled_from(TOPICS))
+        kind = data.draw(st.sampled_from(list(KINDS)))
+        key = data.draw(st.sampled_from([*KEYS, *(tag for tag in TAGS if tag), "uniq-1", "Aa", "BB", "k1", "a"]))
+        begin = data.draw(st.one_of(st.just(0), st.sampled_from(stamps).map(lambda stamp: stamp - 1)))
+        end = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(stamps)))
+        maximum = data.draw(st.integers(0, 5) | st.just(64))
+        before = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(offsets)))
+        answer = store.query(Question(topic, key, kind, maximum, begin, end, before))
+        expected = oracles.query(
+            records, topic, key, kind=KINDS[kind], maximum=maximum, begin=begin, end=end, before_offset=before
+        )
+        assert list(answer.physical_offsets) == expected
+        everything = oracles.query(
+            records, topic, key, kind=KINDS[kind], maximum=10_000, begin=begin, end=end, before_offset=before
+        )
+        assert answer.truncated == (maximum > 0 and len(everything) > maximum)
+        assert [m.physical_offset for m in decode_messages(answer.records)] == expected
+
+
+@settings(max_examples=examples(4))
+@given(plan=batch_plans, lost=st.booleans())
+def test_a_batch_is_found_by_what_its_messages_carry(plan, lost) -> None:
+    """Whether index files cover it or not: brokers index the record alone."""
+    with tempfile.TemporaryDirectory() as directory:
+        writer = plan.write(Path(directory))
+        if lost:
+            shutil.rmtree(writer.root / "index", ignore_errors=True)
+        store = MessageStore.open(writer.root)
+        unique = ("uniq-1", "Aa", "k1", "batch-0", "batch-1")
+        texts = {KeyKind.KEY: (*KEYS, "batch-0"), KeyKind.UNIQUE: unique, KeyKind.TAG: ("TagA", "Aa")}
+        for kind, topic in itertools.product(texts, ("B", "T")):
+            for text in texts[kind]:
+                question = Question(topic, text, kind)
+                answer = store.query(question)
+                found = [each for record in decode_messages(answer.records) for each in question.messages_in(record)]
+                # A message before the place where a batch breaks off is found with all that there is of it.
+                named = {(each.physical_offset, each.queue_offset) for each in found if not breaks_off(each)}
+                assert named == {
+                    (each.physical_offset, each.queue_offset)
+                    for record in writer.records
+                    for each in oracles.messages_of(record)
+                    if each.topic == topic and (has(each, text, kind) or has(record, text, kind))
+                    if not breaks_off(each)
+                }
+
+
+def has(record: oracles.Record, text: str, kind: KeyKind) -> bool:
+    return oracles.has_key(record, text, KINDS[kind])
+
+
+def breaks_off(message):
+    """Whether it is a batch that could not be taken apart, of which the first messages can be read in place."""
+    return message.sys_flag & 0xC1 == 0xC0
+
+
+LOCKER = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 0)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def locked_store(tmp_path):
+    (tmp_path / "lock").write_text("lock")
+    command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield tmp_path, process.pid
+        process.communicate()
+
+
+def test_a_held_lock_is_seen_and_not_taken(locked_store) -> None:
+    root, pid = locked_store
+    (root / "abort").write_text("4711")
+    for _ in range(2):
+        state = read_store_state(root)
+        assert state == StoreState(abort=True, lock_held=True, lock_pid=pid, broker_pid=4711)
+    assert state.is_live
+    assert not state.has_crashed
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, StoreState(False, False, 0, None)),
+        ({"lock": "lock"}, StoreState(False, False, 0, None)),
+        ({"lock": "lock", "abort": "17\n"}, StoreState(True, False, 0, 17)),
+        ({"abort": ""}, StoreState(True, False, 0, None)),
+        ({"abort": "no number"}, StoreState(True, False, 0, None)),
+        ({"abort": "9" * 5000}, StoreState(True, False, 0, None)),
+    ],
+)
+def test_a_store_that_nobody_holds(files, expected, tmp_path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    state = read_store_state(tmp_path)
+    assert state == expected
+    assert state.has_crashed == state.abort
+
+
+def topics(*configs: tuple[str, int, int]) -> dict[str, object]:
+    return {
+        "topicConfigTable": {
+            name: {"topicName": name, "perm": perm, "readQueueNums": queues, "writeQueueNums": queues}
+            for name, perm, queues in configs
+        }
+    }
+
+
+def identity(root, *configs, log=None):
+    StoreWriter(root).write_config("topics.json", topics(*configs))
+    return infer_identity(StoreConfig.load(root), log)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ([("rmq_sys_REVIVE_LOG_east", 6, 8), ("rmq_sys_SYNC_BROKER_MEMBER_b 7", 1, 1)], StoreIdentity("east", "b 7")),
+        ([("west", 7, 16), ("broker-9", 7, 1), ("T", 6, 1), ("TBW102x", 7, 8)], StoreIdentity("west", "broker-9")),
+        ([("south_REPLY_TOPIC", 6, 1), ("one", 7, 16), ("o", 7, 16)], StoreIdentity("south", "broker-a")),
+    ],
+)
+def test_topics_that_a_broker_makes_name_it(tmp_path, made, expected) -> None:
+    assert identity(tmp_path, *made) == expected
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["5.x", "4.x"])
+def test_of_several_names_the_last_is_taken_and_all_are_said(is_new, tmp_path) -> None:
+    prefix, cluster = ("rmq_sys_SYNC_BROKER_MEMBER_", "rmq_sys_REVIVE_LOG_") if is_new else ("", "")
+    found = identity(
+        tmp_path,
+        *((f"{prefix}{name}", 7, 1) for name in ("old", "new")),
+        *((f"{cluster}{name}", 7, 16) for name in "ab"),
     )
-    def test_a_snapshot_goes_with_the_next_one(self, growing, change) -> None:
-        for _ in range(30):
-            growing.add(body=b"x" * 100)
-        growing.flush()
-        store = MessageStore.open(growing.root)
-        before = weakref.ref(store.snapshot)
-        growing.add()
-        change(store, growing)
-        assert before() is None
+    assert (found.broker_name, found.cluster) == ("new", "b")
+    assert ["old, new" in each or "a, b" in each for each in found.ambiguities] == [True, True]
+    assert "--cluster" in found.ambiguities[0]
+    assert "--broker-name" in found.ambiguities[1]
+    one = identity(tmp_path, ("rmq_sys_SYNC_BROKER_MEMBER_new", 6, 1), ("x", 7, 1), ("y", 7, 1), ("c", 7, 16))
+    assert one == StoreIdentity("c", "new")
+
+
+IDENTITY = StoreIdentity("DefaultCluster", "broker-a")
+
+
+def test_the_default_lies_below_the_users_state_directory(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_state_directory(tmp_path / "store", IDENTITY)
+    assert path.parent == tmp_path / "rocketlens"
+    assert path.name.startswith("DefaultCluster-broker-a-")
+    monkeypatch.setenv("XDG_STATE_HOME", "relative/is/ignored")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = default_state_directory(tmp_path / "store", IDENTITY)
+    assert path.parent == tmp_path / "home" / ".local" / "state" / "rocketlens"
+
+
+def test_names_of_the_store_cannot_lead_elsewhere(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_state_directory(tmp_path, StoreIdentity("../../etc", "x" * 5000))
+    assert path.parent == tmp_path / "rocketlens"
+    assert len(path.name) < 200
+
+
+def sizes_of(root):
+    return file_sizes(MessageStore.open(root).snapshot)
+
+
+def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store) -> None:
+    assert sizes_of(g1_store) == {
+        "mappedFileSizeCommitLog": 131072,
+        "mappedFileSizeConsumeQueue": 2000,
+        "maxHashSlotNum": 97,
+        "maxIndexNum": 150,
+    }
+
+
+def test_what_is_not_there_has_no_size(tmp_path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=4096)
+    writer.append("T", b"alone")
+    writer.close()
+    for tree in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / tree)
+    assert sizes_of(tmp_path) == {"mappedFileSizeCommitLog": 4096}

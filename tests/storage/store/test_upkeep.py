@@ -321,31 +321,31 @@ def cut(writer: StoreWriter, number: int) -> None:
     writer.log.end, writer.written = start, writer.written[:number]
 
 
-class TestTidying:
-    def test_files_that_the_stores_own_index_makes_needless_are_deleted(self, kept: Kept) -> None:
-        store = kept.open()
-        assert len(store.snapshot.index.kept) > 2
-        index = kept.writer.root / "index"
-        index.mkdir()
-        for number, data in enumerate(oracles.build_index(kept.writer.records, SLOTS, 150)):
-            (index / f"{20260101000000000 + number}").write_bytes(data)
-        assert store.renew()
-        store.finish_scan()
-        assert kept.names == [MANIFEST]
-        assert_all_found(store, kept.writer.records)
-        assert store.renew()
-        assert store.snapshot.index.kept == ()
-        store.finish_scan()
-        assert_all_found(store, kept.writer.records)
+def test_files_that_the_stores_own_index_makes_needless_are_deleted(kept: Kept) -> None:
+    store = kept.open()
+    assert len(store.snapshot.index.kept) > 2
+    index = kept.writer.root / "index"
+    index.mkdir()
+    for number, data in enumerate(oracles.build_index(kept.writer.records, SLOTS, 150)):
+        (index / f"{20260101000000000 + number}").write_bytes(data)
+    assert store.renew()
+    store.finish_scan()
+    assert kept.names == [MANIFEST]
+    assert_all_found(store, kept.writer.records)
+    assert store.renew()
+    assert store.snapshot.index.kept == ()
+    store.finish_scan()
+    assert_all_found(store, kept.writer.records)
 
-    def test_what_is_not_ours_is_left_alone(self, kept: Kept) -> None:
-        kept.open()
-        for name in ("thesis.txt", "20260101000000000", "00000000000000099.bak"):
-            (kept.directory / name).write_bytes(b"a user's")
-        (kept.directory / "folder").mkdir()
-        store = kept.open()
-        assert_all_found(store, kept.writer.records, kept.writer.records[::17])
-        assert {"thesis.txt", "20260101000000000", "00000000000000099.bak", "folder"} < set(kept.names)
+
+def test_what_is_not_ours_is_left_alone(kept: Kept) -> None:
+    kept.open()
+    for name in ("thesis.txt", "20260101000000000", "00000000000000099.bak"):
+        (kept.directory / name).write_bytes(b"a user's")
+    (kept.directory / "folder").mkdir()
+    store = kept.open()
+    assert_all_found(store, kept.writer.records, kept.writer.records[::17])
+    assert {"thesis.txt", "20260101000000000", "00000000000000099.bak", "folder"} < set(kept.names)
 
 
 @pytest.mark.untraced
