@@ -70,7 +70,7 @@ TESTS = {
 }
 """What drives kernels, and neither a JVM nor a browser."""
 
-NOT_JUDGED = ("tests/storage/test_process_memory.py", "tests/storage/test_child_process.py")
+NOT_JUDGED = ("tests/storage/test_child_process.py",)
 """What measures the memory of Python's own allocator, and what plants a `sitecustomize.py` where the judges' stands."""
 
 

@@ -202,14 +202,14 @@ def check_look(trials: Trials, chosen: int, of: int) -> int:
         # Where a rescue makes queues and index anew, nothing else is advised for them.
         if any(each.kind in (Kind.RECORD, Kind.HOLE) and " rescue " in each.remedy for each in joined):
             assert not [each for each in joined if each.remedy.startswith("rocketlens rebuild ")], trial
-        faulty = {each.path for each in read if each.check_look == "index-files"}
+        faulty = {each.path for each in read if each.check == "index-files"}
         assert not [each for each in joined if each.path in faulty and each.found.startswith("is not sound")], trial
         assert (look.diagnosis.is_clean and not read) == all(each.severity is Severity.INFO for each in joined), trial
         is_lost = any(each.kind in (Kind.RECORD, Kind.HOLE) for each in read)
         for each in look.diagnosis.findings:
-            if each.check_look == "index-files" and is_lost:
+            if each.check == "index-files" and is_lost:
                 continue  # entries that lead to where the log is lost are no damage of the index
-            if each.check_look in COMPARED and each.severity is Severity.ERROR and not each.more:
+            if each.check in COMPARED and each.severity is Severity.ERROR and not each.more:
                 assert any(names(other, each) for other in read), f"{trial}: {each.where}: {each.what}"
         # What is left of samples is of queues of which the reading says nothing.
         left = [each for each in joined if each.known is Known.SAMPLED and each.kind is Kind.MISSING_UNIT]

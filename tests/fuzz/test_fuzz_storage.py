@@ -96,10 +96,6 @@ def record_of(content: bytes, position: int) -> oracles.Record | None:
     return record
 
 
-def whole_log(file: MappedFile) -> CommitLog:
-    return CommitLog([Segment(0, file, file.size)], [])
-
-
 def test_the_end_of_changed_segments_is_found(segment: ChangingFile, places: list[int]) -> None:
     generator = random.Random(1)
     for number in range(EXAMPLES // 4):
@@ -150,7 +146,7 @@ def test_lookups_end_whatever_changed_under_the_snapshot(index_file, segment, pl
     """A live broker writes on after the check, and so may anybody: counts stay, bytes do not."""
     generator = random.Random(6)
     entries = sum(len(oracles.index_keys(record)) for record in oracles.scan_segment(segment.original, 0))
-    log, file = whole_log(segment.file), index_file.file
+    log, file = CommitLog([Segment(0, segment.file, segment.file.size)], []), index_file.file
     index = IndexFilesView([(file, 7, entries, WORST, True, True, Shortcuts())])
     view = StoreView(log.view, index, RunsView())
     for number in range(EXAMPLES // 4):

@@ -282,10 +282,6 @@ JAVA = bytes.fromhex("00000001df0000000700000001000000000000000e00066f6666736574
 START = "0001 00 0000 00000000 00000000 "
 
 
-def decoded(data: bytes | str) -> Command:
-    return decode_command((1, bytes.fromhex(data) if isinstance(data, str) else data, b""))
-
-
 def test_a_length_beyond_what_holds_it_is_named() -> None:
     for data, part, wanted, left in [
         (START + "ffffffff 00000000", "remark", -1, 0),
@@ -301,5 +297,5 @@ def test_a_length_beyond_what_holds_it_is_named() -> None:
         (START + "00000000 00000008 0001 6b 00000002 3132", "the value of 'k'", 2, 1),
     ]:
         with pytest.raises(BadCommand) as caught:
-            decoded(data)
+            decode_command((1, bytes.fromhex(data) if isinstance(data, str) else data, b""))
         assert str(caught.value) == f"binary header: {part} takes {wanted} bytes, but {left} are left for it"

@@ -33,14 +33,10 @@ def file_of(path, image, size=None, changes=None):
     return MappedFile.open(path)
 
 
-def numbered(count: int) -> list[str]:
-    return [f"k{number}" for number in range(count)]
-
-
 @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     slots=st.integers(1, 200),
-    keys=st.lists(st.sampled_from([*KEYS, *numbered(40)]), min_size=1, max_size=60),
+    keys=st.lists(st.sampled_from([*KEYS, *[f"k{number}" for number in range(40)]]), min_size=1, max_size=60),
     spare=st.integers(1, 30),
     hints=st.lists(st.integers(1, 200), max_size=3),
 )

@@ -89,15 +89,15 @@ class TestAgainstTheOracle:
         damaged = whole[:place] + data.draw(st.binary(min_size=1, max_size=9)) + whole[place + 9 :]
         scanned = scan_bytes(damaged, BASE, checksums=True, batch_topics=[BATCH_TOPIC])
         records = list(oracles.scan_segment(damaged, BASE))
-        intact = [record for record in records if oracles.property_crc_holds(_bytes_of(damaged, record))]
+        intact = [
+            record
+            for record in records
+            if oracles.property_crc_holds(damaged[record.physical_offset - BASE :][: record.total_size])
+        ]
         if len(intact) < len(records):
             return  # a property that looks like a checksum: see below
         assert scanned.step.position == sum(record.total_size for record in records)
         assert scanned.made == dispatch(filter(is_dispatched, records), lmq=True, batch_topics=[BATCH_TOPIC])
-
-
-def _bytes_of(data: bytes, record: oracles.Record) -> bytes:
-    return data[record.physical_offset - BASE :][: record.total_size]
 
 
 def test_what_is_no_record_says_what_it_is() -> None:

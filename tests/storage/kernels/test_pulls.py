@@ -106,7 +106,7 @@ def test_units_that_do_not_lead_from_one_record_to_the_next_are_for_python(held:
         assert call(log, [*units[:4], bytes(20)], chosen, ahead=1)[0] == (4 if chosen is None else kernel.ODD)
         for number in range(5):
             elsewhere = unit(written[0 if number > 2 else 4], tags_code=5)
-            assert call(log, [*units[:number], elsewhere, *units[number + 1 :]], codes)[0] == kernel.ODD
+            assert call(log, [*units[:number], elsewhere, *units[number + 1 :]], chosen)[0] == kernel.ODD
     back = [units[3], units[1], units[4]]
     assert call(log, back[1:], [7])[0] == 2
     assert call(log, back, [7], behind=1)[0] == kernel.ODD

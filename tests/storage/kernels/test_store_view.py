@@ -28,10 +28,6 @@ from storage.kernels.store_view import PROBE_BYTES, IndexFilesView, LogView, Run
 TICK = 1000
 
 
-def found_size(found: memoryview | int) -> int:
-    return found if isinstance(found, int) else len(found)
-
-
 @st.composite
 def segment_lists(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     segments, base = [], draw(st.integers(0, 2**62))
@@ -101,7 +97,7 @@ def test_a_record_is_found_exactly_where_the_oracle_reads_one(data: st.DataObjec
     for position in range(len(whole)):
         expected = oracles.read_record(bytes(whole), position, base + position)
         found = store.log.record_at(base + position, 0)
-        assert max(found_size(found), 0) == (expected.total_size if expected else 0)
+        assert max((found if isinstance(found, int) else len(found)), 0) == (expected.total_size if expected else 0)
         if not isinstance(found, int):
             assert found == whole[position : position + len(found)]
 

@@ -1,6 +1,5 @@
 """Copies of a message that a broker stores, and what became of those that were popped."""
 
-import json
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,10 +29,6 @@ from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
-def message(topic, **properties):
-    return decode_message(encode_message(topic=topic, properties=properties))
-
-
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
     answer = query_with_copies(
         store.query, Question(topic=topic, text=key, kind=kind, **more), copy_topics(store), Origins(store)
@@ -58,7 +53,7 @@ def test_a_message_is_known_by_the_topics_that_it_names_as_its_own() -> None:
         ("T", {"INNER_MULTI_DISPATCH": "plain"}, []),
     ]:
         asked = {topic, *names, "T2", "", "%LMQ%a,%LMQ%b", "%LMQ%", "plain", "other", f"{topic} ", topic.lower()}
-        one = message(topic, **properties)
+        one = decode_message(encode_message(topic=topic, properties=properties))
         assert {name for name in asked if is_known_by(one, name)} == {topic, *names}
 
 
@@ -115,35 +110,20 @@ def popped(writer: StoreWriter, group: str, topic: str, key: str, *, sent: bool 
     writer.append(f"%RETRY%{group}_{topic}", keys="k", unique_key=key)
 
 
-def offsets_file(store: Path, *committed: tuple[str, str]) -> None:
-    table = {f"{topic}@{group}": {"0": 1} for topic, group in committed}
-    (store / "config").mkdir(exist_ok=True)
-    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
-
-
-def origins_in(root: Path, retry_topic: str) -> list[Origin]:
-    store = MessageStore.open(root)
-    origins = Origins(store)
-    queue = store.queues.queue(retry_topic, 0)
-    assert queue is not None
-    messages = [decode_message(store.record_at(entry.physical_offset) or b"") for entry in queue.entries(0, 10)]
-    return [origins.found(message, store.query) for message in messages]
-
-
 def test_where_a_broker_mixes_groups_each_message_is_told_by_its_first_record(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     popped(writer, "a", "b_c", "u1")
     popped(writer, "a_b", "c", "u2")
     popped(writer, "a_b", "c", "u3", sent=False)
+    writer.consumer_offsets = {key: {0: 1} for key in ("%RETRY%a_b_c@a_b", "%RETRY%a_b_c@a", "b_c@a", "c@a_b")}
     writer.close()
-    offsets_file(tmp_path / "store", ("%RETRY%a_b_c", "a_b"), ("%RETRY%a_b_c", "a"), ("b_c", "a"), ("c", "a_b"))
-    both = (("a", "b_c"), ("a_b", "c"))
-    assert origins_in(tmp_path / "store", "%RETRY%a_b_c") == [
-        Origin("b_c", "a"),
-        Origin("c", "a_b"),
-        Origin(None, None, both),
-    ]
     store = MessageStore.open(tmp_path / "store")
+    origins = Origins(store)
+    entries = store.queues.queue("%RETRY%a_b_c", 0).entries(0, 10)
+    messages = [decode_message(store.record_at(entry.physical_offset) or b"") for entry in entries]
+    assert [origins.found(message, store.query) for message in messages] == [
+        *(Origin("b_c", "a"), Origin("c", "a_b"), Origin(None, None, (("a", "b_c"), ("a_b", "c"))))
+    ]
     for topic, keys in (("b_c", ["u1", "u1", "u3"]), ("c", ["u2", "u2", "u3"])):
         query = Question(topic=topic, text="k", kind=KeyKind.KEY)
         found = query_with_copies(store.query, query, copy_topics(store), Origins(store))
@@ -190,29 +170,18 @@ def expected(sent: list[Sent]) -> set[frozenset[Sent]]:
     found = set()
     for topic in "TU":
         for body in (b"a", b"b"):
-            own = sorted({each for each in sent if (each.topic, each.body) == (topic, body)}, key=_born)
-            gaps = [
-                number
-                for number, (before, after) in enumerate(pairwise(own), 1)
-                if (after.born_seconds - before.born_seconds) * 1000 > SENT_AGAIN_MILLISECONDS
-            ]
-            cuts = [0, *gaps, len(own)]
-            found |= {frozenset(own[first:end]) for first, end in pairwise(cuts)} - {frozenset()}
+            own = {each for each in sent if (each.topic, each.body) == (topic, body)}
+            cuts, own = [0], sorted(own, key=lambda each: each.born_seconds)
+            for number, (before, after) in enumerate(pairwise(own), 1):
+                if (after.born_seconds - before.born_seconds) * 1000 > SENT_AGAIN_MILLISECONDS:
+                    cuts.append(number)
+            found |= {frozenset(own[first:end]) for first, end in pairwise([*cuts, len(own)])} - {frozenset()}
     return found
 
 
-def _born(sent: Sent) -> int:
-    return sent.born_seconds
-
-
-def messages_of(writer):
-    return [decode_message(each.record) for each in writer.written]
-
-
 def sent_of(message):
-    topic = origin_of(message).topic
-    assert topic is not None
-    return Sent(topic, bytes(message.stored_body), (message.born_timestamp - START_TIMESTAMP) // 1000)
+    born = (message.born_timestamp - START_TIMESTAMP) // 1000
+    return Sent(origin_of(message).topic, bytes(message.stored_body), born)
 
 
 @settings(deadline=None, max_examples=examples(8))
@@ -225,7 +194,7 @@ def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], co
         for number, kind in copies:
             copy_of(writer, sent[number % len(sent)], kind)
         writer.close()
-        messages = messages_of(writer)
+        messages = [decode_message(each.record) for each in writer.written]
         found = told_apart((message, origin_of(message)) for message in messages)
         assert {frozenset(sent_of(message) for message, _ in records) for records in found} == expected(sent)
         assert sum(map(len, found)) == len(messages)
@@ -266,14 +235,10 @@ def played(directory: Path, steps: list[tuple[str, int, int]], *, has_origin: bo
     for step, number, milliseconds in steps:
         records = broker.records()
         record = records[number % len(records)]
-        if step == "pop":
-            broker.pop(broker.topic, number % 3 + 1, milliseconds)
-        elif step == "pop retry":
-            broker.pop(broker.retry_topic, number % 3 + 1, milliseconds)
-        elif step == "acknowledge":
-            broker.acknowledge([record])
-        elif step == "acknowledge all":
-            broker.acknowledge(records)
+        if step.startswith("pop"):
+            broker.pop(broker.topic if step == "pop" else broker.retry_topic, number % 3 + 1, milliseconds)
+        elif step.startswith("acknowledge"):
+            broker.acknowledge(records if step.endswith("all") else [record])
         elif step == "extend":
             broker.extend(record, milliseconds)
         elif step == "wait":
@@ -290,10 +255,9 @@ def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(steps, has_or
     with tempfile.TemporaryDirectory() as directory:
         broker = played(Path(directory), steps, has_origin=has_origin)
         store = MessageStore.open(Path(directory) / "store")
-        out = {(each.topic, each.queue_offset, each.revive_timestamp, each.group) for each in PopLog(store).all_out()}
-        assert out == {
-            (each.topic, each.queue_offset, each.until, "g") for each in broker.records() if each.state == "out"
-        }
+        out = {(each.topic, each.queue_offset, each.until, "g") for each in broker.records() if each.state == "out"}
+        read = PopLog(store).all_out()
+        assert {(each.topic, each.queue_offset, each.revive_timestamp, each.group) for each in read} == out
         with Pending(store) as pending:
             assert pending.incomplete is None
             waiting = list(pending.messages())
@@ -336,16 +300,14 @@ def test_where_not_all_notes_are_read_it_is_said(tmp_path: Path, monkeypatch: py
 def written(directory: Path, offsets: dict[str, dict[str, int]]) -> MessageStore:
     writer = StoreWriter(directory / "store")
     writer.append("T", b"A", unique_key="A")
+    writer.consumer_offsets = offsets
     writer.close()
-    config = writer.root / "config"
-    config.mkdir(exist_ok=True)
-    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     return MessageStore.open(writer.root)
 
 
 @pytest.mark.parametrize("separator", "_+")
 def test_of_a_group_that_popped_and_left_no_note_it_is_not_known(tmp_path: Path, separator: str) -> None:
-    store = written(tmp_path, {"T@g": {"0": 1}, f"%RETRY%g{separator}T@g": {"0": 0}})
+    store = written(tmp_path, {"T@g": {0: 1}, f"%RETRY%g{separator}T@g": {0: 0}})
     (verdict,) = find_life(store, "A").verdicts
     assert (verdict.ending, verdict.text) == (Ending.UNKNOWN, "POP: read; whether it was acknowledged is not known")
     ((progress,),) = (event.groups for event in find_life(store, "A").events)
@@ -353,14 +315,9 @@ def test_of_a_group_that_popped_and_left_no_note_it_is_not_known(tmp_path: Path,
 
 
 def test_where_notes_are_in_a_database_it_is_not_known_of_groups_that_may_pop(tmp_path: Path) -> None:
-    store = written(tmp_path, {"T@pops": {"0": 1}, "T@pulls": {"0": 1}, "%RETRY%pulls@pulls": {"0": 0}})
-    assert {each.group: each.ending for each in find_life(store, "A").verdicts} == {
-        "pops": Ending.PASSED,
-        "pulls": Ending.PASSED,
-    }
-    (tmp_path / "store" / "kvStore").mkdir()
-    (tmp_path / "store" / "kvStore" / "CURRENT").write_text("MANIFEST-000004\n")
-    assert {each.group: each.ending for each in find_life(store, "A").verdicts} == {
-        "pops": Ending.UNKNOWN,
-        "pulls": Ending.PASSED,
-    }
+    store = written(tmp_path, {"T@pops": {0: 1}, "T@pulls": {0: 1}, "%RETRY%pulls@pulls": {0: 0}})
+    for known in (Ending.PASSED, Ending.UNKNOWN):
+        endings = {each.group: each.ending for each in find_life(store, "A").verdicts}
+        assert endings == {"pops": known, "pulls": Ending.PASSED}
+        (tmp_path / "store" / "kvStore").mkdir(exist_ok=True)
+        (tmp_path / "store" / "kvStore" / "CURRENT").write_text("MANIFEST-000004\n")

@@ -57,11 +57,7 @@ def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore) -
         life = find_life(g1, row[4])
         assert life.incomplete is None
         assert stages(life.events) == [Stage.DELIVERED, Stage.SCHEDULED, Stage.RETRY]
-        delivered, waiting, back = (event.message for event in life.events)
-        assert delivered is not None
-        assert waiting is not None
-        assert back is not None
-        assert (delivered.reconsume_times, waiting.reconsume_times, back.reconsume_times) == (0, 1, 1)
+        assert [event.message.reconsume_times for event in life.events] == [0, 1, 1]
         # The group read on behind it: consumerOffset.json has TopicBatch@CG_FAIL {1: 10}.
         (progress,) = life.events[0].groups
         assert (progress.group, progress.next_offset, progress.has_passed) == ("CG_FAIL", 10, True)
@@ -112,11 +108,8 @@ def test_what_was_stored_last_says_how_a_message_ended_for_a_group(tmp_path, cop
     for topic, times in copies:
         properties = {} if topic == "T" else {"RETRY_TOPIC": "T", "REAL_TOPIC": "%RETRY%G"}
         writer.append(topic, unique_key="U", properties=properties, reconsume_times=times)
+    writer.consumer_offsets = {name: {0: offset} for name, offset in offsets.items()}
     writer.close()
-    config = tmp_path / "store" / "config"
-    config.mkdir(exist_ok=True)
-    table = {name: {"0": offset} for name, offset in offsets.items()}
-    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
     verdicts = find_life(MessageStore.open(tmp_path / "store"), "U").verdicts
     assert {each.group: each.text for each in verdicts}["G"] == expected
 
@@ -135,8 +128,6 @@ def test_traces_stand_among_the_records_in_order_of_time(tmp_path: Path) -> None
     writer.close()
     store = MessageStore.open(tmp_path / "store")
     sent, begun, stored = find_life(store, TRACED).events
-    assert sent.trace is not None
-    assert begun.trace is not None
     assert [sent.trace.kind, begun.trace.kind, stored.stage] == [TraceKind.SENT, TraceKind.CONSUMING, Stage.DELIVERED]
     assert sent.timestamp == begun.timestamp == 1795243506437
     with_own = find_life(store, TRACED, trace_topics=["my_traces"]).events
@@ -155,18 +146,13 @@ def test_an_end_without_a_time_takes_it_from_its_beginning(tmp_path: Path) -> No
 
 def test_half_messages_in_topics_of_their_own_end_like_others(tmp_path: Path) -> None:
     store = MessageStore.open(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-rocksdb-killed"))
-    halves = [decode_message(store.record_at(entry.physical_offset) or b"") for entry in entries_of(store)]
+    entries = store.queues.queue("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 0).entries(0, 2)
+    halves = [decode_message(store.record_at(entry.physical_offset) or b"") for entry in entries]
     committed, rolled_back = (find_life(store, half.properties["UNIQ_KEY"], "LedgerTransactions") for half in halves)
     assert stages(committed.events) == [Stage.HALF, Stage.DELIVERED]
     assert committed.events[0].note == "committed"
     (half,) = rolled_back.events
     assert (half.message.topic, half.note) == ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rolled back")
-
-
-def entries_of(store):
-    queue = store.queues.queue("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 0)
-    assert queue is not None
-    return queue.entries(0, 2)
 
 
 HALF, OPERATIONS, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -187,17 +173,13 @@ class Half:
 
 class Broker:
     def __init__(self, writer: StoreWriter) -> None:
-        self.writer = writer
-        self.halves: dict[str, list[Half]] = {}
+        self.writer, self.halves = writer, {}
 
     def _append(self, topic: str, key: str, checks: int, **more: int) -> tuple[int, int]:
         properties = {"TRANSACTION_CHECK_TIMES": str(checks)} if checks else {}
-        if topic != "T":
-            properties["REAL_TOPIC"] = "T"
-        born = BORN + sum(map(ord, key))
-        written = self.writer.append(
-            topic, key.encode(), unique_key=key, properties=properties, born_timestamp=born, **more
-        )
+        properties |= {} if topic == "T" else {"REAL_TOPIC": "T"}
+        more |= {"unique_key": key, "properties": properties, "born_timestamp": BORN + sum(map(ord, key))}
+        written = self.writer.append(topic, key.encode(), **more)
         return written.physical_offset, written.queue_offset
 
     def prepare(self, key: str, checks: int = 0) -> None:
@@ -306,16 +288,11 @@ def written(directory: Path, filters: dict[str, dict[str, object]], **more: obje
     """A store with one message, and the groups `filtering` and `other` beyond it."""
     writer = StoreWriter(directory / "store")
     writer.append("T", b"body", unique_key="U", **more)  # type: ignore[arg-type]
+    writer.consumer_offsets = {"T@filtering": {0: 1}, "T@other": {0: 1}, "T@late": {0: 0}}
     writer.close()
-    writer.write_config(
-        "consumerOffset.json", {"offsetTable": {"T@filtering": {"0": 1}, "T@other": {"0": 1}, "T@late": {"0": 0}}}
-    )
-    data = {
-        group: {"consumerGroup": group, "topic": "T", "expressionType": "SQL92", **each}
-        for group, each in filters.items()
-    }
-    config = writer.root / "config" / "consumerFilter.json"
-    config.write_text(json.dumps({"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": data}}}))
+    kind = {"topic": "T", "expressionType": "SQL92"}
+    data = {group: {"consumerGroup": group, **kind, **each} for group, each in filters.items()}
+    writer.write_config("consumerFilter.json", {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": data}}})
     return MessageStore.open(writer.root)
 
 
@@ -380,17 +357,11 @@ def transactions(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 def life_of(store, row):
     life = find_life(store, row["uniqueKey"])
     assert life.incomplete is None
-    stored = [(event.message, event.stage, event.origin) for event in life.events]
     assert [
-        {
-            "topic": message.topic,
-            "physicalOffset": message.physical_offset,
-            "stage": stage.value,
-            "origin": origin.topic,
-        }
-        for message, stage, origin in stored
-        if message and stage and origin
-    ] == [{name: record[name] for name in ("topic", "physicalOffset", "stage", "origin")} for record in row["records"]]
+        (event.message.topic, event.message.physical_offset, event.stage.value, event.origin.topic)
+        for event in life.events
+        if event.message and event.stage and event.origin
+    ] == [(each["topic"], each["physicalOffset"], each["stage"], each["origin"]) for each in row["records"]]
     return life
 
 
@@ -420,8 +391,7 @@ def test_every_half_message_says_what_became_of_it(transactions: MessageStore, k
     for event, record in zip(life.events, row["records"], strict=True):
         assert event.note.startswith(record["means"])
         assert "not ended" not in event.note
-        if event.stage is Stage.HALF:
-            assert event.until_timestamp is not None
+        assert event.stage is not Stage.HALF or event.until_timestamp is not None
     outcome = {"tx-never-ended": "discarded"}.get(key, "committed" if "commit" in key else "rolled back")
     assert [story.transaction for story in life.stories] == [outcome]
     assert life.verdicts == ()
@@ -457,30 +427,15 @@ def test_what_waits_behind_a_number_that_is_ahead_is_overdue(tmp_path, name, ove
         assert all(each in (pending.incomplete or "") for each in said)
 
 
-BATCHES = "B2-B3-batches"
-
-
-@pytest.fixture(scope="module")
-def batches(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
-    return opened(BATCHES, tmp_path_factory.mktemp("batches"))
-
-
-def ids_of_batches() -> dict[str, str]:
-    """What the producer printed: the id of each message by its key, and those of the batches in one record."""
-    lines = [line.split("\t") for line in (CASES / BATCHES / "ids.txt").read_text("utf-8").splitlines()]
-    return {line[1]: line[2] for line in lines if line[0] in ("ID", "SENT")}
-
-
-def test_the_trace_of_a_batch_is_found_by_each_of_its_messages(batches: MessageStore) -> None:
-    """The producer has traced it once, by the three ids with commas between them."""
-    life = find_life(batches, ids_of_batches()["batch-3"])
+def test_messages_of_batches_have_their_trace_and_a_life_of_their_own(tmp_path) -> None:
+    batches = opened("B2-B3-batches", tmp_path)
+    # What the producer printed: the id of each message by its key, and those of the batches in one record.
+    lines = [line.split("\t") for line in (CASES / "B2-B3-batches" / "ids.txt").read_text("utf-8").splitlines()]
+    ids = {line[1]: line[2] for line in lines if line[0] in ("ID", "SENT")}
+    # It has traced the batch once, by the three ids with commas between them.
+    life = find_life(batches, ids["batch-3"])
     sent = [event.trace for event in life.events if event.trace is not None and event.trace.kind is TraceKind.SENT]
     assert [(trace.success, trace.group, len(trace.message_id.split(","))) for trace in sent] == [(True, "PG_BATCH", 3)]
-
-
-def test_a_message_of_a_batch_in_one_record_has_a_life_of_its_own(batches: MessageStore) -> None:
-    number, key = 2, "inner-3"
-    (event,) = find_life(batches, ids_of_batches()[key]).events
-    assert event.message is not None
-    assert (event.message.keys, event.message.queue_offset, event.stage) == ([key], number, Stage.DELIVERED)
-    assert event.message.body == f"inner body {number + 1}".encode()
+    (event,) = find_life(batches, ids["inner-3"]).events
+    assert (event.message.keys, event.message.queue_offset, event.stage) == (["inner-3"], 2, Stage.DELIVERED)
+    assert event.message.body == b"inner body 3"

@@ -43,10 +43,6 @@ def find(store, text, place=None, **limits):
     return finder
 
 
-def noted(finder: Finder, kind: str) -> str:
-    return next(each.note for each in finder.readings if each.kind == kind)
-
-
 def test_every_record_is_found_by_what_names_it(store: MessageStore, g1_store: Path) -> None:
     records = oracles.read_log(g1_store / "commitlog")
     assert len(records) > 300
@@ -77,7 +73,7 @@ def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
     for text in ("hotkey", str(HOT)):
         finder = find(store, text, refusal=lambda message: f"not {message.topic}")
         assert finder.found == []
-    assert noted(finder, "physical offset") == "not TopicTest"
+    assert next(each.note for each in finder.readings if each.kind == "physical offset") == "not TopicTest"
 
 
 ROLLBACK = 0xC
