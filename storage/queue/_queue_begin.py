@@ -91,14 +91,14 @@ def _out_of_order(units: JudgedUnits, first: int, stop: int) -> Lookup[int | Non
     That is a sound unit; else one that is doubtful, or does not point to before a later one, since messages ascend.
     Only some units are checked, at growing distances.
     """
-    doubt, behind, step, number = None, None, 1, stop - 1
+    found, behind, step, number = None, None, 1, stop - 1
     while number >= first:
         standing, place = (yield from units.standing(number)), (yield from units.physical_offset(number))
         if standing is Standing.SOUND:
             return number
         if standing is Standing.DOUBTFUL or (behind is not None and place >= behind > FILLER):
-            doubt = number
+            found = number
         elif standing is Standing.EXPIRED:
             behind = place
         number, step = number - step, step * 2
-    return doubt
+    return found

@@ -31,11 +31,11 @@ from storage.files.waiting import Lookup, finish
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue._damaged_run import DamagedRun
-from storage.queue._doubted_batches import Batches, CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
+from storage.queue._wrong_batches import Batches, CheckedUnits, UnitFields, doubtful_units, without_wrong
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary
 from storage.queue.queue_files import UnitBlocks
@@ -94,7 +94,7 @@ class BatchConsumeQueue(FileQueue, Batches):
         is_same = renewed is not None and renewed.files.files[0] == known.files.files[0]  # units are numbered from it
         return renewed if is_same else None
 
-    def doubted_numbers(self) -> list[int]:
+    def wrong_numbers(self) -> list[int]:
         """The numbers of the units that are not used, ascending, without left-over ones at the end. Reads all units."""
         finish(self.measured())
         finish(self._check_first())
@@ -103,7 +103,7 @@ class BatchConsumeQueue(FileQueue, Batches):
         behind, found = minimum if unit is None else unit[4] + unit[5], 0
         while behind < end:
             behind, found = finish(self.holes.find(self, behind)).after(behind), found + 1
-        runs = (*self._checked.doubted, (count, min(count + found, self._first_numbers[-1])))
+        runs = (*self._checked.wrong, (count, min(count + found, self._first_numbers[-1])))
         return [number for start, stop in runs for number in range(start, stop)]
 
     def newest_physical_offset(self) -> Lookup[int]:
@@ -133,7 +133,7 @@ class BatchConsumeQueue(FileQueue, Batches):
         data = yield from self._files.read_file_lookup(file, position, min(maximum, stop - number) * UNIT.size)
         units: Iterable[UnitFields] = UNIT.iter_unpack(data)
         checked = self._checked
-        if checked.doubted:
+        if checked.wrong:
             units = (unit for at, unit in enumerate(units, number) if checked.next(at) == at)
         return (
             (base, base + batch_size, physical_offset, size, tags_code)
@@ -293,9 +293,9 @@ class BatchConsumeQueue(FileQueue, Batches):
     def _sound_units(self, first: int, stop: int, without_unit: list[Range]) -> Lookup[Units]:
         """Return the units of a block that lead to batches of the log; leave the queue offsets between them over."""
         yield from self._check_first()
-        doubted, units = self._checked.doubted, (yield from self.raw(first, stop))
-        wrong = [range(max(low, first) - first, min(high, stop) - first) for low, high in doubted]
-        units = np.delete(units, list(itertools.chain(*wrong))) if doubted else units
+        wrong, units = self._checked.wrong, (yield from self.raw(first, stop))
+        left_out = [range(max(low, first) - first, min(high, stop) - first) for low, high in wrong]
+        units = np.delete(units, list(itertools.chain(*left_out))) if wrong else units
         units = units[units["physical_offset"] >= self._commit_log.minimum]
         bases, sizes = units["base_offset"].astype(np.int64), units["batch_size"].astype(np.int64)
         begin, end = without_unit.pop()
@@ -418,7 +418,7 @@ class BatchConsumeQueue(FileQueue, Batches):
         """Return the number of units without the last ones that lead to no more of the log than one before them.
 
         A broker writes no such unit: they are copies of earlier ones. First ones that lead to more of the log than one
-        behind them are copies of later ones, and are doubted.
+        behind them are copies of later ones, and are wrong.
         """
         last = (yield from self.physical_offset(count - 1)) if count else EMPTY
         first = (yield from self.physical_offset(0)) if count else EMPTY

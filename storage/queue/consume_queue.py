@@ -27,11 +27,11 @@ from storage.files.waiting import Lookup, finish, long_scan
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue._damaged_run import DamagedRun, around, place_of
-from storage.queue._doubted_units import DoubtedUnits
 from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end, standing_behind
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
+from storage.queue._suspect_units import SuspectUnits
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary, UnitRange
@@ -147,7 +147,7 @@ class ConsumeQueue(FileQueue):
             return None
         return UnitRange(file, position - before * UNIT.size, queue_offset - before, stop)
 
-    def is_tag_doubted(self, queue_offset: int) -> Lookup[bool]:
+    def is_tag_suspect(self, queue_offset: int) -> Lookup[bool]:
         if queue_offset + 1 < self.max_offset and (yield from self._ends_out_of_order(queue_offset + 1)):
             return True
         return (yield from self._starts_out_of_order(queue_offset))
@@ -248,18 +248,18 @@ class ConsumeQueue(FileQueue):
         return self.max_offset - self.min_offset
 
     def unit_arrays(self) -> Iterator[Lookup[Units]]:
-        """Yield look-ups of the units of all messages: those of each file, doubted ones again, those of the log."""
+        """Yield look-ups of the units of all messages: those of each file, suspect ones again, those of the log."""
         minimum, end = self._bounds or finish(self._measure())
-        doubted = DoubtedUnits(self._commit_log, minimum)
+        suspect = SuspectUnits(self._commit_log, minimum)
         for first, stop in self.blocks(minimum, end):
-            yield self._valid_units(first, stop - first, doubted)
-        yield doubted.plausible()
-        yield from (units_in_log(self, *run) for run in doubted.runs(end))
+            yield self._valid_units(first, stop - first, suspect)
+        yield suspect.plausible()
+        yield from (units_in_log(self, *run) for run in suspect.runs(end))
 
-    def _valid_units(self, queue_offset: int, count: int, doubted: DoubtedUnits) -> Lookup[Units]:
+    def _valid_units(self, queue_offset: int, count: int, suspect: SuspectUnits) -> Lookup[Units]:
         units = yield from self._array(queue_offset, count)
         valid = units["size"] > 0
-        doubted.put(queue_offset, units["physical_offset"].astype(np.int64), valid & (units["size"] != FILLER_SIZE))
+        suspect.put(queue_offset, units["physical_offset"].astype(np.int64), valid & (units["size"] != FILLER_SIZE))
         return units if valid.all() else units[valid]
 
     def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
@@ -285,15 +285,15 @@ class ConsumeQueue(FileQueue):
                 step = min(2 * step, LARGEST_STEP)
 
     def without_units(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
-        """Yield the queue offsets in [first, stop) of doubted units whose messages the log has; waits.
+        """Yield the queue offsets in [first, stop) of suspect units whose messages the log has; waits.
 
         Raises BeingSearched while the log is searched for them.
         """
-        doubted = DoubtedUnits(self._commit_log, first)
+        suspect = SuspectUnits(self._commit_log, first)
         for start, behind in self.blocks(first, stop):
             units = finish(self._array(start, behind - start))
-            doubted.put(start, units["physical_offset"].astype(np.int64), units["size"] > 0)
-        runs, entries = doubted.runs(stop), entries_before if is_backward else entries_between
+            suspect.put(start, units["physical_offset"].astype(np.int64), units["size"] > 0)
+        runs, entries = suspect.runs(stop), entries_before if is_backward else entries_between
         for start, behind in reversed(runs) if is_backward else runs:
             yield from (entry.queue_offset for entry in entries(self, start, behind) if entry.size != LOST)
 

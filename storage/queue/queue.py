@@ -195,7 +195,7 @@ class SourceQueue(Queue, JudgedUnits):
         yield from ()
         return None
 
-    def is_tag_doubted(self, queue_offset: int) -> Lookup[bool]:
+    def is_tag_suspect(self, queue_offset: int) -> Lookup[bool]:
         """Return whether the tag in a unit may not be that of its message, since a unit beside it is damaged.
 
         So it may be if the unit does not lead between the messages of its neighbours.

@@ -106,8 +106,8 @@ class UnitReader:
         if physical_offset < self._skip_to:
             return Missing.SKIPPED
         if wants is not None and not (yield from wants(tags_code)):
-            is_doubted = not self.is_of_log and (yield from self.queue.is_tag_doubted(offset))
-            record = (yield from log.record_at_lookup(physical_offset)) if is_doubted else None
+            is_suspect = not self.is_of_log and (yield from self.queue.is_tag_suspect(offset))
+            record = (yield from log.record_at_lookup(physical_offset)) if is_suspect else None
             if record is not None and not (yield from self._is_for(record, unit)):
                 return (yield from self._unreadable(offset, physical_offset))
             if record is None or not (yield from wants(tags_code_of(record))):

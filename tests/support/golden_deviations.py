@@ -625,7 +625,7 @@ DAMAGED_STORES = (
         "is not trusted, and neither is its tag. One that does, but leads to a message of another queue or has another "
         "tag, is skipped if its tag does not pass the filter, as by a broker",
         "",
-        ("storage.queue._damaged_run", "storage.queue._doubted_batches"),
+        ("storage.queue._damaged_run", "storage.queue._wrong_batches"),
     ),
     Unrecorded(
         "a hole of a queue: units that lead to no message of it, or whose file is gone",

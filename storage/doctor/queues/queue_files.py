@@ -164,8 +164,8 @@ def _asked(
     return None
 
 
-def _doubted_numbers(queue: Queue) -> list[int]:
-    return queue.doubted_numbers() if isinstance(queue, BatchConsumeQueue) else []
+def _wrong_numbers(queue: Queue) -> list[int]:
+    return queue.wrong_numbers() if isinstance(queue, BatchConsumeQueue) else []
 
 
 def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
@@ -195,7 +195,7 @@ def _check_end(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
 def _check_batches(store: OpenedStore, queue: _Queue, findings: Findings) -> None:
     """Report units of a queue of batches that are read from the log instead, since they cannot be right."""
     files = queue.files
-    wrong = _asked(store, queue, findings, _doubted_numbers, list[int]()) or []
+    wrong = _asked(store, queue, findings, _wrong_numbers, list[int]()) or []
     severity, meaning, remedy = ADVICE["queues"][Kind.UNIT]
     words, advice, first = MISPLACED_BATCH, (meaning, store.command(remedy)), 0
     for file in files.files:

@@ -1,6 +1,6 @@
 """Tells which units of a plain queue's files cannot be trusted by those around them, without their records.
 
-A unit has the hash of its message's tag, without a checksum. These units are doubted: those that point to no place in
+A unit has the hash of its message's tag, without a checksum. These units are suspect: those that point to no place in
 the log, those right beside them (damage may begin within a tag), both of two neighbours that do not ascend, and queue
 offsets without a unit. A message that one of them leads to may have any tag; if it leads to none, the log is searched
 for its message (:mod:`storage.queue.queue_holes`).
@@ -22,8 +22,8 @@ Units: TypeAlias = "npt.NDArray[np.void]"
 Flags: TypeAlias = "npt.NDArray[np.bool_]"
 
 
-class DoubtedUnits:
-    """Collects the doubted units of a plain queue, block by block."""
+class SuspectUnits:
+    """Collects the suspect units of a plain queue, block by block."""
 
     def __init__(self, log: CommitLog, first: int) -> None:
         """Begin without units; `first` is the first queue offset of the queue."""
@@ -68,11 +68,11 @@ class DoubtedUnits:
                 self._runs.append((int(run[0]), int(run[-1]) + 1))
 
     def runs(self, end: int) -> list[Range]:
-        """Return the ranges of doubted queue offsets, for a queue that ends at `end`."""
+        """Return the ranges of suspect queue offsets, for a queue that ends at `end`."""
         return [*self._runs, (self._next, end)] if self._next < end else self._runs
 
     def plausible(self) -> Lookup[Units]:
-        """Return the doubted units that point into the log, each with ANY_TAG and without its size."""
+        """Return the suspect units that point into the log, each with ANY_TAG and without its size."""
         yield from ()
         places = np.concatenate([np.empty(0, np.int64), *self._places])
         units = np.zeros(places.size, UNIT_DTYPE)

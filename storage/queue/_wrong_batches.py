@@ -46,7 +46,7 @@ class Batches(JudgedUnits):
 
 @dataclass(frozen=True, slots=True)
 class CheckedUnits:
-    """The results of checking units by their numbers: all from ``first`` on were checked, ``doubted`` do not count.
+    """The results of checking units by their numbers: all from ``first`` on were checked, ``wrong`` do not count.
 
     The log has the batches from unit ``live`` and queue offset ``minimum`` on. ``is_followed`` says whether damaged
     units follow the last one, whose batches it has.
@@ -55,22 +55,22 @@ class CheckedUnits:
     first: int
     live: int = 0
     minimum: int = 0
-    doubted: Ranges = ()
+    wrong: Ranges = ()
     is_followed: bool = False
 
     def next(self, number: int) -> int:
         """Return the first number from ``number`` on of a unit that counts, if there is such a unit."""
-        at = bisect_right(self.doubted, (number, _LARGEST)) - 1
-        return max(number, self.doubted[at][1]) if at >= 0 else number
+        at = bisect_right(self.wrong, (number, _LARGEST)) - 1
+        return max(number, self.wrong[at][1]) if at >= 0 else number
 
     def before(self, number: int) -> int:
         """Return the last number before ``number`` of a unit that counts; −1 without one."""
-        at = bisect_left(self.doubted, (number, 0)) - 1
-        return self.doubted[at][0] - 1 if at >= 0 and number <= self.doubted[at][1] else number - 1
+        at = bisect_left(self.wrong, (number, 0)) - 1
+        return self.wrong[at][0] - 1 if at >= 0 and number <= self.wrong[at][1] else number - 1
 
     def without(self, wrong: Iterable[int]) -> CheckedUnits:
         """Return the results after some more units turned out to be wrong."""
-        return replace(self, doubted=merge([*self.doubted, *((number, number + 1) for number in wrong)]))
+        return replace(self, wrong=merge([*self.wrong, *((number, number + 1) for number in wrong)]))
 
 
 def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool = False) -> Lookup[set[int]]:
