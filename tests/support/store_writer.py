@@ -7,7 +7,8 @@ the writer itself, by reproducing a recorded broker's log, queues and index byte
     written = writer.append("TopicTest", b"hello", keys="k1 k2", tags="TagA")
     writer.close()
 
-`flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop.
+`flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop, as is the end of a
+block `with StoreWriter(…) as writer`.
 """
 
 import functools
@@ -308,6 +309,13 @@ class StoreWriter:
         """Bring all files up to date, as a broker that stops cleanly."""
         self.flush()
         (self.root / "abort").unlink()
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
 
     def crash(self) -> None:
         """Bring all files up to date, as a broker that dies: `abort` stays, and so does the segment made in advance."""
