@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -13,13 +13,9 @@ from publishing import look_for_nobody
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.publish import store_lock
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
 
 @pytest.fixture(scope="session")
-def session(spark: "SparkContext") -> "SparkSession":
+def session(spark: Any) -> Any:
     """A session on the one context, with the format `rocketlens`."""
     from pyspark.sql import SparkSession
 
@@ -35,7 +31,6 @@ def session(spark: "SparkContext") -> "SparkSession":
 
 @pytest.fixture(scope="module", autouse=True)
 def here() -> Iterator[None]:
-    """Tasks of jobs run in the test's process, one after the other; on the engines each job runs in test_engines."""
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
         yield
@@ -51,7 +46,6 @@ def nobody_writes() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def objects() -> Iterator[ObjectStore]:
-    """An object store that speaks S3; two at a time are one."""
     with object_store() as objects:
         yield objects
 
@@ -68,13 +62,11 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
 
 @pytest.fixture(scope="session")
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """An object store that speaks Google's protocol."""
     with google_store(tmp_path_factory.mktemp("google")) as objects:
         yield objects
 
 
 @pytest.fixture(scope="session")
 def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """Hadoop's file system."""
     with hadoop_store(tmp_path_factory.mktemp("hadoop")) as objects:
         yield objects

@@ -16,7 +16,6 @@ from other_versions import pyspark_of
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("4.0.5", "4.1.4", "4.2.1")
-SECONDS = 1800
 LEFT_OPEN = "ignore:unclosed <socket.socket:ResourceWarning"
 """What pyspark 4.0 does with sockets of its own, between Python and the JVM."""
 
@@ -45,13 +44,11 @@ def test_the_requirement_admits_the_lines_that_are_run_and_no_others() -> None:
 @pytest.mark.parametrize("number", VERSIONS)
 def test_jobs_and_the_data_source_run_with_a_version(number: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(pyspark_of(number))}
-    seen = subprocess.run(
-        [sys.executable, "-c", "import pyspark; print(pyspark.__version__)"],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    shown = "import pyspark; print(pyspark.__version__)"
+    seen = subprocess.run([sys.executable, "-c", shown], env=environment, capture_output=True, text=True, check=True)
     assert seen.stdout.strip() == number
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", LEFT_OPEN, *RUN]
     ended = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False
     )
     assert ended.returncode == 0, ended.stdout[-6000:]

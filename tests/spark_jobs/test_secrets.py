@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,16 +17,14 @@ from process import COMMAND, ROOT
 from store_writer import StoreWriter
 
 SECRETS = {name: f"hidden-{name}-7f3a/+= x" for name in ("secret", "token", "password")}
-START_SECONDS = 180
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
     """Refuses everything, and says back all that it was sent."""
 
     def answer(self) -> None:
-        body = json.dumps(
-            {"error": {"message": str(dict(self.headers)), "type": "NotAuthorized", "code": 401}}
-        ).encode()
+        error = {"message": str(dict(self.headers)), "type": "NotAuthorized", "code": 401}
+        body = json.dumps({"error": error}).encode()
         self.send_response(401)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -34,8 +33,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = answer  # noqa: N815 - the names of http.server
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +88,7 @@ def run_whole(arguments: list[str], temporary: Path) -> tuple[int, list[bytes]]:
     """The exit code of a process, and all that it says."""
     environment = {**os.environ, "TMPDIR": str(temporary), "AWS_MAX_ATTEMPTS": "1"}
     command = [*COMMAND, *arguments]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False, timeout=START_SECONDS)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False, timeout=180)
     return ended.returncode, [ended.stdout, ended.stderr]
 
 
@@ -103,13 +101,7 @@ def run_whole(arguments: list[str], temporary: Path) -> tuple[int, list[bytes]]:
     ],
 )
 def test_no_secret_is_in_what_a_failing_job_says_and_leaves(
-    case: str,
-    is_whole: bool,
-    store: Path,
-    tmp_path: Path,
-    echo: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    case: str, is_whole: bool, store: Path, tmp_path: Path, echo: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
 ) -> None:
     arguments, temporary = cases(store, tmp_path, echo)[case], tmp_path / "temporary"
     temporary.mkdir()

@@ -23,7 +23,7 @@ from spark_jobs.run.report import Report
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableDetails, TableRequest
 from storage.columns.names import JSON_NAMES
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 
 Row = dict[str, Any]
 TIMES = ("store_timestamp", "born_timestamp")
@@ -113,6 +113,15 @@ PARTITIONS = ("topic", "date")
 DAY = 24 * 60 * 60 * 1000
 
 
+def write_days(writer: StoreWriter, count: int, start: int = 0) -> None:
+    """Messages of two topics, twelve of each day; some have neither key nor tag."""
+    for number in range(start, start + count):
+        more = {} if number % 5 == 0 else {"unique_key": f"U{number}", "keys": f"k{number} both", "tags": "TagA"}
+        body, stamp = b"" if number % 7 == 0 else b"body \xff%d" % number, START_TIMESTAMP + number // 12 * DAY + number
+        writer.append(("Orders", "%RETRY%payments")[number % 2], body, store_timestamp=stamp, **more)
+    writer.flush()
+
+
 def append(store: StoreWriter, place: OutputPlace, source: str = "", **more: Any) -> Report[TableDetails]:
     """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for.
 
@@ -136,5 +145,4 @@ def rows_of_table(place: OutputPlace, format_: str = "jsonl") -> list[Row]:
 
 
 def with_date(row: Row) -> Row:
-    """A row of the oracle, with the day on which it was stored."""
     return row | {"date": datetime.fromtimestamp(row["store_timestamp"] / 1000, UTC).date().isoformat()}

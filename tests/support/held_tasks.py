@@ -68,12 +68,10 @@ if others:
 
 
 def plant_listener(python: Path) -> None:
-    """Have a virtual environment's Python hold tasks where the variable names a directory."""
     write_listener(site_packages_of(python))
 
 
 def write_listener(directory: Path) -> None:
-    """Put the listener where a Python looks for modules."""
     (directory / "sitecustomize.py").write_text(LISTENER)
 
 
@@ -100,7 +98,6 @@ class HeldTasks:
 
 
 def parent_of(pid: int) -> int:
-    """The process id of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 

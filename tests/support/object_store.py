@@ -1,7 +1,4 @@
-"""Stand-ins for object stores and Hadoop on the loopback address, and stores put into them.
-
-S3 is moto's, in this process. Google's is fake-gcs-server, which Go builds once. Hadoop's file system is that of its
-own mini-cluster, of the version that pyspark has the client of, which Maven brings once: a name node and a data node.
+"""Stand-ins for object stores and Hadoop on the loopback address: moto, fake-gcs-server, Hadoop's mini-cluster.
 
 Late imports: these packages take seconds, and every process that collects tests has this module.
 """
@@ -28,15 +25,12 @@ from blocking_client import eventually
 from interop.jars import build_go, cached, copy_jars
 from needed_tools import tool
 from spark_jobs.places.output_place import OutputPlace
+from spark_jobs.places.place_names import MANIFEST
+from spark_jobs.places.placed_run import read_manifest
 from verifying import upload
 
-BUSY = "busy"
-CUT = "cut"
-SHORT = "short"
+BUSY, CUT, SHORT, LOST = "busy", "cut", "short", "lost"
 FAULTS = (BUSY, CUT, SHORT)
-LOST = "lost"
-WRITE_FAULTS = (BUSY, LOST)
-READS = ("GET", "HEAD")
 MOST_ON_ONE = 2
 SLOW_DOWN = b"<Error><Code>ServiceUnavailable</Code><Message>Busy.</Message></Error>"
 
@@ -68,8 +62,8 @@ class FaultPlan:
             chance = random.Random(f"{self._seed} {asked} {self._asked[asked]}")
             if chance.random() >= self._share or self._asked[asked] > MOST_ON_ONE:
                 return ""
-            if method not in READS:
-                return self._note(chance.choice(WRITE_FAULTS)) if self._writes else ""
+            if method not in ("GET", "HEAD"):
+                return self._note(chance.choice((BUSY, LOST))) if self._writes else ""
             return self._note(chance.choice(FAULTS) if byte_range else BUSY)
 
     def _note(self, fault: str) -> str:
@@ -78,8 +72,6 @@ class FaultPlan:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Hands one request on, unless it is refused."""
-
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     disable_nagle_algorithm = True
@@ -105,11 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == LOST:
             self.close_connection = True
             return
-        headers = [
-            (name, value)
-            for name, value in answer.getheaders()
-            if name.lower() not in ("connection", "transfer-encoding", "server", "date")
-        ]
+        left_out = ("connection", "transfer-encoding", "server", "date")
+        headers = [(name, value) for name, value in answer.getheaders() if name.lower() not in left_out]
         if fault == SHORT:
             data = data[: len(data) // 2]
         if fault == SHORT or self.command != "HEAD":
@@ -132,16 +121,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _hand_on  # noqa: N815 — names of http.server
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    def log_message(self, format: str, *args: object) -> None: ...
 
 
 @contextlib.contextmanager
 def faulty_proxy(endpoint: str, plan: FaultPlan) -> Iterator[str]:
-    """Run one before an endpoint; its own."""
     address = urlsplit(endpoint)
-    assert address.hostname is not None
-    assert address.port is not None
     fields = {"plan": plan, "target": (address.hostname, address.port)}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), fields))
     server.daemon_threads = True
@@ -168,6 +153,20 @@ Fresh: TypeAlias = Callable[[], OutputPlace]
 """Gives empty places for output, one after the other."""
 
 
+def orphans(place: OutputPlace) -> set[str]:
+    """What lies at a place, and its manifest does not name."""
+    committed = read_manifest(place)
+    named = {each.name for each in committed.parts} if committed else set()
+    return set(place.objects("")) - named - {MANIFEST}
+
+
+def create_in_any_case(place: OutputPlace, name: str, data: bytes) -> None:
+    """`OutputPlace.create` of a store that ignores If-None-Match."""
+    with contextlib.closing(place.new_object(name)) as new:
+        new.write(data)
+        new.commit()
+
+
 @dataclass(frozen=True)
 class ObjectStore:
     """A place for stores below the URL `root`; `options` are what fsspec needs to know of it, as JSON."""
@@ -176,7 +175,6 @@ class ObjectStore:
     root: str = "s3://stores"
 
     def put(self, directory: Path, name: str) -> str:
-        """Copy a directory to the place; its URL."""
         upload(directory, f"{self.root}/{name}", self.options)
         return f"{self.root}/{name}"
 
@@ -275,7 +273,6 @@ def _answers(url: str) -> bool:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str], work: Path) -> Iterator[None]:
-    """A process that writes below a directory, until the end."""
     with (work / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=work, stdout=output, stderr=output)
     try:

@@ -1,6 +1,7 @@
 """Verifications without Spark, and what they found, for tests; damage that is mended again."""
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import opened_source
 from storage.doctor.finding import Finding
+
+NUMBERS = itertools.count()
 
 
 def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -38,17 +41,11 @@ def verify_here(store: str | Path, work: Path, **options: Any) -> Report[DeepDet
 
 def verify_in_memory(store: Path, work: Path, **options: Any) -> Report[DeepDetails]:
     """Verify a copy of a store in fsspec's file system `memory`; names in the report are those of the store itself."""
-    url = f"memory://{store.name}-{os.getpid()}"
-    upload(store, url)
-    try:
-        report = verify_here(url, work, **options)
-    finally:
-        fsspec.filesystem("memory").rm(url, recursive=True)
-    return named_as(report, url, store)
+    with in_memory(store) as url:
+        return named_as(verify_here(url, work, **options), url, store)
 
 
 def upload(store: Path, url: str, storage: str = "") -> None:
-    """Copy a directory to a URL."""
     system, inner = file_system(url, storage)
     for path in sorted(store.rglob("*")):
         if path.is_file():
@@ -57,38 +54,50 @@ def upload(store: Path, url: str, storage: str = "") -> None:
             system.makedirs(f"{inner}/{path.relative_to(store)}", exist_ok=True)
 
 
+@contextlib.contextmanager
+def in_memory(store: Path) -> Iterator[str]:
+    """The URL of a copy of a directory in fsspec's file system `memory`."""
+    url = f"memory://copy-{os.getpid()}-{next(NUMBERS)}"
+    upload(store, url)
+    try:
+        yield url
+    finally:
+        fsspec.filesystem("memory").rm(url, recursive=True)
+
+
+def flip(path: Path, position: int, mask: int = 1) -> None:
+    """Flip bits of a byte of a file, for good."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
 def named_as(report: Report[DeepDetails], url: str, store: Path) -> Report[DeepDetails]:
     """A report of a store behind a URL as it would be of a directory."""
 
     def named(text: str) -> str:
         return text.replace(url, str(store))
 
-    report.store = named(report.store)
-    report.notes = list(map(named, report.notes))
+    report.store, report.notes = named(report.store), list(map(named, report.notes))
+    places = ("path", "expected", "found", "place")
     report.details.findings = [
-        msgspec.structs.replace(
-            each, path=named(each.path), expected=named(each.expected), found=named(each.found), place=named(each.place)
-        )
+        msgspec.structs.replace(each, **{name: named(getattr(each, name)) for name in places})
         for each in report.details.findings
     ]
     return report
 
 
 def findings_of(report: Report[DeepDetails]) -> list[Finding]:
-    """What a report lists."""
     return [finding for finding in report.details.findings if not finding.more]
 
 
 def told(report: Report[DeepDetails]) -> str:
     """All of it, for the message of an assertion."""
-    return (
-        "\n".join([*(f"{finding.where}: {finding.what}" for finding in findings_of(report)), *report.notes])
-        or "nothing"
-    )
+    lines = [f"{finding.where}: {finding.what}" for finding in findings_of(report)]
+    return "\n".join([*lines, *report.notes]) or "nothing"
 
 
 def assert_clean(report: Report[DeepDetails]) -> None:
-    """Nothing was found."""
     assert report.details.clean, told(report)
     assert report.exit_code == 0
     assert report.details.counts == {}

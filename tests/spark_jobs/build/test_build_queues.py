@@ -1,7 +1,4 @@
-"""Queues from the blocks of a scan: the broker's files where the log is whole, and no worse than before where not.
-
-Tasks are called as Spark calls them, one after the other.
-"""
+"""Queues from the blocks of a scan: the broker's files where the log is whole, and no worse than before where not."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +21,6 @@ TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 
 def queue_files(store: Path) -> dict[str, bytes]:
-    """All queue files of a store that hold anything."""
     found = {f"{tree}/{name}": data for tree in TREES for name, data in files_under(store / tree).items()}
     return {name: data for name, data in found.items() if any(data)}
 
@@ -89,7 +85,6 @@ def one_queue(root: Path, count: int = 100, **options: Any) -> StoreWriter:
 
 
 def damage(writer: StoreWriter, first: int, count: int) -> Damage:
-    """Spoil some records in a row."""
     for written in writer.written[first : first + count]:
         writer.overwrite(written.physical_offset + 4, b"\xff" * 4)
     start = writer.written[first].physical_offset

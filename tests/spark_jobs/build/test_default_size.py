@@ -32,7 +32,7 @@ def test_a_full_file_of_default_size_and_the_one_behind_it_are_the_brokers_bytes
     (out / "commitlog").symlink_to(store / "commitlog")
     (out / "config").symlink_to(store / "config")
     shapes = [file.index.shape for file in MessageStore.open(out, StoreOptions()).snapshot.index.files]
-    assert [(shape.slots, shape.entries) for shape in shapes] == [
+    assert [(each.slots, each.entries) for each in shapes] == [
         (SLOTS, ENTRIES - 1),
         (SLOTS, 4 * MESSAGES - ENTRIES + 1),
     ]

@@ -34,30 +34,21 @@ def rebuild(store: Path, **options: Any) -> Report:
 
 
 def index_bytes(store: Path) -> list[bytes]:
-    """Content of the index files in name order."""
     return [path.read_bytes() for path in sorted((store / "index").iterdir())]
-
-
-# --- what a real broker wrote -----------------------------------------------------------------------------------------
 
 
 ENTRY_70 = 40 + 97 * 4 + 20 * 70
 
 
-@pytest.mark.parametrize(
-    ("what", "position"),
-    [
-        ("count", 39), ("hash", ENTRY_70 + 2),
-    ],
-)  # fmt: skip
-def test_a_damaged_file_is_not_kept(tmp_path: Path, what: str, position: int) -> None:
+@pytest.mark.parametrize("position", [39, ENTRY_70 + 2], ids=["count", "hash"])
+def test_a_damaged_file_is_not_kept(tmp_path: Path, position: int) -> None:
     store = unpack("store", tmp_path)
     recorded, names = index_bytes(store), sorted(path.name for path in (store / "index").iterdir())
     damaged = bytearray(recorded[4])
     damaged[position] ^= 0x10
     (store / "index" / names[4]).write_bytes(damaged)
     report = rebuild(store, out=tmp_path / "out")
-    assert report.details.index.kept == names[:4], what
+    assert report.details.index.kept == names[:4]
     assert index_bytes(tmp_path / "out") == recorded
 
 
@@ -108,46 +99,41 @@ def rebuild_queues(store: Path, out: Path | None = None, **options: Any) -> Repo
     return run_rebuild(request, Silence())
 
 
-def queue_files(store: Path, trees: tuple[str, ...] = TREES) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(store)): path.read_bytes()
-        for tree in trees
-        for path in (store / tree).rglob("*")
-        if path.is_file()
-    }
+def queue_files(store: Path) -> dict[str, bytes]:
+    files = (path for tree in TREES for path in (store / tree).rglob("*") if path.is_file())
+    return {str(path.relative_to(store)): path.read_bytes() for path in files}
+
+
+def recorded_store(name: str, directory: Path) -> tuple[Path, dict[str, str]]:
+    """A recorded store, and the options of a rebuild by its broker's configuration."""
+    recorded = GOLDEN / "g2" / name
+    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    return unpack("store", directory, archives=recorded), {"delay_levels": levels}
 
 
 @pytest.mark.parametrize("name", ["g2-queues", "g2-queues-5.5.1"])
 def test_batch_light_and_delay_queues_of_an_official_broker_come_out_byte_for_byte(name: str, tmp_path: Path) -> None:
-    recorded = GOLDEN / "g2" / name
-    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
-    store = unpack("store", tmp_path, archives=recorded)
-    rebuild_queues(store, tmp_path / "out", delay_levels=levels)
+    store, options = recorded_store(name, tmp_path)
+    rebuild_queues(store, tmp_path / "out", **options)
     assert queue_files(tmp_path / "out") == queue_files(store)
     assert list((store / "batchconsumequeue").iterdir())
 
 
 @pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
 def test_queues_and_index_of_a_ledger_come_out_as_the_broker_wrote_them(name: str, tmp_path: Path) -> None:
-    recorded = GOLDEN / "g2" / name
-    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
-    store = unpack("store", tmp_path, archives=recorded)
-    report = rebuild_queues(store, tmp_path / "out", index=True, from_offset=0, delay_levels=levels)
+    store, options = recorded_store(name, tmp_path)
+    report = rebuild_queues(store, tmp_path / "out", index=True, from_offset=0, **options)
     assert report.exit_code == 0
     assert queue_files(tmp_path / "out") == queue_files(store)
-    built, written = (
-        [path.read_bytes() for path in sorted((root / "index").iterdir())] for root in (tmp_path / "out", store)
-    )
+    built, written = index_bytes(tmp_path / "out"), index_bytes(store)
     assert len(built) == len(written) > 2
     assert built[:-1] == written[:-1]
     assert built[-1][40:] == written[-1][40:]  # a broker that was killed had not yet written its last header
 
 
 def test_the_queues_of_a_rocksdb_come_out_as_the_broker_writes_them_besides(tmp_path: Path) -> None:
-    recorded = GOLDEN / "g2" / "g2-rocksdb-double"
-    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
-    store = unpack("store", tmp_path, archives=recorded)
-    report = rebuild_queues(store, tmp_path / "out", delay_levels=levels)
+    store, options = recorded_store("g2-rocksdb-double", tmp_path)
+    report = rebuild_queues(store, tmp_path / "out", **options)
     made = queue_files(tmp_path / "out")
     light = {name: content for name, content in made.items() if "%LMQ%" in name}
     written = {name: content for name, content in queue_files(store).items() if name.count("/") == 3}
@@ -185,9 +171,8 @@ def test_the_missing_file_comes_back_and_nothing_else_changes_but_the_checkpoint
     whole = files_under(unpack("store-crashed", crashed.parent / "whole") / "index")
     assert [data[40:] for data in files_under(crashed / "index").values()] == [data[40:] for data in whole.values()]
     (index_backup, checkpoint_backup) = sorted(report.details.backups, key=lambda path: "checkpoint" in path)
-    assert files_under(Path(index_backup)) == {
-        Path(name).name: data for name, data in before.items() if name.startswith("index/")
-    }
+    was = {Path(name).name: data for name, data in before.items() if name.startswith("index/")}
+    assert files_under(Path(index_backup)) == was
     assert Path(checkpoint_backup).read_bytes() == before["checkpoint"]
     untouched = {name for name in before if not name.startswith("index/") and name not in ("checkpoint", "lock")}
     assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
@@ -226,26 +211,24 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     victim = writer.written[12]
     writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
     before = files_under(tmp_path / "store")
+    options = {"slots": 7, "entries": 50, "from_offset": 0}
     for queues in (True, False):
         with pytest.raises(StoreError) as refused:
-            rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, queues=queues)
+            rebuild(tmp_path / "store", **options, queues=queues)
         assert str(refused.value).count("to 19 sound records of ") == 1 + queues
         assert str(refused.value).count("those that were built to 12") == 1 + queues
         assert "--allow-fewer" in str(refused.value)
     after = files_under(tmp_path / "store")
     assert {name: after[name] for name in before} == before
-    inside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, allow_fewer=True)
+    inside = rebuild(tmp_path / "store", **options, allow_fewer=True)
     assert (inside.exit_code, inside.resumed) == (4, True)
     assert inside.details.log_end == victim.physical_offset
     assert inside.entries == 12
-    beside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, out=str(tmp_path / "out"))
+    beside = rebuild(tmp_path / "store", **options, out=str(tmp_path / "out"))
     assert beside.exit_code == 4
     assert beside.entries == 19
     assert [damage.physical_offset for damage in beside.damages] == [victim.physical_offset]
     assert beside.damages[0].path == str(tmp_path / "store" / "commitlog" / "00000000000000000000")
-
-
-# --- who does the work ------------------------------------------------------------------------------------------------
 
 
 # --- going on after a kill --------------------------------------------------------------------------------------------
@@ -309,8 +292,6 @@ def test_a_rebuild_that_is_killed_goes_on(source: Path, tmp_path: Path, each: in
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123000, tzinfo=UTC)
 NOON_MS = 1772625600123
-
-
 LATER = NOON + timedelta(days=9)
 
 
@@ -344,11 +325,8 @@ def test_where_no_name_lies_between_the_kept_one_and_now_that_is_told() -> None:
 @given(st.lists(st.integers(1_600_000_000_000, 1_780_000_000_000), min_size=1, max_size=9), st.integers(-11, 13))
 def test_the_zone_is_read_off_names_that_were_given_when_the_first_entry_came(begins: list[int], hours: int) -> None:
     zone = timezone(timedelta(hours=hours, minutes=45))
-    files = [
-        (datetime.fromtimestamp(begin // 1000, zone).strftime("%Y%m%d%H%M%S") + f"{begin % 1000:03d}", begin - 40)
-        for begin in begins
-    ]
-    implied = implied_zone(files)
+    times = ((begin, datetime.fromtimestamp(begin // 1000, zone)) for begin in begins)
+    implied = implied_zone([(f"{time:%Y%m%d%H%M%S}{begin % 1000:03d}", begin - 40) for begin, time in times])
     assert implied is not None
     assert implied.utcoffset(None) == timedelta(hours=hours, minutes=45)
 

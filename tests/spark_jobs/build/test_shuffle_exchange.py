@@ -22,6 +22,7 @@ from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from store_writer import START_TIMESTAMP, StoreWriter
+from verifying import flip
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -78,20 +79,13 @@ def writer(tmp_path: Path) -> StoreWriter:
 
 
 @pytest.fixture
-def store(writer: StoreWriter) -> Path:
-    return writer.root
-
-
-@pytest.fixture
-def damaged(store: Path) -> Path:
+def damaged(writer: StoreWriter) -> Path:
     """A record in the middle, a segment that is gone, and a torn end."""
-    segments = sorted((store / "commitlog").iterdir())
+    segments = sorted((writer.root / "commitlog").iterdir())
     for segment in (segments[1], segments[-1]):
-        data = bytearray(segment.read_bytes())
-        data[data.rindex(b"body")] ^= 1
-        segment.write_bytes(data)
+        flip(segment, segment.read_bytes().rindex(b"body"))
     segments[3].unlink()
-    return store
+    return writer.root
 
 
 def test_a_damaged_log_comes_out(damaged: Path, tmp_path: Path) -> None:
@@ -103,7 +97,7 @@ def test_a_damaged_log_comes_out(damaged: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("job", [rebuild, pytest.param(compact, marks=pytest.mark.soak)])
 def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
-    job: Job, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver dies when all is built; a rebuild makes a hot queue in parts."""
     monkeypatch.setattr(split_queues, "LEAST_UNITS", HOT_UNITS)
@@ -118,14 +112,14 @@ def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
     place = OutputPlace(f"file://{tmp_path}/out")
     options = SMALL | ({"from_offset": 0} if job is rebuild else {})
     with mock.patch.object(run_module, "send", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        job(store, out=place.url, exchange="shuffle", **options)
+        job(writer.root, out=place.url, exchange="shuffle", **options)
     left = set(place.objects(""))
-    job(store, out=place.url, exchange="shuffle", **options)
+    job(writer.root, out=place.url, exchange="shuffle", **options)
     named = {part["path"]: part["name"] for part in json.loads(place.read(MANIFEST) or b"")["parts"]}
     built = {name for path, name in named.items() if path != "checkpoint"}
     assert len(built) > 3
     assert built <= left
-    copies = [Path(shutil.copytree(store, tmp_path / name)) for name in ("fetched", "in-place")]
+    copies = [Path(shutil.copytree(writer.root, tmp_path / name)) for name in ("fetched", "in-place")]
     run_fetch(FetchRequest(url=place.url, store=str(copies[0]), drop_backup=True), Silence())
     job(copies[1], exchange="files", drop_backup=True, **options)
     assert files_under(copies[0]) == files_under(copies[1])
@@ -142,8 +136,8 @@ def test_a_compaction_of_a_damaged_log_comes_out(damaged: Path, tmp_path: Path, 
     assert len(index_of(made)) > 1
 
 
-def test_compacted_files_say_as_rightly_that_they_are_complete(store: Path, tmp_path: Path) -> None:
+def test_compacted_files_say_as_rightly_that_they_are_complete(writer: StoreWriter, tmp_path: Path) -> None:
     """Some share a stretch of the log where the clock stepped back, which a block that was cut does not show."""
-    made, _ = assert_same_both_ways(compact, store, tmp_path, **SMALL)
+    made, _ = assert_same_both_ways(compact, writer.root, tmp_path, **SMALL)
     marks = [take_mark(data, SLOTS)[1] for data in index_of(made)]
     assert {mark is not None and mark.complete for mark in marks} == {False, True}

@@ -39,7 +39,6 @@ def hot(root: Path, count: int = 300, oddity: Callable[[StoreWriter, int], None]
 
 
 def in_one(monkeypatch: pytest.MonkeyPatch, store: Path, work: Path, **options: Any) -> Rebuilt:
-    """The same rebuild, nothing split."""
     with monkeypatch.context() as patched:
         patched.setattr(split_queues, "LEAST_UNITS", 1 << 30)
         return Rebuilt(store, work, **options)
@@ -73,14 +72,7 @@ def claim(number: int, offset: int) -> Callable[[StoreWriter, int], None]:
     return oddity
 
 
-@pytest.mark.parametrize(
-    ("oddity", "is_split"),
-    [
-        (expired, True),
-        (again, False),
-        (claim(100, 1 << 40), False),
-    ],
-)
+@pytest.mark.parametrize(("oddity", "is_split"), [(expired, True), (again, False), (claim(100, 1 << 40), False)])
 def test_oddities_leave_a_queue_to_one_task(
     oddity: Callable[[StoreWriter, int], None], is_split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

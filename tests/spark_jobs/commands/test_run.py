@@ -1,13 +1,12 @@
 """In which order a job does what it has to do: places are looked at before an engine is started, whatever the job."""
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from object_store import ObjectStore
+from object_store import ObjectStore, create_in_any_case
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
@@ -37,20 +36,19 @@ JOBS: dict[str, Callable[..., object]] = {
 }
 
 
+def one_message(root: Path) -> StoreWriter:
+    writer = StoreWriter(root, index_slots=97, index_entries=150)
+    writer.append("Topic", keys="k")
+    writer.close()
+    return writer
+
+
 @pytest.mark.parametrize("job", sorted(JOBS.keys() - {"delta"}))  # it waits with the lock that the server needs
 def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_starts(
     job: str, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = StoreWriter(tmp_path / "store", index_slots=97, index_entries=150)
-    writer.append("Topic", keys="k")
-    writer.close()
-
-    def create(self: OutputPlace, name: str, data: bytes) -> None:
-        with contextlib.closing(self.new_object(name)) as new:
-            new.write(data)
-            new.commit()
-
-    monkeypatch.setattr(OutputPlace, "create", create)
+    writer = one_message(tmp_path / "store")
+    monkeypatch.setattr(OutputPlace, "create", create_in_any_case)
     _let_no_engine_start(monkeypatch)
     place = OutputPlace(f"s3://stores/{job}", objects.options)
     with pytest.raises(ConfigError, match="this object store ignores If-None-Match"):
@@ -62,9 +60,7 @@ def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_
 def test_a_directory_that_takes_no_files_is_refused_before_an_engine_starts(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = StoreWriter(tmp_path / "store", index_slots=97, index_entries=150)
-    writer.append("Topic", keys="k")
-    writer.close()
+    writer = one_message(tmp_path / "store")
     (tmp_path / "file").write_bytes(b"")
     _let_no_engine_start(monkeypatch)
     for out in (f"{tmp_path}/file/out", f"file://{tmp_path}/file/out"):
@@ -81,9 +77,7 @@ def _let_no_engine_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("run", [run_rebuild, run_compact])
-def test_no_job_goes_without_a_segment_that_lies_behind_a_broken_link(
-    run: Callable[..., object], tmp_path: Path
-) -> None:
+def test_no_job_goes_without_a_segment_behind_a_broken_link(run: Callable[..., object], tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store", segment_size=1024, index_slots=97, index_entries=150)
     for _ in range(20):
         writer.append("Topic", keys="k")
@@ -92,11 +86,9 @@ def test_no_job_goes_without_a_segment_that_lies_behind_a_broken_link(
     segment.unlink()
     segment.symlink_to("/mnt/gone/segment")
     before = {path: path.stat().st_ino for path in writer.root.rglob("*") if path.is_file()}
-    request = (
-        RebuildRequest(store=str(writer.root), index=True, queues=True)
-        if run is run_rebuild
-        else CompactRequest(store=str(writer.root))
-    )
+    store = str(writer.root)
+    rebuild = RebuildRequest(store=store, index=True, queues=True)
+    request = rebuild if run is run_rebuild else CompactRequest(store=store)
     with pytest.raises(StoreError, match=r"is a link, or below one, to /mnt/gone/segment, which is not there"):
         run(request, Silence())
     assert {path: path.stat().st_ino for path in writer.root.rglob("*") if path.is_file()} == before

@@ -11,21 +11,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import compact_oracle
 from command_line import Outcome
-from compact_oracle import (
-    broker_offsets,
-    build_compacted,
-    keep_entries,
-    lacks_keys,
-    log_entries,
-    put_behind,
-    read_entries,
-)
+from compact_oracle import build_compacted, keep_entries, read_entries
 from job_runs import compact_in_place, compact_store, small_steps
 from oracles import END_OF_TIME, index_keys, read_log, signed
 from protocol.errors import RocketLensError
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
+from verifying import flip
 
 SLOTS, ENTRIES = 7, 10
 
@@ -74,18 +68,15 @@ def test_no_file_says_that_it_is_complete_and_lacks_a_key(
     if data.draw(st.booleans(), "a segment is lost"):
         lost = data.draw(st.sampled_from(sorted(writer.log.segments)), "segment")
         assume(len(writer.log.segments) > 1)
-        records = [record for record in records if from_log is False or not lost <= record.physical_offset < lost + 1]
+        if not from_log:
+            records = [record for record in records if record.physical_offset != lost]
         writer.log.segments[lost].rename(directory / "segment")
-        records = records if not from_log else read_log(writer.log.directories)
     elif data.draw(st.booleans(), "a record is damaged"):
         damaged = data.draw(st.sampled_from(writer.written), "record")
         writer.overwrite(damaged.physical_offset + 4, b"\xff")
-        records = records if not from_log else read_log(writer.log.directories)
-    options: dict[str, Any] = {
-        "slots": plan.options["index_slots"],
-        "entries": plan.options["index_entries"],
-        "profile": "5.5" if profile == "5.5" else "classic",
-    }
+    records = read_log(writer.log.directories) if from_log else records
+    options = {"slots": plan.options["index_slots"], "entries": plan.options["index_entries"]}
+    options["profile"] = "5.5" if profile == "5.5" else "classic"
     for step in range(data.draw(st.integers(1, 2), "compactions")):
         topics = data.draw(st.sets(st.sampled_from(["TopicTest", "主题"]), max_size=1), "topics")
         drop_tags = data.draw(st.booleans(), "drop tags")
@@ -97,7 +88,7 @@ def test_no_file_says_that_it_is_complete_and_lacks_a_key(
         for file, mark in zip(outcome.files, outcome.marks, strict=True):
             if mark is not None and mark.complete:
                 kept = "5.5" if mark.tags and profile == "5.5" else "5.3"
-                assert lacks_keys(file, options["slots"], records, kept) == []
+                assert compact_oracle.lacks_keys(file, options["slots"], records, kept) == []
                 assert not (mark.tags and drop_tags)
         assume(any(outcome.marks))
         shutil.rmtree(root / "index", ignore_errors=True)
@@ -127,14 +118,11 @@ def test_files_stay_complete_when_they_are_compacted_again_with_what_a_broker_pu
     room = ENTRIES - int.from_bytes(last.read_bytes()[36:40])
     assert room >= 4
     append_some(writer, 1)
-    last.write_bytes(put_behind(last.read_bytes(), SLOTS, writer.records[-1:]))
+    last.write_bytes(compact_oracle.put_behind(last.read_bytes(), SLOTS, writer.records[-1:]))
     with small_steps(500, 4):
         outcome = compact_in_place(writer, tmp_path / "twice")
     assert sum(mark.entries for mark in outcome.marks if mark) == 4 * 42
     assert all(complete(outcome))
-
-
-# --- what is missing takes it from those that span it ---------------------------------------------------------------
 
 
 Entries = list[tuple[int, int]]
@@ -146,13 +134,6 @@ def index_files(store: Path) -> list[bytes]:
 
 def all_entries(files: Sequence[bytes], slots: int = SLOTS) -> Entries:
     return [entry for data in files for entry in read_entries(data, slots)]
-
-
-def end_of(data: bytes) -> int:
-    return signed(data, 24, 8)
-
-
-# --- against the oracle, for any store ------------------------------------------------------------------------------
 
 
 def written(plan: StorePlan, directory: Path) -> StoreWriter:
@@ -178,7 +159,7 @@ def test_any_index_becomes_what_the_oracle_says(
         )  # fmt: skip
     entries = all_entries(before, slots)
     kept = keep_entries(entries, writer.records, topics, drop_tags)
-    end, stamp = end_of(before[-1]), signed(before[-1], 8, 8)
+    end, stamp = signed(before[-1], 24, 8), signed(before[-1], 8, 8)
     assert outcome.files == build_compacted(kept, slots, capacity, end, stamp)
     assert outcome.compacted.read == len(entries)
     assert sum(outcome.compacted.dropped.values()) == len(entries) - len(kept)
@@ -195,12 +176,9 @@ def test_the_log_itself_becomes_the_same_as_its_index(
     options: dict[str, Any] = {"slots": slots, "entries": capacity, "drop_tags": drop_tags}
     options |= {"topics": ("TopicTest",)} if drop_topic else {}
     profile = "5.5" if plan.options["profile"] == "5.5" else "classic"
-    from_log = compact_store(
-        directory / "store", directory / "work-log", from_log=True, profile=profile, **options
-    ).files
-    kept = keep_entries(
-        log_entries(writer.records, plan.options["profile"]), writer.records, options.get("topics", ()), drop_tags
-    )
+    work, log = directory / "work-log", compact_oracle.log_entries(writer.records, plan.options["profile"])
+    from_log = compact_store(directory / "store", work, from_log=True, profile=profile, **options).files
+    kept = keep_entries(log, writer.records, options.get("topics", ()), drop_tags)
     keyed = [record for record in writer.records if index_keys(record, plan.options["profile"])]
     end = keyed[-1].physical_offset if keyed else 0
     if kept:  # of no entries there is nothing to tell but the end
@@ -228,13 +206,10 @@ def test_a_broker_gives_every_answer_it_gave_before(directory: Path, plan: Store
     edges = st.sampled_from([0, *stamps, *(stamp - 1000 for stamp in stamps), END_OF_TIME])
     window = {"begin": data.draw(edges, "begin"), "end": data.draw(edges, "end")}
     for key_hash in {key_hash for key_hash, _ in all_entries(before, slots)}:
-        answer = set(broker_offsets(after, slots, key_hash, **window))
-        for offset in broker_offsets(before, slots, key_hash, **window):
+        answer = set(compact_oracle.broker_offsets(after, slots, key_hash, **window))
+        for offset in compact_oracle.broker_offsets(before, slots, key_hash, **window):
             stamp = records[offset].store_timestamp
             assert offset in answer or not window["begin"] + 1000 <= stamp <= window["end"]
-
-
-# --- what goes and what stays ---------------------------------------------------------------------------------------
 
 
 def test_a_record_may_have_more_entries_than_a_row_of_a_block_counts(tmp_path: Path) -> None:
@@ -256,9 +231,6 @@ def test_a_record_may_have_more_entries_than_a_row_of_a_block_counts(tmp_path: P
     assert set(found["offset"].tolist()) == {record.physical_offset}
 
 
-# --- where the index ends -------------------------------------------------------------------------------------------
-
-
 def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_nothing_below(
     writer: StoreWriter, tmp_path: Path
 ) -> None:
@@ -268,22 +240,17 @@ def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_not
         writer.overwrite(written.physical_offset, bytes(written.size))
     writer.close()
     outcome = compact_store(writer.root, tmp_path / "work")
-    assert end_of(outcome.files[-1]) == writer.written[-4].physical_offset
+    assert signed(outcome.files[-1], 24, 8) == writer.written[-4].physical_offset
     (note,) = outcome.compacted.notes
     assert str(writer.written[-1].physical_offset) in note
     assert max(offset for _, offset in all_entries(outcome.files)) < gone
-
-
-# --- the job as a whole ---------------------------------------------------------------------------------------------
 
 
 def test_an_index_file_that_is_not_sound_ends_the_job(writer: StoreWriter, tmp_path: Path) -> None:
     append_some(writer)
     writer.close()
     path = writer.index_paths()[1]
-    data = bytearray(path.read_bytes())
-    data[40 + 4 * SLOTS + 20 * 3 + 19] ^= 1  # where its third entry points
-    path.write_bytes(data)
+    flip(path, 40 + 4 * SLOTS + 20 * 3 + 19)  # where its third entry points
     with pytest.raises(RocketLensError, match=rf"{path.name}.*its entry 3.*--from-log"):
         compact_store(writer.root, tmp_path / "work")
     files = compact_store(writer.root, tmp_path / "log", from_log=True).files

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from golden_store import GOLDEN, log_folders, unpack
@@ -21,7 +20,7 @@ from storage.layout.checkpoint import Checkpoint
 from storage.store.message_store import MessageStore
 from store_kinds import SEGMENT, TIMER_UNIT, Ledger
 from store_writer import StoreWriter
-from verifying import upload, verify_here
+from verifying import in_memory, verify_here
 
 
 def convert(store: Path | str, out: Path, **options: Any) -> Report:
@@ -50,14 +49,12 @@ def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(t
     expected = hold_against_oracle(store, out, 16384)
     assert report.messages == len(expected.moves)
     assert report.details.log_end == report.details.converted.end == expected.end
-    assert {
-        path: moved_units(data, expected.moves) for path, data in files_under(store / "consumequeue").items()
-    } == files_under(out / "consumequeue")
+    moved = {path: moved_units(data, expected.moves) for path, data in files_under(store / "consumequeue").items()}
+    assert moved == files_under(out / "consumequeue")
     assert files_under(out / "config") == files_under(store / "config")
     assert (out / "abort").exists() == (store / "abort").exists() == (name == "g2-dledger-mixed")
-    assert sorted(path.name for path in out.iterdir() if path.name != "abort") == [
-        "checkpoint", "commitlog", "config", "consumequeue", "index",
-    ]  # fmt: skip
+    names = sorted(path.name for path in out.iterdir() if path.name != "abort")
+    assert names == ["checkpoint", "commitlog", "config", "consumequeue", "index"]
     assert not (tmp_path / "plain.rocketlens-work").exists()
     old, new = Checkpoint.read(store / "checkpoint"), Checkpoint.read(out / "checkpoint")
     assert old is not None
@@ -99,9 +96,7 @@ def test_commits_find_their_half_messages_in_whatever_segment_these_are(ledger: 
     assert store.problems == []
 
 
-def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_of_its_files_stays(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_stays(ledger: Ledger, tmp_path: Path) -> None:
     for number in range(9):
         ledger.timer(number)
         ledger.fill(20)
@@ -136,8 +131,8 @@ def test_entries_behind_the_committed_index_are_converted_and_named(ledger: Ledg
     (own / "checkpoint").write_text(f"committedIndex={number - 1}\nendIndex={number + 2}\n")
     report = convert(ledger.root, tmp_path / "plain")
     assert report.messages == 5
-    assert any(f"from physical offset {start} of the old log on lie behind the committedIndex" in note
-               for note in report.notes)  # fmt: skip
+    said = f"from physical offset {start} of the old log on lie behind the committedIndex"
+    assert any(said in note for note in report.notes)
 
 
 def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -> None:
@@ -146,12 +141,8 @@ def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -
     ledger.write_timer_log()
     ledger.writer.close()
     convert(ledger.root, tmp_path / "from-directory")
-    url = f"memory://convert-{os.getpid()}"
-    upload(ledger.root, url)
-    try:
+    with in_memory(ledger.root) as url:
         report = convert(url, tmp_path / "from-url")
-    finally:
-        fsspec.filesystem("memory").rm(url, recursive=True)
     assert report.details.converted.timers == 1
     made = [files_under(tmp_path / name) for name in ("from-directory", "from-url")]
     assert len(made[0]) > 10

@@ -27,8 +27,6 @@ PHASES = {
     "rescue --fill-from": RESCUE | {"compare", "fill", "rescan"},
 }
 ENDED = "ended"
-
-
 Tree: TypeAlias = dict[str, tuple[bytes, int, int] | None]
 MOST_BYTES = 65_536
 """Only a timer wheel is longer, and has nothing but zeros behind them."""
@@ -96,7 +94,6 @@ def convert(store: Path, out: Path, job: str) -> bool:
 
 
 def phase_of(out: Path) -> str:
-    """The phase in which a killed conversion was, "" where it has left nothing."""
     left = left_in(out.with_name(WORK))
     manifest = left.manifest() if left else None
     return manifest.phase if manifest else ""
@@ -130,7 +127,6 @@ def kill_and_go_on(store: Path, expected: Tree, number: int, job: str) -> str | 
 
 @pytest.fixture
 def expected(store: Path, job: str) -> Tree:
-    """What a conversion makes that nothing disturbs."""
     whole = store.with_name("whole")
     convert(store, whole, job)
     made = tree(whole)
@@ -138,13 +134,9 @@ def expected(store: Path, job: str) -> Tree:
     return made
 
 
-IN_SHORT = {"rescue --fill-from": 7}
-"""Of these, of so many steps one in `make test`; of all each step in `make soak`."""
-
-
 @pytest.mark.parametrize(
     ("job", "each"),
-    [*IN_SHORT.items(), *(pytest.param(job, 1, marks=pytest.mark.soak) for job in PHASES)],
+    [("rescue --fill-from", 7), *(pytest.param(job, 1, marks=pytest.mark.soak) for job in PHASES)],
     indirect=["job"],
 )
 def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str, each: int) -> None:

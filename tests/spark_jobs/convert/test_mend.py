@@ -25,16 +25,14 @@ from storage.recovery.start_refusals import foretell_refusals
 from store_writer import StoreWriter, Written
 
 SEGMENT = 8192
-STORE_TIME = 56
-"""Where a record with addresses of IPv4 says when it was stored."""
-OFFSETS = {"T@g": {0: 3, 1: 2}}
+STORE_TIME = 56  # where a record with addresses of IPv4 says when it was stored
 
 
 @pytest.fixture
 def writer(tmp_path: Path) -> StoreWriter:
     """Five segments and a half of a topic with two queues."""
     writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=20 * 50, index_entries=500)
-    writer.consumer_offsets = OFFSETS
+    writer.consumer_offsets = {"T@g": {0: 3, 1: 2}}
     number = 0
     while writer.log.end < 5.5 * SEGMENT:
         writer.append("T", b"%d" % number * 30, keys=f"k{number}", unique_key=f"u{number}", queue_id=number % 2)
@@ -49,8 +47,7 @@ def rescue(writer: StoreWriter, out: Path, **options: Any) -> Report[Any]:
     report = run_rescue(RescueRequest(store=str(writer.root), out=str(out), **options), Silence())
     if not options.get("link"):
         assert state_of(writer.root) == before
-    wrong = [each for each in examine(out).findings if each.severity != "info"]
-    assert wrong == []
+    assert [each for each in examine(out).findings if each.severity != "info"] == []
     return report
 
 
@@ -68,7 +65,6 @@ def lose(writer: StoreWriter, written: Written) -> None:
 
 
 def places(root: Path) -> list[int]:
-    """Physical offsets of all messages that a consumer could get."""
     return [each.physical_offset for each in read_log([root / "commitlog"]) if each.topic == "T"]
 
 
@@ -133,9 +129,7 @@ def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWri
     else:
         start = 0
         for number in range(6):
-            segment(writer.root, number).write_bytes(
-                bytes(SEGMENT) if kind == "zeroed" else b"\x9c\x01" * (SEGMENT // 2)
-            )
+            segment(writer.root, number).write_bytes(b"\x9c\x01" * (SEGMENT // 2))
     lost = [each for each in writer.written if start < each.physical_offset + each.size and each.physical_offset < stop]
     options = {"store": str(writer.root), "out": str(tmp_path / "new")}
     foreseen = plan_job("rescue", RescueRequest(**options)).outlook
@@ -148,7 +142,7 @@ def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWri
     assert named == {(each.queue_id, each.queue_offset) for each in lost}
     assert found.messages == len(lost)
     are_behind = {"lost, or the log was once cut" in each for each in found.sentences() if " queue " in each}
-    assert are_behind == {"cut": {True}, "zeroed": {True}, "front": {False}}.get(kind, are_behind)
+    assert are_behind == {"cut": {True}, "front": {False}}.get(kind, are_behind)
 
 
 def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWriter, tmp_path: Path) -> None:
@@ -240,6 +234,3 @@ def test_more_damage_than_is_listed_is_filled_too(
     report = rescue(writer, tmp_path / "new")
     assert places(tmp_path / "new") == [each.physical_offset for each in writer.written if each not in lost]
     assert details(report).filled_places == 4
-
-
-# --- stores of other kinds --------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ which the store is still, byte for byte, what a broker would have made of it; th
 Of queues and index every bit that means anything is found.
 """
 
-import filecmp
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oracles import Record, property_crc_holds, read_log, read_record, signed
+from queue_runs import files_under
 from storage.doctor.finding import Finding, Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, flipped, verify_here
@@ -24,21 +24,16 @@ START = 1_700_000_000_000
 TREES = ("index", "consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 
-HEADER_FIELDS = {
-    "begin_timestamp": 8, "end_timestamp": 8, "begin_physical_offset": 8, "end_physical_offset": 8, "slot_count": 4,
-    "index_count": 4,
-}  # fmt: skip
+HEADER_FIELDS = {"begin_timestamp": 8, "end_timestamp": 8, "begin_physical_offset": 8, "end_physical_offset": 8}
+HEADER_FIELDS |= {"slot_count": 4, "index_count": 4}
 ENTRY_FIELDS = {"key_hash": 4, "physical_offset": 8, "time_difference": 4, "previous": 4}
 UNIT_FIELDS = {"physical_offset": 8, "size": 4, "tags_code": 8}
-BATCH_FIELDS = UNIT_FIELDS | {
-    "store_timestamp": 8, "base_offset": 8, "batch_size": 2, "compacted_offset": 4, "reserved": 4,
-}  # fmt: skip
+BATCH_FIELDS = UNIT_FIELDS | {"store_timestamp": 8, "base_offset": 8, "batch_size": 2}
+BATCH_FIELDS |= {"compacted_offset": 4, "reserved": 4}
 
 
 @dataclass(frozen=True)
 class Made:
-    """A store, and where verifications of it may work."""
-
     writer: StoreWriter
     work: Path
 
@@ -131,17 +126,12 @@ def are_numbered(records: list[Record]) -> bool:
 
 
 def same_trees(left: Path, right: Path) -> bool:
-    names = {path.relative_to(left) for path in left.rglob("*") if path.is_file()}
-    others = {path.relative_to(right) for path in right.rglob("*") if path.is_file()}
-    return names == others and all(filecmp.cmp(left / name, right / name, shallow=False) for name in names)
+    return files_under(left) == files_under(right)
 
 
 def record_at(made: Made, position: int) -> Record:
-    """The record as it was written that holds a byte."""
-    (found,) = (
-        written for written in made.writer.written
-        if written.physical_offset <= position < written.physical_offset + written.size
-    )  # fmt: skip
+    ends = ((each.physical_offset, each.physical_offset + each.size, each) for each in made.writer.written)
+    (found,) = (each for start, stop, each in ends if start <= position < stop)
     record = read_record(found.record, 0)
     assert record is not None
     return record
@@ -179,18 +169,14 @@ def next_of_queue(made: Made, record: Record) -> list[int]:
     """Where the message behind a record's in its queue lies, if there is one."""
     queue = record.topic, record.queue_id
     written = [record_at(made, each.physical_offset) for each in made.writer.written]
-    return [
-        each.physical_offset for each in written
-        if (each.topic, each.queue_id) == queue and each.physical_offset > record.physical_offset
-    ][:1]  # fmt: skip
+    behind = (each for each in written if each.physical_offset > record.physical_offset)
+    return [each.physical_offset for each in behind if (each.topic, each.queue_id) == queue][:1]
 
 
 @example(kind="plain", record=0, byte=20, bit=7)
 @example(kind="plain", record=0, byte=27, bit=0)  # zeros where no units are point to physical offset 0, too
 @example(kind="plain", record=5, byte=36, bit=0)
-@example(
-    kind="crc", record=3, byte=-20, bit=0
-)  # the name of its checksum, which covers itself no more than a missing one
+@example(kind="crc", record=3, byte=-20, bit=0)  # the name of its checksum, which covers itself as a missing one does
 @settings(max_examples=settings.default.max_examples // 4)
 @given(
     kind=st.sampled_from(["plain", "crc"]),
@@ -302,6 +288,3 @@ def test_any_bit_of_any_index_file(stores: dict[str, Made], number: int, positio
     """In the header and the entries as often as anywhere."""
     paths = unit_files(stores["plain"], "index")
     check_index_flip(stores["plain"], paths[number % len(paths)], position, bit)
-
-
-# --- more than a bit --------------------------------------------------------------------------------------------------

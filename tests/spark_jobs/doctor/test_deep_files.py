@@ -16,7 +16,7 @@ from oracles import index_hash, index_keys, packed
 from spark_jobs.run.report import Report
 from storage.doctor.finding import Finding, Kind
 from store_writer import StoreWriter
-from verifying import assert_clean, findings_of, told, verify_here
+from verifying import assert_clean, findings_of, flip, told, verify_here
 
 FILE_SIZE = 200
 UNITS = FILE_SIZE // 20
@@ -26,18 +26,15 @@ Verify = Callable[..., Report]
 
 @pytest.fixture
 def verify(tmp_path: Path) -> Verify:
-    """Check the store that a test writes."""
     return lambda **options: verify_here(tmp_path / "store", tmp_path / "work", **options)
 
 
 @pytest.fixture
 def writer(tmp_path: Path) -> StoreWriter:
-    """A store of small files."""
     return StoreWriter(tmp_path / "store", segment_size=4096, queue_file_size=FILE_SIZE, ext_file_size=256)
 
 
 def fill(writer: StoreWriter, count: int, topic: str = "T", **more: Any) -> list[int]:
-    """Append messages; their physical offsets."""
     return [writer.append(topic, b"body", keys=f"k{n}", **more).physical_offset for n in range(count)]
 
 
@@ -46,14 +43,12 @@ def queue_path(writer: StoreWriter, start: int = 0, queue: str = "T/0", tree: st
 
 
 def edit(path: Path, position: int, data: bytes) -> None:
-    """Other bytes in a file; a missing one is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     before = path.read_bytes() if path.exists() else bytes(FILE_SIZE)
     path.write_bytes(before[:position] + data + before[position + len(data) :])
 
 
 def only(report: Report) -> Finding:
-    """The one finding that there is."""
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
     assert report.exit_code == 4
@@ -61,7 +56,6 @@ def only(report: Report) -> Finding:
 
 
 def queues(report: Report) -> dict[str, int]:
-    """The numbers of queues that are not zero."""
     return {name: value for name, value in msgspec.to_builtins(report.details.queues).items() if value}
 
 
@@ -232,10 +226,11 @@ SLOTS, ENTRIES = 13, 40
 FIRST_ENTRY = 40 + 4 * SLOTS
 
 
-def make_index(tmp_path: Path, count: int = 60, **options: Any) -> StoreWriter:
-    """A store of messages with two keys and a tag each, not closed yet."""
-    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES, **options)
+def make_index(tmp_path: Path, count: int = 60) -> StoreWriter:
+    """A store of messages with two keys and a tag each."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES)
     fill_index(writer, count)
+    writer.close()
     return writer
 
 
@@ -247,18 +242,11 @@ def fill_index(writer: StoreWriter, count: int, **more: Any) -> None:
 
 
 def index_numbers(report: Report) -> dict[str, int]:
-    """The numbers of the index that are not zero."""
     return {name: value for name, value in msgspec.to_builtins(report.details.index).items() if value}
 
 
 def kinds(report: Report) -> Counter[str]:
     return Counter(finding.kind for finding in findings_of(report))
-
-
-# --- what is as it should be ------------------------------------------------------------------------------------------
-
-
-# --- compacted files --------------------------------------------------------------------------------------------------
 
 
 def compacted(store: StoreWriter, *, drop: Callable[[str], bool] = lambda _: False) -> None:
@@ -269,15 +257,13 @@ def compacted(store: StoreWriter, *, drop: Callable[[str], bool] = lambda _: Fal
     end = int.from_bytes(paths[-1].read_bytes()[24:32])
     for path in paths:
         path.unlink()
-    for path, data in zip(
-        paths, build_compacted(keep_entries(entries, store.records), SLOTS, ENTRIES, end), strict=False
-    ):
+    made = build_compacted(keep_entries(entries, store.records), SLOTS, ENTRIES, end)
+    for path, data in zip(paths, made, strict=False):
         path.write_bytes(data)
 
 
 def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) -> None:
     writer = make_index(tmp_path)
-    writer.close()
     compacted(writer, drop=lambda text: text.endswith("3"))
     report = verify()
     assert_clean(report)
@@ -291,16 +277,13 @@ def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) ->
 )
 def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, field: str, marked: bool) -> None:
     writer = make_index(tmp_path)
-    writer.close()
     if marked:
         compact_in_place(writer, tmp_path / "compacting")
     else:
         compacted(writer)
     path = sorted((writer.root / "index").iterdir())[2]
     place = FIRST_ENTRY + 20 * 17 + {"key_hash": 3, "physical_offset": 11, "time_difference": 15, "previous": 19}[field]
-    data = bytearray(path.read_bytes())
-    data[place] ^= 2
-    path.write_bytes(data)
+    flip(path, place, 2)
     finding = only(verify())
     assert (finding.kind, finding.place) == (Kind.ENTRY, f"entry 17 {field}")
     assert finding.position == place - {"physical_offset": 7}.get(field, 3)
@@ -312,7 +295,6 @@ def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, fie
 @pytest.mark.parametrize("lost", [[0], [1, 2], [0, 1, 2, 3, 4]])
 def test_lost_files_are_gaps_with_their_keys_counted(tmp_path: Path, verify: Verify, lost: list[int]) -> None:
     writer = make_index(tmp_path)
-    writer.close()
     paths = writer.index_paths()
     for number in lost:
         paths[number].unlink()
@@ -339,7 +321,6 @@ def test_a_message_that_was_never_indexed(tmp_path: Path, verify: Verify) -> Non
 
 def test_an_index_file_of_another_store(tmp_path: Path, verify: Verify) -> None:
     writer = make_index(tmp_path, 30)
-    writer.close()
     other = StoreWriter(tmp_path / "other", index_slots=SLOTS, index_entries=ENTRIES)
     for n in range(13):
         other.append("Other", keys=f"x{n} y{n}", unique_key=f"z{n}", store_timestamp=1_700_000_000_000)
@@ -353,7 +334,6 @@ def test_an_index_file_of_another_store(tmp_path: Path, verify: Verify) -> None:
 
 def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None:
     writer = make_index(tmp_path)
-    writer.close()
     paths = writer.index_paths()
     copy = paths[4].with_name(str(int(paths[4].name) + 1))
     copy.write_bytes(paths[1].read_bytes())
@@ -364,12 +344,9 @@ def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None
 
 def test_findings_are_listed_up_to_a_limit_and_counted_beyond(tmp_path: Path, verify: Verify) -> None:
     writer = make_index(tmp_path)
-    writer.close()
     path = writer.index_paths()[1]
-    data = bytearray(path.read_bytes())
     for number in range(2, 17):
-        data[FIRST_ENTRY + 20 * number + 12] ^= 0x40
-    path.write_bytes(data)
+        flip(path, FIRST_ENTRY + 20 * number + 12, 0x40)
     report = verify(limit=7)
     assert [each.more for each in report.details.findings] == [0] * 7 + [8]
     assert report.details.counts == {Kind.ENTRY: 15}

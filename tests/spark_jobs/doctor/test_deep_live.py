@@ -38,7 +38,6 @@ class Broker:
         self.steps = 0
 
     def step(self) -> None:
-        """Something that a broker does."""
         store, dice = self.store, self.random.random()
         self.steps += 1
         if store.is_torn:

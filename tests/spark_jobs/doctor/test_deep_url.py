@@ -1,10 +1,9 @@
 """A verification of a store in an object store finds what it finds of the same store on a disk, whatever goes wrong."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
 import msgspec
 import pytest
 
@@ -13,7 +12,7 @@ from spark_jobs.doctor.deep_request import DeepDetails
 from spark_jobs.places import remote_file
 from spark_jobs.run.report import Report
 from store_writer import StoreWriter
-from verifying import told, upload, verify_here, verify_in_memory
+from verifying import flip, in_memory, told, verify_here, verify_in_memory
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +48,6 @@ def files(store: Path, tree: str) -> list[Path]:
     return sorted(path for path in (store / tree).rglob("*") if path.is_file())
 
 
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
-
-
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "nothing": lambda _store: None,
     "a segment is gone": lambda store: files(store, "commitlog")[1].unlink(),
@@ -74,17 +67,11 @@ def test_the_report_is_that_of_the_same_store_on_a_disk(store: Path, tmp_path: P
     assert (expected.exit_code == 0) == (damage in ("nothing", "foreign files"))
 
 
-@pytest.fixture
-def url(store: Path) -> Iterator[str]:
-    yield "memory://rocketlens-verify-url"
-    fsspec.filesystem("memory").rm("memory://rocketlens-verify-url", recursive=True)
-
-
-def test_a_url_that_holds_no_store_is_named(url: str, store: Path, tmp_path: Path) -> None:
-    upload(store, url)
-    with pytest.raises(NotAStore, match=f"^{url}/none is no store that can be served: found nothing there"):
-        verify_here(f"{url}/none", tmp_path)
-    with pytest.raises(NotAStore, match=f"^{url}/commitlog is no store that can be served: found segments, as if"):
-        verify_here(f"{url}/commitlog", tmp_path)
-    with pytest.raises(ConfigError, match="the log must lie in the store"):
-        verify_here(url, tmp_path, commit_log_directories=("/elsewhere",))
+def test_a_url_that_holds_no_store_is_named(store: Path, tmp_path: Path) -> None:
+    with in_memory(store) as url:
+        with pytest.raises(NotAStore, match=f"^{url}/none is no store that can be served: found nothing there"):
+            verify_here(f"{url}/none", tmp_path)
+        with pytest.raises(NotAStore, match=f"^{url}/commitlog is no store that can be served: found segments, as if"):
+            verify_here(f"{url}/commitlog", tmp_path)
+        with pytest.raises(ConfigError, match="the log must lie in the store"):
+            verify_here(url, tmp_path, commit_log_directories=("/elsewhere",))

@@ -1,6 +1,7 @@
 """Exports of tiered files: each message once, as the broker delivered it, and what is missing is named."""
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,10 +100,8 @@ class Made:
 def made(tmp_path: Path) -> Made:
     writer = StoreWriter(tmp_path / "store")
     for number in range(90):
-        writer.append(
-            ("Orders", "Payments")[number % 2], b"x" * number, queue_id=number % 3, unique_key=f"U{number}",
-            keys=f"k{number}", tags="A",
-        )  # fmt: skip
+        named = {"queue_id": number % 3, "unique_key": f"U{number}", "keys": f"k{number}", "tags": "A"}
+        writer.append(("Orders", "Payments")[number % 2], b"x" * number, **named)
     writer.close()
     broker = write_tier(tmp_path / "tier", writer.written, segment_bytes=1000)
     return Made(tmp_path / "tier", broker, expected_rows(records_of(tmp_path / "tier")))
@@ -118,8 +117,7 @@ def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_r
     last = list(oracles.scan_segment(cut.read_bytes(), int(cut.name[8:])))[-1]
     end = cut.stat().st_size
     missing.unlink()
-    with cut.open("r+b") as file:
-        file.truncate(end - 5)
+    os.truncate(cut, end - 5)
     shutil.rmtree(half)
     (made.broker / "Payments" / "1" / "CONSUME_QUEUE").rename(tmp_path / "units")
     report = export(made.root, tmp_path / "out")

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from command_line import rocketlens
-from object_store import FAULTS, FaultPlan, Fresh, ObjectStore
+from object_store import FAULTS, FaultPlan, Fresh, ObjectStore, orphans
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places import remote_file
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
-from spark_jobs.places.placed_run import read_manifest
 from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
@@ -51,16 +50,7 @@ def parts_of(place: OutputPlace) -> Iterator[tuple[str, bytes]]:
     assert manifest["records"] == sum(part["records"] for part in manifest["parts"])
 
 
-def orphans(place: OutputPlace) -> set[str]:
-    committed = read_manifest(place)
-    return set(place.objects("")) - ({each.name for each in committed.parts} | {MANIFEST} if committed else set())
-
-
-@pytest.mark.parametrize(
-    ("format_", "new_place"),
-    [("parquet", "s3"), ("ndjson", "file")],
-    indirect=["new_place"],
-)
+@pytest.mark.parametrize(("format_", "new_place"), [("parquet", "s3"), ("ndjson", "file")], indirect=["new_place"])
 def test_the_parts_are_those_of_an_export_into_a_directory(
     store: StoreWriter, new_place: Fresh, tmp_path: Path, format_: str
 ) -> None:
@@ -92,9 +82,8 @@ def test_faults_of_a_store_behind_a_url_change_no_byte_and_an_endless_one_names_
         run_export(ExportRequest(store=source, out=str(out), format="ndjson", storage=storage), Silence())
         manifest: Row = json.loads((out / MANIFEST).read_bytes())
         # Of a log behind a URL only names and sizes are known beforehand: where it ends is not in the manifest.
-        return {name: manifest[name] for name in ("records", "bytes", "problems")} | {
-            path.name: path.read_bytes() for path in out.glob("part-*")
-        }
+        parts = {path.name: path.read_bytes() for path in out.glob("part-*")}
+        return {name: manifest[name] for name in ("records", "bytes", "problems")} | parts
 
     expected = export_into("expected", str(store.root))
     with objects.behind(plan) as faulty:

@@ -15,7 +15,7 @@ import pytest
 
 from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
-from object_store import LOST, FaultPlan, Fresh, ObjectStore
+from object_store import LOST, FaultPlan, Fresh, ObjectStore, create_in_any_case, orphans
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places import clean as module
 from spark_jobs.places.clean import Leftovers, clean
@@ -60,7 +60,6 @@ def finish(driver: Driver, records: list[PlacedRecord]) -> None:
 
 
 def whole_run(place: OutputPlace, *, fresh: bool = False, text: str = "") -> None:
-    """A run as a job makes it."""
     driver = start(place, fresh=fresh)
     try:
         finish(driver, [run(driver, task, text and f"{text} {task}") for task in TASKS])
@@ -79,12 +78,6 @@ def texts(place: OutputPlace) -> list[str]:
         assert each == PlacedObject(each.name, len(data), hashlib.sha256(data).hexdigest())
         found.append(data.decode())
     return sorted(found)
-
-
-def orphans(place: OutputPlace) -> set[str]:
-    committed = read_manifest(place)
-    named = {each.name for each in committed.parts} if committed else set()
-    return set(place.objects("")) - named - {MANIFEST}
 
 
 def test_a_run_leaves_what_its_manifest_names_and_nothing_else(new_place: Fresh) -> None:
@@ -270,21 +263,10 @@ def test_writes_that_are_refused_or_never_answered_leave_a_whole_run(objects: Ob
 HOUR = 3600.0
 
 
-def attempt(driver: Driver, text: str) -> dict[str, Any]:
-    def make(attempt: Any) -> dict[str, Any]:
-        with attempt.writing("part") as (file, commit):
-            file.write(text.encode())
-            commit()
-        return {}
-
-    return run_placed(driver.run, "export-1", (), make)
-
-
 def place_with_orphans(place: OutputPlace) -> tuple[set[str], float]:
-    """A committed run, a killed one; the names of what the latter left, and when the last of all was written."""
-    killed, whole = (Driver.start(place.url, place.storage, "export") for _ in range(2))
-    attempt(killed, "killed")
-    whole.commit({"parts": attempt(whole, "whole")["objects"]})
+    killed, whole = start(place), start(place)
+    run(killed, TASKS[0], "killed")
+    finish(whole, [run(whole, TASKS[0], "whole")])
     there = place.objects("")
     orphans = {name for name in there if f"/{killed.run.token}/" in name}
     assert len(orphans) == 3
@@ -311,7 +293,7 @@ def test_what_the_manifest_names_stays_and_the_rest_goes(new_place: Fresh) -> No
 
 
 def test_without_a_manifest_what_is_old_goes_but_nothing_of_others(place: OutputPlace) -> None:
-    attempt(Driver.start(place.url, place.storage, "export"), "unfinished")
+    run(start(place), TASKS[0], "unfinished")
     place.create("precious", b"")
     place.create("_attempts_of_others/precious", b"")
     written = max(each.written or 0 for each in place.objects("").values())
@@ -321,8 +303,8 @@ def test_without_a_manifest_what_is_old_goes_but_nothing_of_others(place: Output
 
 
 def test_what_is_committed_while_it_is_cleaned_is_named(place: OutputPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver.start(place.url, place.storage, "export")
-    record = attempt(driver, "late")
+    driver = start(place)
+    record = run(driver, TASKS[0], "late")
     written = max(each.written or 0 for each in place.objects("").values())
 
     def commit_and_read(place: OutputPlace) -> Any:
@@ -352,8 +334,6 @@ def test_an_upload_that_was_never_finished_is_found_and_aborted(objects: ObjectS
 
 
 class TestDirectories:
-    """Exports into a directory, which have their work beside their parts."""
-
     def test_unfinished_work_and_parts_are_orphans(self, tmp_path: Path) -> None:
         old = tmp_path / WORK / "run-1" / "partial" / "export-1.0"
         old.parent.mkdir(parents=True)
@@ -361,18 +341,13 @@ class TestDirectories:
         part, named = (tmp_path / f"part-{number:020d}.csv" for number in (0, 1))
         for path in (old, part, named, tmp_path / "part-of-somebody"):
             path.write_bytes(b"12345")
-        (tmp_path / MANIFEST).write_text(
-            json.dumps({"command": "export", "parts": [{"name": named.name, "bytes": 5, "sha256": ""}]})
-        )
+        parts = [{"name": named.name, "bytes": 5, "sha256": ""}]
+        (tmp_path / MANIFEST).write_text(json.dumps({"command": "export", "parts": parts}))
         found = clean(str(tmp_path), "", HOUR, os.stat(part).st_mtime + HOUR, delete=True)
-        assert {each.name for each in found.orphans} == {
-            f"{WORK}/run-1/partial/export-1.0", f"{WORK}/lock", part.name,
-        }  # fmt: skip
+        assert {each.name for each in found.orphans} == {f"{WORK}/run-1/partial/export-1.0", f"{WORK}/lock", part.name}
         assert set(os.listdir(tmp_path)) == {MANIFEST, named.name, "part-of-somebody"}
 
-    def test_a_job_that_is_running_and_one_that_has_not_ended_its_publishing_are_left_alone(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_job_that_runs_and_one_that_has_not_ended_its_publishing_are_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / WORK).mkdir()
         with (tmp_path / WORK / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -391,12 +366,9 @@ class TestCommand:
         orphans, _ = place_with_orphans(place)
         outcome = rocketlens("rebuild", "clean", tmp_path / "out")
         assert (outcome.code, outcome.text.splitlines()) == (
-            0,
-            [
-                "0 orphans, 0 bytes, older than 24:00:00",
-                "note: 3 objects that no manifest names yet: younger, left alone",
-            ],
-        )
+            0, ["0 orphans, 0 bytes, older than 24:00:00",
+                "note: 3 objects that no manifest names yet: younger, left alone"],
+        )  # fmt: skip
         outcome = rocketlens("rebuild", "clean", place.url, "--older-than", "0s", "--json")
         report = json.loads(outcome.text)
         assert {each["name"] for each in report["orphans"]} == orphans
@@ -407,24 +379,18 @@ class TestCommand:
         assert lines[-1] == f"3 orphans, {report['bytes']} bytes, deleted"
         assert set(place.objects("")).isdisjoint(orphans)
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
+    def test_wrong_usage_is_told(self, tmp_path: Path) -> None:
+        for words, said in (
             (["--older-than", "soon"], "'soon', expected a number and s, m, h or d, like 24h"),
             (["--storage-options", "["], "storage_options: "),
-        ],
-    )
-    def test_wrong_usage_is_told(self, tmp_path: Path, words: list[str], said: str) -> None:
-        outcome = rocketlens("rebuild", "clean", tmp_path, *words)
-        assert (outcome.code, said in outcome.errors) == (2, True)
+        ):
+            outcome = rocketlens("rebuild", "clean", tmp_path, *words)
+            assert (outcome.code, said in outcome.errors) == (2, True)
         assert "note: nothing is finished there" in rocketlens("rebuild", "clean", tmp_path).text
 
     def test_a_store_is_no_place_to_clean(self, g1_store: Path, tmp_path: Path) -> None:
-        for where, said in (
-            (g1_store, "is a store"),
-            (tmp_path / "none", "is no directory"),
-            ("nothing://y", "not known"),
-        ):
+        unknown = [(g1_store, "is a store"), (tmp_path / "none", "is no directory"), ("nothing://y", "not known")]
+        for where, said in unknown:
             outcome = rocketlens("rebuild", "clean", where, "--delete", "--older-than", "0s")
             assert (outcome.code, said in outcome.errors) == (2, True), outcome
 
@@ -460,12 +426,9 @@ def test_an_attempt_that_fails_leaves_nothing(new_place: Fresh) -> None:
 
 
 def test_a_place_that_replaces_what_was_created_is_refused(place: OutputPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-
     def create(self: OutputPlace, name: str, data: bytes) -> None:
         self.remove([name] if self.read(name) is not None else [])
-        with contextlib.closing(self.new_object(name)) as new:
-            new.write(data)
-            new.commit()
+        create_in_any_case(self, name, data)
 
     monkeypatch.setattr(OutputPlace, "create", create)
     with pytest.raises(ConfigError, match="ignores If-None-Match"):
@@ -479,15 +442,10 @@ def test_a_refusal_is_told_though_nothing_can_be_removed_there(
     """With what is left there, and why."""
     place = OutputPlace(f"s3://stores/{tmp_path.name}/kept", objects.options)
 
-    def create(self: OutputPlace, name: str, data: bytes) -> None:
-        with contextlib.closing(self.new_object(name)) as new:
-            new.write(data)
-            new.commit()
-
     def refuse(self: OutputPlace, names: object) -> None:
         raise StoreError(self.url, what="cannot be used: MissingContentMD5")
 
-    monkeypatch.setattr(OutputPlace, "create", create)
+    monkeypatch.setattr(OutputPlace, "create", create_in_any_case)
     monkeypatch.setattr(OutputPlace, "remove", refuse)
     with pytest.raises(ConfigError, match="ignores If-None-Match") as found:
         start(place)
@@ -527,9 +485,7 @@ def test_only_where_something_can_be_created_once_is_a_place() -> None:
 
 
 def test_an_object_store_that_does_not_answer_is_named() -> None:
-    options = {
-        "endpoint_url": "http://127.0.0.1:9", "key": "x", "secret": "x",
-        "config_kwargs": {"retries": {"max_attempts": 0}},
-    }  # fmt: skip
+    options = {"endpoint_url": "http://127.0.0.1:9", "key": "x", "secret": "x"}
+    options["config_kwargs"] = {"retries": {"max_attempts": 0}}
     with pytest.raises(StoreError, match=r"s3://stores/out: cannot be used: .*127\.0\.0\.1:9"):
         OutputPlace("s3://stores/out", json.dumps(options)).names()

@@ -15,12 +15,7 @@ from protocol.errors import StoreError
 from queue_runs import files_under
 from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.hollow_copy import FilledFile, HollowCopy
-from spark_jobs.places.remote_file import (
-    TRIES,
-    RemoteFile,
-    RemoteReadError,
-    state_of,
-)
+from spark_jobs.places.remote_file import TRIES, RemoteFile, RemoteReadError, state_of
 from spark_jobs.places.remote_tree import RemoteEntry, RemoteTree, list_tree
 from storage.files.mapped_file import MappedFile
 
@@ -57,7 +52,6 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
 
 
 def read(file: RemoteFile, start: int, size: int) -> bytes:
-    """Bytes from a position on, read as often as that takes."""
     data, at = bytearray(size), 0
     while at < size and (count := file.read_into(memoryview(data)[at:], start + at)):
         at += count
@@ -178,7 +172,6 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The ranges that are fetched."""
     found: list[tuple[int, int]] = []
     fetch = RemoteFile._fetch
 
@@ -220,16 +213,14 @@ def test_a_whole_file_is_filled_for_who_reads_it_in_his_own_way(url: str, tmp_pa
 
 def test_a_piece_that_cannot_be_written_is_an_error(url: str, tmp_path: Path) -> None:
     tree = list_tree(url, "")
-    with (
-        RemoteFile(f"{url}/sub/file", "", tree.object("sub/file")) as source,
-        pytest.raises(StoreError, match="nowhere: cannot be written"),
-    ):
-        FilledFile(source, tmp_path / "nowhere").show([(0, 10)])
+    with RemoteFile(f"{url}/sub/file", "", tree.object("sub/file")) as source:
+        filled = FilledFile(source, tmp_path / "nowhere")
+        with pytest.raises(StoreError, match="nowhere: cannot be written"):
+            filled.show([(0, 10)])
 
 
 def test_files_that_this_machine_cannot_have_are_an_error(tmp_path: Path) -> None:
     for entry in (RemoteEntry("less than nothing", -1, ""), RemoteEntry("/".join(["deep" * 60] * 20), 1, "")):
-        with pytest.raises(
-            StoreError, match=r"cannot be copied: .*; a copy of what is behind a URL is made below TMPDIR"
-        ):
+        said = r"cannot be copied: .*; a copy of what is behind a URL is made below TMPDIR"
+        with pytest.raises(StoreError, match=said):
             HollowCopy(RemoteTree("memory://none", "", (entry,), ()), tmp_path)

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 
 from command_line import Outcome, rocketlens
-from object_store import ObjectStore
+from object_store import ObjectStore, orphans
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
@@ -37,7 +37,6 @@ def objects(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
 
 @pytest.fixture
 def place(objects: ObjectStore) -> OutputPlace:
-    """An empty place."""
     return OutputPlace(f"{objects.root}/out-{next(NUMBERS)}", objects.options)
 
 
@@ -51,12 +50,6 @@ def parts(place: OutputPlace) -> dict[str, bytes | None]:
     """What the manifest names, by the last part of its name."""
     found = json.loads(place.read(MANIFEST) or b"")["parts"]
     return {Path(each.get("path") or each["name"]).name: place.read(each["name"]) for each in found}
-
-
-def orphans(place: OutputPlace) -> set[str]:
-    committed = read_manifest(place)
-    assert committed is not None
-    return set(place.objects("")) - {each.name for each in committed.parts} - {MANIFEST}
 
 
 def test_an_export_from_there_to_there_has_the_parts_of_one_from_directory_to_directory(

@@ -11,20 +11,16 @@ from spark_jobs.publish import _open_writers
 from spark_jobs.publish._open_writers import Process, find_writers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
 ALL_PROCESSES = _open_writers._other_processes
 
 
 @pytest.fixture(autouse=True)
 def few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that hold a file for a test are looked at, but where a test is about all."""
     monkeypatch.setattr(_open_writers, "_other_processes", lambda: iter(sorted(HOLDERS)))
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file of a store, two directories down."""
     path = tmp_path / "store" / "index" / "20240101000000000"
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(100))
@@ -32,7 +28,6 @@ def file(tmp_path: Path) -> Path:
 
 
 def writers(path: Path, besides: Path | None = None) -> list[Process]:
-    """Those that write below the store that a file is in."""
     return find_writers([path.parents[1]], besides)[0]
 
 
@@ -71,9 +66,8 @@ def test_files_elsewhere_do_not_count(file: Path, tmp_path: Path) -> None:
     (tmp_path / "store-2" / "file").touch()
     with holding(tmp_path / "store-2" / "file", "O_RDWR"):
         assert writers(file) == []
-        assert [each.path for each in find_writers([tmp_path / "nowhere", tmp_path / "store-2"])[0]] == [
-            str(tmp_path / "store-2" / "file")
-        ]
+        found = find_writers([tmp_path / "nowhere", tmp_path / "store-2"])[0]
+        assert [each.path for each in found] == [str(tmp_path / "store-2" / "file")]
 
 
 def test_files_of_our_own_work_do_not_count(file: Path) -> None:
@@ -95,9 +89,7 @@ def test_a_file_is_known_by_any_path(file: Path, tmp_path: Path, how: str) -> No
         assert [each.pid for each in find_writers([linked])[0]] == [pid]
 
 
-def test_a_file_whose_numbers_are_shown_otherwise_is_known_by_its_path(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_other_numbers_is_known_by_its_path(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In maps btrfs shows another device than stat does; a FUSE file may not even be asked."""
     monkeypatch.setattr(_open_writers, "_numbers", lambda _: (-1, -1))
     monkeypatch.setattr(_open_writers.os, "makedev", lambda *_: -1)

@@ -18,17 +18,17 @@ from spark_jobs.publish._new_checkpoint import write_checkpoint
 from spark_jobs.publish._staged_tree import settle_tree
 from spark_jobs.publish.publish_names import drop_backups, find_backups
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
 
 @pytest.fixture(params=["library", "number"])
 def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the C library's function, and by the system call's number as before glibc 2.28."""
     if request.param == "number":
         monkeypatch.setattr(_atomic_rename, "_LIBC", SimpleNamespace(syscall=_atomic_rename._LIBC.syscall))
 
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
-    """A directory with a file and one without."""
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "file").write_text("content")
     (tmp_path / "second").mkdir()
@@ -63,9 +63,6 @@ def test_what_a_file_system_cannot_is_told_and_renamed_plainly(
         rename_to_free(first, tmp_path / "link")
     rename_to_free(first, tmp_path / "third")
     assert (tmp_path / "third" / "file").exists()
-
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 @pytest.fixture
@@ -118,20 +115,11 @@ def test_who_cannot_give_files_to_the_stores_owner_is_told() -> None:
 
 
 LATER = "20240301000000"
-FOREIGN_DIRECTORIES = [
-    "commitlog.bak-20240229123456",
-    "config.bak-20240229123456",
-    "index.bak-2024022912345",
-    "index.bak-202402291234567",
-    "index.bak-2024022912345x",
-    "index.bak-20240229123456.old",
-    "index.bak",
-    "index.BAK-20240229123456",
-    "my-index.bak-20240229123456",
-    "indexxbak-20240229123456",
-    "index.bak-\uff12\uff10\uff12\uff14\uff10\uff12\uff12\uff19\uff11\uff12\uff13\uff14\uff15\uff16",
-    "checkpoint.bak-20240229123456",
-]
+FOREIGN_DIRECTORIES = """
+commitlog.bak-20240229123456 config.bak-20240229123456 index.bak-2024022912345 index.bak-202402291234567
+index.bak-2024022912345x index.bak-20240229123456.old index.bak index.BAK-20240229123456 my-index.bak-20240229123456
+indexxbak-20240229123456 index.bak-\uff12\uff10\uff12\uff14\uff10\uff12\uff12\uff19\uff11\uff12\uff13\uff14\uff15\uff16
+checkpoint.bak-20240229123456"""
 FOREIGN_FILES = ["index.bak-20240101000000", "consumequeue.bak-20240101000000", "abort.bak"]
 
 
@@ -144,9 +132,8 @@ def store(tmp_path: Path) -> Path:
     for name in ("index", "consumequeue"):
         (scene.store / f"{name}.bak-{LATER}").mkdir()
         (scene.store / f"{name}.bak-{LATER}" / "file").write_text("x")
-    for name in FOREIGN_DIRECTORIES:
-        if not (scene.store / name).exists():
-            (scene.store / name).mkdir()
+    for name in FOREIGN_DIRECTORIES.split():
+        (scene.store / name).mkdir(exist_ok=True)
     for name in FOREIGN_FILES:
         (scene.store / name).write_text("x")
     (scene.store / "index.bak-20240102000000").symlink_to(scene.store / "commitlog")
@@ -161,9 +148,8 @@ def without(store: Path, removed: set[str]) -> dict[str, object]:
 def test_nothing_but_the_backups_of_a_time_or_all_is_dropped(store: Path, time: str | None) -> None:
     names = {TIME: NAMES, LATER: ("consumequeue", "index")}
     found = find_backups(store, time)
-    assert found == sorted(
-        store / f"{name}.bak-{each}" for each in names if time in (None, each) for name in names[each]
-    )
+    backups = (f"{name}.bak-{each}" for each in names if time in (None, each) for name in names[each])
+    assert found == sorted(store / name for name in backups)
     assert find_backups(store, "20200101000000") == []
     expected = without(store, {path.name for path in found})
     assert drop_backups(store, time) == found
@@ -204,15 +190,14 @@ def test_what_is_no_checkpoint_is_refused_by_name(tmp_path: Path, kind: str) -> 
     if kind == "directory":
         (tmp_path / "old").mkdir()
     else:
-        with (tmp_path / "old").open("wb") as file:
-            file.truncate(1 << 40)
+        (tmp_path / "old").touch()
+        os.truncate(tmp_path / "old", 1 << 40)
     with pytest.raises(StoreError, match="/old: is "):
         write_checkpoint(tmp_path / "old", tmp_path / "new", index_msg_timestamp=1)
     assert not (tmp_path / "new").exists()
 
 
 def synced(monkeypatch: pytest.MonkeyPatch, root: Path, like: Path, *, done: bool) -> list[str]:
-    """What is fsynced, in order, by its path below the root's parent."""
     paths: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda number: paths.append(os.readlink(f"/proc/self/fd/{number}")))
     settle_tree(root, like.stat(), synced=done)

@@ -14,7 +14,7 @@ from protocol.errors import StoreError
 from publishing import HOLDERS, holding
 from read_only import as_nobody, reachable_directory
 from spark_jobs.publish import _open_writers, store_lock
-from spark_jobs.publish._open_writers import Process, find_writers
+from spark_jobs.publish._open_writers import Process
 from spark_jobs.publish.store_lock import StoreLock
 from storage.store.message_store import MessageStore
 from storage.store.store_state import StoreState, read_store_state
@@ -36,7 +36,6 @@ else:
 
 @pytest.fixture(scope="module", autouse=True)
 def nobody_writes() -> Iterator[None]:
-    """Those that hold a file for a test are looked at."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_open_writers, "_other_processes", lambda: iter(sorted(HOLDERS)))
         yield
@@ -61,11 +60,8 @@ def held_range(store: Path) -> list[str]:
     """The locks of this process on the file, as the kernel lists them: kind, mode, process, first and last byte."""
     inode = (store / "lock").stat().st_ino
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    return [
-        " ".join([line[1], line[3], line[4], *line[6:]])
-        for line in lines
-        if line[5].rsplit(":", 1)[1] == str(inode) and line[4] == str(os.getpid())
-    ]
+    own = (line for line in lines if line[5].rsplit(":", 1)[1] == str(inode) and line[4] == str(os.getpid()))
+    return [" ".join([line[1], line[3], line[4], *line[6:]]) for line in own]
 
 
 def test_byte_0_is_locked_from_the_block_to_its_end(store: Path) -> None:
@@ -186,59 +182,6 @@ def test_a_file_system_without_locks_is_an_error_that_names_it(store: Path, monk
         StoreLock(store).__enter__()
 
 
-# --- who may write to files -------------------------------------------------------------------------------------------
-
-
-def writers(store: Path, besides: Path | None = None) -> list[Process]:
-    return find_writers([store], besides)[0]
-
-
-@pytest.mark.parametrize("how", ["O_WRONLY", "O_RDWR", "map shared", "O_RDONLY", "map private", "map read"])
-def test_who_may_write_is_found_with_its_name_and_the_file_and_a_reader_is_not(store: Path, how: str) -> None:
-    file = store / "index" / "20240101000000000"
-    assert writers(store) == []
-    with file.open("r+b"), holding(file, how) as pid:
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
-        may_write = how in ("O_WRONLY", "O_RDWR", "map shared")
-        assert writers(store) == ([Process(pid, name, str(file))] if may_write else [])
-        assert writers(store, besides=store / "index") == []
-        file.unlink()
-        assert writers(store) == []
-
-
-@pytest.mark.parametrize("how", ["O_RDWR", "map shared"])
-@pytest.mark.parametrize("are_numbers_shown", [True, False])
-def test_a_file_is_known_by_any_path_or_by_its_own(
-    store: Path, tmp_path: Path, how: str, are_numbers_shown: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A container knows files by other paths; btrfs shows other devices in maps, and a FUSE file may not be asked."""
-    file, name = store / "index" / "20240101000000000", tmp_path / "other name"
-    if are_numbers_shown:
-        os.link(file, name)
-        (tmp_path / "linked").symlink_to(store)
-    else:
-        name = file
-        monkeypatch.setattr(_open_writers, "_numbers", lambda _: (-1, -1))
-        monkeypatch.setattr(_open_writers.os, "makedev", lambda *_: -1)
-    with holding(name, how) as pid:
-        for root in (store, tmp_path / "linked") if are_numbers_shown else (store,):
-            assert [(each.pid, each.path) for each in writers(root)] == [(pid, str(name))]
-
-
-def test_a_process_that_may_not_be_looked_at_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listdir = os.listdir
-    with holding(store / "lock", "O_RDWR") as pid:
-
-        def refuse(path: Path) -> list[str]:
-            if str(path) == f"/proc/{pid}/fd":
-                raise PermissionError(path)
-            return listdir(path)
-
-        monkeypatch.setattr(os, "listdir", refuse)
-        found, unseen = find_writers([store])
-        assert (found, [each.pid for each in unseen]) == ([], [pid])
-
-
 def test_a_missing_lock_is_made_and_stays(store: Path) -> None:
     (store / "lock").unlink()
     with StoreLock(store):
@@ -257,9 +200,7 @@ def test_a_lock_that_is_made_belongs_to_the_stores_owner(store: Path) -> None:
 
 
 @pytest.mark.parametrize("user", [0, 1000])
-def test_processes_that_nobody_may_look_at_are_a_warning(
-    user: int, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_nobody_may_look_at_are_a_warning(user: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock.os, "geteuid", lambda: user)
     unseen = [Process(number, "java") for number in range(7)]
     monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], unseen))

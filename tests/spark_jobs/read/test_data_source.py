@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -17,11 +17,7 @@ from protocol.errors import ConfigError, CorruptRecord, StoreError
 from spark_jobs.read._registered_source import RocketLensDataSource
 from store_writer import START_TIMESTAMP, StoreWriter
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
 
 SEGMENT = 4096
 
@@ -41,7 +37,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["physical_offset"])
 
 
-def load(session: "SparkSession", root: Path | str, **options: str) -> "DataFrame":
+def load(session: Any, root: Path | str, **options: str) -> Any:
     return session.read.format("rocketlens").options(**options).load(str(root))
 
 
@@ -60,16 +56,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     for number in range(80):
         body = b"body of %d" % number
         writer.append(
-            ("Orders", "Payments")[number % 2],
-            zlib.compress(body) if number % 7 == 0 else body,
-            sys_flag=int(number % 7 == 0),
-            queue_id=number % 3,
-            tags=(None, "Aa", "BB")[number // 2 % 3],
-            keys=f"k{number} all",
-            unique_key=f"U{number}",
-            properties={"n": str(number), "标题": "值"},
+            ("Orders", "Payments")[number % 2], zlib.compress(body) if number % 7 == 0 else body,
+            sys_flag=int(number % 7 == 0), queue_id=number % 3, tags=(None, "Aa", "BB")[number // 2 % 3],
+            keys=f"k{number} all", unique_key=f"U{number}", properties={"n": str(number), "标题": "值"},
             store_timestamp=START_TIMESTAMP + number * 1000 - (number % 5) * 3000,
-        )
+        )  # fmt: skip
     writer.close()
     return writer
 
@@ -79,7 +70,7 @@ class TestSession:
 
     @pytest.mark.parametrize("is_bucket", [False, pytest.param(True, marks=pytest.mark.soak)])
     def test_every_message_is_a_row_in_a_directory_and_in_a_bucket(
-        self, session: "SparkSession", store: StoreWriter, is_bucket: bool, request: pytest.FixtureRequest
+        self, session: Any, store: StoreWriter, is_bucket: bool, request: pytest.FixtureRequest
     ) -> None:
         if is_bucket:
             objects: ObjectStore = request.getfixturevalue("objects")
@@ -90,9 +81,7 @@ class TestSession:
         assert rows_of(frame.toArrow().to_batches()) == expected_rows(store.records)
 
     @pytest.mark.soak
-    def test_a_frame_that_is_asked_several_times_forgets_no_rows(
-        self, session: "SparkSession", store: StoreWriter
-    ) -> None:
+    def test_a_frame_that_is_asked_several_times_forgets_no_rows(self, session: Any, store: StoreWriter) -> None:
         """In a session that has Spark offer filters to data sources in Python, from which it then takes them over."""
         setting = "spark.sql.python.filterPushdown.enabled"
         session.conf.set(setting, "true")
@@ -104,7 +93,7 @@ class TestSession:
         assert counts == (40, 80)
 
     @pytest.mark.soak
-    def test_a_table_of_a_catalog_has_its_options_for_good(self, session: "SparkSession", store: StoreWriter) -> None:
+    def test_a_table_of_a_catalog_has_its_options_for_good(self, session: Any, store: StoreWriter) -> None:
         session.sql(
             "CREATE TABLE messages USING rocketlens OPTIONS (Topic 'Orders', columns 'topic,physical_offset') "
             f"LOCATION '{store.root}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')"
@@ -117,7 +106,7 @@ class TestSession:
         expected = [{name: row[name] for name in names} for row in expected_rows(store.records)]
         assert found == [row for row in expected if row["topic"] == "Orders"]
 
-    def test_errors_are_sentences(self, session: "SparkSession", store: StoreWriter, tmp_path: Path) -> None:
+    def test_errors_are_sentences(self, session: Any, store: StoreWriter, tmp_path: Path) -> None:
         with pytest.raises(Exception, match=f"{tmp_path} is no store that can be served"):
             load(session, tmp_path, columns="topic").count()
         session.sql(f"CREATE TABLE messages (topic string) USING rocketlens LOCATION '{store.root}'")
@@ -197,7 +186,6 @@ class TestDamage:
             read_here(damaged, mode="FAILFAST")
         (tmp_path / "commitlog").mkdir()
         shutil.copy(min((damaged / "commitlog").iterdir()), tmp_path / "commitlog")
-        with pytest.raises(
-            CorruptRecord, match=f"physical offset {store.written[3].physical_offset}: no intact record"
-        ):
+        said = f"physical offset {store.written[3].physical_offset}: no intact record"
+        with pytest.raises(CorruptRecord, match=said):
             read_here(tmp_path, mode="failfast")

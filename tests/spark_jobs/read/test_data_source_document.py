@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import oracles
 from made_parts import made
@@ -12,16 +12,10 @@ from spark_jobs.read.source_options import NAMES
 from spark_jobs.run.progress import Silence
 from storage.columns.names import KINDS
 
-if TYPE_CHECKING:
-    import pytest
-    from pyspark.sql import SparkSession
-
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 
 
-def test_the_examples_run_and_find_what_is_there(
-    session: "SparkSession", g1_store: Path, tmp_path: Path, capsys: "pytest.CaptureFixture[str]"
-) -> None:
+def test_the_examples_run_and_find_what_is_there(session: Any, g1_store: Path, tmp_path: Path, capsys: Any) -> None:
     blocks = re.findall(r"^```python$(.*?)^```$", DOCUMENT, re.M | re.S)
     assert len(blocks) == 7
     out = f"file://{tmp_path}/export"
@@ -43,8 +37,7 @@ def test_the_examples_run_and_find_what_is_there(
 
 
 def test_every_column_and_option_is_explained() -> None:
-    explained = {
-        name for row in re.findall(r"^\| (`[^|]*`) \|", made(DOCUMENT), re.M) for name in re.findall(r"`(\w+)`", row)
-    }
+    rows = re.findall(r"^\| (`[^|]*`) \|", made(DOCUMENT), re.M)
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert set(KINDS) <= explained
     assert NAMES - {"path"} <= {name.lower() for name in explained}

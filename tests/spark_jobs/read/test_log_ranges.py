@@ -15,6 +15,7 @@ from spark_jobs.scan.source import find_source
 from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
 from store_writer import StoreWriter
+from verifying import in_memory
 
 
 @pytest.fixture
@@ -27,14 +28,10 @@ def store(tmp_path: Path) -> StoreWriter:
 
 
 @pytest.fixture
-def memory() -> Iterator[str]:
-    """A directory of fsspec's file system in memory."""
-    yield "memory://rocketlens/store"
-    fsspec.filesystem("memory").rm("/rocketlens", recursive=True)
-
-
-def upload(root: Path, url: str) -> None:
-    fsspec.filesystem("memory").put(f"{root}/", f"{url.removeprefix('memory:/')}/", recursive=True)
+def memory(store: StoreWriter) -> Iterator[str]:
+    """A copy of the store in fsspec's file system in memory."""
+    with in_memory(store.root) as url:
+        yield url
 
 
 def read(found: LogRanges) -> list[dict[str, object]]:
@@ -47,14 +44,13 @@ def read(found: LogRanges) -> list[dict[str, object]]:
 
 class TestBehindUrls:
     def test_the_same_messages_are_read_and_a_missing_segment_is_known(self, store: StoreWriter, memory: str) -> None:
-        upload(store.root, memory)
         found = find_ranges(memory)
         assert [each.base_offset for each in found.ranges] == list(store.log.segments)
         assert read(found) == expected_rows(store.records)
         assert found.ranges[-1].base_offset + end_of(found.ranges[-1]) == store.log.end
         assert read(find_ranges(f"{memory}/commitlog")) == expected_rows(store.records)
         assert read(find_ranges(memory, [f"{memory}/commitlog"])) == expected_rows(store.records)
-        fsspec.filesystem("memory").rm("/rocketlens/store/commitlog/00000000000000002048")
+        fsspec.filesystem("memory").rm(f"{memory}/commitlog/00000000000000002048")
         assert [(each.physical_offset, each.length) for each in find_ranges(memory).problems] == [(2048, 2048)]
         with pytest.raises(NotAStore):
             find_ranges(f"{memory}/config")

@@ -20,27 +20,15 @@ def test_every_option_is_read_whatever_its_case() -> None:
             "maxBytesPerTrigger": "99999999999", "maxRecordsPerTrigger": "5",
         }
     )  # fmt: skip
+    wanted = Wanted(
+        topics=frozenset({b"a", b"b"}), tags=frozenset({b"X", b"Y"}), queue_ids=frozenset({3}), times=(5, 9),
+        queue_offsets=(8, HIGHEST), physical_offsets=(4, 17), where="a > 1",
+    )  # fmt: skip
     assert options == DataSourceOptions(
-        path="s3://b/s",
-        wanted=Wanted(
-            topics=frozenset({b"a", b"b"}),
-            tags=frozenset({b"X", b"Y"}),
-            queue_ids=frozenset({3}),
-            times=(5, 9),
-            queue_offsets=(8, HIGHEST),
-            physical_offsets=(4, 17),
-            where="a > 1",
-        ),
-        columns=("body", "topic"),
-        mode="failfast",
-        table="damage",
-        commit_log=("/x", "/y"),
-        storage='{"anon": true}',
-        starting_offset="77",
-        most_segments=2,
-        most_bytes=99_999_999_999,
-        most_records=5,
-    )
+        path="s3://b/s", wanted=wanted, columns=("body", "topic"), mode="failfast", table="damage",
+        commit_log=("/x", "/y"), storage='{"anon": true}', starting_offset="77", most_segments=2,
+        most_bytes=99_999_999_999, most_records=5,
+    )  # fmt: skip
     assert options.fails_fast
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsspec
 import pytest
@@ -16,9 +16,6 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.read._stream_reader import OFFSET, MessageStreamReader
 from spark_jobs.read.data_source import check_schema, struct_type
 from spark_jobs.read.source_options import read_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAMES = ("topic", "queue_offset", "physical_offset")
 
@@ -96,9 +93,7 @@ class TestReader:
         growing.flush()
         assert [offsets(following(growing), at, end) for at, end, _ in batches] == [found for _, _, found in batches]
 
-    def test_of_several_limits_the_least_counts_and_what_is_asked_for_at_once_has_none(
-        self, growing: GrowingStore
-    ) -> None:
+    def test_of_several_limits_the_least_counts_and_what_is_asked_at_once_has_none(self, growing: GrowingStore) -> None:
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 
         limits = {"maxSegmentsPerTrigger": "2", "maxBytesPerTrigger": "3000", "maxRecordsPerTrigger": "3"}
@@ -120,9 +115,7 @@ class TestReader:
         end = reader.latestOffset({OFFSET: growing.log.end})
         assert end == {OFFSET: growing.log.end}
 
-    def test_what_expired_is_skipped_or_an_error(
-        self, growing: GrowingStore, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_what_expired_is_skipped_or_an_error(self, growing: GrowingStore, capsys: Any) -> None:
         growing.expire()
         end = growing.log.end
         minimum = following(growing).initialOffset()[OFFSET]
@@ -163,19 +156,13 @@ class TestBehindUrls:
 
 
 @pytest.mark.soak  # in each run: the test below, and the stream of docs/spark.md
-def test_a_query_follows_a_store_that_grows(session: "SparkSession", growing: GrowingStore, tmp_path: Path) -> None:
+def test_a_query_follows_a_store_that_grows(session: Any, growing: GrowingStore, tmp_path: Path) -> None:
     """And goes on where it was, when it is started again from its checkpoint."""
-    stream = (
-        session.readStream.format("rocketlens").option("columns", ",".join(NAMES)).load(str(growing.root))
-    )  # fmt: skip
+    stream = session.readStream.format("rocketlens").option("columns", ",".join(NAMES)).load(str(growing.root))
 
     def run() -> None:
-        query: Any = (
-            stream.writeStream.format("parquet")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .option("path", str(tmp_path / "out"))
-            .start()
-        )
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.option("path", str(tmp_path / "out")).start()
         try:
             query.processAllAvailable()
             growing.add("Another")
@@ -193,13 +180,14 @@ def test_a_query_follows_a_store_that_grows(session: "SparkSession", growing: Gr
 
 
 def test_a_stream_and_the_command_grow_one_table_in_turns_which_spark_reads(
-    session: "SparkSession", growing: GrowingStore, tmp_path: Path
+    session: Any, growing: GrowingStore, tmp_path: Path
 ) -> None:
-    place, options = OutputPlace(f"file://{tmp_path}/table"), {"format": "parquet", "partition_by": ("topic", "date")}
+    place, partitions = OutputPlace(f"file://{tmp_path}/table"), ("topic", "date")
+    options = {"format": "parquet", "partition_by": partitions}
     first = append(growing.writer, place, **options)
     growing.add("Another")
     growing.flush()
-    grow = rocketlens.append_batches(growing.root, tmp_path / "table", format="parquet", partition_by=("topic", "date"))
+    grow = rocketlens.append_batches(growing.root, tmp_path / "table", **options)
     frame = rocketlens.spark(session).readStream.format("rocketlens").option("columns", "physical_offset,size")
     writer = frame.load(str(growing.root)).writeStream.foreachBatch(grow)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
@@ -213,8 +201,9 @@ def test_a_stream_and_the_command_grow_one_table_in_turns_which_spark_reads(
     assert [types[each] for each in ("store_timestamp", "date", "topic", "keys", "properties", "body")] == [
         "timestamp", "date", "string", "array<string>", "map<string,string>", "binary",
     ]  # fmt: skip
-    rows = table.select("physical_offset", "topic", "date", "body").orderBy("physical_offset").toArrow().to_pylist()
+    names = ("physical_offset", "topic", "date", "body")
+    rows = table.select(*names).orderBy("physical_offset").toArrow().to_pylist()
+    expected = map(with_date, expected_rows(growing.writer.records))
     assert [row | {"date": row["date"].isoformat()} for row in rows] == [
-        {name: row[name] for name in ("physical_offset", "topic", "date", "body")}
-        for row in map(with_date, expected_rows(growing.writer.records))
+        {name: row[name] for name in names} for row in expected
     ]

@@ -37,13 +37,11 @@ print(checksum(b"123456789"), records.__file__)
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python without RocketLens."""
     return python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our packages as Spark unpacks them."""
     work = tmp_path_factory.mktemp("packages")
     with zipfile.ZipFile(pack_packages(work / "packed.zip")) as opened:
         opened.extractall(work / "unpacked")
@@ -69,12 +67,10 @@ class Executor:
         sent.write_bytes(CloudPickleSerializer().dumps(Guarded(function)))
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         command = [self._python, "-P", "-c", before + WORKER, self._root, sent]
-        return subprocess.run(
-            command, env=variables | environment, cwd=self._root, capture_output=True, text=True, check=False
-        )
+        variables |= environment
+        return subprocess.run(command, env=variables, cwd=self._root, capture_output=True, text=True, check=False)
 
     def kernel_that_ran(self, before: str = "") -> Path:
-        """The file of the compiled module whose function was called."""
         ended = self.runs(before=before)
         assert ended.returncode == 0, ended.stderr
         checksum, path = ended.stdout.split()
@@ -107,10 +103,8 @@ def test_what_it_imports_is_no_garbage_to_look_at_behind_each_task(executor: Exe
 
 
 def test_without_our_packages_the_sentence_says_to_install_them(executor: Executor) -> None:
-    assert (
-        f"({this_python()}) does not have it; install requirements-spark.lock there, and RocketLens"
-        in executor.sentence()
-    )
+    said = f"({this_python()}) does not have it; install requirements-spark.lock there, and RocketLens"
+    assert said in executor.sentence()
 
 
 def of_another_python(kernels: Path) -> None:
@@ -118,9 +112,7 @@ def of_another_python(kernels: Path) -> None:
         module.rename(module.with_name(module.name.replace(SUFFIX, ".cpython-399-x86_64-linux-gnu.so")))
 
 
-def test_compiled_modules_that_do_not_fit_are_named_with_what_to_install(
-    executor: Executor,
-) -> None:
+def test_compiled_modules_that_do_not_fit_are_named_with_what_to_install(executor: Executor) -> None:
     executor.is_sent()
     of_another_python(executor.packages / "storage" / "kernels")
     sentence = executor.sentence()
@@ -139,9 +131,8 @@ class TestWhereItIsInstalled:
         executor.packages.rename(site)
         executor.is_sent()
         (site / "rocketlens-1.dist-info").mkdir()
-        (site / "rocketlens-1.dist-info" / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: rocketlens\nVersion: {version}\n"
-        )
+        metadata = f"Metadata-Version: 2.1\nName: rocketlens\nVersion: {version}\n"
+        (site / "rocketlens-1.dist-info" / "METADATA").write_text(metadata)
         return f"import sys; sys.path.append({str(site)!r})\n"
 
     def test_the_same_version_runs(self, executor: Executor, tmp_path: Path) -> None:
@@ -159,7 +150,6 @@ class TestForeignPackages:
         executor.is_sent()
         foreign = plant_foreign(tmp_path / "theirs", "spark_jobs", "storage")
         sentence = executor.sentence(PYTHONPATH=str(foreign))
-        assert (
-            f"{foreign / 'spark_jobs'} is in the way of its own package spark_jobs in {executor.packages}" in sentence
-        )
+        said = f"{foreign / 'spark_jobs'} is in the way of its own package spark_jobs in {executor.packages}"
+        assert said in sentence
         assert not was_imported(foreign)

@@ -86,27 +86,19 @@ class BaseInstall:
         java.parent.mkdir()
         java.write_text(RECORDING_JAVA.format(calls=self.calls))
         java.chmod(0o755)
-        self.environment = {
-            "PATH": f"{java.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "HOME": str(directory),
-        }  # fmt: skip
+        path = f"{java.parent}:{os.environ['PATH']}"
+        self.environment = {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(directory)}
 
     def ends(self, *commands: Sequence[object]) -> list[Ended]:
-        """Run commands, one after the other in a process."""
         asked = json.dumps([list(map(str, command)) for command in commands])
         ended = subprocess.run(
-            [self.python, "-c", COMMANDS],
-            env=self.environment,
-            input=asked,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
+            [self.python, "-c", COMMANDS], env=self.environment, input=asked, capture_output=True, text=True,
+            check=False, timeout=SECONDS,
+        )  # fmt: skip
         assert ended.returncode == 0, ended.stderr
         return [Ended(*each) for each in json.loads(ended.stdout)]
 
     def run(self, *commands: Sequence[object]) -> list[str]:
-        """Run commands that succeed; what they print."""
         ends = self.ends(*commands)
         assert [each.code for each in ends] == [0] * len(commands), ends
         return [each.printed for each in ends]
@@ -163,18 +155,14 @@ def test_what_needs_more_says_what_to_install(base: BaseInstall, tmp_path: Path)
     assert not base.calls.exists()
 
 
-PAGE = ROOT / "docs" / "clusters.md"
-
-
 def documented() -> dict[str, list[str]]:
     """The arguments that the section on a standalone cluster gives to each script, by its name."""
-    section = PAGE.read_text().partition("## Standalone")[2].partition("\n## ")[0]
+    section = (ROOT / "docs" / "clusters.md").read_text().partition("## Standalone")[2].partition("\n## ")[0]
     lines = re.findall(r"^spark-submit --master \S+ spark_jobs/(\w+)\.py (.*)$", section, re.MULTILINE)
     return {name: shlex.split(arguments) for name, arguments in lines}
 
 
 def scripts() -> set[str]:
-    """What lies at the root of `spark_jobs` for spark-submit."""
     return {path.stem for path in (ROOT / "spark_jobs").glob("*.py")} - {"__init__"}
 
 

@@ -22,6 +22,7 @@ from compact_oracle import build_compacted, keep_entries, read_entries, take_mar
 from held_tasks import is_alive, parent_of, plant_listener
 from oracles import build_index, read_log, signed
 from process import COMMAND
+from queue_runs import files_under
 from spark_classes import QUICK, find_no_archives
 from spark_cluster import SparkCluster, python_without_rocketlens, spark_cluster
 from store_writer import StoreWriter
@@ -55,7 +56,6 @@ SMALLEST_FILE = 64
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, unpacked."""
     work = tmp_path_factory.mktemp("wheel")
     with zipfile.ZipFile(shared_wheel(tmp_path_factory)) as wheel:
         wheel.extractall(work / "packages")
@@ -64,7 +64,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of the cluster's machines."""
     python = python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
     plant_listener(python)
     find_no_archives(python)
@@ -73,7 +72,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A cluster of two workers."""
     work = tmp_path_factory.mktemp("cluster")
     with spark_cluster(work, workers=2, jvm_options=QUICK) as cluster:
         yield cluster
@@ -81,7 +79,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of more than twenty segments."""
     store = tmp_path_factory.mktemp("store")
     write_store(store, segments=22)
     return store
@@ -105,14 +102,8 @@ def as_options(settings: dict[str, str]) -> list[str]:
 def command(cluster: SparkCluster, python: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """`rocketlens` from the sources, for a worker of another Python."""
     options = {**cluster.settings, **ONE_CORE, "spark.pyspark.python": str(python), **settings}
-    return subprocess.run(
-        [*COMMAND, *arguments, "--master", cluster.url, *as_options(options)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SUBMIT_SECONDS,
-        check=False,
-    )
+    line = [*COMMAND, *arguments, "--master", cluster.url, *as_options(options)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False)
 
 
 def assert_rebuilt(store: Path, out: Path) -> None:
@@ -123,10 +114,10 @@ def assert_rebuilt(store: Path, out: Path) -> None:
 
 
 def assert_queues(store: Path, out: Path) -> None:
-    files = [path for path in (store / "consumequeue").rglob("*") if path.is_file()]
+    files = files_under(store / "consumequeue")
     assert len(files) >= 4
-    for path in files:
-        assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
+    built = files_under(out / "consumequeue")
+    assert {path: built[path] for path in files} == files
 
 
 @pytest.fixture(scope="class")
@@ -194,11 +185,10 @@ class TestOneApplication:
         made = {part["path"]: (tmp_path / "out" / part["name"]).read_bytes() for part in parts}
         built = [made[path] for path in sorted(made) if path.startswith("index/")]
         assert built == build_index(read_log(store / "commitlog"), 97, 150)
-        queues = {str(path.relative_to(store)): path for path in (store / "consumequeue").rglob("*") if path.is_file()}
+        queues = files_under(store / "consumequeue")
         assert len(queues) > 1
-        assert {path: path_of.read_bytes() for path, path_of in queues.items()} == {
-            path: data for path, data in made.items() if path.startswith("consumequeue/")
-        }
+        sent = {path: data for path, data in made.items() if path.startswith("consumequeue/")}
+        assert {f"consumequeue/{path}": data for path, data in queues.items()} == sent
 
     def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(
         self, tmp_path: Path, session: ClusterSession, store: Path
@@ -261,7 +251,6 @@ def rebuild_with_one_held(session: ClusterSession, store: Path, work: Path, phas
 
 
 def executor_of(worker: int) -> int:
-    """The JVM above a worker and the daemon that forked it."""
     return parent_of(parent_of(worker))
 
 

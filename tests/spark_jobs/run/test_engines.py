@@ -1,7 +1,4 @@
-"""Both engines write the same files: of each job those that a broker wrote, or that an oracle says.
-
-What a job does besides is tried in the test's process, where the job has its tests.
-"""
+"""Both engines write the same files: of each job those that a broker wrote, or that an oracle says."""
 
 import contextlib
 import json
@@ -10,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,10 +40,6 @@ from spark_jobs.tables.table_request import TableRequest
 from storage.amounts import bytes_text
 from store_writer import StoreWriter
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-
 NOW_AND_THEN: Any = pytest.param("spark", marks=pytest.mark.soak)
 """For a job whose tasks Spark runs as those of the others, which are run in each run."""
 
@@ -62,12 +55,10 @@ class JobEngine:
     local: LocalEngine | None = None
 
     def run(self, job: Callable[..., Any], request: Any) -> Any:
-        """Run a job, such as `run_rebuild`, on it."""
         return job(msgspec.structs.replace(request, engine=self.name), Silence(), self.local)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Engine]:
-        """The engine itself."""
         with (
             tempfile.TemporaryDirectory() as work,
             opened_engine("test", EngineOptions(engine=self.name), Path(work), ahead=self.local) as engine,
@@ -113,12 +104,11 @@ def store(writer: StoreWriter) -> Path:
 
 @pytest.fixture
 def sound(writer: StoreWriter) -> list[Record]:
-    """The records of the store that can be read."""
     assert len(writer.records) == 149
     return writer.records
 
 
-def events_of(spark: "SparkContext") -> SparkEvents:
+def events_of(spark: Any) -> SparkEvents:
     return SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
 
 
@@ -173,16 +163,15 @@ def test_a_compaction_gives_what_the_oracle_says(
 
 @pytest.mark.parametrize("engine", ["local", NOW_AND_THEN], indirect=True)
 def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(engine: JobEngine, tmp_path: Path) -> None:
-    recorded = GOLDEN / "g2" / "g2-dledger-mixed"
-    store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
-    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    store, out = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-dledger-mixed"), tmp_path / "plain"
+    recorded = json.loads((GOLDEN / "g2" / "g2-dledger-mixed" / "store.json").read_text())
+    levels = recorded["properties"]["messageDelayLevel"]
     report = engine.run(run_convert, ConvertRequest(store=str(store), out=str(out), delay_levels=levels))
     expected = plain_log(log_folders(store), 16384)
     assert (report.exit_code, report.messages) == (0, len(expected.moves))
     assert files_under(out / "commitlog") == expected.segments
-    assert files_under(out / "consumequeue") == {
-        path: moved_units(data, expected.moves) for path, data in files_under(store / "consumequeue").items()
-    }
+    moved = {path: moved_units(data, expected.moves) for path, data in files_under(store / "consumequeue").items()}
+    assert files_under(out / "consumequeue") == moved
 
 
 @pytest.mark.parametrize("engine", ["local", NOW_AND_THEN], indirect=True)

@@ -7,20 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import engine_tasks
 from blocking_client import eventually
-from engine_tasks import (
-    die,
-    die_or_stay,
-    double,
-    facts_of_process,
-    fail,
-    first_fails,
-    leave,
-    number_of_process,
-)
+from engine_tasks import die, die_or_stay, double, facts_of_process, fail, first_fails, leave
+from held_tasks import is_alive
 from process import ROOT
 from protocol.errors import ConfigError
 from spark_jobs.run import local_engine
@@ -28,8 +22,6 @@ from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.local_engine import LocalEngine, WorkerLost, cores
 
 END_SECONDS = 60
-
-
 SUPPORT = ROOT / "tests" / "support"
 
 
@@ -49,19 +41,11 @@ def engine() -> Iterator[LocalEngine]:
 
 
 def children_of(parent: int, child: int) -> list[str]:
-    """The process if it still runs."""
     try:
         status = Path(f"/proc/{child}/status").read_text()
     except OSError:
         return []
     return [status] if f"PPid:\t{parent}\n" in status and "State:\tZ" not in status else []
-
-
-def is_running(process: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return False
 
 
 def test_refused_options_a_full_disk_and_a_bug_are_known_for_what_they_are(engine: LocalEngine) -> None:
@@ -104,10 +88,10 @@ def test_a_lost_process_is_named_in_a_sentence_and_another_takes_its_place(
 
 
 def test_where_all_processes_are_killed_the_next_tasks_get_new_ones(engine: LocalEngine) -> None:
-    processes = set(engine.run_tasks("which", range(30), number_of_process))
+    processes = set(engine.run_tasks("which", range(30), engine_tasks.number_of_process))
     os.kill(engine._forker.pid, signal.SIGKILL)
     for process in processes:
-        eventually(lambda process=process: not is_running(process), "their ends", END_SECONDS)
+        eventually(lambda process=process: not is_alive(process), "their ends", END_SECONDS)
     with pytest.raises(WorkerLost, match="a process ended with the process that started it in the middle of double"):
         engine.run_tasks("double", range(9), double)
     assert engine.run_tasks("double", range(9), double) == [2 * number for number in range(9)]
@@ -119,7 +103,7 @@ def test_a_task_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(WorkerLost):
             engine.run_tasks("mixed", [("die", str(tmp_path)), ("stay", str(tmp_path))], die_or_stay)
         (stayed,) = (int(path.name) for path in tmp_path.iterdir())
-        assert not is_running(stayed)
+        assert not is_alive(stayed)
 
 
 def test_processes_look_for_no_modules_where_we_are_and_have_no_more_rights_than_we_use(engine: LocalEngine) -> None:
@@ -134,19 +118,11 @@ def test_processes_look_for_no_modules_where_we_are_and_have_no_more_rights_than
     assert not any(b"secret" in each for each in facts["arguments"])
 
 
-def test_it_is_one_process_a_core_and_no_more_than_a_container_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_one_process_a_core_and_no_more_than_a_container_has(tmp_path: Path, monkeypatch: Any) -> None:
     limit, usable = tmp_path / "cpu.max", len(os.sched_getaffinity(0))
     monkeypatch.setattr(local_engine, "CPU_LIMIT", limit)
-    for text, count in (
-        (None, usable),
-        ("max 100000\n", usable),
-        ("50000 100000\n", 1),
-        ("100000 100000\n", 1),
-        ("150000 100000\n", min(2, usable)),
-        ("garbage", usable),
-    ):
+    usual = ((None, usable), ("max 100000\n", usable), ("150000 100000\n", min(2, usable)), ("garbage", usable))
+    for text, count in (*usual, ("50000 100000\n", 1), ("100000 100000\n", 1)):
         limit.unlink(missing_ok=True) if text is None else limit.write_text(text)
         assert cores() == count, text
 
@@ -169,7 +145,7 @@ def test_no_process_outlives_its_driver(tmp_path: Path, how: int) -> None:
         driver.send_signal(how)
         driver.wait(END_SECONDS)
         for name in os.listdir(tmp_path):
-            eventually(lambda name=name: not is_running(int(name)), "the end of its tasks", END_SECONDS)
+            eventually(lambda name=name: not is_alive(int(name)), "the end of its tasks", END_SECONDS)
     finally:
         driver.kill()
         driver.wait()

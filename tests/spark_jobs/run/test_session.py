@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from held_tasks import is_alive
 from needed_tools import tool
+from process import ROOT
 from protocol.errors import ConfigError
 from spark_classes import QUICK
 from spark_jobs.run import _launch, session
@@ -29,13 +31,6 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     # The session of other tests, whose settings its JVM would tell.
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 HOSTILE = {
@@ -65,7 +60,7 @@ def test_a_setting_is_nothing_but_the_value_of_its_name_and_no_argument_of_a_pro
     assert not [each for each in found.getAll() if "injected" in each._1()]
     assert HOSTILE["secret"].encode() not in Path(f"/proc/{gateway.proc.pid}/cmdline").read_bytes()
     started.end()
-    assert not is_running(gateway.proc.pid)
+    assert not is_alive(gateway.proc.pid)
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
@@ -93,9 +88,6 @@ def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> 
     assert list((tmp_path / "temporary").iterdir()) == []
     del ended, failure
     gc.collect()  # an open pipe of what was left is a warning, and an error here
-
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_a_local_session_stays_on_the_loopback_address_and_a_clusters_has_its_own_addresses_and_paths() -> None:
@@ -133,9 +125,7 @@ def test_a_start_takes_some_seconds_and_what_is_none_is_refused(seconds: str) ->
         session.start_seconds("", {session.START_SETTING: seconds})
 
 
-def test_what_spark_said_before_it_failed_to_start_outlives_the_work_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_spark_said_before_it_failed_to_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     work = tmp_path / "work"
     work.mkdir()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -17,10 +17,6 @@ from spark_jobs.run import _executors
 from spark_jobs.run._executors import PATIENCE_SECONDS, Executors, watched_executors
 from spark_jobs.run._spark_calls import SparkFailed, TaskFailed, call_apart, spark_failure
 from spark_jobs.run.session import FEW_TASKS, run_tasks
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
 
 WAIT_SECONDS = 180
 
@@ -34,18 +30,15 @@ def raising(error: Exception) -> Callable[[int], dict[str, Any]]:
     return fail
 
 
-def test_results_come_in_the_order_of_the_tasks(spark: "SparkContext") -> None:
-    assert run_tasks(spark, "square", [3, 1, 2], lambda number: {"square": number * number}) == [
-        {"square": 9},
-        {"square": 1},
-        {"square": 4},
-    ]
+def test_results_come_in_the_order_of_the_tasks(spark: Any) -> None:
+    squares = run_tasks(spark, "square", [3, 1, 2], lambda number: {"square": number * number})
+    assert squares == [{"square": 9}, {"square": 1}, {"square": 4}]
     many = list(range(FEW_TASKS + 1))
     assert run_tasks(spark, "square", many, lambda number: number * number) == [number * number for number in many]
     assert run_tasks(spark, "nothing", [], lambda number: {"number": number}) == []
 
 
-def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: "SparkContext") -> None:
+def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: Any) -> None:
     error = StoreError("/a/store/index/2024", what='holds "quotes", 订单,\nand two lines \\ ')
     with pytest.raises(TaskFailed) as caught:
         run_tasks(spark, "fail", [1, 2], raising(error))
@@ -53,7 +46,7 @@ def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: "Sp
     assert not is_out_of_room(caught.value)
 
 
-def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkContext") -> None:
+def test_workers_of_another_python_are_named_with_what_to_install(spark: Any) -> None:
     def differ(_: int) -> NoReturn:
         from pyspark.errors import PySparkRuntimeError
 
@@ -68,7 +61,7 @@ def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkC
     )
 
 
-def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark: "SparkContext") -> None:
+def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark: Any) -> None:
     def die(_: int) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGBUS)
         return {}
@@ -77,7 +70,7 @@ def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark:
         run_tasks(spark, "die", [0], die)
 
 
-def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> None:
+def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: Any) -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 
@@ -85,7 +78,7 @@ def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> 
         run_tasks(spark, "fail", [1], raising(IndexError("list index out of range")))
 
 
-def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: "SparkContext", tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: Any, tmp_path: Path) -> None:
     started = tmp_path / "started"
 
     def never_ends(path: str) -> dict[str, Any]:
@@ -219,7 +212,7 @@ def test_executors_that_end_as_soon_as_they_start_end_the_command_with_the_reaso
     assert counted.heard[0]
 
 
-def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spark: "SparkContext") -> None:
+def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spark: Any) -> None:
     def wait(path: str) -> None:
         import pathlib
         import time

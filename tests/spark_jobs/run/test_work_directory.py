@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loop_engine import LoopEngine
-from overlapping import WHEN, Overlapping, overlapping_attempts
+from overlapping import WHEN, overlapping_attempts
 from protocol.errors import ConfigError, StoreError
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -36,7 +36,6 @@ JOB = {"command": "rebuild", "files": [("a", 1)]}
 
 
 def left_by_a_run(base: Path, identity: dict[str, object] | None = None) -> WorkDirectory:
-    """What a run that was killed leaves: its lock has gone with its process."""
     work = WorkDirectory.open(base, identity or JOB)
     work.finish("scan-1", {"records": 7, "queues": [[b"T", 1]]})
     work.enter("build")
@@ -81,7 +80,6 @@ def test_a_record_that_is_cut_counts_as_not_finished(tmp_path: Path) -> None:
 
 
 def read_blocks(path: Path) -> Iterator[Block]:
-    """All blocks of a file, each from where the one before it ended."""
     with path.open("rb") as file:
         position, size = 0, os.fstat(file.fileno()).st_size
         while position < size:
@@ -111,15 +109,11 @@ Outcome = dict[str, Any]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some segments, index files and queues, and a clock that steps back."""
-    writer = StoreWriter(
-        tmp_path_factory.mktemp("twice") / "store", segment_size=4096, index_slots=97, index_entries=150
-    )
+    sizes = {"segment_size": 4096, "index_slots": 97, "index_entries": 150}
+    writer = StoreWriter(tmp_path_factory.mktemp("twice") / "store", **sizes)
     for number in range(60):
-        stamp = START_TIMESTAMP + 700 * (number % 35)
-        writer.append(
-            "TopicTest", b"x" * 100, keys=f"k{number} hot", tags=f"T{number % 3}", queue_id=number % 3,
-            store_timestamp=stamp,
-        )  # fmt: skip
+        named = {"keys": f"k{number} hot", "tags": f"T{number % 3}", "queue_id": number % 3}
+        writer.append("TopicTest", b"x" * 100, store_timestamp=START_TIMESTAMP + 700 * (number % 35), **named)
     writer.close()
     return writer.root
 
@@ -137,9 +131,7 @@ def compact(store: Path, out: Path) -> Outcome:
 
 def verify(store: Path, out: Path) -> Outcome:
     out.mkdir(exist_ok=True)
-    report = run_deep_check(DeepRequest(store=str(store), work=str(out)), Silence())
-    details: Outcome = msgspec.to_builtins(report.details)
-    return details
+    return msgspec.to_builtins(run_deep_check(DeepRequest(store=str(store), work=str(out)), Silence()).details)
 
 
 def export(format_: str) -> Callable[[Path, Path], Outcome]:
@@ -166,7 +158,6 @@ JOBS = {
 
 @contextlib.contextmanager
 def tasks_run_by(engine: Any) -> Iterator[None]:
-    """Jobs run on this engine."""
     with mock.patch("spark_jobs.run.local_engine.LocalEngine", return_value=engine):
         yield
 
@@ -187,14 +178,10 @@ def test_two_attempts_of_each_task_at_a_time_leave_what_one_leaves(
         expected = job(store, tmp_path / "once")
     with overlapping_attempts(when) as context, tasks_run_by(context):
         outcome = job(store, tmp_path / "twice")
-    assert kinds_of(context) == kinds
+    assert {re.sub("(-[0-9a-f]+)+$", "", name) for name in context.stopped} == kinds
     assert outcome == {**expected, **({"store": str(store)} if "store" in expected else {})}
     assert files_under(tmp_path / "twice") == files_under(tmp_path / "once")
     assert sorted(os.listdir(tmp_path / "twice")) == sorted(os.listdir(tmp_path / "once"))
-
-
-def kinds_of(context: Overlapping) -> set[str]:
-    return {re.sub("(-[0-9a-f]+)+$", "", name) for name in context.stopped}
 
 
 @pytest.mark.parametrize("name", ["rebuild", "compact", "export parquet"])
@@ -242,7 +229,6 @@ def stopped_at_rename(number: int) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def written_tasks() -> Iterator[list[str]]:
-    """The tasks whose attempts came to their ends."""
     finish, names = WorkDirectory.finish_first, list[str]()
 
     def finish_first(work: WorkDirectory, task: str, record: Outcome) -> Outcome:

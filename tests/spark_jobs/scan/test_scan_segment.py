@@ -1,10 +1,10 @@
 """The task that reads a segment loses nothing of an intact record, reports breaks, and says where the log ends."""
 
 import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,32 +21,24 @@ from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import scan_segment as scan_segment_module
 from spark_jobs.scan.log_end import find_log_end
-from spark_jobs.scan.scan_segment import (
-    GATHERED_BYTES,
-    HOT_SHARE,
-    ScanSummary,
-    ScanTask,
-    SegmentScan,
-    scan_segment,
-)
+from spark_jobs.scan.scan_segment import GATHERED_BYTES, HOT_SHARE, ScanSummary, ScanTask, SegmentScan, scan_segment
 from spark_jobs.scan.segment_window import READ_BYTES
 from storage.build.dispatch_scan import DispatchOptions
 from storage.kernels import records as codes
 from storage.log.damaged_ranges import ZEROS
 from store_writer import StoreWriter
 
+SIZE = 1000
 SEGMENT = 4096
 
 
 def scan(work: Path, segment: Path, **options: Any) -> dict[str, Any]:
-    """Run the task on a segment in a work directory of its own."""
     directory = WorkDirectory.open(work, {"segment": str(segment)}, fresh=True)
     directory.close()
     return {**scan_segment(task_of(directory, segment, **options)), "work": directory}
 
 
 def task_of(directory: WorkDirectory, segment: Path, **options: Any) -> ScanTask:
-    """The task that reads a segment."""
     fields: dict[str, Any] = {
         "limit": -1, "entries": True, "checksums": False, "tags": True, "bundles": 1, "delays": (), "lmq": False,
         "ext": False, "batch_topics": (),
@@ -63,12 +55,9 @@ def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
         for each in blocks:
             columns = each.read().columns
             records = np.repeat(np.arange(columns["counts"].size), columns["counts"])
-            found += zip(
-                columns["hashes"].tolist(),
-                (columns["offsets"][records].astype(np.int64) + each.first).tolist(),
-                columns["timestamps"][records].tolist(),
-                strict=True,
-            )
+            offsets = columns["offsets"][records].astype(np.int64) + each.first
+            named = (columns["hashes"], offsets, columns["timestamps"][records])
+            found += zip(*(column.tolist() for column in named), strict=True)
         assert len(found) == table.entries
     return found
 
@@ -223,13 +212,9 @@ def test_records_cut_by_the_end_of_a_read_are_found_wherever_the_cut_lies(tmp_pa
 def test_a_blank_of_any_size_hides_no_record(tmp_path_factory: pytest.TempPathFactory, blanked: Blanked) -> None:
     root = tmp_path_factory.mktemp("scan")
     has_others = blanked.has_previous or blanked.has_next
-    summary = scan(
-        root / "work",
-        blanked.write(root / "log"),
-        bundles=0,
-        limit=blanked.base + LENGTH if blanked.has_next else -1,
-        boundary=blanked.base + LENGTH if has_others else 0,
-    )
+    end = blanked.base + LENGTH
+    ends = {"limit": end if blanked.has_next else -1, "boundary": end if has_others else 0}
+    summary = scan(root / "work", blanked.write(root / "log"), bundles=0, **ends)
     assert sorted({offset for _, offset, _ in entries_in(summary)}) == blanked.offsets
     assert summary["records"] == len(blanked.records)
     named = [(start, stop) for start, stop, *_ in summary["breaks"] if stop >= 0]
@@ -240,8 +225,7 @@ def test_a_blank_whose_head_the_window_cuts_is_seen_at_the_very_end(tmp_path: Pa
     """The first four of its bytes end one block that is read, and fewer are left behind them than a record has."""
     segment = READ_BYTES + 20
     writer = StoreWriter(tmp_path, segment_size=segment)
-    filler = record_size(READ_BYTES - 4)
-    writer.append("T", b"x" * filler)
+    writer.append("T", b"x" * (READ_BYTES - 4 - 91 - 1))
     writer.roll()
     writer.append("T", b"next")
     writer.close()
@@ -250,48 +234,32 @@ def test_a_blank_whose_head_the_window_cuts_is_seen_at_the_very_end(tmp_path: Pa
     assert (summary["state"], summary["breaks"]) == ("blank", [])
 
 
-def record_size(size: int) -> int:
-    """Bytes of the body that make a record of topic T so long."""
-    return size - 91 - 1
+def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
+    """Scan a segment that somebody cuts when its beginning is held."""
+    step = SegmentScan._step
+
+    def cut(scan: SegmentScan) -> bool:
+        os.truncate(task.path, 5000)
+        return step(scan)
+
+    with mock.patch.object(SegmentScan, "_step", cut):
+        return scan_segment(task)
 
 
-def cutting() -> Callable[[ScanTask], dict[str, Any]]:
-    """Scans a segment that somebody cuts when its beginning is held."""
-
-    def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
-        step = SegmentScan._step
-
-        def cut(scan: SegmentScan) -> bool:
-            os.truncate(task.path, 5000)
-            return step(scan)
-
-        SegmentScan._step = cut  # type: ignore[method-assign]
-        try:
-            return scan_segment(task)
-        finally:
-            SegmentScan._step = step  # type: ignore[method-assign]
-
-    return scan_while_it_is_cut
-
-
-@pytest.mark.parametrize("size", [READ_BYTES // 2])
-def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(tmp_path: Path, size: int) -> None:
+def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(tmp_path: Path) -> None:
+    size = READ_BYTES // 2
     writer = write(tmp_path / "store", [{"topic": "T", "body": b"x" * 1000}] * (size // 1200), segment=size)
     segment = writer.log.segments[0]
     directory = WorkDirectory.open(tmp_path / "work", {}, fresh=True)
     with pytest.raises(TaskFailed) as caught:
-        LoopEngine().run_tasks("scan", [task_of(directory, segment)], cutting())
+        LoopEngine().run_tasks("scan", [task_of(directory, segment)], scan_while_it_is_cut)
     directory.close()
     assert str(caught.value) == f"{segment}: needs {size} bytes, but only 5000 are there"
-
-
-SIZE = 1000
 
 
 def segment(
     number: int, *breaks: tuple[int, int, int, bool], records: int = 9, end: int | None = None, state: str = "blank"
 ) -> dict[str, Any]:
-    """The summary of a scan of segment `number`; breaks as (offset, next record or -1, code, credible)."""
     base = number * SIZE
     return {
         "path": f"/store/commitlog/{base:020d}", "base": base, "size": SIZE, "records": records,
@@ -302,10 +270,6 @@ def segment(
 
 def empty(number: int) -> dict[str, Any]:
     return segment(number, (number * SIZE, -1, ZEROS, False), records=0, end=number * SIZE, state="zeros")
-
-
-def places(damages: tuple[Any, ...]) -> list[tuple[int, int]]:
-    return [(damage.physical_offset, damage.length) for damage in damages]
 
 
 STOPS = segment(1, (1500, -1, ZEROS, False))
@@ -360,4 +324,4 @@ CASES: dict[str, tuple[list[dict[str, Any]], int | None, int, list[tuple[int, in
 def test_the_log_ends_behind_its_last_record_and_damage_is_passed_over(case: str) -> None:
     summaries, recovered_from, end, damages = CASES[case]
     log_end = find_log_end(summaries, recovered_from)
-    assert (log_end.end, places(log_end.damages)) == (end, damages)
+    assert (log_end.end, [(each.physical_offset, each.length) for each in log_end.damages]) == (end, damages)

@@ -1,12 +1,10 @@
 """A look-up on Spark finds what one of this process finds, in a directory and behind a URL, whatever goes wrong."""
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,9 +18,8 @@ from spark_jobs.search.searched_store import SearchedStore, searched_url
 from storage.search.lookup import LookupHere, LookupStep, look_up
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
-from verifying import upload
+from verifying import flip, in_memory
 
-NUMBERS = itertools.count()
 LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
 
 
@@ -79,13 +76,10 @@ def here_of(store: Path, wanted: list[str], **options: Any) -> tuple[list[Any], 
 @contextlib.contextmanager
 def sources(store: Path) -> Iterator[list[LookupByTasks]]:
     """A directory, and the same store behind a URL."""
-    url = f"memory://lookup-{next(NUMBERS)}"
-    upload(store, url)
     engine = LoopEngine()
-    with searched_url(url, "", None) as searched:
+    with in_memory(store) as url, searched_url(url, "", None) as searched:
         local = SearchedStore(MessageStore.open(store, LAZY))
         yield [LookupByTasks(engine, local, 0), LookupByTasks(engine, searched, 0)]
-    fsspec.filesystem("memory").rm(url, recursive=True)
 
 
 def assert_same_everywhere(store: Path, wanted: list[str], **options: Any) -> None:
@@ -114,9 +108,7 @@ def one_file_less(store: Path) -> None:
 
 def a_record(store: Path) -> None:
     path = sorted((store / "commitlog").iterdir())[2]
-    data = bytearray(path.read_bytes())
-    data[data.index(b"body")] ^= 1
-    path.write_bytes(data)
+    flip(path, path.read_bytes().index(b"body"))
 
 
 @pytest.mark.parametrize("damage", [one_file_less, a_record])

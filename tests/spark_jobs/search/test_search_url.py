@@ -1,14 +1,11 @@
 """A search of a store behind a URL finds what one of the same store on a disk finds, whatever goes wrong on the way."""
 
-import contextlib
-import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from command_line import rocketlens
@@ -30,9 +27,8 @@ from storage.search.engine import search
 from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
-from verifying import upload
+from verifying import in_memory
 
-NUMBERS = itertools.count()
 LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
 HOUR = 3_600_000
 ENGINE = EngineOptions()
@@ -71,14 +67,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = write(tmp_path_factory.mktemp("search-url") / "store")
     assert len(list((root / "commitlog").iterdir())) > 6
     return root
-
-
-@contextlib.contextmanager
-def in_memory(store: Path) -> Iterator[str]:
-    url = f"memory://search-{next(NUMBERS)}"
-    upload(store, url)
-    yield url
-    fsspec.filesystem("memory").rm(url, recursive=True)
 
 
 def by_url(url: str, criteria: Criteria, storage: str = "", **options: Any) -> list[Step]:
@@ -145,17 +133,9 @@ def test_what_a_group_has_not_agreed_on_is_named_behind_a_url_as_on_a_disk(tmp_p
         assert source.named(found or "") == expected.replace(str(root), url)
 
 
-def overwritten(position: int) -> Callable[[StoreWriter], None]:
-    return lambda writer: writer.overwrite(position, b"\xff" * 8)
-
-
-def at_the_end(writer: StoreWriter) -> None:
-    writer.overwrite(writer.written[-1].physical_offset + 4, b"\0\0\0\0")
-
-
-DAMAGES = {
-    "at the start of a segment": overwritten(16384),
-    "at the end": at_the_end,
+DAMAGES: dict[str, Callable[[StoreWriter], None]] = {
+    "at the start of a segment": lambda writer: writer.overwrite(16384, b"\xff" * 8),
+    "at the end": lambda writer: writer.overwrite(writer.written[-1].physical_offset + 4, b"\0\0\0\0"),
 }
 
 
@@ -169,10 +149,8 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
         assert messages(expected)
 
 
-@pytest.mark.parametrize("most", [9000])
-def test_more_hits_than_the_driver_may_hold_come_in_waves(
-    store: Path, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 9000
     monkeypatch.setattr(_waves, "WAVE_BYTES", most * _waves.WAVES_OF * LoopEngine().tasks_at_once)
     held: list[int] = []
     run_tasks = LoopEngine.run_tasks

@@ -10,44 +10,28 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from column_rows import expected_rows
 from dying import every_death
-from exported_files import DAY, Row, append
+from exported_files import DAY, Row, append, write_days
 from lake_tables import Lake, with_moto
 from object_store import ObjectStore, object_store_process
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter
 
-if TYPE_CHECKING:
-    from rest_catalog import RestCatalog
-
 
 def soak(value: object) -> Any:
     return pytest.param(value, marks=pytest.mark.soak)
 
 
-TOPICS = ("Orders", "%RETRY%payments")
 FEW = ("physical_offset", "unique_key", "store_timestamp")
-STRANGE_TOPICS = (
-    "..%2F",
-    "../x",
-    "a/b",
-    "=",
-    "%",
-    ".",
-    "..",
-    " ",
-    "日本",
-    "__HIVE_DEFAULT_PARTITION__",
-    "a\0b",
-    "a\nb",
-)
+STRANGE_TOPICS = ("..%2F", "../x", "a/b", "=", "%", ".", "..", " ", "日本", "__HIVE_DEFAULT_PARTITION__")
+STRANGE_TOPICS += ("a\0b", "a\nb")
 LAKES = ("iceberg", "delta")
 ICEBERG = ("iceberg", soak("delta"))
 """Of what is said in the same words to both."""
@@ -61,37 +45,14 @@ TABLES = {
 NewLake = Callable[[], Lake]
 
 
-def write(writer: StoreWriter, count: int, start: int = 0) -> None:
-    """Messages of two topics, twelve of each day; some have neither key nor tag."""
-    for number in range(start, start + count):
-        more = {} if number % 5 == 0 else {"unique_key": f"U{number}", "keys": f"k{number} both", "tags": "TagA"}
-        writer.append(
-            TOPICS[number % 2],
-            b"" if number % 7 == 0 else b"body \xff%d" % number,
-            store_timestamp=START_TIMESTAMP + number // 12 * DAY + number,
-            **more,
-        )
-    writer.flush()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> StoreWriter:
-    """Two segments: messages of two topics and three days."""
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    write(writer, 36)
-    return writer
-
-
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """One in a process of its own: deltalake holds Python's lock while it asks."""
     with object_store_process(tmp_path_factory.mktemp("moto")) as objects:
         yield objects
 
 
 @pytest.fixture
 def new_lake(format_: str, tmp_path: Path) -> NewLake:
-    """Empty places for tables of the test's format, in directories, one after the other."""
     numbers = itertools.count()
     return lambda: Lake(format_, OutputPlace(f"file://{tmp_path}/table{next(numbers)}"))
 
@@ -110,7 +71,7 @@ def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, lake:
     options = {**lake.options, "partition_by": ("topic", "date")}
     first = append(store, lake.place, **options)
     assert lake.rows() == expected(store)
-    write(store, 7, 36)
+    write_days(store, 7, 36)
     second = append(store, lake.place, **options)
     assert (first.messages, second.messages) == (36, 7)
     assert lake.rows() == expected(store)
@@ -118,10 +79,8 @@ def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, lake:
     assert append(store, lake.place, **options).details.is_empty
     assert lake.place.objects("") == before
     end = first.details.stop
-    assert [(each.record.start, each.record.stop, each.record.rows) for each in lake.commits()] == [
-        (0, end, 36),
-        (end, second.details.stop, 7),
-    ]
+    commits = [(each.record.start, each.record.stop, each.record.rows) for each in lake.commits()]
+    assert commits == [(0, end, 36), (end, second.details.stop, 7)]
     assert lake.unnamed_files() == set()
 
 
@@ -135,7 +94,7 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
         lakes.append(new_lake())
         append(store, lakes[-1].place, **lakes[-1].options, columns=FEW, partition_by=())
 
-    write(store, 12, 36)
+    write_days(store, 12, 36)
     keys = [row["physical_offset"] for row in expected(store)]
     assert len({each // 4096 for each in keys}) == 2, "two tasks"
     deaths = []
@@ -156,7 +115,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
 ) -> None:
     kind, name = resolve_name(TABLES[lake.format]), "commit" if lake.format == "jsonl" else "_change"
     append(store, lake.place, **lake.options)
-    write(store, 9, 36)
+    write_days(store, 9, 36)
     change = getattr(kind, name)
 
     def change_second(self: object, *rest: object) -> object:
@@ -222,10 +181,10 @@ def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
 class TestShape:
     @pytest.mark.parametrize("format_", ["jsonl", *LAKES])
     def test_a_column_may_come_later(self, store: StoreWriter, lake: Lake) -> None:
-        more = ("topic", *FEW, "tags", "queue_id", "keys", "properties")
+        more = {**lake.options, "columns": ("topic", *FEW, "tags", "queue_id", "keys", "properties")}
         append(store, lake.place, **lake.options, columns=FEW, partition_by=("date",))
-        write(store, 12, 36)
-        append(store, lake.place, **lake.options, columns=more, partition_by=("date",))
+        write_days(store, 12, 36)
+        append(store, lake.place, **more, partition_by=("date",))
         came = (*FEW, "topic", "tags", "queue_id", "keys", "properties")
         assert lake.commits()[-1].shape.columns == came
         rows = [
@@ -234,9 +193,7 @@ class TestShape:
         ]
         for compact_bytes in (None, 1 << 20):
             if compact_bytes:
-                append(
-                    store, lake.place, **lake.options, columns=more, partition_by=("date",), compact_bytes=compact_bytes
-                )
+                append(store, lake.place, **more, partition_by=("date",), compact_bytes=compact_bytes)
             assert [{name: row.get(name) for name in came} for row in lake.rows()] == rows
         if lake.format == "iceberg":
             start, table = "write.metadata.metrics.column.", lake.iceberg()
@@ -249,7 +206,7 @@ class TestShape:
 class TestHousekeeping:
     def test_small_files_are_put_together(self, store: StoreWriter, lake: Lake) -> None:
         append(store, lake.place, **lake.options)
-        write(store, 6, 36)
+        write_days(store, 6, 36)
         append(store, lake.place, **lake.options)
         many = len(lake.files())
         report = append(store, lake.place, **lake.options, compact_bytes=1 << 20)
@@ -258,13 +215,9 @@ class TestHousekeeping:
         assert report.details.removed_files > many - len(partitions)
         assert lake.rows() == expected(store)
         assert append(store, lake.place, **lake.options, compact_bytes=1 << 20).details.removed_files == 0
-        write(store, 3, 42)
+        write_days(store, 3, 42)
         append(store, lake.place, **lake.options)
         assert lake.rows() == expected(store)
-
-
-def _date(day: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
 @pytest.mark.parametrize("format_", LAKES)
@@ -277,7 +230,7 @@ def test_what_other_programs_commit_between_changes_no_position(store: StoreWrit
         table.append(lake.arrow().slice(0, 0))
         table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
         assert lake.commits() == [], "the snapshot with the position has expired"
-    write(store, 7, 36)
+    write_days(store, 7, 36)
     assert append(store, lake.place, **lake.options).messages == 7
     assert lake.rows() == expected(store)
 
@@ -285,7 +238,7 @@ def test_what_other_programs_commit_between_changes_no_position(store: StoreWrit
 def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path: Path) -> None:
     lake = Lake("delta", OutputPlace(f"file://{tmp_path}/table"))
     append(store, lake.place, **lake.options)
-    write(store, 7, 36)
+    write_days(store, 7, 36)
     append(store, lake.place, **lake.options)
     lake.delta().restore(1)
     with pytest.raises(ConfigError, match="was set back by RESTORE"):
@@ -300,7 +253,7 @@ def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path
             append(store, with_moto(objects, tmp_path.name), format="iceberg")
     lake = Lake(format_, with_moto(objects, f"{tmp_path.name}/table"), catalog)
     append(store, lake.place, **lake.options)
-    write(store, 7, 36)
+    write_days(store, 7, 36)
     append(store, lake.place, **lake.options, compact_bytes=1 << 20)
     assert lake.rows() == expected(store)
     assert [each.record.rows for each in lake.commits()] == [36, 7, 0]
@@ -309,21 +262,19 @@ def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path
 
 class TestRest:
     @pytest.fixture
-    def rest(self, tmp_path: Path) -> "Iterator[RestCatalog]":
+    def rest(self, tmp_path: Path) -> Iterator[Any]:
         from rest_catalog import rest_catalog
 
         with rest_catalog(tmp_path / "rest") as rest:
             yield rest
 
     @pytest.fixture
-    def lake(self, rest: "RestCatalog", tmp_path: Path) -> Lake:
+    def lake(self, rest: Any, tmp_path: Path) -> Lake:
         return Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), {"uri": rest.uri})
 
-    def test_a_commit_that_was_made_and_answered_500_is_found(
-        self, store: StoreWriter, lake: Lake, rest: "RestCatalog"
-    ) -> None:
+    def test_a_commit_that_was_made_and_answered_500_is_found(self, store: StoreWriter, lake: Lake, rest: Any) -> None:
         append(store, lake.place, **lake.options)
-        write(store, 7, 36)
+        write_days(store, 7, 36)
 
         def make_and_fail(make: Callable[[], None]) -> Response:
             make()
@@ -336,10 +287,10 @@ class TestRest:
 
     @pytest.mark.soak  # in each run: the test before
     def test_a_commit_of_which_nothing_is_known_leaves_its_files_to_a_later_run(
-        self, store: StoreWriter, lake: Lake, rest: "RestCatalog"
+        self, store: StoreWriter, lake: Lake, rest: Any
     ) -> None:
         append(store, lake.place, **lake.options)
-        write(store, 7, 36)
+        write_days(store, 7, 36)
         rest.fault = lambda _make: JSONResponse({"error": {"message": "?", "type": "X", "code": 500}}, 500)
         with pytest.raises(StoreError, match="it is not known whether the catalog has the commit"):
             append(store, lake.place, **lake.options)
@@ -366,11 +317,12 @@ class TestIcebergsOwnRestCatalog:
     def test_a_table_grows_and_is_kept_small(self, store: StoreWriter, lake: Lake) -> None:
         options = {**lake.options, "partition_by": ("date",)}
         append(store, lake.place, **options, columns=FEW)
-        write(store, 7, 36)
+        write_days(store, 7, 36)
         more = {**options, "columns": (*FEW, "topic", "properties")}
         assert append(store, lake.place, **more).messages == 7
         day = (START_TIMESTAMP + DAY) // DAY
-        assert append(store, lake.place, **more, drop_before=_date(day), compact_bytes=1 << 20).details.is_empty
+        before = (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+        assert append(store, lake.place, **more, drop_before=before, compact_bytes=1 << 20).details.is_empty
         kept = [(number, row) for number, row in enumerate(expected(store)) if row["store_timestamp"] // DAY >= day]
         assert lake.rows() == [
             {name: row[name] if number >= 36 or name in FEW else None for name in more["columns"]}

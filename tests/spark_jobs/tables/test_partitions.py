@@ -1,6 +1,6 @@
 """Names of partitions as Hive and Spark have them, and days as a person writes them."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -8,27 +8,11 @@ from protocol.errors import ConfigError
 from spark_jobs.tables._partitions import check_directory, directory_of
 from spark_jobs.tables.days import parse_day
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
-
-def test_directories_are_named_as_spark_names_them(spark: "SparkContext") -> None:
+def test_directories_are_named_as_spark_names_them(spark: Any) -> None:
     catalog = spark._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
-    for topic in (
-        "Orders",
-        "%RETRY%group",
-        "a=b",
-        "a/b",
-        "a:b",
-        "Ärger",
-        'q"x',
-        "#1",
-        "[x]",
-        "{y}",
-        "a\\b",
-        "t\tt",
-        "a^b",
-    ):
+    plain = ("Orders", "%RETRY%group", "Ärger", "t\tt")
+    for topic in (*plain, "a=b", "a/b", "a:b", 'q"x', "#1", "[x]", "{y}", "a\\b", "a^b"):
         assert directory_of({"topic": topic}) == f"topic={catalog.escapePathName(topic)}"
     assert directory_of({"topic": "a\0b"}) == "topic=a%00b", "no file system takes this character"
 

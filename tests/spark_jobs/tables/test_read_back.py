@@ -25,7 +25,6 @@ from exported_files import Row
 from golden_store import unpack
 from interop.jars import cached, copy_jars
 from other_versions import DUCKDB_EXTENSIONS, duckdb_extension, duckdb_of, pyspark_of
-from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
 from spark_jobs.tables.table_request import TableRequest
@@ -40,12 +39,9 @@ SPARK = {
 """The newest runtimes that there are, and the PySpark that each of them is for: there is none for the pinned one."""
 
 SUPPORT = Path(__file__).parents[2] / "support"
-LAKES_POM = SUPPORT / "lakes-pom.xml"
-SPARK_PROGRAM = SUPPORT / "spark_lakes.py"
 DUCKDB = "1.5.5"
 """The newest whose extensions are on PyPI: there are none for the pinned one."""
 
-DUCKDB_PROGRAM = SUPPORT / "duckdb_lakes.py"
 SECONDS = 600
 
 
@@ -57,14 +53,15 @@ class Golden:
     rows: list[Row]
     directory: Path
 
+    def append(self, table: Path | str, format_: str, **more: Any) -> None:
+        options = {"format": format_, "partition_by": PARTITIONS, **more}
+        report = run_append(TableRequest(store=str(self.store), table=str(table), **options), Silence())
+        assert report.messages == len(self.rows)
+
     def table(self, format_: str) -> Path:
-        """The directory of a table in two runs' files."""
         table = self.directory / format_
         if not table.exists():
-            request = TableRequest(
-                store=str(self.store), table=str(table), format=format_, partition_by=PARTITIONS, since_last=True
-            )
-            assert run_append(request, Silence()).messages == len(self.rows)
+            self.append(table, format_, since_last=True)
         return table
 
 
@@ -132,12 +129,8 @@ def test_duckdb_with_its_extension_reads_the_same(golden: Golden, tmp_path: Path
     query = f"delta_scan('{table}')" if format_ == "delta" else f"iceberg_scan('{_iceberg(table).metadata_location}')"
     directory = duckdb_of(DUCKDB)
     extensions = [str(duckdb_extension(directory, each)) for each in DUCKDB_EXTENSIONS]
-    subprocess.run(
-        [sys.executable, str(DUCKDB_PROGRAM), f"SELECT * FROM {query}", str(out), *extensions],
-        env=os.environ | {"PYTHONPATH": str(directory)},
-        check=True,
-        timeout=SECONDS,
-    )
+    program = [sys.executable, str(SUPPORT / "duckdb_lakes.py"), f"SELECT * FROM {query}", str(out), *extensions]
+    subprocess.run(program, env=os.environ | {"PYTHONPATH": str(directory)}, check=True, timeout=SECONDS)
     check_table(pa.ipc.open_file(pa.memory_map(str(out))).read_all(), golden, format_, "us")
 
 
@@ -159,35 +152,21 @@ def check_table(found: pa.Table, golden: Golden, format_: str, unit: str) -> Non
 def test_spark_with_its_runtime_reads_the_same(golden: Golden, tmp_path: Path, format_: str) -> None:
     from rest_catalog import rest_catalog
 
-    version, artifact = SPARK[format_]
-    group, name, number = artifact
+    version, (group, name, number) = SPARK[format_]
     options = ("-DincludeScope=runtime", f"-DincludeGroupIds={group}", f"-Dlake.group={group}")
     more = (*options, f"-Dlake.artifact={name}", f"-Dlake.version={number}")
-    jars = cached(f"{name}-{number}", lambda folder: copy_jars(LAKES_POM, folder, *more))
+    jars = cached(f"{name}-{number}", lambda folder: copy_jars(SUPPORT / "lakes-pom.xml", folder, *more))
     pyspark = pyspark_of(version)
     with contextlib.ExitStack() as stack:
         if format_ == "iceberg":
             catalog = stack.enter_context(rest_catalog(tmp_path / "rest")).uri
-            place = OutputPlace(f"file://{tmp_path}/table")
-            request = TableRequest(
-                store=str(golden.store),
-                table=place.url,
-                format=format_,
-                partition_by=PARTITIONS,
-                catalog={"uri": catalog},
-            )
-            run_append(request, Silence())
+            golden.append(f"file://{tmp_path}/table", format_, catalog={"uri": catalog})
             table = ("rocketmq.messages", str(jars), catalog)
         else:
             table = (str(golden.table(format_)), str(jars))
-        ended = subprocess.run(
-            [sys.executable, str(SPARK_PROGRAM), format_, *table],
-            env=os.environ | {"PYTHONPATH": str(pyspark), "TZ": "UTC"},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=SECONDS,
-        )
+        program = [sys.executable, str(SUPPORT / "spark_lakes.py"), format_, *table]
+        environment = os.environ | {"PYTHONPATH": str(pyspark), "TZ": "UTC"}
+        ended = subprocess.run(program, env=environment, capture_output=True, text=True, check=True, timeout=SECONDS)
     types, *rows = map(json.loads, ended.stdout.splitlines())
     assert [types[each] for each in (*TIMES, "keys", "properties", "body", "queue_id", "physical_offset")] == [
         "timestamp", "timestamp", "array<string>", "map<string,string>", "binary", "int", "bigint",
@@ -224,9 +203,8 @@ def _plain(row: Row) -> Row:
     """A row as the oracle has it: times in ms, which have to be whole ones, and properties as one dictionary."""
     found = dict(row)
     for name in TIMES:
-        time = found[name]
-        if isinstance(time, datetime):
-            found[name] = _milliseconds(time)
+        if isinstance(found[name], datetime):
+            found[name] = _milliseconds(found[name])
     pairs = found["properties"]
     if not isinstance(pairs, dict):
         found["properties"] = dict(each.values() if isinstance(each, dict) else each for each in pairs)
