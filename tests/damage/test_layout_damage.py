@@ -1,7 +1,6 @@
 """Every field of every layout of a store, with other values in it: what is whole is answered, what is not is named.
 
-The list is printed by `python tests/support/damage_cases.py`. A small part of the product runs with the other tests,
-all of it, every bit too, with `make soak`.
+A small part of the product runs with the other tests, all of it, every bit too, with `make soak`.
 """
 
 import itertools
@@ -137,8 +136,15 @@ def test_all_that_is_whole_is_answered_whatever_bit_is_flipped(kind, writer, ext
 
 
 NAMED = {
-    "size", "previous", "slot", "slot_count", "index_count", "begin_physical_offset", "end_physical_offset", "key_hash",
-}  # fmt: skip
+    "size",
+    "previous",
+    "slot",
+    "slot_count",
+    "index_count",
+    "begin_physical_offset",
+    "end_physical_offset",
+    "key_hash",
+}
 """Fields of queues and index files whose damage the doctor names; others of them nothing but `verify` can tell."""
 
 

@@ -80,7 +80,6 @@ def set_age(path: Path, age_seconds: float) -> None:
 
 
 def signed_fields(fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"") -> dict[str, str]:
-    """The fields with what a client adds to them."""
     named = {**fields, ACCESS_KEY: access_key}
     return named | {SIGNATURE: signature_of(named, body, secret.encode()).decode()}
 
@@ -88,5 +87,4 @@ def signed_fields(fields: Mapping[str, str], access_key: str, secret: str, body:
 def signed_request(
     code: int, fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"", opaque: int = 1
 ) -> bytes:
-    """A whole frame, signed."""
     return encode_request(code, signed_fields(fields, access_key, secret, body), opaque=opaque, body=body)

@@ -26,10 +26,8 @@ def recorded() -> Iterator[Asked]:
     asked, ask = Asked(), PatternProcesses.ask
 
     def note(question: Any) -> None:
-        if question.is_brief:
-            asked.brief += 1
-        else:
-            asked.patient += 1
+        name = "brief" if question.is_brief else "patient"
+        setattr(asked, name, getattr(asked, name) + 1)
 
     def recording(self: PatternProcesses, question: Any, answer: Any, should_stop: Stop = lambda: False) -> Any:
         if not isinstance(question, MaskQuestion | MatchQuestion):

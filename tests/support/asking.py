@@ -48,14 +48,9 @@ class Asker:
         self._dispatcher = Dispatcher(build_processors(self.service, brokers, learn))
 
     def ask(
-        self,
-        code: int,
-        fields: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        connection: FakeConnection | None = None,
-        *,
-        oneway: bool = False,
-    ) -> Response:
+        self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"",
+        connection: FakeConnection | None = None, *, oneway: bool = False,
+    ) -> Response:  # fmt: skip
         """The answer to one request, made by a thread that may wait."""
         step = self.step(code, fields, body, connection, oneway=oneway)
         try:
@@ -66,14 +61,9 @@ class Asker:
         return answer
 
     def step(
-        self,
-        code: int,
-        fields: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        connection: FakeConnection | None = None,
-        *,
-        oneway: bool = False,
-    ) -> Step:
+        self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"",
+        connection: FakeConnection | None = None, *, oneway: bool = False,
+    ) -> Step:  # fmt: skip
         """What becomes of a request on the event loop."""
         (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body, oneway=oneway))
         return self._dispatcher.dispatch(decode_command(frame), connection or self.connection)

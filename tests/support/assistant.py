@@ -22,7 +22,6 @@ Json = dict[str, Any]
 
 
 def request(number: int | str, method: str, params: Json | None = None, *, modern: bool = True) -> Json:
-    """One request."""
     given = dict(params or {})
     if modern:
         given["_meta"] = {**META, **given.get("_meta", {})}
@@ -30,7 +29,6 @@ def request(number: int | str, method: str, params: Json | None = None, *, moder
 
 
 def call(number: int | str, tool: str, *, modern: bool = True, **arguments: Any) -> Json:
-    """One call of a tool, which has time on a machine that has none."""
     given = {"seconds": 10, **arguments}
     return request(number, "tools/call", {"name": tool, "arguments": given}, modern=modern)
 

@@ -1,8 +1,7 @@
-"""Where the tests and the processes that they start keep their files: in memory if there is room.
+"""A plugin of pytest: where the tests and the processes that they start keep their files: in memory if there is room.
 
-They wait for a disk many times longer. This is a plugin of pytest, of which tests/conftest.py is made. `--basetemp` and
-the environment variable PYTEST_DEBUG_TEMPROOT, both pytest's own, choose another place. Tests about pages and holes of
-a disk ask for the fixture `disk_path`, those about a full one for `small_disk`.
+`--basetemp` and the environment variable PYTEST_DEBUG_TEMPROOT, both pytest's own, choose another place. Tests about
+pages and holes of a disk ask for the fixture `disk_path`, those about a full one for `small_disk`.
 """
 
 import contextlib
@@ -69,7 +68,6 @@ def _has_room() -> bool:
 
 
 def _remove_left_ones() -> None:
-    """Remove what runs left that were killed."""
     for directory in MEMORY.glob(f"{_PREFIX}*"):
         number = directory.name.removeprefix(_PREFIX)
         if number.isdigit() and not Path(f"/proc/{number}").exists():

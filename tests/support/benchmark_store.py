@@ -11,7 +11,6 @@ SMALL = StoreParameters(count=1000, hot_keys=4, segment_size=131072, index_slots
 
 
 def make_small(directory: Path, parameters: StoreParameters) -> Path:
-    """Make the store of these parameters in a directory."""
     root = make_store.make_store(directory / "bench", parameters, jars=None)
     # One file a queue, as in the real one: a pull ends where a file does.
     sizes = {"segment_size": parameters.segment_size, "queue_file_size": 20 * parameters.count}

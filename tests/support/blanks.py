@@ -55,12 +55,10 @@ class Blanked:
 
     @property
     def offsets(self) -> list[int]:
-        """Where its records start."""
         return [record.physical_offset for record in self.records]
 
     @property
     def keys(self) -> list[str]:
-        """The key of each of its records."""
         return [key for record in self.records for key in split_keys(record.properties["KEYS"])]
 
     def write(self, directory: Path) -> Path:

@@ -16,8 +16,6 @@ SECONDS = 180.0
 
 
 class BlockingClient(contextlib.AbstractContextManager["BlockingClient"]):
-    """One connection."""
-
     def __init__(self, endpoint: Endpoint) -> None:
         self.socket = socket.create_connection(endpoint, SECONDS)
         self._decoder = FrameDecoder()

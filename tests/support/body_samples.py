@@ -1,137 +1,101 @@
 """The JSON of each body that RocketLens writes: samples of RocketMQ 5.3.3; those of 5.5.0 are equal."""
 
-from protocol.bodies import (
-    BrokerData,
-    BrokerStatsData,
-    BrokerStatsItem,
-    ClusterInfo,
-    ConnectedClient,
-    ConsumeQueueData,
-    ConsumerConnection,
-    ConsumerData,
-    ConsumeStats,
-    ConsumeStatsList,
-    GetConsumerListByGroupResponseBody,
-    GroupList,
-    HARuntimeInfo,
-    HeartbeatData,
-    KVTable,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
-    MessageQueue,
-    MessageQueueAssignment,
-    OffsetWrapper,
-    ProducerConnection,
-    ProducerData,
-    ProducerInfo,
-    ProducerTableInfo,
-    QueryAssignmentRequestBody,
-    QueryAssignmentResponseBody,
-    QueryConsumeQueueResponseBody,
-    QueryConsumeTimeSpanBody,
-    QuerySubscriptionResponseBody,
-    QueueData,
-    QueueTimeSpan,
-    SubscriptionData,
-    TopicList,
-    TopicOffset,
-    TopicRouteData,
-    TopicStatsTable,
-    message_queue_map,
-)
+from protocol import bodies as b
 
-QUEUE = MessageQueue("b-a", 0, "T")
+QUEUE = b.MessageQueue("b-a", 0, "T")
 QUEUE_TEXT = '{"brokerName":"b-a","queueId":0,"topic":"T"}'
-TAGS = SubscriptionData(topic="T", sub_string="TagA", code_set=[2598919], sub_version=1700000000000, tags_set=["TagA"])
+TAGS = b.SubscriptionData(
+    topic="T", sub_string="TagA", code_set=[2598919], sub_version=1700000000000, tags_set=["TagA"]
+)
 TAGS_TEXT = (
     '{"classFilterMode":false,"codeSet":[2598919],"expressionType":"TAG","subString":"TagA",'
     '"subVersion":1700000000000,"tagsSet":["TagA"],"topic":"T"}'
 )
-BROKER = BrokerData(cluster="C", broker_name="b-a", broker_addrs={"0": "127.0.0.1:10911"})
+BROKER = b.BrokerData(cluster="C", broker_name="b-a", broker_addrs={"0": "127.0.0.1:10911"})
 BROKER_TEXT = '{"brokerAddrs":{"0":"127.0.0.1:10911"},"brokerName":"b-a","cluster":"C","enableActingMaster":false}'
-STATS = ConsumeStats(message_queue_map([(QUEUE, OffsetWrapper(9, 3, 5, 3))]), 1.5)
+STATS = b.ConsumeStats(b.message_queue_map([(QUEUE, b.OffsetWrapper(9, 3, 5, 3))]), 1.5)
 STATS_TEXT = (
     f'{{"consumeTps":1.5,"offsetTable":{{{QUEUE_TEXT}:'
     '{"brokerOffset":9,"consumerOffset":3,"lastTimestamp":5,"pullOffset":3}}}'
 )
-CLIENT = ConnectedClient(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
+CLIENT = b.ConnectedClient(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
 CLIENT_TEXT = '{"clientAddr":"10.0.0.1:5555","clientId":"10.0.0.1@1#2","language":"JAVA","version":477}'
 STATS_ITEM_TEXT = '{"avgpt":1.0,"sum":1,"tps":0.5}'
 
 SAMPLES: list[tuple[object, str]] = [
     (
-        TopicRouteData([BROKER], [QueueData("b-a", 4, 4, 4)]),
+        b.TopicRouteData([BROKER], [b.QueueData("b-a", 4, 4, 4)]),
         f'{{"brokerDatas":[{BROKER_TEXT}],"filterServerTable":{{}},"queueDatas":[{{"brokerName":"b-a","perm":4,'
         '"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}',
     ),
     (
-        ClusterInfo({"b-a": BROKER}, {"C": ["b-a"]}),
+        b.ClusterInfo({"b-a": BROKER}, {"C": ["b-a"]}),
         f'{{"brokerAddrTable":{{"b-a":{BROKER_TEXT}}},"clusterAddrTable":{{"C":["b-a"]}}}}',
     ),
-    (TopicList(["T1", "T2"]), '{"topicList":["T1","T2"]}'),
-    (TopicList([]), '{"topicList":[]}'),
-    (TopicList(["T1"], "127.0.0.1:10911"), '{"brokerAddr":"127.0.0.1:10911","topicList":["T1"]}'),
+    (b.TopicList(["T1", "T2"]), '{"topicList":["T1","T2"]}'),
+    (b.TopicList([]), '{"topicList":[]}'),
+    (b.TopicList(["T1"], "127.0.0.1:10911"), '{"brokerAddr":"127.0.0.1:10911","topicList":["T1"]}'),
     (
-        TopicStatsTable(message_queue_map([(QUEUE, TopicOffset(1700000000000, 9, 1))])),
+        b.TopicStatsTable(b.message_queue_map([(QUEUE, b.TopicOffset(1700000000000, 9, 1))])),
         f'{{"offsetTable":{{{QUEUE_TEXT}:{{"lastUpdateTimestamp":1700000000000,"maxOffset":9,"minOffset":1}}}},'
         '"topicPutTps":0.0}',
     ),
-    (TopicStatsTable(message_queue_map([])), '{"offsetTable":{},"topicPutTps":0.0}'),
+    (b.TopicStatsTable(b.message_queue_map([])), '{"offsetTable":{},"topicPutTps":0.0}'),
     (STATS, STATS_TEXT),
     (
-        ConsumeStatsList("1.2.3.4:10911", [{"G": [STATS]}], 6),
+        b.ConsumeStatsList("1.2.3.4:10911", [{"G": [STATS]}], 6),
         f'{{"brokerAddr":"1.2.3.4:10911","consumeStatsList":[{{"G":[{STATS_TEXT}]}}],"totalDiff":6,"totalInflightDiff":0}}',
     ),
-    (KVTable({"a": "b"}), '{"table":{"a":"b"}}'),
+    (b.KVTable({"a": "b"}), '{"table":{"a":"b"}}'),
     (
-        ConsumerConnection([CLIENT], "CONSUME_FROM_LAST_OFFSET", "CONSUME_PASSIVELY", "CLUSTERING", {"T": TAGS}),
+        b.ConsumerConnection([CLIENT], "CONSUME_FROM_LAST_OFFSET", "CONSUME_PASSIVELY", "CLUSTERING", {"T": TAGS}),
         f'{{"connectionSet":[{CLIENT_TEXT}],"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
         f'"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","subscriptionTable":{{"T":{TAGS_TEXT}}}}}',
     ),
-    (ProducerConnection([CLIENT]), f'{{"connectionSet":[{CLIENT_TEXT}]}}'),
+    (b.ProducerConnection([CLIENT]), f'{{"connectionSet":[{CLIENT_TEXT}]}}'),
     (
-        ProducerTableInfo({"PG": [ProducerInfo("cid", "JAVA", 5, 477, "1.1.1.1:1")]}),
+        b.ProducerTableInfo({"PG": [b.ProducerInfo("cid", "JAVA", 5, 477, "1.1.1.1:1")]}),
         '{"data":{"PG":[{"clientId":"cid","language":"JAVA","lastUpdateTimestamp":5,"remoteIP":"1.1.1.1:1","version":477}]}}',
     ),
-    (GroupList(["G"]), '{"groupList":["G"]}'),
-    (QuerySubscriptionResponseBody("G", "T", TAGS), f'{{"group":"G","subscriptionData":{TAGS_TEXT},"topic":"T"}}'),
-    (GetConsumerListByGroupResponseBody(["cid1", "cid2"]), '{"consumerIdList":["cid1","cid2"]}'),
+    (b.GroupList(["G"]), '{"groupList":["G"]}'),
+    (b.QuerySubscriptionResponseBody("G", "T", TAGS), f'{{"group":"G","subscriptionData":{TAGS_TEXT},"topic":"T"}}'),
+    (b.GetConsumerListByGroupResponseBody(["cid1", "cid2"]), '{"consumerIdList":["cid1","cid2"]}'),
     (
-        LockBatchRequestBody("G", "cid", [QUEUE]),
+        b.LockBatchRequestBody("G", "cid", [QUEUE]),
         f'{{"clientId":"cid","consumerGroup":"G","mqSet":[{QUEUE_TEXT}],"onlyThisBroker":false}}',
     ),
-    (LockBatchResponseBody([QUEUE]), f'{{"lockOKMQSet":[{QUEUE_TEXT}]}}'),
+    (b.LockBatchResponseBody([QUEUE]), f'{{"lockOKMQSet":[{QUEUE_TEXT}]}}'),
     (
-        QueryAssignmentRequestBody("T", "G", "CLUSTERING", "cid", "AVG"),
+        b.QueryAssignmentRequestBody("T", "G", "CLUSTERING", "cid", "AVG"),
         '{"clientId":"cid","consumerGroup":"G","messageModel":"CLUSTERING","strategyName":"AVG","topic":"T"}',
     ),
     (
-        QueryAssignmentResponseBody([MessageQueueAssignment(QUEUE)]),
+        b.QueryAssignmentResponseBody([b.MessageQueueAssignment(QUEUE)]),
         f'{{"messageQueueAssignments":[{{"messageQueue":{QUEUE_TEXT},"mode":"PULL"}}]}}',
     ),
-    (QueryAssignmentResponseBody(), "{}"),
+    (b.QueryAssignmentResponseBody(), "{}"),
     (
-        QueryConsumeQueueResponseBody(10, 0, [ConsumeQueueData(100, 200, 2598919)], "x", TAGS),
+        b.QueryConsumeQueueResponseBody(10, 0, [b.ConsumeQueueData(100, 200, 2598919)], "x", TAGS),
         '{"filterData":"x","maxQueueIndex":10,"minQueueIndex":0,"queueData":[{"eval":false,"physicOffset":100,'
         f'"physicSize":200,"tagsCode":2598919}}],"subscriptionData":{TAGS_TEXT}}}',
     ),
     (
-        QueryConsumeTimeSpanBody([QueueTimeSpan(QUEUE, 1, 2, 3, 4)]),
+        b.QueryConsumeTimeSpanBody([b.QueueTimeSpan(QUEUE, 1, 2, 3, 4)]),
         f'{{"consumeTimeSpanSet":[{{"consumeTimeStamp":3,"delayTime":4,"maxTimeStamp":2,"messageQueue":{QUEUE_TEXT},'
         '"minTimeStamp":1}]}',
     ),
     (
-        BrokerStatsData(*[BrokerStatsItem(1.0, 1, 0.5)] * 3),
+        b.BrokerStatsData(*[b.BrokerStatsItem(1.0, 1, 0.5)] * 3),
         f'{{"statsDay":{STATS_ITEM_TEXT},"statsHour":{STATS_ITEM_TEXT},"statsMinute":{STATS_ITEM_TEXT}}}',
     ),
     (
-        HARuntimeInfo(master_commit_log_max_offset=1),
+        b.HARuntimeInfo(master_commit_log_max_offset=1),
         '{"haClientRuntimeInfo":{"lastReadTimestamp":0,"lastWriteTimestamp":0,"masterFlushOffset":0,"maxOffset":0,'
         '"transferredByteInSecond":0},"haConnectionInfo":[],"inSyncSlaveNums":0,"master":true,'
         '"masterCommitLogMaxOffset":1}',
     ),
     (
-        HeartbeatData("cid", [ProducerData("PG")], [ConsumerData("G", subscription_data_set=[TAGS])]),
+        b.HeartbeatData("cid", [b.ProducerData("PG")], [b.ConsumerData("G", subscription_data_set=[TAGS])]),
         '{"clientID":"cid","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
         '"consumeType":"CONSUME_PASSIVELY","groupName":"G","messageModel":"CLUSTERING",'
         f'"subscriptionDataSet":[{TAGS_TEXT}],"unitMode":false}}],"heartbeatFingerprint":0,'

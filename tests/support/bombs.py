@@ -57,7 +57,6 @@ def many_bare_blocks(count: int) -> bytes:
 
 
 def long_runs(codec: Codec, size: int) -> bytes:
-    """Zeros, packed."""
     return PACK[codec](bytes(size))
 
 

@@ -50,23 +50,18 @@ class FakeStore:
     refreshed: int = 0
 
     def queue_searches(self) -> tuple[list[str], int]:
-        """Nothing is searched for."""
         return self.queue_holes.searches()
 
-    def cut(self, since: int | None) -> None:
-        """No file is ever cut."""
+    def _nothing(self, *_: object) -> None:
+        """No file is ever cut, nothing in it is ever held, and nothing comes to it."""
 
-    def after_refresh(self, callback: Callable[[], None]) -> None:
-        """Nothing in it is ever held."""
+    cut = after_refresh = poll = _nothing
 
     def refresh(self) -> None:
         self.refreshed += 1
 
     def follower(self) -> "FakeStore":
         return self
-
-    def poll(self) -> None:
-        """Nothing comes to it."""
 
     def rest(self, seconds: float) -> None:
         threading.Event().wait(seconds)
@@ -137,7 +132,6 @@ class RawClient:
         return self._read.pop(0)
 
     async def push(self) -> Command:
-        """The next request of the server's."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not self.pushed:
                 await self._receive()
@@ -155,7 +149,6 @@ class RawClient:
             (self._read if command.is_response else self.pushed).append(command)
 
     def reset(self) -> None:
-        """Reset the connection, so that the server finds it gone."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 

@@ -29,16 +29,14 @@ class StandIn:
 
     @property
     def request(self) -> Any:
-        """The one request."""
         (request,) = self.requests
         return request
 
 
 def _as_read(report: AnyReport) -> Report[DeepDetails]:
     """The answer as that of a reading that found nothing."""
-    log, queues, index = (
-        kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in (LogNumbers, QueueNumbers, IndexNumbers)
-    )
+    kinds = (LogNumbers, QueueNumbers, IndexNumbers)
+    log, queues, index = (kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in kinds)
     details = DeepDetails(clean=True, log=log, queues=queues, index=index, counts={}, findings=[])
     return Report(command=report.command, store=report.store, out=report.out, details=details)
 

@@ -18,7 +18,6 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str = "ca") -> "Authority":
-        """One that signs itself."""
         folder.mkdir(exist_ok=True)
         run = ["req", "-x509", *NEW_KEY, "-nodes", "-days", "3650", "-subj", f"/CN={name}"]
         run += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # Python 3.13 asks for it

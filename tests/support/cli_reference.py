@@ -26,9 +26,8 @@ def commands(context: click.Context | None = None) -> dict[str, click.Command]:
 
 
 def _program() -> click.Context:
-    return click.Context(
-        main, info_name="rocketlens", terminal_width=WIDTH, max_content_width=WIDTH, **main.context_settings
-    )
+    sizes = {"terminal_width": WIDTH, "max_content_width": WIDTH}
+    return click.Context(main, info_name="rocketlens", **sizes, **main.context_settings)
 
 
 def _subcommands(context: click.Context) -> list[tuple[str, click.Command]]:

@@ -28,7 +28,6 @@ class Ended:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report of a job with --json."""
         assert self.code == 0, self
         report: dict[str, Any] = json.loads(self.printed)
         return report
@@ -72,12 +71,10 @@ class ClusterSession:
         self.kill()
 
     def start(self, script: str, *arguments: str) -> None:
-        """Have a job begin, by the name of its script."""
         job = [str(self._packages / "spark_jobs" / f"{script}.py"), *arguments]
         os.write(self._pipe, f"{json.dumps(job)}\n".encode())
 
     def end(self) -> Ended:
-        """Wait until the job has ended."""
         assert self.process.stdout is not None
         others = []
         for line in self.process.stdout:
@@ -87,7 +84,6 @@ class ClusterSession:
         raise AssertionError("".join([*others, self._log.read_text()])[-4000:])
 
     def run(self, script: str, *arguments: str) -> Ended:
-        """Run a job to its end."""
         self.start(script, *arguments)
         return self.end()
 

@@ -40,7 +40,6 @@ def _decoded(texts: AnyTexts) -> list[str | None]:
 
 
 def values_of(name: str, column: Any) -> list[Any]:
-    """A column as Python values."""
     if isinstance(column, Texts | RepeatedTexts):
         return texts_of(column) if name == "body" else _decoded(column)
     if isinstance(column, TextLists):
@@ -55,24 +54,15 @@ def values_of(name: str, column: Any) -> list[Any]:
 
 
 def rows_of(columns: Columns) -> list[Row]:
-    """Columns as rows."""
     values = {name: values_of(name, column) for name, column in columns.items()}
     assert all(len(each) == columns.count for each in values.values())
     return [{name: each[row] for name, each in values.items()} for row in range(columns.count)]
 
 
 def read_rows(
-    segment: Path,
-    base_offset: int,
-    wanted: Wanted | None = None,
-    names: Sequence[str] = tuple(KINDS),
-    *,
-    start: int = 0,
-    stop: int | None = None,
-    is_last: bool = True,
-    read_bytes: int = 4096,
-    boundary: int = 0,
-) -> tuple[list[Row], list[DamagedRange]]:
+    segment: Path, base_offset: int, wanted: Wanted | None = None, names: Sequence[str] = tuple(KINDS), *,
+    start: int = 0, stop: int | None = None, is_last: bool = True, read_bytes: int = 4096, boundary: int = 0,
+) -> tuple[list[Row], list[DamagedRange]]:  # fmt: skip
     """The rows of one segment, and its damage."""
     with LogWindow(LocalFile(segment), base_offset, read_bytes) as window:
         reader = RowReader(window, wanted or Wanted(), names=True, is_last=is_last, boundary=boundary)
@@ -97,28 +87,19 @@ def read_log_rows(directory: Path, wanted: Wanted | None = None) -> list[Row]:
 
 
 def expected_row(record: oracles.Record) -> Row:
-    """The row of a record that the oracle has read."""
     properties = record.properties
-    return {
-        "topic": record.topic,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "physical_offset": record.physical_offset,
+    own = """topic queue_id queue_offset physical_offset store_timestamp born_timestamp flag sys_flag reconsume_times
+        prepared_transaction_offset body_crc"""
+    return {name: getattr(record, name) for name in own.split()} | {
         "size": record.total_size,
-        "store_timestamp": record.store_timestamp,
         "store_host": host_text(record.store_host),
-        "born_timestamp": record.born_timestamp,
         "born_host": host_text(record.born_host),
         "unique_key": properties.get("UNIQ_KEY"),
-        "keys": oracles.split_keys(properties.get("KEYS", "")),
+        "keys": record.keys,
         "tags": properties.get("TAGS"),
         "properties": properties,
-        "flag": record.flag,
-        "sys_flag": record.sys_flag,
-        "reconsume_times": record.reconsume_times,
-        "prepared_transaction_offset": record.prepared_transaction_offset,
-        "body_crc": record.body_crc,
-    } | body_of(record)
+        **body_of(record),
+    }
 
 
 def body_of(record: oracles.Record) -> Row:

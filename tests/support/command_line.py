@@ -22,12 +22,10 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """The output as text."""
         return self.output.decode()
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The output of `--json`."""
         return [json.loads(line) for line in self.output.splitlines()]
 
 

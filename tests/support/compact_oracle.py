@@ -1,7 +1,4 @@
-"""What a compacted index must be, and what a broker answers from any index, by loops and dictionaries.
-
-As :mod:`oracles`, of which it is a part of its own for its length: nothing here imports the project.
-"""
+"""What a compacted index must be, and what a broker answers from any index, by loops and dictionaries: none of ours."""
 
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -27,19 +24,14 @@ def read_entries(data: bytes, slot_count: int) -> list[tuple[int, int]]:
 
 
 def keep_entries(
-    entries: Iterable[tuple[int, int]],
-    records: Sequence[Record],
-    topics: Collection[str] = (),
-    drop_tags: bool = False,
+    entries: Iterable[tuple[int, int]], records: Sequence[Record], topics: Collection[str] = (), drop_tags: bool = False
 ) -> list[Kept]:
     """What compaction keeps of some entries: each once, if its record is there and nothing of it was asked to go."""
     known = {record.physical_offset: record for record in records}
     kept = set()
     for key_hash, physical_offset in entries:
         record = known.get(physical_offset)
-        if record is None or record.topic in topics:
-            continue
-        if drop_tags and key_hash in tag_hashes(record):
+        if record is None or record.topic in topics or (drop_tags and key_hash in tag_hashes(record)):
             continue
         kept.add(Kept(record.store_timestamp, physical_offset, key_hash))
     return sorted(kept)
@@ -64,27 +56,16 @@ def build_compacted(
     """The files of a compacted index; one without entries where nothing is kept, seeded with the given end."""
     room = entry_count - 1
     files = [kept[start : start + room] for start in range(0, len(kept), room)] or [[]]
-    built = [_build_file(entries, slot_count, entry_count) for entries in files]
+    images = [_build_file(entries, slot_count, entry_count) for entries in files]
+    files = [image.to_bytes() for image in images]
+    last = images[-1]
+    ends = (last.begin_timestamp, last.end_timestamp, last.begin_physical_offset, end_physical_offset)
     if not kept:
-        seeded = max(end_physical_offset, 0)
-        return [built[0].replaced(end_timestamp, end_timestamp, seeded, seeded)]
-    last = built[-1].image
-    return [image.data for image in built[:-1]] + [
-        built[-1].replaced(last.begin_timestamp, last.end_timestamp, last.begin_physical_offset, end_physical_offset)
-    ]
+        ends = (end_timestamp, end_timestamp, max(end_physical_offset, 0), max(end_physical_offset, 0))
+    return [*files[:-1], b"".join(packed(number, 8) for number in ends) + files[-1][32:]]
 
 
-@dataclass(frozen=True)
-class _Built:
-    image: IndexImage
-    data: bytes
-
-    def replaced(self, *numbers: int) -> bytes:
-        """The bytes with other begin and end in the header."""
-        return b"".join(packed(number, 8) for number in numbers) + self.data[32:]
-
-
-def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> _Built:
+def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> IndexImage:
     image = IndexImage(slot_count, entry_count)
     stamps = [entry.store_timestamp for entry in entries]
     begin = min((stamp for stamp in stamps if stamp > 0), default=max(stamps, default=0))
@@ -99,7 +80,7 @@ def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> _
     if entries:
         image.begin_timestamp, image.end_timestamp = begin, max(stamps)
         image.begin_physical_offset, image.end_physical_offset = min(offsets), max(offsets)
-    return _Built(image, image.to_bytes())
+    return image
 
 
 # --- what a file says of itself -------------------------------------------------------------------------------------
@@ -155,14 +136,9 @@ def put_behind(data: bytes, slot_count: int, records: Iterable[Record], profile:
 
 
 def broker_offsets(
-    index_files: Sequence[bytes],
-    slot_count: int,
-    key_hash: int,
-    *,
-    maximum: int = 2**31,
-    begin: int = 0,
+    index_files: Sequence[bytes], slot_count: int, key_hash: int, *, maximum: int = 2**31, begin: int = 0,
     end: int = END_OF_TIME,
-) -> list[int]:
+) -> list[int]:  # fmt: skip
     """`queryOffset`: physical offsets of the entries that a broker takes for answers, in the order it finds them."""
     found: list[int] = []
     for data in reversed(index_files):

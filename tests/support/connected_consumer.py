@@ -31,7 +31,6 @@ class ConnectedConsumer:
         self.ask(RequestCode.HEART_BEAT, {}, body)
 
     def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Command:
-        """The answer to a request."""
         with self._got:
             count = len(self.answers)
             self.socket.sendall(encode_request(code, fields, opaque=count + 1, body=body))

@@ -1,16 +1,9 @@
-"""Damage made from the layout tables: every field of every layout of a store, and what may stand there instead.
+"""Damage made from the layout tables: every field of every layout of a store, and what may stand there instead."""
 
-`python tests/support/damage_cases.py` prints the list for the store that the tests damage.
-"""
-
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-
-if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import protocol.message_layout
 import storage.index.index_file
@@ -56,12 +49,10 @@ class Place:
         return made
 
     def bits(self, current: bytes) -> dict[str, bytes]:
-        """Every single bit of it the other way round."""
         now = int.from_bytes(current, "big")
         return {f"bit {bit}": (now ^ 1 << bit).to_bytes(self.size, "big") for bit in range(8 * self.size)}
 
     def read(self) -> bytes:
-        """What stands there."""
         return self.path.read_bytes()[self.position : self.position + self.size]
 
     def __str__(self) -> str:
@@ -95,10 +86,9 @@ def record_places(writer: StoreWriter, written: Written) -> Iterator[Place]:
     assert record is not None
     path = writer.log.segments[written.physical_offset // SEGMENT * SEGMENT]
     at = written.physical_offset % SEGMENT
-    layout = "record"
     for row in table[1]:
         size = {"born_ip": len(record.born_host[0]), "store_ip": len(record.store_host[0])}.get(row.field, row.size)
-        yield Place(layout, row.field, row.type, path, at, size, written.physical_offset)
+        yield Place("record", row.field, row.type, path, at, size, written.physical_offset)
         at += size
     length = 2 if record.magic == V2_MAGIC else 1
     behind = [
@@ -107,7 +97,7 @@ def record_places(writer: StoreWriter, written: Written) -> Iterator[Place]:
     ]  # fmt: skip
     for field, size in behind:
         if size:
-            yield Place(layout, field, "bytes", path, at, size, written.physical_offset)
+            yield Place("record", field, "bytes", path, at, size, written.physical_offset)
         at += size
 
 
@@ -134,7 +124,6 @@ def queue_places(writer: StoreWriter, numbers: tuple[int, ...] = (0, 4, -1)) -> 
 
 
 def ext_places(writer: StoreWriter) -> Iterator[Place]:
-    """Fields of the first and the third unit of each extension."""
     ((_, rows),) = _tables(storage.queue.consume_queue_ext)
     for path in sorted((writer.root / "consumequeue_ext").glob("*/*/*")):
         for number in (0, 2):
@@ -159,7 +148,6 @@ def index_places(writer: StoreWriter, entries: tuple[int, ...] = (1, 30, ENTRIES
 
 
 def checkpoint_places(writer: StoreWriter) -> Iterator[Place]:
-    """Fields of the checkpoint."""
     ((_, rows),) = _tables(storage.layout.checkpoint)
     yield from _fields("checkpoint", rows, writer.root / "checkpoint", 0)
 
@@ -172,7 +160,6 @@ def chosen_records(writer: StoreWriter) -> list[Written]:
 
 
 def all_places(writer: StoreWriter) -> Iterator[Place]:
-    """Everything of one store."""
     for written in chosen_records(writer):
         yield from record_places(writer, written)
     yield from queue_places(writer)
@@ -188,20 +175,3 @@ def _tables(module: ModuleType) -> list[tuple[str, tuple[Row, ...]]]:
 def _fields(layout: str, rows: tuple[Row, ...], path: Path, position: int) -> Iterator[Place]:
     for row in rows:
         yield Place(layout, row.field, row.type, path, position + row.offset, row.size)
-
-
-def main() -> None:
-    """Print every case of the store that is damaged."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as directory:
-        count = 0
-        for place in all_places(write_store(Path(directory))):
-            names = list(place.values(place.read()))
-            count += len(names)
-            print(f"{place}: {', '.join(names)}")
-        print(f"{count} cases")
-
-
-if __name__ == "__main__":
-    main()

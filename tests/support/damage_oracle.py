@@ -1,30 +1,13 @@
-"""What a damaged store still has to answer: by loops over bytes, from the reference documents alone.
-
-Nothing here imports the project.
-"""
+"""What a damaged store still has to answer: by loops over bytes, from the reference documents alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from oracles import Record, is_closing_blank, property_crc_holds, read_record
 
 TOLERATED_MS = 1000
-
-
-class Placed(Protocol):
-    """A record and where it was written."""
-
-    @property
-    def physical_offset(self) -> int:
-        """Where it starts."""
-        ...
-
-    @property
-    def record(self) -> bytes:
-        """Its bytes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -50,8 +33,8 @@ class Disk:
         base = max((base for base in self.segments if base <= physical_offset), default=-1)
         return b"" if base < 0 else self.segments[base][physical_offset - base : physical_offset - base + size]
 
-    def has(self, written: Placed) -> bool:
-        """Whether a record is there byte for byte."""
+    def has(self, written: Any) -> bool:
+        """Whether a record (`physical_offset`, `record`) is there byte for byte."""
         return self.bytes_at(written.physical_offset, len(written.record)) == written.record
 
 

@@ -60,7 +60,6 @@ class Trials:
         self._numbers = itertools.count()
 
     def good(self, shape: str) -> GoodStore:
-        """The good store of a shape."""
         if shape not in self._good:
             self._good[shape] = SHAPES[shape](self.root / shape)
         return self._good[shape]
@@ -74,7 +73,6 @@ class Trials:
         return damage(self.good(trial.shape), self._made[-1], *trial.kinds, seed=trial.seed)
 
     def all_damaged(self, chosen: Iterable[Trial]) -> Iterator[tuple[Trial, Damaged]]:
-        """The damaged stores of those trials that have something to damage."""
         for trial in chosen:
             with contextlib.suppress(Unfit):
                 yield trial, self.damaged(trial)

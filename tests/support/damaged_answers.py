@@ -1,5 +1,6 @@
 """What a store answers that a test has damaged, held against what is still whole on its disk."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 import oracles
@@ -34,20 +35,18 @@ def check_sound(record: bytes, physical_offset: int) -> None:
 
 def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
     """Check that whole records are found by each of their keys; all that is found is sound and has the key."""
-    excused = set(missing)
-    wanted: dict[tuple[str, str, str], list[int]] = {}
+    missing, wanted = set(missing), defaultdict(list)
     for each in written:
         record = oracles.read_record(each.record, 0)
         if record is None or not disk.has(each) or record.sys_flag & 0xC == 0xC:
             continue
-        properties = record.properties
-        for key in oracles.split_keys(properties.get("KEYS", "")):
-            wanted.setdefault((each.topic, "K", key), []).append(each.physical_offset)
-        if "UNIQ_KEY" in properties:
-            wanted.setdefault((each.topic, "U", properties["UNIQ_KEY"]), []).append(each.physical_offset)
+        for key in record.keys:
+            wanted[each.topic, "K", key].append(each.physical_offset)
+        if "UNIQ_KEY" in record.properties:
+            wanted[each.topic, "U", record.properties["UNIQ_KEY"]].append(each.physical_offset)
     for (topic, kind, key), offsets in wanted.items():
         answer = store.query(Question(topic, key, KeyKind.KEY if kind == "K" else KeyKind.UNIQUE, maximum=10_000))
-        lacking = set(offsets) - set(answer.physical_offsets) - excused
+        lacking = set(offsets) - set(answer.physical_offsets) - missing
         assert not lacking, f"{topic} {kind} {key} does not find {sorted(lacking)}"
         position = 0
         for offset, size in zip(answer.physical_offsets, answer.sizes, strict=True):
@@ -61,15 +60,14 @@ def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *,
 
 def check_by_queue(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
     """Whole records come by pulls from their queue's beginning, each once; all that comes is sound and of the queue."""
-    excused = set(missing)
-    wanted: dict[tuple[str, int], set[int]] = {}
+    missing, wanted = set(missing), defaultdict(set)
     for each in written:
         record = oracles.read_record(each.record, 0)
         if record is not None and disk.has(each) and oracles.is_queued(record):
-            wanted.setdefault((each.topic, each.queue_id), set()).add(each.physical_offset)
+            wanted[each.topic, each.queue_id].add(each.physical_offset)
     for (topic, queue_id), offsets in wanted.items():
         pulled = pull_all(store, topic, queue_id)
-        lacking = offsets - set(pulled) - excused
+        lacking = offsets - set(pulled) - missing
         assert not lacking, f"{topic} {queue_id} does not deliver {sorted(lacking)}"
         assert len(pulled) == len(set(pulled)), f"{topic} {queue_id} delivers twice"
 

@@ -1,14 +1,14 @@
-"""A generator of damaged stores: kinds of damage by name, each done to a copy of a good store, all decided by a seed.
+"""Kinds of damage by name, each done to a copy of a good store, all decided by a seed; nothing here imports ours.
 
-`damage(good, root, "unit_zeroed", seed=7)` makes the copy. A kind that finds nothing to damage raises `Unfit`. What is
-lost by it shows on the disk (`trial_oracle.Disk`); a kind only says what else follows. Nothing
-here imports the project.
+A kind that finds nothing to damage raises `Unfit`. What is lost shows on the disk (`damage_oracle.Disk`).
 """
 
+import os
 import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from oracles import BLANK_MAGIC, packed
@@ -31,7 +31,6 @@ class Damaged:
     asks_offsets: bool = False
 
     def note(self, sentence: str) -> None:
-        """Note what was done."""
         self.noted.append(sentence)
 
     # --- the log ------------------------------------------------------------------------------------------------------
@@ -45,11 +44,9 @@ class Damaged:
 
     @property
     def middle_segments(self) -> list[Path]:
-        """The segments without the first and the last one."""
         return self.segments[1:-1]
 
     def messages_in(self, path: Path) -> list[Message]:
-        """The messages of a segment that are whole, in order."""
         base, content = int(path.name), path.read_bytes()
         return [
             message for message in self.good.messages
@@ -57,17 +54,17 @@ class Damaged:
             and content[message.physical_offset - base :][: len(message.record)] == message.record
         ]  # fmt: skip
 
+    def some(self, things: list) -> object:
+        """Any of them; Unfit where there is none."""
+        if not things:
+            raise Unfit
+        return self.rng.choice(things)
+
     def message(self) -> Message:
         """A whole message with whole ones on both sides of it in its segment."""
-        if not self.segments:
-            raise Unfit
-        found = self.messages_in(self.rng.choice(self.segments))[1:-1]
-        if not found:
-            raise Unfit
-        return self.rng.choice(found)
+        return self.some(self.messages_in(self.some(self.segments))[1:-1])
 
     def overwrite(self, physical_offset: int, data: bytes) -> None:
-        """Other bytes in the log."""
         base = physical_offset - physical_offset % self.good.segment_size
         put(self.root / "commitlog" / f"{base:020d}", physical_offset - base, data)
 
@@ -89,12 +86,9 @@ class Damaged:
             queue for queue in self.good.queues
             if len(self.good.of_queue(queue)) >= least and self.queue_files(queue) and not queue[0].startswith("%LMQ%")
         ]  # fmt: skip
-        if not found:
-            raise Unfit
-        return ("Orders", 0) if ("Orders", 0) in found and self.rng.random() < 0.6 else self.rng.choice(found)
+        return ("Orders", 0) if ("Orders", 0) in found and self.rng.random() < 0.6 else self.some(found)
 
     def directory(self, queue: Queue) -> Path:
-        """Where a plain queue lies."""
         return self.root / "consumequeue" / queue[0] / str(queue[1])
 
     def queue_files(self, queue: Queue) -> list[Path]:
@@ -122,7 +116,6 @@ class Damaged:
     # --- other files --------------------------------------------------------------------------------------------------
 
     def index_files(self) -> list[Path]:
-        """The index files, oldest first."""
         return sorted(path for path in (self.root / "index").glob("[0-9]*") if path.is_file() and path.stat().st_size)
 
 
@@ -133,8 +126,6 @@ SHAPES_OF: dict[str, tuple[str, ...]] = {}
 
 
 def kind(*shapes: str) -> Callable[[Kind], Kind]:
-    """Register a kind of damage, by its function's name."""
-
     def register(function: Kind) -> Kind:
         KINDS[function.__name__] = function
         if shapes:
@@ -162,13 +153,11 @@ HEADER = {
 
 
 def body_place(record: bytes) -> int:
-    """Where the length of a record's body stands."""
     flags = record[39]
     return 76 + (16 if flags & 0x10 else 4) + (16 if flags & 0x20 else 4)
 
 
 def flip(damaged: Damaged, message: Message, position: int, size: int, what: str) -> None:
-    """Turn one bit of some bytes of a record."""
     bit = damaged.rng.randrange(8 * size)
     position += bit // 8
     damaged.overwrite(message.physical_offset + position, bytes([message.record[position] ^ 1 << bit % 8]))
@@ -177,7 +166,6 @@ def flip(damaged: Damaged, message: Message, position: int, size: int, what: str
 
 @kind()
 def log_page_zeroed(damaged: Damaged) -> None:
-    """A page of zeros between records."""
     size = min(4096, damaged.good.segment_size // 8)
     start = damaged.message().physical_offset // size * size
     damaged.overwrite(start, bytes(size))
@@ -186,7 +174,6 @@ def log_page_zeroed(damaged: Damaged) -> None:
 
 @kind()
 def log_bytes_zeroed(damaged: Damaged) -> None:
-    """Zeros from the beginning of a record, or from within its magic, to the middle of one."""
     start = damaged.message().physical_offset + damaged.rng.randrange(8)
     base = start // damaged.good.segment_size * damaged.good.segment_size
     size = min(damaged.rng.choice((8, 40, 300, 1500)), base + damaged.good.segment_size - start)
@@ -196,7 +183,6 @@ def log_bytes_zeroed(damaged: Damaged) -> None:
 
 @kind()
 def log_hole(damaged: Damaged) -> None:
-    """A lost extent: a real hole in a segment."""
     message = damaged.message()
     base = message.physical_offset // damaged.good.segment_size * damaged.good.segment_size
     path = damaged.root / "commitlog" / f"{base:020d}"
@@ -208,7 +194,6 @@ def log_hole(damaged: Damaged) -> None:
 
 @kind()
 def bit_flipped(damaged: Damaged) -> None:
-    """One bit of a record: of its size, its magic, a field before the body, the body, or what follows it."""
     message = damaged.message()
     body = body_place(message.record) + 4
     places = {"size": (0, 4), "magic": (4, 4), **HEADER, "topic, properties": (body + len(message.body), 0)}
@@ -229,7 +214,6 @@ def bit_flipped_in_store_time(damaged: Damaged) -> None:
 
 @kind()
 def absurd_size(damaged: Damaged) -> None:
-    """A size that cannot be."""
     message, size = damaged.message(), damaged.rng.choice((0, 1, 90, -1, 2**31 - 1, damaged.good.segment_size))
     damaged.overwrite(message.physical_offset, packed(size, 4))
     damaged.note(f"the record at {message.physical_offset} says that it has {size} bytes")
@@ -251,17 +235,13 @@ def false_blank(damaged: Damaged) -> None:
 def record_of_another_place(damaged: Damaged) -> None:
     """A record's bytes in the place of another one."""
     other = damaged.message()
-    shorter = [each for each in damaged.good.messages if each is not other and len(each.record) <= len(other.record)]
-    if not shorter:
-        raise Unfit
-    one = damaged.rng.choice(shorter)
+    one = damaged.some([e for e in damaged.good.messages if e is not other and len(e.record) <= len(other.record)])
     damaged.overwrite(other.physical_offset, one.record)
     damaged.note(f"at {other.physical_offset} stands the record of {one.physical_offset}")
 
 
 @kind()
 def segments_lost_in_front(damaged: Damaged) -> None:
-    """The first segments are gone, as when they expire; queues and index are as before."""
     if len(damaged.segments) < 3:
         raise Unfit
     count = damaged.rng.choice((1, len(damaged.segments) // 2))
@@ -272,10 +252,7 @@ def segments_lost_in_front(damaged: Damaged) -> None:
 
 @kind()
 def segment_spoiled_in_the_middle(damaged: Damaged) -> None:
-    """A segment that is gone, of any bytes, or of which the rest was never written."""
-    if not damaged.middle_segments:
-        raise Unfit
-    path, size = damaged.rng.choice(damaged.middle_segments), damaged.good.segment_size
+    path, size = damaged.some(damaged.middle_segments), damaged.good.segment_size
     way = damaged.rng.choice(("gone", "any bytes", "zeros to its end"))
     if way == "gone":
         path.unlink()
@@ -287,19 +264,14 @@ def segment_spoiled_in_the_middle(damaged: Damaged) -> None:
 
 @kind()
 def segment_cut_in_the_middle(damaged: Damaged) -> None:
-    """A segment of which the rest is gone."""
-    if not damaged.middle_segments:
-        raise Unfit
-    path = damaged.rng.choice(damaged.middle_segments)
+    path = damaged.some(damaged.middle_segments)
     size = damaged.rng.choice((0, damaged.rng.randrange(damaged.good.segment_size)))
-    with path.open("r+b") as file:
-        file.truncate(size)
+    os.truncate(path, size)
     damaged.note(f"segment {path.name} has {size} bytes")
 
 
 @kind()
 def closing_blank_zeroed(damaged: Damaged) -> None:
-    """Zeros where a segment is closed."""
     for path in damaged.segments[:-1]:
         messages = damaged.messages_in(path)
         if messages and messages[-1].end % damaged.good.segment_size:
@@ -311,18 +283,15 @@ def closing_blank_zeroed(damaged: Damaged) -> None:
 
 @kind()
 def last_segment_cut(damaged: Damaged) -> None:
-    """The last segment ends in the middle of its records."""
     room = damaged.room_behind_the_end()
     path = damaged.segments[-1]
     size = damaged.rng.randrange(100, damaged.good.segment_size - room)
-    with path.open("r+b") as file:
-        file.truncate(size)
+    os.truncate(path, size)
     damaged.note(f"the last segment, {path.name}, has {size} bytes")
 
 
 @kind()
 def torn_tail(damaged: Damaged) -> None:
-    """The last record of which the second half was not written."""
     damaged.room_behind_the_end()
     last = damaged.messages_in(damaged.segments[-1])[-1]
     kept = damaged.rng.choice((4, 8, 30, len(last.record) // 2, len(last.record) - 1))
@@ -332,7 +301,6 @@ def torn_tail(damaged: Damaged) -> None:
 
 @kind()
 def begun_behind_the_end(damaged: Damaged) -> None:
-    """The first bytes of one record more, a BLANK of a size that reaches nothing, or any bytes."""
     room, last = damaged.room_behind_the_end(), damaged.messages_in(damaged.segments[-1])[-1]
     record = last.record[:28] + packed(damaged.good.end, 8) + last.record[36:]
     blank = packed(damaged.rng.choice((0, 8, 200)), 4) + BLANK_MAGIC.to_bytes(4, "big")
@@ -346,7 +314,6 @@ def begun_behind_the_end(damaged: Damaged) -> None:
 
 @kind()
 def segment_made_in_advance(damaged: Damaged) -> None:
-    """The empty segment of a broker that died."""
     base = damaged.good.end // damaged.good.segment_size * damaged.good.segment_size + damaged.good.segment_size
     write_sparse(damaged.root / "commitlog" / f"{base:020d}", bytes(damaged.good.segment_size))
     (damaged.root / "abort").write_text("1")
@@ -371,21 +338,18 @@ def inner_number(damaged: Damaged, queue: Queue, count: int = 1) -> int:
 
 
 def zero_units(damaged: Damaged, queue: Queue, number: int, count: int) -> None:
-    """Put zeros in the place of units."""
     damaged.put_units(queue, number, bytes(20 * count))
     damaged.note(f"units {number} to {number + count - 1} of {queue} are zeros")
 
 
 @kind()
 def unit_zeroed(damaged: Damaged) -> None:
-    """One unit of zeros."""
     queue = damaged.queue()
     zero_units(damaged, queue, inner_number(damaged, queue), 1)
 
 
 @kind()
 def sign_bit_of_unit_size(damaged: Damaged) -> None:
-    """A unit whose size is negative."""
     queue = damaged.queue()
     number = inner_number(damaged, queue)
     path, position = damaged.unit(queue, number)
@@ -395,7 +359,6 @@ def sign_bit_of_unit_size(damaged: Damaged) -> None:
 
 @kind("small", "paged", "files")
 def hundred_units_zeroed(damaged: Damaged) -> None:
-    """A hundred units of zeros."""
     queue = damaged.queue(120)
     zero_units(damaged, queue, inner_number(damaged, queue, 100), 100)
 
@@ -426,7 +389,6 @@ def last_unit_zeroed(damaged: Damaged) -> None:
 
 @kind("small", "paged", "files", "classic")
 def front_lost_and_unit_zeroed(damaged: Damaged) -> None:
-    """The first segment is gone, and a unit behind those of its messages is zeros."""
     if len(damaged.segments) < 3:
         raise Unfit
     path = damaged.segments[0]
@@ -440,7 +402,6 @@ def front_lost_and_unit_zeroed(damaged: Damaged) -> None:
 
 @kind()
 def units_of_garbage(damaged: Damaged) -> None:
-    """Any bytes in the place of some units."""
     queue = damaged.queue(16)
     count = damaged.rng.choice((1, 5))
     number = inner_number(damaged, queue, count)
@@ -450,7 +411,6 @@ def units_of_garbage(damaged: Damaged) -> None:
 
 @kind()
 def units_swapped(damaged: Damaged) -> None:
-    """Two units, each in the other one's place."""
     queue = damaged.queue(16)
     one = other = inner_number(damaged, queue)
     while other == one:
@@ -463,7 +423,6 @@ def units_swapped(damaged: Damaged) -> None:
 
 @kind()
 def unit_elsewhere(damaged: Damaged) -> None:
-    """A unit that leads to the message before, to one of another queue, or nowhere."""
     queue = damaged.queue(16)
     number = inner_number(damaged, queue)
     path, position = damaged.unit(queue, number - 1)
@@ -480,19 +439,14 @@ def unit_elsewhere(damaged: Damaged) -> None:
 
 @kind("small", "files", "expired", "ext", "classic")
 def queue_file_lost_in_the_middle(damaged: Damaged) -> None:
-    """A queue's file that is gone, between others."""
     queue = damaged.queue(40)
-    files = damaged.queue_files(queue)[1:-1]
-    if not files:
-        raise Unfit
-    path = damaged.rng.choice(files)
+    path = damaged.some(damaged.queue_files(queue)[1:-1])
     path.unlink()
     damaged.note(f"file {path.name} of {queue} is gone")
 
 
 @kind("small", "files", "expired", "ext", "classic", "recut")
 def all_queue_files_lost(damaged: Damaged) -> None:
-    """All files of a queue are gone, empty, or zeros as a crash may leave them; its directory is there."""
     queue = damaged.queue(40)
     way = damaged.rng.choice(("gone", "empty", "zeros"))
     for path in damaged.directory(queue).glob("[0-9]" * 20):
@@ -516,35 +470,27 @@ def queue_file_lost_at_an_end(damaged: Damaged) -> None:
 
 @kind("small", "files", "expired", "ext", "classic")
 def queue_file_cut(damaged: Damaged) -> None:
-    """A file between others that has lost its end."""
     queue = damaged.queue(40)
-    files = damaged.queue_files(queue)[1:-1]
-    if not files:
-        raise Unfit
-    path = damaged.rng.choice(files)
+    path = damaged.some(damaged.queue_files(queue)[1:-1])
     size = damaged.rng.randrange(damaged.good.queue_file_size)
-    with path.open("r+b") as file:
-        file.truncate(size)
+    os.truncate(path, size)
     damaged.note(f"file {path.name} of {queue} has {size} bytes")
 
 
 @kind()
 def queue_file_emptied(damaged: Damaged) -> None:
     """Any file of a queue has no bytes, as a broker leaves one that was killed while it made it."""
-    queue = damaged.queue()
-    empty(damaged, damaged.queue_files(queue))
+    empty(damaged, damaged.queue_files(damaged.queue()))
 
 
 @kind()
 def queue_file_zeroed(damaged: Damaged) -> None:
-    """Any file of a queue holds zeros."""
     path = damaged.rng.choice(damaged.queue_files(damaged.queue()))
     path.write_bytes(bytes(path.stat().st_size))
     damaged.note(f"{path.parent.name}/{path.name} is zeros")
 
 
 def empty(damaged: Damaged, files: list[Path]) -> None:
-    """Take the bytes of one of some files; mostly of the last one."""
     path = files[-1] if damaged.rng.random() < 0.5 else damaged.rng.choice(files)
     path.write_bytes(b"")
     damaged.note(f"{path.parent.parent.name}/{path.parent.name}/{path.name} is empty")
@@ -561,7 +507,6 @@ def empty_queue_file_made(damaged: Damaged) -> None:
 
 @kind()
 def left_over_units(damaged: Damaged) -> None:
-    """Units behind the end of a queue: of messages from before, of others, of some beyond the log."""
     queue = damaged.queue()
     numbers, own = damaged.numbers(queue), damaged.good.of_queue(queue)
     others = [each for each in damaged.good.messages if queue not in each.places]
@@ -575,7 +520,6 @@ def left_over_units(damaged: Damaged) -> None:
 
 @kind()
 def queue_directory_lost(damaged: Damaged) -> None:
-    """A queue that is gone."""
     queue = damaged.queue()
     shutil.rmtree(damaged.directory(queue))
     damaged.allowed.unqueued |= {(queue, message.physical_offset) for message in damaged.good.of_queue(queue)}
@@ -583,7 +527,6 @@ def queue_directory_lost(damaged: Damaged) -> None:
 
 
 def lose_directory(damaged: Damaged, name: str) -> None:
-    """Remove a directory of the store, and perhaps put a file into its place."""
     if not (damaged.root / name).is_dir():
         raise Unfit
     shutil.rmtree(damaged.root / name)
@@ -601,7 +544,6 @@ def queues_lost_beside_batches(damaged: Damaged) -> None:
 
 @kind()
 def foreign_names_in_queues(damaged: Damaged) -> None:
-    """Files and directories that a broker does not make."""
     queue = damaged.queue()
     directory = damaged.directory(queue)
     (directory / "lost+found").mkdir(exist_ok=True)
@@ -616,14 +558,12 @@ def foreign_names_in_queues(damaged: Damaged) -> None:
 
 @kind("small", "classic")
 def light_unit_zeroed(damaged: Damaged) -> None:
-    """A unit of a light queue."""
     queue = (damaged.rng.choice(LIGHT), 0)
     zero_units(damaged, queue, inner_number(damaged, queue), 1)
 
 
 @kind("small", "classic")
 def light_queue_lost(damaged: Damaged) -> None:
-    """A light queue that is gone."""
     name = damaged.rng.choice(LIGHT)
     if not (damaged.root / "consumequeue" / name).is_dir():
         raise Unfit
@@ -636,7 +576,6 @@ def light_queue_lost(damaged: Damaged) -> None:
 
 
 def batch_files(damaged: Damaged) -> list[Path]:
-    """Files of the queue of batches."""
     files = sorted((damaged.root / "batchconsumequeue" / "Batches" / "0").glob("[0-9]" * 20))
     if len(files) < 3:
         raise Unfit
@@ -658,7 +597,6 @@ def batch_unit_spoiled(damaged: Damaged) -> None:
 
 @kind("small", "classic")
 def batch_file_lost(damaged: Damaged) -> None:
-    """Any file of a queue of batches is gone."""
     path = damaged.rng.choice(batch_files(damaged))
     path.unlink()
     damaged.note(f"batch file {path.name} is gone")
@@ -666,7 +604,6 @@ def batch_file_lost(damaged: Damaged) -> None:
 
 @kind("small", "classic")
 def batch_file_zeroed(damaged: Damaged) -> None:
-    """Any file of a queue of batches holds zeros."""
     path = damaged.rng.choice(batch_files(damaged))
     put(path, 0, bytes(path.stat().st_size))
     damaged.note(f"batch file {path.name} is zeros")
@@ -674,7 +611,6 @@ def batch_file_zeroed(damaged: Damaged) -> None:
 
 @kind("small", "classic")
 def batch_file_emptied(damaged: Damaged) -> None:
-    """Any file of a queue of batches has no bytes."""
     empty(damaged, batch_files(damaged))
 
 
@@ -683,7 +619,6 @@ def batch_file_emptied(damaged: Damaged) -> None:
 
 @kind("ext")
 def extension_lost(damaged: Damaged) -> None:
-    """A queue's extension, or a file of it, is gone."""
     directory = damaged.root / "consumequeue_ext" / "Orders" / "0"
     if not directory.is_dir():
         raise Unfit
@@ -697,11 +632,7 @@ def extension_lost(damaged: Damaged) -> None:
 
 @kind("ext")
 def extension_of_garbage(damaged: Damaged) -> None:
-    """Any bytes, or zeros, in an extension."""
-    files = sorted((damaged.root / "consumequeue_ext" / "Orders" / "0").glob("[0-9]" * 20))
-    if not files:
-        raise Unfit
-    path = damaged.rng.choice(files)
+    path = damaged.some(sorted((damaged.root / "consumequeue_ext" / "Orders" / "0").glob("[0-9]" * 20)))
     damaged.allowed.has_tags = False
     put(path, 22 * 3, damaged.rng.choice((bytes(100), damaged.rng.randbytes(100))))
     damaged.note(f"100 bytes of extension file {path.name} are others")
@@ -714,11 +645,7 @@ QUEUE_KINDS = sorted(KINDS.keys() - {*LOG_KINDS})
 
 
 def index_file(damaged: Damaged) -> Path:
-    """Any index file."""
-    files = damaged.index_files()
-    if not files:
-        raise Unfit
-    return damaged.rng.choice(files)
+    return damaged.some(damaged.index_files())
 
 
 def first_entry(damaged: Damaged) -> int:
@@ -727,7 +654,6 @@ def first_entry(damaged: Damaged) -> int:
 
 
 def entry_count(path: Path) -> int:
-    """How many entries an index file says that it has; Unfit where it is none of use."""
     count = int.from_bytes(path.read_bytes()[36:40], "big") - 1
     if not 3 < count < 100_000:
         raise Unfit
@@ -736,7 +662,6 @@ def entry_count(path: Path) -> int:
 
 @kind()
 def index_header_spoiled(damaged: Damaged) -> None:
-    """A header of zeros, with a flipped bit, or that counts too many or too few entries."""
     path, bit = index_file(damaged), damaged.rng.randrange(320)
     count = entry_count(path)
     wrong = damaged.rng.choice((0, 1, 2, count // 2, count + 2, count + 1000, 2**31 - 1))
@@ -748,7 +673,6 @@ def index_header_spoiled(damaged: Damaged) -> None:
 
 @kind()
 def index_slots_of_garbage(damaged: Damaged) -> None:
-    """Slots of any bytes, or of zeros, and be it all of them."""
     path, count = index_file(damaged), damaged.rng.choice((1, 5, damaged.good.index_slots))
     first = damaged.rng.randrange(damaged.good.index_slots - count + 1)
     put(path, 40 + 4 * first, damaged.rng.choice((bytes(4 * count), damaged.rng.randbytes(4 * count))))
@@ -767,7 +691,6 @@ def index_chain_in_a_circle(damaged: Damaged) -> None:
 
 @kind()
 def index_entries_spoiled(damaged: Damaged) -> None:
-    """Entries of zeros or of any bytes, one that leads elsewhere, or one under another hash."""
     path = index_file(damaged)
     at = first_entry(damaged) + 20 * damaged.rng.randrange(entry_count(path) - 1)
     room = path.stat().st_size - at
@@ -782,7 +705,6 @@ def index_entries_spoiled(damaged: Damaged) -> None:
 
 @kind()
 def index_file_spoiled(damaged: Damaged) -> None:
-    """An index file that is cut, gone, of any bytes, or there twice."""
     path, way = index_file(damaged), damaged.rng.choice(("cut", "gone", "any bytes", "twice"))
     size = damaged.rng.choice((0, 39, 40, first_entry(damaged) - 1, damaged.rng.randrange(path.stat().st_size)))
     if way == "twice":
@@ -797,13 +719,11 @@ def index_file_spoiled(damaged: Damaged) -> None:
 
 @kind()
 def index_lost(damaged: Damaged) -> None:
-    """All index files are gone, or their directory is a file."""
     lose_directory(damaged, "index")
 
 
 @kind()
 def directory_among_index_files(damaged: Damaged) -> None:
-    """A directory whose name is that of an index file."""
     if not (damaged.root / "index").is_dir():
         raise Unfit
     name = damaged.rng.choice(("20260101000000001000", "20991231235959998", "20200101000000000"))
@@ -816,13 +736,10 @@ def directory_among_index_files(damaged: Damaged) -> None:
 
 
 def spoil(damaged: Damaged, name: str, ways: tuple[str, ...] = ("cut", "empty", "zeros", "garbage", "gone")) -> None:
-    """Cut a file, empty it, fill it with zeros or any bytes, or take it away."""
     path, way = damaged.root / name, damaged.rng.choice(ways)
     content = path.read_bytes() if path.is_file() else b"{}" * 20
-    changed = {
-        "cut": content[: len(content) * damaged.rng.randrange(1, 9) // 10], "empty": b"", "zeros": bytes(len(content)),
-        "garbage": damaged.rng.randbytes(len(content)),
-    }  # fmt: skip
+    changed = {"cut": content[: len(content) * damaged.rng.randrange(1, 9) // 10], "empty": b""}
+    changed |= {"zeros": bytes(len(content)), "garbage": damaged.rng.randbytes(len(content))}
     path.parent.mkdir(exist_ok=True)
     if way == "gone":
         path.unlink(missing_ok=True)
@@ -833,40 +750,29 @@ def spoil(damaged: Damaged, name: str, ways: tuple[str, ...] = ("cut", "empty", 
 
 @kind()
 def consumer_offsets_spoiled(damaged: Damaged) -> None:
-    """consumerOffset.json cannot be read: offsets are unknown, and not 0."""
     damaged.asks_offsets = True
     spoil(damaged, "config/consumerOffset.json", ("cut", "empty", "zeros", "garbage"))
 
 
-@kind()
-def topics_spoiled(damaged: Damaged) -> None:
-    """topics.json cannot be read."""
-    spoil(damaged, "config/topics.json")
-
-
-@kind()
-def subscription_groups_spoiled(damaged: Damaged) -> None:
-    """subscriptionGroup.json cannot be read."""
-    spoil(damaged, "config/subscriptionGroup.json", ("empty", "zeros", "garbage"))
+EMPTY_OR_OTHER = ("empty", "zeros", "garbage")
+KINDS["topics_spoiled"] = partial(spoil, name="config/topics.json")
+KINDS["subscription_groups_spoiled"] = partial(spoil, name="config/subscriptionGroup.json", ways=EMPTY_OR_OTHER)
 
 
 @kind()
 def other_config_spoiled(damaged: Damaged) -> None:
-    """Other files of config/ cannot be read."""
     for name in ("delayOffset.json", "consumerFilter.json", "topicQueueMapping.json"):
-        spoil(damaged, f"config/{name}", ("empty", "zeros", "garbage"))
+        spoil(damaged, f"config/{name}", EMPTY_OR_OTHER)
 
 
 @kind()
 def small_files_spoiled(damaged: Damaged) -> None:
-    """Checkpoint and lock hold something else, or are gone."""
     spoil(damaged, "checkpoint")
     spoil(damaged, "lock")
 
 
 @kind()
 def crashed(damaged: Damaged) -> None:
-    """abort is there, the checkpoint is not."""
     (damaged.root / "abort").write_text("1")
     (damaged.root / "checkpoint").unlink(missing_ok=True)
     damaged.note("abort is there, the checkpoint is not")

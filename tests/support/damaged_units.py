@@ -101,23 +101,14 @@ def leave_over(
     image: QueueImage, chance: random.Random, writer: StoreWriter, end: int, count: int, log_minimum: int
 ) -> None:
     """Units behind a queue's end of a log that was cut and written anew: to other records, between them, or beyond."""
-    others = [
-        written.physical_offset
-        for written in writer.written
-        if (written.topic, written.queue_id) != ("T", 0) and written.physical_offset >= log_minimum
-    ]
     log_end = max(written.physical_offset + written.size for written in writer.written)
-    places = sorted(
-        chance.choice(
-            [
-                chance.choice(others or [log_end]),
-                chance.randrange(log_minimum, log_end) // 8 * 8 + 3,
-                log_end + chance.randrange(5000),
-            ]
-        )
-        for _ in range(count)
-    )
-    for number, place in enumerate(places):
+    strangers = (written for written in writer.written if (written.topic, written.queue_id) != ("T", 0))
+    others = [each.physical_offset for each in strangers if each.physical_offset >= log_minimum] or [log_end]
+    places = []
+    for _ in range(count):
+        other, inside = chance.choice(others), chance.randrange(log_minimum, log_end) // 8 * 8 + 3
+        places.append(chance.choice([other, inside, log_end + chance.randrange(5000)]))
+    for number, place in enumerate(sorted(places)):
         image.put(end + number, packed(place, 8) + packed(chance.randrange(91, 200), 4) + packed(5, 8))
 
 

@@ -1,23 +1,11 @@
-"""What dispatch makes of a log, by loops and dictionaries from the reference alone: the oracle of the bulk jobs.
-
-Nothing here imports the project; see `oracles`.
-"""
+"""What dispatch makes of a log, by loops and dictionaries from the reference alone: the oracle of the bulk jobs."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from oracles import (
-    DEFAULT_DELAY_LEVELS,
-    SCHEDULE_TOPIC,
-    Record,
-    index_hash,
-    index_keys,
-    is_queued,
-    packed,
-    parse_properties,
-    tags_code,
-)
+import oracles
+from oracles import SCHEDULE_TOPIC, Record, index_hash, index_keys, is_queued, packed, parse_properties, tags_code
 
 NUMBER = re.compile(r"[+-]?[0-9]+")
 
@@ -81,19 +69,14 @@ class Dispatched:
 
 
 def dispatch(
-    records: Iterable[Record],
-    *,
-    profile: str = "5.5",
-    levels: str = DEFAULT_DELAY_LEVELS,
-    lmq: bool = False,
+    records: Iterable[Record], *, profile: str = "5.5", levels: str = oracles.DEFAULT_DELAY_LEVELS, lmq: bool = False,
     batch_topics: Collection[bytes] = (),
-) -> Dispatched:
+) -> Dispatched:  # fmt: skip
     """Dispatch valid records in order."""
     made = Dispatched()
     for record in records:
-        made.entries += [
-            (index_hash(key), record.physical_offset, record.store_timestamp) for key in index_keys(record, profile)
-        ]
+        place = (record.physical_offset, record.store_timestamp)
+        made.entries += [(index_hash(key), *place) for key in index_keys(record, profile)]
         if is_queued(record):
             for name, queue_id, kind, offset, unit in _units(record, levels, lmq, batch_topics):
                 queue = made.queues.setdefault((name, queue_id, kind == 2), QueueUnits(kind))

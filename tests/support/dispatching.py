@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dispatch_oracle import Dispatched, QueueUnits
-from kernel_memory import Bytes, record_at
+from kernel_memory import Bytes, segment_at
 from oracles import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, delay_milliseconds
 from storage.build.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchOptions, DispatchScan, Reason
 from storage.kernels.records import BAD_NUMBER
@@ -50,19 +50,13 @@ def make_scan(**options: Any) -> DispatchScan:
 
 
 def scan_bytes(
-    data: bytes,
-    base: int = 0,
-    *,
-    window: int | None = None,
-    limit: int | None = None,
-    boundary: int | None = None,
+    data: bytes, base: int = 0, *, window: int | None = None, limit: int | None = None, boundary: int | None = None,
     **options: Any,
-) -> Scanned:
+) -> Scanned:  # fmt: skip
     """Scan `data`, of which a run is shown `window` bytes, or as often as it asks for more twice as many.
 
-    The next segment starts at `boundary`, right behind the data where that is not given.
-
-    Records with a bad number are passed over; the scan ends at anything else that is no record.
+    The next segment starts at `boundary`, right behind the data by default. Records with a bad number are passed over;
+    the scan ends at anything else that is no record.
     """
     scan, blocks, passed_over = make_scan(**options), [], []
     limit = len(data) if limit is None else limit
@@ -131,26 +125,14 @@ def _gather_units(block: DispatchBlock, made: Dispatched) -> None:
 
 
 def segment(changes: Sequence[dict[str, Any]], base: int = 0) -> tuple[bytes, list[int]]:
-    """Records one after the other as a segment that starts at `base`, and their positions; `changes` as `record_at`."""
-    data, positions = b"", []
-    for change in changes:
-        positions.append(len(data))
-        data += record_at(base + len(data), **change)
-    return data, positions
+    return segment_at(base, *changes)
 
 
 # --- records that make dispatch difficult -----------------------------------------------------------------------------
 
 BATCH_TOPIC = b"BatchTopic"
-TOPICS = (
-    b"TopicTest",
-    BATCH_TOPIC,
-    SCHEDULE_TOPIC.encode(),
-    b"%RETRY%group",
-    b"rmq_sys_x",
-    "主题".encode(),
-    b"\xed\xa0\x80#",
-)
+TOPICS = (b"TopicTest", BATCH_TOPIC, SCHEDULE_TOPIC.encode(), b"%RETRY%group", b"rmq_sys_x")
+TOPICS += ("主题".encode(), b"\xed\xa0\x80#")
 
 numbers = st.one_of(
     st.integers(-3, 25).map(str),
@@ -180,7 +162,6 @@ named_blocks = st.lists(named_values, max_size=7).map(
 
 @st.composite
 def light_blocks(draw: st.DrawFn) -> bytes:
-    """Names of light queues with as many offsets."""
     names = draw(light_names)
     offsets = draw(st.lists(light_offsets.map(lambda texts: texts[0] if texts else "3"), min_size=len(names)))
     lists = {"INNER_MULTI_DISPATCH": ",".join(names), "INNER_MULTI_QUEUE_OFFSET": ",".join(offsets[: len(names)])}

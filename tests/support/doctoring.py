@@ -37,15 +37,11 @@ def make_store(root: Path, count: int = 200, **options: object) -> tuple[StoreWr
     """A store of a few segments, two queues and several index files; not closed yet."""
     sizes = {"segment_size": SEGMENT, "index_slots": 13, "index_entries": 100, "queue_file_size": 1000}
     writer = StoreWriter(root, **(sizes | options))  # type: ignore[arg-type]
-    written = [
-        writer.append("T", b"body" * 5, keys=f"k{n}", unique_key=f"u{n}", tags="t", queue_id=n % 2)
-        for n in range(count)
-    ]
-    return writer, written
+    named = ({"keys": f"k{n}", "unique_key": f"u{n}", "tags": "t", "queue_id": n % 2} for n in range(count))
+    return writer, [writer.append("T", b"body" * 5, **fields) for fields in named]
 
 
 def findings_of(diagnosis: Diagnosis, check: str, *severities: Severity) -> list[Finding]:
-    """The findings of one check, of all severities or of some."""
     chosen = severities or tuple(Severity)
     return [finding for finding in diagnosis.findings if finding.check == check and finding.severity in chosen]
 
@@ -61,7 +57,6 @@ def only(root: Path, check: str, *, directories: Sequence[Path] = ()) -> Finding
 
 
 def put(path: Path, position: int, data: bytes) -> None:
-    """Other bytes at a place of a file."""
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)

@@ -18,7 +18,6 @@ def pull_of(topic: str, queue_id: int = 0, offset: int = 0, **fields: str | int 
 
 
 def records_of(body: bytes) -> Iterator[Record]:
-    """The records of a body."""
     position = 0
     while position < len(body):
         size = int.from_bytes(body[position : position + 4], "big")

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 
 def main(query: str, out: str, *extensions: str) -> None:
-    """Write what a query finds."""
     config = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     with duckdb.connect(config=config) as connection:
         for each in extensions:

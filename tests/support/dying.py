@@ -1,7 +1,6 @@
 """Have a driver, or a task, die at its n-th step at a URL: before the step is done, or as soon as it is.
 
-A step is whatever changes what lies there: an object is created, committed, moved or removed. What died does nothing
-any more, so that no `finally` of it tidies up. It dies within its process, which goes on as somebody else.
+What died does nothing any more, so that no `finally` of it tidies up. It dies within its process.
 """
 
 import contextlib
@@ -16,9 +15,8 @@ from spark_jobs.places.output_place import NewObject, OutputPlace
 STRIDES = (pytest.param(1, marks=pytest.mark.soak, id="each step"), pytest.param(5, id="some steps"))
 """Of how many steps one is died at: of long works each in the long tests, and enough of them in the others."""
 
-AT_EACH_PLACE = pytest.mark.parametrize(
-    "new_place", ["file", pytest.param("s3", marks=pytest.mark.soak)], indirect=True
-)
+PLACES = ["file", pytest.param("s3", marks=pytest.mark.soak)]
+AT_EACH_PLACE = pytest.mark.parametrize("new_place", PLACES, indirect=True)
 """For what takes seconds for each step at an object store."""
 
 
@@ -49,8 +47,7 @@ class Death:
 
 def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
     """Make death wait for what writes to a URL from now on, until the patch is undone."""
-    create, commit, remove = OutputPlace.create, NewObject.commit, OutputPlace.remove
-    move = OutputPlace.move
+    create, commit, remove, move = OutputPlace.create, NewObject.commit, OutputPlace.remove, OutputPlace.move
 
     def remove_each(self: OutputPlace, names: Iterable[str]) -> None:
         for name in sorted(names):
@@ -68,9 +65,8 @@ def every_death(work: Callable[[], Any], patch: pytest.MonkeyPatch, each: int = 
     `each`: of so many steps one. The caller puts everything back to where it was before the next round.
     """
     for after in (False, True):
-        number = 1 - each
+        number = 1
         while True:
-            number += each
             death = Death(number, after=after)
             with patch.context() as patched:
                 arrange(patched, death)
@@ -79,4 +75,5 @@ def every_death(work: Callable[[], Any], patch: pytest.MonkeyPatch, each: int = 
             if not death.has_come:
                 break
             yield f"{'after' if after else 'before'} step {number}"
+            number += each
         assert number > 1

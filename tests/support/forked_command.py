@@ -1,7 +1,6 @@
 """The `rocketlens` command as processes that need not import it: forks of one that has imported all that `serve` does.
 
-A server of a test is there after a tenth of the CPU time of a new Python. The process that was loaded once forks twice
-for each command, and the second fork becomes a child of the tests, which then wait for it as for any other. A test of
+The process that was loaded once forks twice for each command; the second fork becomes a child of the tests. A test of
 what a process loads, or of how it begins, must start a new Python (`process.COMMAND`).
 """
 
@@ -32,7 +31,6 @@ class Forked:
     """A process that runs a command: what tests ask of a `subprocess.Popen`, with a pipe for what it prints."""
 
     def __init__(self, pid: int, stdout: TextIO) -> None:
-        """Wraps a child of this process."""
         self.pid, self.stdout = pid, stdout
         self.returncode: int | None = None
 
@@ -58,16 +56,13 @@ class Forked:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal if it still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -161,7 +156,6 @@ def _answer(requests: socket.socket) -> dict[str, Any] | None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Be as a new process would be that is to run the command."""
     for number, descriptor in enumerate(request["descriptors"], start=1):
         os.dup2(descriptor, number)
         os.close(descriptor)

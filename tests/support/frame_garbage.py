@@ -3,49 +3,16 @@
 import json
 import random
 import struct
-from collections.abc import Callable
 
 from golden_frames import recorded_frames
 from protocol.codes import RequestCode
 from protocol.command import encode_request
 
-NAMES = (
-    "topic",
-    "key",
-    "consumerGroup",
-    "group",
-    "queueId",
-    "offset",
-    "maxNum",
-    "queueOffset",
-    "sysFlag",
-    "subVersion",
-)
-NAMES += (
-    "beginTimestamp",
-    "endTimestamp",
-    "maxMsgNums",
-    "commitOffset",
-    "suspendTimeoutMillis",
-    "clientID",
-    "timestamp",
-)
-TEXTS = (
-    "TopicTest",
-    "hotkey",
-    "SharedGroup",
-    "0",
-    "1",
-    "6581",
-    "-1",
-    "9" * 40,
-    "",
-    "true",
-    "null",
-    "1e3",
-    "%RETRY%g",
-    "é🔑",
-)
+NAMES = """
+topic key consumerGroup group queueId offset maxNum queueOffset sysFlag subVersion beginTimestamp endTimestamp
+maxMsgNums commitOffset suspendTimeoutMillis clientID timestamp"""
+TEXTS = ("TopicTest", "hotkey", "SharedGroup", "0", "1", "6581", "-1", "9" * 40, "", "true", "null", "1e3", "%RETRY%g")
+TEXTS += ("é🔑",)
 NUMBERS = (0, -1, 1, 2**31 - 1, -(2**31), 2**63 - 1, 2**64, 1e308, 0.5)
 CODES = (*sorted(RequestCode), -1, 0, 9, 999, 32768, 2**31 - 1, 2**31, -(2**31))
 VALUES: tuple[object, ...] = (None, True, [], {}, [[]], {"a": {"b": []}}, *NUMBERS, *TEXTS)
@@ -56,17 +23,8 @@ class Garbage:
 
     def __init__(self, seed: int) -> None:
         self._chooser = random.Random(seed)
-        self._kinds: tuple[Callable[[], bytes], ...] = (
-            self._request,
-            self._request,
-            self._odd_fields,
-            self._odd_members,
-            self._mutated,
-            self._mutated,
-            self._nested,
-            self._binary,
-            self._noise,
-        )
+        twice = (self._request, self._mutated) * 2
+        self._kinds = (*twice, self._odd_fields, self._odd_members, self._nested, self._binary, self._noise)
 
     def frame(self) -> bytes:
         """A frame whose two lengths are right; all else may be anything."""
@@ -88,7 +46,10 @@ class Garbage:
         return chooser.choice(kinds)()
 
     def _fields(self) -> dict[str, str]:
-        return {name: self._chooser.choice(TEXTS) for name in self._chooser.sample(NAMES, self._chooser.randrange(12))}
+        return {name: self._chooser.choice(TEXTS) for name in self._some_names(self._chooser.randrange(12))}
+
+    def _some_names(self, count: int) -> list[str]:
+        return self._chooser.sample(NAMES.split(), count)
 
     def _request(self) -> bytes:
         chooser = self._chooser
@@ -98,7 +59,7 @@ class Garbage:
         return encode_request(code, self._fields(), opaque=chooser.randrange(2**31), body=body, serialize_type=form)
 
     def _odd_fields(self) -> bytes:
-        fields = {name: self._chooser.choice(VALUES) for name in self._chooser.sample(NAMES, 8)}
+        fields = {name: self._chooser.choice(VALUES) for name in self._some_names(8)}
         return self._json({"code": self._chooser.choice(CODES), "opaque": 1, "extFields": fields})
 
     def _odd_members(self) -> bytes:
@@ -145,18 +106,7 @@ def encode_frame_prefix(serialize_type: int, header_length: int, body_length: in
 
 
 EDGES = b'\0\x01\x7f\x80\xff"\\{}[]:,0-9eE.utfn \n'
-PIECES = (
-    b"null",
-    b"true",
-    b"1e999",
-    b"-0",
-    b'"\\ud800"',
-    b"[[[[",
-    b"\xed\xa0\x80",
-    b"{0:",
-    b"9" * 40,
-    b"\xff\xff\xff\xff",
-)
+PIECES = (b"null", b"true", b"1e999", b"-0", b'"\\ud800"', b"[[[[", b"\xed\xa0\x80", b"{0:", b"9" * 40, b"\xff" * 4)
 
 
 def recorded_headers() -> list[tuple[int, bytes]]:

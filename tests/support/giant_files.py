@@ -1,4 +1,4 @@
-"""Files of a store that claim to be far longer than they are: sparse ones of a terabyte, with next to nothing on disk.
+"""Sparse files of a store that claim to be a terabyte long, with next to nothing on disk.
 
 As a script it runs every command that walks a store, in processes with little memory to take, and prints a line for
 each that did not do well.
@@ -12,16 +12,11 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from loop_engine import run_jobs_here
 from store_writer import StoreWriter
-
-if TYPE_CHECKING:
-    from click import Command
-    from click.testing import CliRunner
 
 GIANT = 1 << 40
 MOST_MEMORY = 1 << 30
@@ -35,12 +30,10 @@ FOUND_OR_NOT = (0, 1, 3, 4)
 
 
 def write_store(root: Path) -> StoreWriter:
-    """A small store with files of every kind."""
     writer = StoreWriter(root, segment_size=1 << 16)
     for number in range(600):
-        writer.append(
-            "T", b"body %d" % number, queue_id=number % 2, keys=f"k{number}", tags="A", unique_key=f"U{number}"
-        )
+        named = {"keys": f"k{number}", "tags": "A", "unique_key": f"U{number}"}
+        writer.append("T", b"body %d" % number, queue_id=number % 2, **named)
     writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
     writer.append_inner_batch("B", [(b"three", {})])
     writer.close()
@@ -158,16 +151,14 @@ def main(root: Path, names: Sequence[str]) -> None:
     print("all commands were run", flush=True)
 
 
-def run_commands(runner: "CliRunner", command: "Command", root: Path, names: Sequence[str]) -> None:
-    """Run what reads a store, and ask for its health."""
+def run_commands(runner: object, command: object, root: Path, names: Sequence[str]) -> None:
     tier = root / "tiered"
+    places = {"STORE": str(root), "TIER": str(tier)}
     for name, arguments in (OF_TIER if tier.is_dir() else COMMANDS).items():
         if names and name not in names:
             continue
         with tempfile.TemporaryDirectory() as out:
-            given = [
-                {"STORE": str(root), "OUT": f"{out}/made", "TIER": str(tier)}.get(each, each) for each in arguments
-            ]
+            given = [(places | {"OUT": f"{out}/made"}).get(each, each) for each in arguments]
             result = runner.invoke(command, given)
         gc.collect()  # a command is a process of its own elsewhere: what it left in cycles goes with it
         text = result.output

@@ -1,7 +1,6 @@
 """The recorded remoting sessions of `tests/golden`: which there are, their exchanges, and bodies as values.
 
-Written apart from `protocol`, so that it can judge it: the JSON reader here accepts what Java's fastjson writes (bare
-integers and whole objects as keys) and gives plain values that compare equal whatever their order on the wire was.
+Written apart from `protocol`; the JSON reader accepts what Java's fastjson writes (bare integers and objects as keys).
 """
 
 import base64
@@ -26,9 +25,7 @@ NOTIFY_CONSUMER_IDS_CHANGED = 40
 PULL_MESSAGE, LITE_PULL_MESSAGE = 11, 361
 HELD_CODES = frozenset({PULL_MESSAGE, LITE_PULL_MESSAGE})
 QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue")
-SET_MEMBERS = frozenset(
-    {"topicList", "groupList", "consumerIdList", "connectionSet", "consumeStatsList", "lockOKMQSet"}
-)
+SET_MEMBERS = {"topicList", "groupList", "consumerIdList", "connectionSet", "consumeStatsList", "lockOKMQSet"}
 """Members that Java fills from a set or from the values of a hash map: their order says nothing."""
 
 
@@ -80,21 +77,21 @@ class Session:
     archive: Path
     has_consumers: bool = False
 
+    def frames_read(self) -> list[dict[str, Any]]:
+        with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
+            return [_with_header(json.loads(line)) for line in lines]
+
     def exchanges(self) -> list[Exchange]:
         """Every request of a client in order, each with its answer; requests that the broker sends are left out."""
-        with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
-            frames = [_with_header(json.loads(line)) for line in lines]
-        exchanges = pair_up(frames, HELD_CODES if self.has_consumers else frozenset())
+        exchanges = pair_up(self.frames_read(), HELD_CODES if self.has_consumers else frozenset())
         topics = self.stored_topics()
         return [replace(exchange, stored_topics=topics) for exchange in exchanges]
 
     def notices(self) -> list[tuple[tuple[int, int], str]]:
         """Each notice to a member that its group changed: the client's connection, and the group; sorted."""
-        with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
-            frames = [_with_header(json.loads(line)) for line in lines]
         return sorted(
             ((frame["dst"], frame["src"]), frame["header"]["extFields"]["consumerGroup"])
-            for frame in frames
+            for frame in self.frames_read()
             if frame["header"]["code"] == NOTIFY_CONSUMER_IDS_CHANGED and not frame["header"]["flag"] & RESPONSE_FLAG
         )
 
@@ -112,12 +109,8 @@ class Session:
 
 def sessions() -> list[Session]:
     """Every folder under `tests/golden` that holds both frames (`*frames.jsonl.xz`) and the store they are about."""
-    found = []
-    for frames in sorted(GOLDEN.rglob("*frames.jsonl.xz")):
-        archive = frames.with_name("store.tar.xz")
-        if archive.exists():
-            found.append(Session(str(frames.parent.relative_to(GOLDEN)), frames, archive))
-    return found
+    found = [(path, path.with_name("store.tar.xz")) for path in sorted(GOLDEN.rglob("*frames.jsonl.xz"))]
+    return [Session(str(path.parent.relative_to(GOLDEN)), path, store) for path, store in found if store.exists()]
 
 
 def consumer_sessions() -> list[Session]:
@@ -129,7 +122,6 @@ def consumer_sessions() -> list[Session]:
 
 
 def _with_header(frame: dict[str, Any]) -> dict[str, Any]:
-    """The frame with a binary header decoded, and kept as it was under `binary`."""
     if "binary" not in frame["header"]:
         return frame
     raw = bytes.fromhex(frame["header"]["binary"])
@@ -138,15 +130,11 @@ def _with_header(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def pair_up(frames: list[dict[str, Any]], may_be_held: frozenset[int] = frozenset()) -> list[Exchange]:
-    """Match requests and responses by connection and opaque.
-
-    A request without a response must be a oneway one, or of a code that `may_be_held`.
-    """
+    """Match requests and responses; a request without one must be a oneway one, or of a code that `may_be_held`."""
+    pairs = enumerate(_requests_of_clients(frames, may_be_held))
     return [
-        Exchange(
-            number, (frame["src"], frame["dst"]), frame["header"], _body_of(frame), answer, binary=frame.get("binary")
-        )
-        for number, (frame, answer) in enumerate(_requests_of_clients(frames, may_be_held))
+        Exchange(number, (each["src"], each["dst"]), each["header"], _body_of(each), answer, binary=each.get("binary"))
+        for number, (each, answer) in pairs
     ]
 
 
@@ -173,7 +161,6 @@ def _answers(later: dict[str, Any], request: dict[str, Any]) -> bool:
 
 
 def answer_of(header: dict[str, Any], body: bytes) -> Answer:
-    """The comparable part of a response header, with its body."""
     return Answer(header["code"], header.get("remark") or None, header.get("extFields") or {}, body)
 
 
@@ -191,7 +178,6 @@ def value_of(body: bytes) -> Any:
 
 
 def in_any_order(value: Any, member: str = "") -> Any:
-    """A value with every list sorted that Java fills from a set."""
     if isinstance(value, dict):
         is_table_of_sets = member == "clusterAddrTable"
         return {key: in_any_order(inner, "set" if is_table_of_sets else key) for key, inner in value.items()}
@@ -223,8 +209,7 @@ def _object(text: str, position: int) -> tuple[dict[str, Any], int]:
     position = _skip_blanks(text, position)
     while text[position] != "}":
         key, position = _value(text, position)
-        position = _expect(text, position, ":")
-        value, position = _value(text, position)
+        value, position = _value(text, _expect(text, position, ":"))
         name = key if isinstance(key, str) else json.dumps(key, sort_keys=True)
         if name in members:
             raise ValueError(f"the key {name} appears twice")
@@ -263,9 +248,6 @@ def _skip_comma(text: str, position: int, closing: str) -> int:
     return _skip_blanks(text, _expect(text, position, ","))
 
 
-FILES = ("mqadmin-frames.jsonl.xz", "client-flows.jsonl.xz")
-
-
 class Recorded(NamedTuple):
     """One frame: `header` the members of a JSON header, or `binary` the bytes of one in the ROCKETMQ form."""
 
@@ -284,7 +266,7 @@ def recorded_frames() -> tuple[Recorded, ...]:
 
 
 def _read() -> Iterator[Recorded]:
-    for name in FILES:
+    for name in ("mqadmin-frames.jsonl.xz", "client-flows.jsonl.xz"):
         with lzma.open(G1 / name, "rt", encoding="utf-8") as lines:
             for line in lines:
                 frame = json.loads(line)

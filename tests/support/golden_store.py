@@ -42,12 +42,9 @@ if __name__ == "__main__":
     print(unpack(sys.argv[1], Path(sys.argv[2])))
 
 
-FILE = Path(__file__).parents[1] / "data" / "java-vectors.tsv.xz"
-
-
 @cache
 def _lines() -> list[list[str]]:
-    with lzma.open(FILE, "rt", encoding="ascii") as file:
+    with lzma.open(GOLDEN.parent / "data" / "java-vectors.tsv.xz", "rt", encoding="ascii") as file:
         return [line.rstrip("\n").split("\t") for line in file]
 
 
@@ -59,11 +56,9 @@ def vectors(*kinds: str) -> list[list[str]]:
 
 
 def text(column: str) -> str:
-    """A column that holds a text."""
     return bytes.fromhex(column).decode("utf-16-be", "surrogatepass")
 
 
 def pairs(column: str) -> dict[str, str]:
-    """A column that holds properties."""
     split = (pair.split("=") for pair in column.split(",") if pair)
     return {text(name): text(value) for name, value in split}

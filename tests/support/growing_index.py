@@ -4,12 +4,8 @@ A broker puts an entry in steps: the entry's fields, its slot, then the header's
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import oracles
-
-Store: TypeAlias = tuple[int, bytes]
-"""A position in a file, and the bytes that are put there."""
 
 
 def first_bad_entry(index_file: bytes, slot_count: int, entry_count: int) -> int:
@@ -46,8 +42,8 @@ def put_in_steps(image: oracles.IndexImage, text: str, physical_offset: int, tim
         yield bytes(content)
 
 
-def stores_of_entry(image: oracles.IndexImage, number: int) -> list[Store]:
-    """The stores by which a broker puts an entry that an image has, in their order."""
+def stores_of_entry(image: oracles.IndexImage, number: int) -> list[tuple[int, bytes]]:
+    """The stores by which a broker puts an entry that an image has, in their order: a position, and the bytes."""
     hash_value, physical_offset, seconds, previous = image.entries[number - 1]
     entry = 40 + 4 * image.slot_count + 20 * number
     slot = 40 + 4 * (hash_value % image.slot_count)

@@ -28,11 +28,8 @@ class GrowingStore:
         sizes = {"segment_size": 2048, "index_slots": 7, "index_entries": 20, "queue_file_size": 100}
         self.writer = StoreWriter(root, **{**sizes, **options})
         self.root = root
+        self.log, self.flush = self.writer.log, self.writer.flush
         self._torn: list[tuple[int, bytes]] = []
-
-    @property
-    def log(self) -> Any:
-        return self.writer.log
 
     def add(self, topic: str = "T", **message: Any) -> Written:
         """A message in the log and, from the next `flush` on, in its queue and the index."""
@@ -58,11 +55,7 @@ class GrowingStore:
             self.writer.overwrite(physical_offset, rest)
         self._torn.clear()
 
-    def flush(self) -> None:
-        self.writer.flush()
-
     def make_segment_in_advance(self) -> None:
-        """The zero-filled segment behind the one that is written."""
         end = self.log.end
         if end % self.log.segment_size:
             self.log.add_empty_segment()
@@ -83,9 +76,7 @@ class GrowingStore:
                     del files.files[start]
                     (files.directory / f"{start:020d}").unlink(missing_ok=True)
 
-    def exchange_index(
-        self, slots: int = 5, entries: int = 30, *, records: Iterable[oracles.Record] | None = None
-    ) -> None:
+    def exchange_index(self, slots: int = 5, entries: int = 30, *, records: list[oracles.Record] | None = None) -> None:
         """Put another index in the place of the one that is there, in one step for each of two renames."""
         images = oracles.build_index(self.writer.records if records is None else records, slots, entries)
         new, old = self.root / "index.new", self.root / "index.old"
@@ -98,7 +89,6 @@ class GrowingStore:
         shutil.rmtree(old, ignore_errors=True)
 
     def exchange_queues(self) -> None:
-        """Put copies of all queues in the place of those that are there."""
         tree, new, old = (self.root / name for name in ("consumequeue", "queues.new", "queues.old"))
         shutil.copytree(tree, new)
         os.rename(tree, old)
@@ -146,13 +136,10 @@ def of_queue(store: MessageStore, topic: str, queue_id: int) -> Iterator[tuple[A
 
 
 def true_answers(records: list[oracles.Record], topic: str, key: str, kind: str) -> tuple[int, ...]:
-    """What a key query must find, by reading everything."""
     return tuple(oracles.query(records, topic, key, kind=kind, maximum=500))
 
 
 class Followed:
-    """A store that grows, and one that follows it."""
-
     def __init__(self, root: Path, **options: Any) -> None:
         self.growing = GrowingStore(root, **options)
         self.growing.add()
@@ -168,7 +155,6 @@ class Followed:
         return [arrivals for arrivals in (self.follower.poll() for _ in range(times)) if arrivals is not None]
 
     def settle(self) -> None:
-        """Poll and watch until nothing comes any more."""
         self.poll()
         self.follower.watch()
         while self.poll():

@@ -46,7 +46,9 @@ class GrpcCase:
     """The first commands that get no answer; it is seen by the answer that comes to the one behind them."""
 
 
-def subscribing(client_type: str, group: Mapping[str, Any] | None = GROUP, topic: Any = TOPIC, **more: Any) -> Any:
+def subscribing(
+    client_type: str = "PUSH_CONSUMER", group: Mapping[str, Any] | None = GROUP, topic: Any = TOPIC, **more: Any
+) -> Any:
     """A command with the settings of a consumer."""
     expression = {"type": "TAG", "expression": "*"}
     subscription = {"subscriptions": [{"topic": topic, "expression": more.pop("expression", expression)}], **more}
@@ -60,105 +62,74 @@ def _publishing(*topics: Mapping[str, Any]) -> Any:
     return {"settings": {"client_type": "PRODUCER", "access_point": ENDPOINTS, "publishing": publishing}}
 
 
+PUSH: Final = {"group": GROUP, "client_type": "PUSH_CONSUMER"}
+AT: Final = {"endpoints": ENDPOINTS}
+ASKED: Final = {"topic": TOPIC, "group": GROUP, **AT}
+
+
+def _by(client: str) -> Mapping[str, str]:
+    return {**ME, "x-mq-client-id": client}
+
+
+def _at(*addresses: Mapping[str, Any], **scheme: str) -> Any:
+    return {"topic": TOPIC, "endpoints": {**scheme, "addresses": list(addresses)}}
+
+
+def _calls(method: str, of: Mapping[str, Any]) -> list[GrpcCase]:
+    """Cases of one method by name: the request, or with who asks and how many commands get no answer."""
+    rows = ((name, row if isinstance(row, tuple) else (row,)) for name, row in of.items())
+    return [
+        GrpcCase(name, method, request if isinstance(request, list) else [request], *more)
+        for name, (request, *more) in rows
+    ]
+
+
 CASES: Final = (
-    # ------------------------------------------------------------------ before the client is known
-    GrpcCase("heartbeat-before-settings", "Heartbeat", [{"group": GROUP, "client_type": "PUSH_CONSUMER"}], OTHER),
-    GrpcCase("termination-before-settings", "NotifyClientTermination", [{"group": GROUP}], OTHER),
-    GrpcCase(
-        "assignment-before-settings",
-        "QueryAssignment",
-        [{"topic": TOPIC, "group": GROUP, "endpoints": ENDPOINTS}],
-        OTHER,
-    ),
-    # ------------------------------------------------------------------ QueryRoute
-    GrpcCase("route", "QueryRoute", [{"topic": TOPIC, "endpoints": ENDPOINTS}]),
-    GrpcCase(
-        "route-two-addresses",
+    # before the client is known
+    *_calls("Heartbeat", {"heartbeat-before-settings": (PUSH, OTHER)}),
+    *_calls("NotifyClientTermination", {"termination-before-settings": ({"group": GROUP}, OTHER)}),
+    *_calls("QueryAssignment", {"assignment-before-settings": (ASKED, OTHER)}),
+    *_calls(
         "QueryRoute",
-        [
-            {
-                "topic": TOPIC,
-                "endpoints": {
-                    "scheme": "IPv4",
-                    "addresses": [{"host": "10.0.0.1", "port": 8081}, {"host": "10.0.0.2", "port": 8082}],
-                },
-            }
-        ],
+        {
+            "route": {"topic": TOPIC, **AT},
+            "route-two-addresses": _at(
+                {"host": "10.0.0.1", "port": 8081}, {"host": "10.0.0.2", "port": 8082}, scheme="IPv4"
+            ),
+            "route-ipv6": _at({"host": "fe80::1", "port": 8081}, scheme="IPv6"),
+            "route-wrong-scheme": _at({"host": "10.0.0.1", "port": 8081}, scheme="IPv6"),
+            "route-delay-topic": {"topic": {"name": "TopicDelay"}, **AT},
+            "route-unknown-topic": {"topic": {"name": "NoSuchTopic"}, **AT},
+            "route-unknown-in-namespace": {"topic": {"resource_namespace": "ns", "name": "TopicTest"}, **AT},
+            "route-no-topic": AT,
+            "route-blank-topic": {"topic": {"name": " "}, **AT},
+            "route-bad-topic": {"topic": BAD_TOPIC, **AT},
+            "route-long-topic": {"topic": LONG, **AT},
+            "route-127-characters": {"topic": {"name": "x" * 127}, **AT},
+            "route-128-characters": {"topic": {"name": "x" * 128}, **AT},
+            "route-system-topic": {"topic": {"name": "RMQ_SYS_TRACE_TOPIC"}, **AT},
+            "route-tbw102": {"topic": {"name": "TBW102"}, **AT},
+            "route-schedule-topic": {"topic": {"name": "SCHEDULE_TOPIC_XXXX"}, **AT},
+            "route-retry-topic": {"topic": {"name": "%RETRY%NobodyKnowsMe"}, **AT},
+            "route-no-endpoints": {"topic": TOPIC},
+            "route-no-address": {"topic": TOPIC, "endpoints": {"scheme": "IPv4"}},
+            "route-port-0": _at({"host": "10.0.0.1"}, scheme="IPv4"),
+            "route-negative-port": _at({"host": "10.0.0.1", "port": -1}, scheme="IPv4"),
+            "route-large-port": _at({"host": "10.0.0.1", "port": 70000}, scheme="IPv4"),
+            "route-no-host": _at({"port": 8081}, scheme="IPv4"),
+            "route-no-scheme": _at({"host": "10.0.0.1", "port": 8081}),
+            "route-no-client-id": ({"topic": TOPIC, **AT}, NOBODY),
+            "route-no-language": ({"topic": TOPIC, **AT}, {"x-mq-client-id": "client@1"}),
+        },
     ),
-    GrpcCase(
-        "route-ipv6",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"scheme": "IPv6", "addresses": [{"host": "fe80::1", "port": 8081}]}}],
-    ),
-    GrpcCase(
-        "route-wrong-scheme",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"scheme": "IPv6", "addresses": [{"host": "10.0.0.1", "port": 8081}]}}],
-    ),
-    GrpcCase("route-delay-topic", "QueryRoute", [{"topic": {"name": "TopicDelay"}, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-unknown-topic", "QueryRoute", [{"topic": {"name": "NoSuchTopic"}, "endpoints": ENDPOINTS}]),
-    GrpcCase(
-        "route-unknown-in-namespace",
-        "QueryRoute",
-        [{"topic": {"resource_namespace": "ns", "name": "TopicTest"}, "endpoints": ENDPOINTS}],
-    ),
-    GrpcCase("route-no-topic", "QueryRoute", [{"endpoints": ENDPOINTS}]),
-    GrpcCase("route-blank-topic", "QueryRoute", [{"topic": {"name": " "}, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-bad-topic", "QueryRoute", [{"topic": BAD_TOPIC, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-long-topic", "QueryRoute", [{"topic": LONG, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-127-characters", "QueryRoute", [{"topic": {"name": "x" * 127}, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-128-characters", "QueryRoute", [{"topic": {"name": "x" * 128}, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-system-topic", "QueryRoute", [{"topic": {"name": "RMQ_SYS_TRACE_TOPIC"}, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-tbw102", "QueryRoute", [{"topic": {"name": "TBW102"}, "endpoints": ENDPOINTS}]),
-    GrpcCase(
-        "route-schedule-topic", "QueryRoute", [{"topic": {"name": "SCHEDULE_TOPIC_XXXX"}, "endpoints": ENDPOINTS}]
-    ),
-    GrpcCase("route-retry-topic", "QueryRoute", [{"topic": {"name": "%RETRY%NobodyKnowsMe"}, "endpoints": ENDPOINTS}]),
-    GrpcCase("route-no-endpoints", "QueryRoute", [{"topic": TOPIC}]),
-    GrpcCase("route-no-address", "QueryRoute", [{"topic": TOPIC, "endpoints": {"scheme": "IPv4"}}]),
-    GrpcCase(
-        "route-port-0",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"scheme": "IPv4", "addresses": [{"host": "10.0.0.1"}]}}],
-    ),
-    GrpcCase(
-        "route-negative-port",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"scheme": "IPv4", "addresses": [{"host": "10.0.0.1", "port": -1}]}}],
-    ),
-    GrpcCase(
-        "route-large-port",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"scheme": "IPv4", "addresses": [{"host": "10.0.0.1", "port": 70000}]}}],
-    ),
-    GrpcCase(
-        "route-no-host",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"scheme": "IPv4", "addresses": [{"port": 8081}]}}],
-    ),
-    GrpcCase(
-        "route-no-scheme",
-        "QueryRoute",
-        [{"topic": TOPIC, "endpoints": {"addresses": [{"host": "10.0.0.1", "port": 8081}]}}],
-    ),
-    GrpcCase("route-no-client-id", "QueryRoute", [{"topic": TOPIC, "endpoints": ENDPOINTS}], NOBODY),
-    GrpcCase(
-        "route-no-language", "QueryRoute", [{"topic": TOPIC, "endpoints": ENDPOINTS}], {"x-mq-client-id": "client@1"}
-    ),
-    # ------------------------------------------------------------------ Telemetry
-    GrpcCase("settings-push", "Telemetry", [subscribing("PUSH_CONSUMER")]),
-    GrpcCase(
-        "settings-push-limits",
+    *_calls(
         "Telemetry",
-        [subscribing("PUSH_CONSUMER", fifo=True, receive_batch_size=7, long_polling_timeout="3s")],
-    ),
-    GrpcCase(
-        "settings-push-own-policy",
-        "Telemetry",
-        [
-            {
+        {
+            "settings-push": subscribing(),
+            "settings-push-limits": subscribing(fifo=True, receive_batch_size=7, long_polling_timeout="3s"),
+            "settings-push-own-policy": {
                 "settings": {
-                    **subscribing("PUSH_CONSUMER")["settings"],
+                    **subscribing()["settings"],
                     "request_timeout": "3s",
                     "backoff_policy": {
                         "max_attempts": 3,
@@ -167,161 +138,99 @@ CASES: Final = (
                     "user_agent": {"language": "JAVA", "version": "5.0.8", "platform": "x", "hostname": "h"},
                     "client_properties": {"a": "b"},
                 }
-            }
-        ],
+            },
+            "settings-simple": subscribing("SIMPLE_CONSUMER", long_polling_timeout="20s"),
+            "settings-pull": (subscribing("PULL_CONSUMER"), _by("client@3")),
+            "settings-lite": (subscribing("LITE_PUSH_CONSUMER"), _by("client@4")),
+            "settings-unspecified": (subscribing("CLIENT_TYPE_UNSPECIFIED"), _by("client@5")),
+            "settings-no-type": (
+                {"settings": {"access_point": ENDPOINTS, "subscription": {"group": GROUP}}},
+                _by("client@6"),
+            ),
+            "settings-twice": [subscribing(), subscribing(receive_batch_size=2)],
+            "settings-known-group": (subscribing(group={"name": "CG_TAG"}), _by("client@7")),
+            "settings-producer": (_publishing(TOPIC), _by("producer@1")),
+            "settings-producer-bad-topic": (_publishing(BAD_TOPIC), _by("producer@2")),
+            "settings-producer-no-topic": (_publishing(), _by("producer@3")),
+            "settings-neither": ({"settings": {"client_type": "PUSH_CONSUMER"}}, _by("client@8")),
+            "settings-no-group": (subscribing(group=None), _by("client@9")),
+            "settings-bad-group": (subscribing(group=BAD_GROUP), _by("client@9")),
+            "settings-long-group": (subscribing(group=LONG), _by("client@9")),
+            "settings-bad-subscribed-topic": (subscribing(topic=BAD_TOPIC), _by("client@9")),
+            "settings-unknown-topic": (subscribing(topic={"name": "NoSuchTopic"}), _by("client@9")),
+            "settings-bad-sql": (subscribing(expression={"type": "SQL", "expression": "a >"}), _by("client@9")),
+            "settings-no-client-id": (subscribing(), NOBODY),
+            "settings-in-namespace": (
+                subscribing(group={"resource_namespace": "ns", "name": "GroupOfGrpc"}),
+                _by("client@10"),
+            ),
+            "telemetry-nothing": ([{}, subscribing()], ME, 1),
+            "telemetry-trace-of-nobody": (
+                [
+                    {"status": {"code": "OK"}, "thread_stack_trace": {"nonce": "n", "thread_stack_trace": "t"}},
+                    subscribing(),
+                ],
+                ME,
+                1,
+            ),
+            "telemetry-verified-of-nobody": (
+                [{"status": {"code": "OK"}, "verify_message_result": {"nonce": "n"}}, subscribing()],
+                ME,
+                1,
+            ),
+            "telemetry-server-command": (
+                [{"print_thread_stack_trace_command": {"nonce": "n"}}, subscribing()],
+                ME,
+                1,
+            ),
+        },
     ),
-    GrpcCase("settings-simple", "Telemetry", [subscribing("SIMPLE_CONSUMER", long_polling_timeout="20s")]),
-    GrpcCase("settings-pull", "Telemetry", [subscribing("PULL_CONSUMER")], {**ME, "x-mq-client-id": "client@3"}),
-    GrpcCase("settings-lite", "Telemetry", [subscribing("LITE_PUSH_CONSUMER")], {**ME, "x-mq-client-id": "client@4"}),
-    GrpcCase(
-        "settings-unspecified",
-        "Telemetry",
-        [subscribing("CLIENT_TYPE_UNSPECIFIED")],
-        {**ME, "x-mq-client-id": "client@5"},
-    ),
-    GrpcCase(
-        "settings-no-type",
-        "Telemetry",
-        [{"settings": {"access_point": ENDPOINTS, "subscription": {"group": GROUP}}}],
-        {**ME, "x-mq-client-id": "client@6"},
-    ),
-    GrpcCase(
-        "settings-twice",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER"), subscribing("PUSH_CONSUMER", receive_batch_size=2)],
-    ),
-    GrpcCase(
-        "settings-known-group",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER", {"name": "CG_TAG"})],
-        {**ME, "x-mq-client-id": "client@7"},
-    ),
-    GrpcCase("settings-producer", "Telemetry", [_publishing(TOPIC)], {**ME, "x-mq-client-id": "producer@1"}),
-    GrpcCase(
-        "settings-producer-bad-topic", "Telemetry", [_publishing(BAD_TOPIC)], {**ME, "x-mq-client-id": "producer@2"}
-    ),
-    GrpcCase("settings-producer-no-topic", "Telemetry", [_publishing()], {**ME, "x-mq-client-id": "producer@3"}),
-    GrpcCase(
-        "settings-neither",
-        "Telemetry",
-        [{"settings": {"client_type": "PUSH_CONSUMER"}}],
-        {**ME, "x-mq-client-id": "client@8"},
-    ),
-    GrpcCase(
-        "settings-no-group", "Telemetry", [subscribing("PUSH_CONSUMER", None)], {**ME, "x-mq-client-id": "client@9"}
-    ),
-    GrpcCase(
-        "settings-bad-group",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER", BAD_GROUP)],
-        {**ME, "x-mq-client-id": "client@9"},
-    ),
-    GrpcCase(
-        "settings-long-group", "Telemetry", [subscribing("PUSH_CONSUMER", LONG)], {**ME, "x-mq-client-id": "client@9"}
-    ),
-    GrpcCase(
-        "settings-bad-subscribed-topic",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER", topic=BAD_TOPIC)],
-        {**ME, "x-mq-client-id": "client@9"},
-    ),
-    GrpcCase(
-        "settings-unknown-topic",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER", topic={"name": "NoSuchTopic"})],
-        {**ME, "x-mq-client-id": "client@9"},
-    ),
-    GrpcCase(
-        "settings-bad-sql",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER", expression={"type": "SQL", "expression": "a >"})],
-        {**ME, "x-mq-client-id": "client@9"},
-    ),
-    GrpcCase("settings-no-client-id", "Telemetry", [subscribing("PUSH_CONSUMER")], NOBODY),
-    GrpcCase(
-        "settings-in-namespace",
-        "Telemetry",
-        [subscribing("PUSH_CONSUMER", {"resource_namespace": "ns", "name": "GroupOfGrpc"})],
-        {**ME, "x-mq-client-id": "client@10"},
-    ),
-    GrpcCase("telemetry-nothing", "Telemetry", [{}, subscribing("PUSH_CONSUMER")], unanswered=1),
-    GrpcCase(
-        "telemetry-trace-of-nobody",
-        "Telemetry",
-        [
-            {"status": {"code": "OK"}, "thread_stack_trace": {"nonce": "n", "thread_stack_trace": "t"}},
-            subscribing("PUSH_CONSUMER"),
-        ],
-        unanswered=1,
-    ),
-    GrpcCase(
-        "telemetry-verified-of-nobody",
-        "Telemetry",
-        [{"status": {"code": "OK"}, "verify_message_result": {"nonce": "n"}}, subscribing("PUSH_CONSUMER")],
-        unanswered=1,
-    ),
-    GrpcCase(
-        "telemetry-server-command",
-        "Telemetry",
-        [{"print_thread_stack_trace_command": {"nonce": "n"}}, subscribing("PUSH_CONSUMER")],
-        unanswered=1,
-    ),
-    # ------------------------------------------------------------------ Heartbeat
-    GrpcCase("heartbeat-push", "Heartbeat", [{"group": GROUP, "client_type": "PUSH_CONSUMER"}]),
-    GrpcCase("heartbeat-simple", "Heartbeat", [{"group": GROUP, "client_type": "SIMPLE_CONSUMER"}]),
-    GrpcCase(
-        "heartbeat-pull",
+    *_calls(
         "Heartbeat",
-        [{"group": GROUP, "client_type": "PULL_CONSUMER"}],
-        {**ME, "x-mq-client-id": "client@3"},
+        {
+            "heartbeat-push": PUSH,
+            "heartbeat-simple": {"group": GROUP, "client_type": "SIMPLE_CONSUMER"},
+            "heartbeat-pull": ({"group": GROUP, "client_type": "PULL_CONSUMER"}, _by("client@3")),
+            "heartbeat-producer": ({"client_type": "PRODUCER"}, _by("producer@1")),
+            "heartbeat-producer-unknown": ({"client_type": "PRODUCER"}, _by("producer@9")),
+            "heartbeat-no-type": {"group": GROUP},
+            "heartbeat-no-group": {"client_type": "PUSH_CONSUMER"},
+            "heartbeat-bad-group": {**PUSH, "group": BAD_GROUP},
+            "heartbeat-long-group": {**PUSH, "group": LONG},
+            "heartbeat-blank-group": {**PUSH, "group": {"name": " "}},
+            "heartbeat-no-client-id": (PUSH, NOBODY),
+        },
     ),
-    GrpcCase("heartbeat-producer", "Heartbeat", [{"client_type": "PRODUCER"}], {**ME, "x-mq-client-id": "producer@1"}),
-    GrpcCase(
-        "heartbeat-producer-unknown", "Heartbeat", [{"client_type": "PRODUCER"}], {**ME, "x-mq-client-id": "producer@9"}
-    ),
-    GrpcCase("heartbeat-no-type", "Heartbeat", [{"group": GROUP}]),
-    GrpcCase("heartbeat-no-group", "Heartbeat", [{"client_type": "PUSH_CONSUMER"}]),
-    GrpcCase("heartbeat-bad-group", "Heartbeat", [{"group": BAD_GROUP, "client_type": "PUSH_CONSUMER"}]),
-    GrpcCase("heartbeat-long-group", "Heartbeat", [{"group": LONG, "client_type": "PUSH_CONSUMER"}]),
-    GrpcCase("heartbeat-blank-group", "Heartbeat", [{"group": {"name": " "}, "client_type": "PUSH_CONSUMER"}]),
-    GrpcCase("heartbeat-no-client-id", "Heartbeat", [{"group": GROUP, "client_type": "PUSH_CONSUMER"}], NOBODY),
-    # ------------------------------------------------------------------ QueryAssignment
-    GrpcCase("assignment", "QueryAssignment", [{"topic": TOPIC, "group": GROUP, "endpoints": ENDPOINTS}]),
-    GrpcCase(
-        "assignment-unknown-topic",
+    *_calls(
         "QueryAssignment",
-        [{"topic": {"name": "NoSuchTopic"}, "group": GROUP, "endpoints": ENDPOINTS}],
+        {
+            "assignment": ASKED,
+            "assignment-unknown-topic": {**ASKED, "topic": {"name": "NoSuchTopic"}},
+            "assignment-other-group": {**ASKED, "group": {"name": "NobodyElse"}},
+            "assignment-bad-topic": {**ASKED, "topic": BAD_TOPIC},
+            "assignment-no-topic": {"group": GROUP, **AT},
+            "assignment-bad-group": {**ASKED, "group": BAD_GROUP},
+            "assignment-no-group": {"topic": TOPIC, **AT},
+            "assignment-no-endpoints": {"topic": TOPIC, "group": GROUP},
+            "assignment-no-client-id": (ASKED, NOBODY),
+        },
     ),
-    GrpcCase(
-        "assignment-other-group",
-        "QueryAssignment",
-        [{"topic": TOPIC, "group": {"name": "NobodyElse"}, "endpoints": ENDPOINTS}],
-    ),
-    GrpcCase("assignment-bad-topic", "QueryAssignment", [{"topic": BAD_TOPIC, "group": GROUP, "endpoints": ENDPOINTS}]),
-    GrpcCase("assignment-no-topic", "QueryAssignment", [{"group": GROUP, "endpoints": ENDPOINTS}]),
-    GrpcCase("assignment-bad-group", "QueryAssignment", [{"topic": TOPIC, "group": BAD_GROUP, "endpoints": ENDPOINTS}]),
-    GrpcCase("assignment-no-group", "QueryAssignment", [{"topic": TOPIC, "endpoints": ENDPOINTS}]),
-    GrpcCase("assignment-no-endpoints", "QueryAssignment", [{"topic": TOPIC, "group": GROUP}]),
-    GrpcCase(
-        "assignment-no-client-id", "QueryAssignment", [{"topic": TOPIC, "group": GROUP, "endpoints": ENDPOINTS}], NOBODY
-    ),
-    # ------------------------------------------------------------------ NotifyClientTermination
-    GrpcCase("termination", "NotifyClientTermination", [{"group": GROUP}]),
-    GrpcCase("termination-twice", "NotifyClientTermination", [{"group": GROUP}]),
-    GrpcCase("termination-producer", "NotifyClientTermination", [{}], {**ME, "x-mq-client-id": "producer@1"}),
-    GrpcCase("termination-no-group", "NotifyClientTermination", [{}], {**ME, "x-mq-client-id": "client@7"}),
-    GrpcCase(
-        "termination-bad-group",
+    *_calls(
         "NotifyClientTermination",
-        [{"group": BAD_GROUP}],
-        {**ME, "x-mq-client-id": "client@10"},
+        {
+            "termination": {"group": GROUP},
+            "termination-twice": {"group": GROUP},
+            "termination-producer": ({}, _by("producer@1")),
+            "termination-no-group": ({}, _by("client@7")),
+            "termination-bad-group": ({"group": BAD_GROUP}, _by("client@10")),
+            "termination-no-client-id": ({"group": GROUP}, NOBODY),
+        },
     ),
-    GrpcCase("termination-no-client-id", "NotifyClientTermination", [{"group": GROUP}], NOBODY),
-    # ------------------------------------------------------------------ not served by the proxy
-    GrpcCase("pull", "PullMessage", [{"group": GROUP, "message_queue": QUEUE, "batch_size": 1}]),
-    GrpcCase("get-offset", "GetOffset", [{"group": GROUP, "message_queue": QUEUE}]),
-    GrpcCase("query-offset", "QueryOffset", [{"message_queue": QUEUE, "query_offset_policy": "BEGINNING"}]),
-    GrpcCase("update-offset", "UpdateOffset", [{"group": GROUP, "message_queue": QUEUE, "offset": 1}]),
+    # not served by the proxy
+    *_calls("PullMessage", {"pull": {"group": GROUP, "message_queue": QUEUE, "batch_size": 1}}),
+    *_calls("GetOffset", {"get-offset": {"group": GROUP, "message_queue": QUEUE}}),
+    *_calls("QueryOffset", {"query-offset": {"message_queue": QUEUE, "query_offset_policy": "BEGINNING"}}),
+    *_calls("UpdateOffset", {"update-offset": {"group": GROUP, "message_queue": QUEUE, "offset": 1}}),
 )
 
 
@@ -391,21 +300,17 @@ class TelemetryStream:
             yield request
 
     def send(self, request: Message) -> None:
-        """Send a command."""
         self._requests.put(request)
 
     def receive(self) -> Message:
-        """The next command of the server. Raises `grpc.RpcError` where the stream ends with an error."""
         return next(self._answers)
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """The recorded answers by the name of their case."""
     return {answer["name"]: answer for answer in map(json.loads, RECORDED.read_text().splitlines())}
 
 
 def asked_of(address: str) -> list[dict[str, Any]]:
-    """What the server at an address answers to all cases."""
     with grpc.insecure_channel(address) as channel:
         return [_answer_of(channel, int(address.rpartition(":")[2]), case) for case in CASES]
 

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,6 @@ FILES = (admin_pb2, service_pb2)
 
 
 def signed(access_key: str, secret_key: str, date_time: str = DATE_TIME) -> dict[str, str]:
-    """The metadata of a signed call, as the official clients write it."""
     signature = hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).hexdigest()
     credential = f"Credential={access_key}, SignedHeaders=x-mq-date-time, Signature={signature}"
     return {"authorization": f"MQv2-HMAC-SHA1 {credential}", "x-mq-date-time": date_time}
@@ -61,48 +61,36 @@ class GrpcClient:
         self.metadata: dict[str, str] = {}
 
     def call(self, name: str, request: Message | bytes | None = None, **fields: Any) -> Any:
-        """The answer to a call, `Service/Method`: a list where it is a stream of the server.
-
-        Its request is made of `fields`, or is those bytes.
-        """
         service, _, method = name.partition("/")
-        found = next(file.DESCRIPTOR.services_by_name.get(service) for file in FILES if service in _services(file))
-        assert found is not None
+        module = next(file for file in FILES if service in file.DESCRIPTOR.services_by_name)
+        found = module.DESCRIPTOR.services_by_name[service]
         described = found.methods_by_name[method]
-        module = next(file for file in FILES if service in _services(file))
         if request is None:
             request = getattr(module, described.input_type.name)(**fields)
         data = request if isinstance(request, bytes) else request.SerializeToString()
         make = self.channel.unary_stream if described.server_streaming else self.channel.unary_unary
-        callable_ = make(
-            f"/{found.full_name}/{method}",
-            request_serializer=bytes,
-            response_deserializer=getattr(module, described.output_type.name).FromString,
-        )
-        answer = callable_(data, timeout=SECONDS, metadata=list(self.metadata.items()), wait_for_ready=True)
+        output = getattr(module, described.output_type.name)
+        call = make(f"/{found.full_name}/{method}", request_serializer=bytes, response_deserializer=output.FromString)
+        answer = call(data, timeout=SECONDS, metadata=list(self.metadata.items()), wait_for_ready=True)
         return list(answer) if described.server_streaming else answer
 
     def admin(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
-        """The answer of the service `Admin`."""
         return self.call(f"Admin/{method}", request, **fields)
 
     def messaging(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
-        """The answer of the service `MessagingService`, to which every client says its id."""
         self.metadata.setdefault("x-mq-client-id", "client@1")
         return self.call(f"MessagingService/{method}", request, **fields)
 
 
-def _services(module: Any) -> Any:
-    return module.DESCRIPTOR.services_by_name
-
-
+@dataclass
 class GrpcServing:
     """A served port: its address, the stores and services behind it, and the address of the first broker's port."""
 
-    def __init__(
-        self, address: Endpoint, roots: Sequence[Path], broker: Endpoint, servers: Sequence[Server], rows: MetricsRows
-    ) -> None:
-        self.address, self.roots, self.broker, self.servers, self.rows = address, roots, broker, servers, rows
+    address: Endpoint
+    roots: Sequence[Path]
+    broker: Endpoint
+    servers: Sequence[Server]
+    rows: MetricsRows
 
 
 @contextlib.asynccontextmanager
@@ -110,15 +98,11 @@ async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) 
     address = Endpoint("127.0.0.1", free_port())
     all_options = [
         ServeOptions(
-            root,
-            listen=(LOOPBACK,),
-            broker_name=f"broker-{'abc'[number]}",
-            state_directory=folder / f"state-{number}",
-            grpc=address,
-            **options,
+            root, listen=(LOOPBACK,), broker_name=f"broker-{'abc'[number]}", state_directory=folder / f"state-{number}",
+            grpc=address, **options,
         )
         for number, root in enumerate(roots)
-    ]
+    ]  # fmt: skip
     bound = [bind_listeners([LOOPBACK]) for _ in roots]
     stores = [MessageStore.open(root, StoreOptions(tier=options.get("tier"))) for root in roots]
     rows = MetricsRows(1, len(roots))
@@ -146,7 +130,6 @@ def serving_grpc(*roots: Path, folder: Path, **options: Any) -> Iterator[GrpcSer
 
 @contextlib.contextmanager
 def serving_recorded(name: str, folder: Path) -> Iterator[GrpcServing]:
-    """The gRPC port of a recorded store."""
     archive, archives = RECORDED[name]
     root = unpack(archive, folder / "store", archives=archives)
     with serving_grpc(root, folder=folder, tier=root / "tiered" if name == "tier" else None) as served:
@@ -155,7 +138,6 @@ def serving_recorded(name: str, folder: Path) -> Iterator[GrpcServing]:
 
 @contextlib.contextmanager
 def grpc_client(serving: GrpcServing, credentials: grpc.ChannelCredentials | None = None) -> Iterator[GrpcClient]:
-    """A client of a served port."""
     client = GrpcClient(str(serving.address), credentials)
     try:
         yield client

@@ -28,7 +28,6 @@ _MARKED = re.compile(r'"\\u0001\\u0002([^"]*)"')
 
 
 def _marked(digits: str) -> str:
-    """A number as a text, to be written again as it was read."""
     return f"\x01\x02{digits}"
 
 
@@ -43,9 +42,8 @@ def read_header(header: bytes) -> tuple[Any, ...] | None:
         except msgspec.ValidationError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            text = json.dumps(
-                json.loads(decode_java(header), parse_float=_marked, parse_int=_marked), ensure_ascii=False
-            )
+            values = json.loads(decode_java(header), parse_float=_marked, parse_int=_marked)
+            text = json.dumps(values, ensure_ascii=False)
             members = _decode(_MARKED.sub(r"\1", text).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
@@ -53,7 +51,6 @@ def read_header(header: bytes) -> tuple[Any, ...] | None:
 
 
 def _fields(raw: bytes) -> dict[str, str] | None:
-    """The fields as texts, those that are null left out."""
     try:
         members = json.loads(decode_java(raw), parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
@@ -81,10 +78,8 @@ def written_header(
     serialize_type: int, code: int, flag: int, opaque: int, remark: str | None, fields: dict[str, str] | None
 ) -> bytes:
     """The header that a Java peer of version 479 writes."""
-    if remark is not None:
-        remark = _replaced(remark)
-    if fields is not None:
-        fields = {_replaced(name): _replaced(text) for name, text in fields.items()}
+    remark = None if remark is None else _replaced(remark)
+    fields = None if fields is None else {_replaced(name): _replaced(text) for name, text in fields.items()}
     if serialize_type == 0:
         members = {"code": code, "extFields": fields, "flag": flag, "language": "JAVA", "opaque": opaque}
         members |= {"remark": remark, "serializeTypeCurrentRPC": "JSON", "version": 479}

@@ -5,39 +5,18 @@ from typing import Any
 
 
 def subscription(topic: str, expression: str = "*", version: int = 1, kind: str = "TAG") -> dict[str, Any]:
-    """What a group wants of a topic."""
-    return {
-        "topic": topic,
-        "subString": expression,
-        "subVersion": version,
-        "expressionType": kind,
-        "classFilterMode": False,
-        "codeSet": [],
-        "tagsSet": [],
-    }
+    members = {"topic": topic, "subString": expression, "subVersion": version, "expressionType": kind}
+    return members | {"classFilterMode": False, "codeSet": [], "tagsSet": []}
 
 
 def consumer(group: str, *subscriptions: dict[str, Any], **members: Any) -> dict[str, Any]:
     """One consumer group of a client."""
-    return {
-        "groupName": group,
-        "consumeType": "CONSUME_PASSIVELY",
-        "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptionDataSet": list(subscriptions),
-        "unitMode": False,
-        **members,
-    }
+    usual = {"groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING", "unitMode": False}
+    more = {"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": list(subscriptions)}
+    return usual | more | members
 
 
 def heartbeat(client_id: str, *consumers: dict[str, Any], producers: tuple[str, ...] = (), **members: Any) -> bytes:
-    """The body of HEART_BEAT."""
-    data = {
-        "clientID": client_id,
-        "consumerDataSet": list(consumers),
-        "producerDataSet": [{"groupName": name} for name in producers],
-        "heartbeatFingerprint": 0,
-        "withoutSub": False,
-        **members,
-    }
-    return json.dumps(data).encode()
+    data = {"clientID": client_id, "consumerDataSet": list(consumers), "heartbeatFingerprint": 0, "withoutSub": False}
+    named = [{"groupName": name} for name in producers]
+    return json.dumps(data | {"producerDataSet": named} | members).encode()

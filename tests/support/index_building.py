@@ -8,7 +8,6 @@ from storage.index.index_file import IndexHeader
 
 
 def build_files(blocks: Sequence[DispatchBlock], slots: int, entries: int) -> list[bytes]:
-    """All index files that a broker makes of what was scanned, with none before them."""
     files: list[bytes] = []
     builder, last_entry, last_record = None, -1, -1
     for block in blocks:

@@ -53,7 +53,6 @@ class Outcome:
     directory: Path
 
     def replace(self, index: Path) -> None:
-        """Put the files in the place of an index."""
         shutil.rmtree(index)
         shutil.copytree(self.directory, index)
 
@@ -62,11 +61,8 @@ def compact_store(store: Path, work: Path, *, engine: Engine | None = None, **op
     """Compact into a work directory, going on with what it has."""
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)
     with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
-        source = find_source(store, ())
-        engine = engine or LoopEngine()
-        exchange = FileExchange(engine, directory, Silence())
-        job = Compact(request, source, directory, engine, exchange)
-        compacted = job.run()
+        source, engine = find_source(store, ()), engine or LoopEngine()
+        compacted = Compact(request, source, directory, engine, FileExchange(engine, directory, Silence())).run()
     paths = sorted((directory.staged / "index").iterdir())
     assert [path.name for path in paths] == [file["name"] for file in compacted.index_files]
     files, marks = zip(*(take_mark(path.read_bytes(), compacted.shape.slots) for path in paths), strict=True)
@@ -103,23 +99,15 @@ class Rebuilt:
     """What a rebuild of a store's queues left in its work directory."""
 
     def __init__(
-        self,
-        store: Path,
-        work: Path,
-        *,
-        end: int | None = None,
-        damages: tuple[Damage, ...] = (),
-        in_place: bool = False,
-        bundles: int = 3,
-        **options: Any,
-    ) -> None:
-        left = left_in(work)
-        self.work = left or WorkDirectory.open(work, {"store": str(store)})
+        self, store: Path, work: Path, *, end: int | None = None, damages: tuple[Damage, ...] = (), bundles: int = 3,
+        in_place: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
+        self.work = left_in(work) or WorkDirectory.open(work, {"store": str(store)})
         self.plan = QueuePlan.of(store, QueueOptions(**options))
-        self.segments = [
-            scan_segment(self._scan_task(path, bundles)) for path in sorted((store / "commitlog").iterdir())
-        ]
-        self.log = log_extent(self.segments[0]["base"], self._end() if end is None else end, damages)
+        paths = sorted((store / "commitlog").iterdir())
+        self.segments = [scan_segment(self._scan_task(path, bundles)) for path in paths]
+        end = max(summary["end"] for summary in self.segments) if end is None else end
+        self.log = log_extent(self.segments[0]["base"], end, damages)
         self.tasks = queue_tasks(survey_here, self.plan, self.work, self.segments, self.log, bundles)
         built = [build_queues(task) for task in self.tasks]
         for bundle in built:
@@ -131,24 +119,12 @@ class Rebuilt:
         self.notes = queue_notes(self.plan, self.details)
 
     def _scan_task(self, path: Path, bundles: int) -> ScanTask:
+        topics = tuple(sorted(topic.encode() for topic in self.plan.batch_topics))
         return ScanTask(
-            work=str(self.work.root),
-            path=str(path),
-            base_offset=int(path.name),
-            limit=-1,
-            entries=False,
-            checksums=False,
-            tags=True,
-            bundles=bundles,
-            delays=parse_delay_levels(DEFAULT_DELAY_LEVELS),
-            lmq=self.plan.lmq,
-            ext=self.plan.ext,
-            batch_topics=tuple(sorted(topic.encode() for topic in self.plan.batch_topics)),
-        )
-
-    def _end(self) -> int:
-        end: int = max(summary["end"] for summary in self.segments)
-        return end
+            work=str(self.work.root), path=str(path), base_offset=int(path.name), limit=-1, entries=False,
+            checksums=False, tags=True, bundles=bundles, delays=parse_delay_levels(DEFAULT_DELAY_LEVELS),
+            lmq=self.plan.lmq, ext=self.plan.ext, batch_topics=topics,
+        )  # fmt: skip
 
     @property
     def files(self) -> dict[str, bytes]:

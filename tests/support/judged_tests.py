@@ -13,12 +13,10 @@ _RUNNING = Path(__file__).with_name(f"running.{os.getpid()}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Have SIGBUS end those whom tests start as it ends anybody; the sanitizers report it of this process alone."""
     if "ASAN_OPTIONS" in os.environ:
         os.environ["ASAN_OPTIONS"] = os.environ["ASAN_OPTIONS"].removesuffix(":handle_sigbus=1")
     _RUNNING.write_text(item.nodeid)
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing behind for a process that comes to its end."""
     _RUNNING.unlink(missing_ok=True)

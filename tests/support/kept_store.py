@@ -65,14 +65,10 @@ def incomplete(store: MessageStore) -> str | None:
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of our own of a hundred entries, made when there are two hundred in memory."""
-    monkeypatch.setattr(_upkeep, "SLOTS", OWN_SLOTS)
-    monkeypatch.setattr(_upkeep, "ENTRIES", OWN_ENTRIES)
-    monkeypatch.setattr(_upkeep, "MOST_IN_MEMORY", 12 * 200)
-    monkeypatch.setattr(_upkeep, "MOST_WAITING", 12 * 700)
-    monkeypatch.setattr(_upkeep, "STAYS_IN_MEMORY", 1000)
-    monkeypatch.setattr(_upkeep, "SCAN_STEP", 2000)
-    monkeypatch.setattr(_upkeep, "WORTH_KEEPING", 500)
-    monkeypatch.setattr(_upkeep, "SPARE_BYTES", 0)
+    small = {"SLOTS": OWN_SLOTS, "ENTRIES": OWN_ENTRIES, "MOST_IN_MEMORY": 12 * 200, "MOST_WAITING": 12 * 700}
+    small |= {"STAYS_IN_MEMORY": 1000, "SCAN_STEP": 2000, "WORTH_KEEPING": 500, "SPARE_BYTES": 0}
+    for name, value in small.items():
+        monkeypatch.setattr(_upkeep, name, value)
 
 
 class Kept:

@@ -47,22 +47,14 @@ def record_at(physical_offset: int, **changes: Any) -> bytes:
     names = {"keys": "KEYS", "unique_key": "UNIQ_KEY", "tags": "TAGS"}
     properties = {names[name]: changes.pop(name) for name in list(changes) if name in names}
     flags = changes.get("sys_flag", 0)
-    fields: dict[str, Any] = {
-        "topic_bytes": b"TopicTest",
-        "body": b"hello",
+    fields = {
+        "topic_bytes": b"TopicTest", "body": b"hello", "queue_id": 1, "flag": 0, "queue_offset": 7,
         "properties_bytes": property_bytes({name: value for name, value in properties.items() if value is not None}),
-        "queue_id": 1,
-        "flag": 0,
-        "queue_offset": 7,
-        "physical_offset": physical_offset,
-        "sys_flag": 0,
-        "born_timestamp": 1,
-        "born_host": ("2001:db8::1", 5) if flags & 0x10 else ("127.0.0.1", 5),
-        "store_timestamp": 1_700_000_000_123,
-        "store_host": ("2001:db8::2", 10911) if flags & 0x20 else ("127.0.0.1", 10911),
-        "reconsume_times": 0,
+        "physical_offset": physical_offset, "sys_flag": 0, "born_timestamp": 1,
+        "born_host": ("2001:db8::1", 5) if flags & 0x10 else ("127.0.0.1", 5), "store_timestamp": 1_700_000_000_123,
+        "store_host": ("2001:db8::2", 10911) if flags & 0x20 else ("127.0.0.1", 10911), "reconsume_times": 0,
         "prepared_transaction_offset": 0,
-    }
+    }  # fmt: skip
     return pack_record(**{**fields, **changes})
 
 
@@ -159,19 +151,13 @@ class KernelStore:
         return [*self.segments, *self.index_files]
 
 
-class Guarded:
+class Guarded(Bytes):
     """Room for some bytes, which lie at its very end."""
 
     def __init__(self, size: int) -> None:
-        page = mmap.PAGESIZE
-        self._room = -(-size // page) * page
-        self._memory = mmap.mmap(-1, self._room + page)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        protect = ctypes.CDLL(None, use_errno=True).mprotect
-        protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        assert protect(start + self._room, page, 0) == 0
+        super().__init__(bytes(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE))
 
     def put(self, data: bytes) -> memoryview:
         """Lay bytes at the very end; a view of them there."""
-        self._memory[self._room - len(data) : self._room] = data
-        return memoryview(self._memory)[self._room - len(data) : self._room]
+        self.view[self.length - len(data) :] = data
+        return self.view[self.length - len(data) :]

@@ -11,7 +11,6 @@ from typing import Any
 
 
 def main() -> None:
-    """Arrange the end, then run the command line."""
     phase, left = sys.argv[1], int(sys.argv[2])
     sys.argv[1:] = sys.argv[3:]
     from rocketlens.cli.main import main as command_line

@@ -5,7 +5,7 @@ Late imports: these libraries take a second, and every process that collects tes
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -16,10 +16,6 @@ from object_store import ObjectStore
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables._files_table import FilesCommit
 from spark_jobs.tables._table import TableCommit
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from pyiceberg.table import Table
 
 TIMES = ("store_timestamp", "born_timestamp")
 NAME = "rocketmq.messages"
@@ -48,16 +44,13 @@ class Lake:
 
     @property
     def is_of_files(self) -> bool:
-        """Whether the table is its files alone."""
         return self.format not in ("iceberg", "delta")
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of a run that writes it."""
         return {"format": self.format, "catalog": self.catalog}
 
-    def iceberg(self) -> "Table":
-        """The table by pyiceberg."""
+    def iceberg(self) -> Any:
         from pyiceberg.catalog import load_catalog
 
         directory = self.place.url.removeprefix("file://")
@@ -68,14 +61,12 @@ class Lake:
         finally:
             catalog.close()
 
-    def delta(self) -> "DeltaTable":
-        """The table by deltalake."""
+    def delta(self) -> Any:
         from deltalake import DeltaTable
 
         return DeltaTable(self.place.url, storage_options=delta_options(self.place.storage))
 
     def arrow(self) -> pa.Table:
-        """All rows."""
         if self.format == "iceberg":
             return self.iceberg().scan().to_arrow()
         return self.delta().to_pyarrow_table()
@@ -114,7 +105,6 @@ class Lake:
         return self._relative(self.delta().file_uris())
 
     def unnamed_files(self) -> set[str]:
-        """Data files that lie there, and are not in the table."""
         return set(self.place.objects("data")) - self.files()
 
     def left_of_runs(self) -> set[str]:
@@ -147,5 +137,4 @@ def milliseconds(time: datetime) -> int:
 
 
 def with_moto(objects: ObjectStore, name: str) -> OutputPlace:
-    """A place in the object store of a test."""
     return OutputPlace(f"{objects.root}/{name}", objects.options)

@@ -34,8 +34,6 @@ EDGES = b'\0\x01\x1f\x7f\x80\xc3\xef\xff"\\{}[]:,0-9eE.utfn \n'
 
 
 class Wire:
-    """A transport that keeps what is written to it."""
-
     def __init__(self) -> None:
         self.written = bytearray()
         self.is_closed = self.is_paused = False
@@ -72,16 +70,12 @@ class Wire:
 
 
 class PatientDispatcher(Dispatcher):
-    """Finishes look-ups where they were begun, so that answers come in the order of their requests."""
-
     def dispatch(self, command: Command, connection: ClientConnection) -> Step:
         step = super().dispatch(command, connection)
         return self._finish(command, step, step.wait.warm) if isinstance(step, Unfinished) else step
 
 
 class LaneConnections:
-    """Connections to a service, with the fast lane (`lane`) or without."""
-
     def __init__(
         self,
         service: BrokerService,
@@ -102,7 +96,6 @@ class LaneConnections:
         self._connections = OpenConnections(service.clients.connection_lost)
 
     def connect(self) -> tuple[SessionTransport, Wire]:
-        """A new connection, and what it writes to."""
         wire, connection = Wire(), SessionTransport(self._settings, self._connections)
         connection.connection_made(wire)  # type: ignore[arg-type]
         return connection, wire
@@ -120,7 +113,6 @@ class LaneConnections:
 
     @property
     def taken(self) -> int:
-        """Requests that the lane has answered."""
         assert self.lane is not None
         return sum(self.lane.answered.values())
 
@@ -136,7 +128,6 @@ async def compare(service: BrokerService, streams: Iterable[Sequence[bytes]]) ->
 
 
 def frame_of(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
-    """A whole frame."""
     return struct.pack(">iI", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
 
 
@@ -174,8 +165,6 @@ def mutated(generator: random.Random, frame: bytes) -> bytes:
 
 @dataclass
 class RequestMaker:
-    """Makes requests about what is in a store, most of them plain."""
-
     generator: random.Random
     topics: Sequence[str]
     keys: Sequence[str]
@@ -207,7 +196,6 @@ class RequestMaker:
         return self.mutated(frame) if self.generator.random() < 0.1 else frame
 
     def mutated(self, frame: bytes) -> bytes:
-        """The frame with a few bytes changed, its lengths mostly right."""
         return mutated(self.generator, frame)
 
     def _query(self) -> dict[str, Any]:
@@ -251,21 +239,11 @@ def pull(
 ) -> bytes:
     """A pull as a Java client sends it, for all messages; a field that is None is left out."""
     wanted = {
-        "queueId": queue_id,
-        "maxMsgBytes": 262144,
-        "maxMsgNums": 32,
-        "sysFlag": SUBSCRIPTION_FLAG,
-        "suspendTimeoutMillis": 15000,
-        "commitOffset": 0,
-        "bname": "broker-a",
-        "topic": topic,
-        "queueOffset": queue_offset,
-        "subscription": "*",
-        "expressionType": "TAG",
-        "subVersion": 1,
-        "consumerGroup": "Group",
-        **fields,
-    }
+        "queueId": queue_id, "maxMsgBytes": 262144, "maxMsgNums": 32, "sysFlag": SUBSCRIPTION_FLAG,
+        "suspendTimeoutMillis": 15000, "commitOffset": 0, "bname": "broker-a", "topic": topic,
+        "queueOffset": queue_offset, "subscription": "*", "expressionType": "TAG", "subVersion": 1,
+        "consumerGroup": "Group", **fields,
+    }  # fmt: skip
     return request(code, {name: str(value) for name, value in wanted.items() if value is not None}, opaque=opaque)
 
 
@@ -287,18 +265,12 @@ class Puller:
         queue_offset = (
             self.generator.randint(-1, count) if self.generator.random() < 0.9 else choice((count + 1, 2**40))
         )
-        frame = pull(
-            topic,
-            queue_id,
-            queue_offset,
-            code=choice((PULL, PULL, PULL, LITE_PULL)),
-            opaque=choice((0, 1, 7, 2**31 - 1, -(2**31), -1)),
-            **{"subscription": subscription, "expressionType": expression_type, **self._oddities()},
-        )
+        code, opaque = choice((PULL, PULL, PULL, LITE_PULL)), choice((0, 1, 7, 2**31 - 1, -(2**31), -1))
+        fields = {"subscription": subscription, "expressionType": expression_type, **self._oddities()}
+        frame = pull(topic, queue_id, queue_offset, code=code, opaque=opaque, **fields)
         return mutated(self.generator, frame) if self.generator.random() < 0.05 else frame
 
     def _oddities(self) -> dict[str, Any]:
-        """Fields that few pulls have, or have otherwise."""
         choice = self.generator.choice
         odd: Sequence[dict[str, Any]] = (
             {"maxMsgNums": choice((1, 2, 5, 0, -1, 100, 5000, 2**31 - 1, 2**31))},
@@ -318,7 +290,6 @@ class Puller:
 
 
 def template_with(numbers: int) -> ResponseTemplate:
-    """The header of an answer in JSON with so many numbers left open, the opaque among them."""
     names = [f"n{number}" for number in range(numbers - 1)]
     response = Response(ext_fields=dict.fromkeys(names, "0"))
     return ResponseTemplate(SerializeType.JSON, response, (*(f'"{name}":"' for name in names), OPAQUE))

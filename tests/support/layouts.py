@@ -1,8 +1,7 @@
 """Binary layouts are executable docstrings: a module's tables against its `Struct` and dtype constants.
 
-A table is a heading line `offset  size  type  field  …` and the rows under it up to a blank line; what follows the
-field's name is for people. The line above the heading is the name of the `Struct` constant that the table describes;
-`NAME_DTYPE`, if the module has it, is the NumPy form of the same record.
+A table is a heading line `offset  size  type  field  …` and the rows under it up to a blank line. The line above is the
+name of the `Struct` constant; `NAME_DTYPE`, if the module has it, is the NumPy form of the same record.
 """
 
 import re
@@ -110,17 +109,13 @@ def has_layout(path: Path) -> bool:
 
 
 def _shape(layout: Struct) -> str:
-    """The format without the sizes of byte strings: one table serves the IPv4 and IPv6 forms of a record."""
     return re.sub(r"\d+s", "s", layout.format)
 
 
 def _is_defined_in(module: ModuleType, name: str) -> bool:
-    """Whether the module makes the constant itself rather than importing it."""
-    return bool(
-        re.search(rf"^{name}\b.*= Struct\(", Path(str(module.__file__)).read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    return bool(re.search(rf"^{name}\b.*= Struct\(", text, re.MULTILINE))
 
 
 def module_name(root: Path, path: Path) -> str:
-    """The dotted name of a file's module."""
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")

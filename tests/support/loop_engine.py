@@ -32,7 +32,6 @@ class LoopEngine:
         return [self.run(function, pickle.loads(pickle.dumps(task))) for task in tasks]
 
     def run(self, function: Callable[[Any], Any], task: Any) -> Any:
-        """Run one task."""
         try:
             return function(task)
         except ConfigError:

@@ -25,9 +25,10 @@ from broker.limits import Limits
 from broker.web._metrics_families import FAMILIES
 from broker.web.api.application import Api
 from cli_reference import command_line_reference, commands
-from golden_deviations import DAMAGED_STORES, DEVIATIONS, REQUESTS, Unrecorded
+from golden_deviations import DAMAGED_STORES, DEVIATIONS, REQUESTS
 from interop.mqadmin_commands import NOTES, RUNS
 from mqadmin_requests import MESSAGE_QUERIES, OTHER_COMMANDS
+from prose import rows
 from protocol.codes import RequestCode, ResponseCode
 from protocol.system_properties import LEFT_BEHIND_BECAUSE, SYSTEM_PROPERTIES
 from rocketlens.cli.main import COMMANDS
@@ -127,15 +128,15 @@ def recorded_deviations() -> str:
     """Each rule by which an answer differs from a recorded one."""
     return table(
         ("rule", "request", "recorded", "ours", "why"),
-        [(code(each.name), each.request, each.recorded, each.ours, each.why) for each in DEVIATIONS],
+        [(code(each.name), *rows(each.expect.__doc__)[0]) for each in DEVIATIONS],
     )
 
 
-def unrecorded(differences: Iterable[Unrecorded]) -> str:
+def unrecorded(differences: Iterable[list[str]]) -> str:
     """Differences that no recorded answer shows."""
     return table(
         ("what", "RocketLens", "a Java broker", "module"),
-        [(each.what, each.ours, each.theirs, ", ".join(map(code, each.modules))) for each in differences],
+        [(*texts, ", ".join(map(code, modules.split(", ")))) for *texts, modules in differences],
     )
 
 

@@ -23,9 +23,8 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 def figures_of(text: str) -> Figures:
     """Every sample of a text, as the official parser reads it, where no label has to be escaped."""
-    return Figures(
-        {(name, frozenset(LABEL.findall(labels))): float(value) for name, labels, value in SAMPLE.findall(text)}
-    )
+    samples = SAMPLE.findall(text)
+    return Figures({(name, frozenset(LABEL.findall(labels))): float(value) for name, labels, value in samples})
 
 
 def figure(figures: Figures, name: str, **labels: str) -> float:
@@ -35,6 +34,5 @@ def figure(figures: Figures, name: str, **labels: str) -> float:
 
 
 def read_figures(port: int) -> Figures:
-    """The figures of a server process on the loopback address."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return figures_of(answer.read().decode())

@@ -88,7 +88,6 @@ class Fault(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What stays the same when other lines of the file change."""
         return self.path, self.function, str(self.nth), _on_one_line(self.source), self.faulty
 
 
@@ -119,7 +118,6 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _faults_as_a_whole(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """Yield faults of a statement as a whole: a condition turned round, a call left out, None returned."""
     match node:
         case ast.If(test) | ast.IfExp(test):
             yield test, f"not ({ast.unparse(test)})"
@@ -130,7 +128,6 @@ def _faults_as_a_whole(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _expressions(node: ast.AST, names: tuple[str, ...], in_function: bool) -> Iterator[tuple[str, ast.expr, str]]:
-    """Yield expressions of functions, each with a fault; no texts, patterns, annotations or defaults."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             body = ast.Module(child.body, [])
@@ -147,7 +144,6 @@ def _expressions(node: ast.AST, names: tuple[str, ...], in_function: bool) -> It
 
 
 def all_faults(root: Path) -> list[Fault]:
-    """Return every fault that can be planted into a tree, in the order of its files."""
     found = []
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
         source, lines = path.read_bytes(), [0]
@@ -181,13 +177,11 @@ def chosen(root: Path) -> dict[int, Fault]:
 
 
 def last_run() -> list[dict[str, str]]:
-    """Return the rows of the last run."""
     with RESULT.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
 def plant(planted: dict[int, Fault]) -> None:
-    """Copy the tree with all faults in it, switched off."""
     shutil.rmtree(TREE, ignore_errors=True)
     command = ["git", "ls-files", "-coz", "--exclude-standard"]
     listed = os.fsdecode(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout).split("\0")
@@ -215,7 +209,6 @@ def _is_future(node: ast.AST) -> bool:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment in which every process imports the copy, and keeps what it compiles."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return inherited | {"PYTHONPATH": f"{TREE}:{TREE / 'tests'}:{TREE / 'tests' / 'support'}"} | more
 
@@ -302,7 +295,6 @@ def run(arguments: list[str]) -> None:
 
 
 def write_result(faults: dict[int, Fault], rows: dict[int, tuple[str, str]]) -> None:
-    """Write the rows of the last run."""
     with RESULT.open("w", newline="", encoding="utf-8") as file:
         write = csv.writer(file, delimiter="\t", lineterminator="\n").writerow
         write(COLUMNS)
@@ -312,7 +304,6 @@ def write_result(faults: dict[int, Fault], rows: dict[int, tuple[str, str]]) -> 
 
 
 def _start(number: int, tests: list[str]) -> int:
-    """Fork a process that runs tests with one fault switched on."""
     if child := os.fork():
         return child
     os.setsid()
@@ -333,7 +324,6 @@ def _start(number: int, tests: list[str]) -> int:
 
 
 def _outcome(number: int, code: int) -> tuple[str, str]:
-    """Return what came of a fault, and by which test it was found."""
     if code == pytest.ExitCode.OK:
         return "survived", ""
     printed = (TREE.parent / f"{number}.txt").read_text(errors="replace")

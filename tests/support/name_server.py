@@ -73,15 +73,12 @@ def name_server_in_a_thread() -> Iterator[tuple[NameServer, Endpoint]]:
 
 
 async def _end(name_server: NameServer) -> None:
-    """Close it, and wait for what it does with its connections."""
     name_server.close()
     conversations = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*conversations, return_exceptions=True)
 
 
 class NamedBrokers:
-    """Names the same brokers for every topic, as a name server does that answers nothing else."""
-
     def __init__(self, topics: Sequence[str] = (), **brokers: Endpoint) -> None:
         data = {name: BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()}
         self._route = encode_json(TopicRouteData(broker_datas=list(data.values())))

@@ -10,18 +10,9 @@ from collections.abc import Generator
 
 import pytest
 
-PROGRAMS = {
-    "java": "a JDK 17 or later",
-    "javac": "a JDK 17 or later",
-    "javap": "a JDK 17 or later",
-    "mvn": "Maven",
-    "node": "Node.js 18 or later with npm",
-    "npm": "Node.js 18 or later with npm",
-    "go": "Go 1.18 or later",
-    "chromium": "Chromium and its driver",
-    "chromium-headless-shell": "Chromium and its driver",
-    "chromedriver": "Chromium and its driver",
-}
+PROGRAMS = dict.fromkeys(("java", "javac", "javap"), "a JDK 17 or later") | {"mvn": "Maven", "go": "Go 1.18 or later"}
+PROGRAMS |= dict.fromkeys(("node", "npm"), "Node.js 18 or later with npm")
+PROGRAMS |= dict.fromkeys(("chromium", "chromium-headless-shell", "chromedriver"), "Chromium and its driver")
 """What has each program, as `tests/setup.sh` looks for it."""
 
 

@@ -36,26 +36,17 @@ def packed(value: int, size: int) -> bytes:
 
 def java_hash(text: str) -> int:
     """`String.hashCode`: one step a UTF-16 code unit, wrapped at every step."""
-    units: list[int] = []
-    for character in text:
-        code = ord(character)
-        if code > 0xFFFF:
-            code -= 0x10000
-            units += [0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)]
-        else:
-            units.append(code)
+    units = text.encode("utf-16-be", "surrogatepass")
     value = 0
-    for unit in units:
-        value = (31 * value + unit) % 2**32
+    for position in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[position : position + 2], "big")) % 2**32
     return value - 2**32 if value >= 2**31 else value
 
 
 def index_hash(text: str) -> int:
     """What an index entry holds for the string `text`."""
     value = java_hash(text)
-    if value == -(2**31):
-        return 0
-    return -value if value < 0 else value
+    return 0 if value == -(2**31) else abs(value)
 
 
 def decode_java(data: bytes) -> str:
@@ -122,14 +113,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def split_keys(keys: str) -> list[str]:
     """KEYS by single spaces, without empty pieces."""
-    pieces, piece = [], ""
-    for character in keys + " ":
-        if character != " ":
-            piece += character
-        elif piece:
-            pieces.append(piece)
-            piece = ""
-    return pieces
+    return [piece for piece in keys.split(" ") if piece]
 
 
 # --- records (store-format §2.2, §2.8) ------------------------------------------------------------------------------
@@ -179,7 +163,8 @@ def messages_of(record: Record) -> list[Record]:
         return [record]
     found: list[Record] = []
     try:
-        cursor = _Cursor(_plain_body(record))
+        body = zlib.decompress(record.body) if record.sys_flag & 1 and record.body else record.body
+        cursor = _Cursor(body)
         while cursor.position < len(cursor.data):
             start = cursor.position
             *_, flag, length = cursor.integers(INNER)
@@ -201,10 +186,6 @@ def messages_of(record: Record) -> list[Record]:
     except (_TooShort, zlib.error):
         return [record]
     return found or [record]
-
-
-def _plain_body(record: Record) -> bytes:
-    return zlib.decompress(record.body) if record.sys_flag & 1 and record.body else record.body
 
 
 def read_record(
@@ -239,8 +220,6 @@ class _TooShort(Exception):
 
 
 class _Cursor:
-    """Takes bytes from the front."""
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.position = 0
@@ -376,10 +355,8 @@ class IndexImage:
 
     def successor(self) -> "IndexImage":
         """The file after this one, seeded with where this one ends."""
-        return IndexImage(
-            self.slot_count, self.entry_count, self.end_timestamp, self.end_timestamp, self.end_physical_offset,
-            self.end_physical_offset,
-        )  # fmt: skip
+        time, offset = self.end_timestamp, self.end_physical_offset
+        return IndexImage(self.slot_count, self.entry_count, time, time, offset, offset)
 
     def put(self, text: str, physical_offset: int, store_timestamp: int) -> None:
         """One entry. The first one's time difference still counts from the seed: that is the broker's seed quirk."""
@@ -409,7 +386,6 @@ class IndexImage:
         return b"".join(itertools.starmap(ENTRY.pack, self.entries))
 
     def slot_bytes(self) -> bytes:
-        """All slots as they are in the file, zeros for those that are not in use."""
         data = bytearray(4 * self.slot_count)
         for slot, number in self.slots.items():
             SLOT.pack_into(data, 4 * slot, number)
@@ -443,10 +419,9 @@ class IndexBuilder:
             self._open_file().put(text, record.physical_offset, record.store_timestamp)
 
     def _open_file(self) -> IndexImage:
-        if not self.files:
-            self.files.append(IndexImage(self.slot_count, self.entry_count))
-        elif self.files[-1].is_full:
-            self.files.append(self.files[-1].successor())
+        if not self.files or self.files[-1].is_full:
+            seed = self.files[-1].successor() if self.files else IndexImage(self.slot_count, self.entry_count)
+            self.files.append(seed)
         return self.files[-1]
 
 

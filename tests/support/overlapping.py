@@ -20,21 +20,14 @@ from storage.build.queue_file_writer import QueueFileWriter
 from storage.files.direct_writer import GrowingFile
 
 WHEN: Final = ("at once", "at the next phase", "after the job")
-WRITES: Final = (
-    (BlockWriter, "_write_all", 2),
-    (HashedFile, "write", 2),
-    (_check_tasks, "_write", 1),
-    (GrowingFile, "finish", 1),
-    (QueueFileWriter, "_write", 1),
-)
+WRITES: Final = ((BlockWriter, "_write_all", 2), (HashedFile, "write", 2), (_check_tasks, "_write", 1))
+WRITES += ((GrowingFile, "finish", 1), (QueueFileWriter, "_write", 1))
 """What tasks write with, and at which call the first attempt stops."""
 
 END_SECONDS: Final = 60
 
 
 class FirstAttempt(threading.Thread):
-    """An attempt that stops in the middle and waits to be let go."""
-
     def __init__(self, function: Callable[[Any], Any], task: Any) -> None:
         super().__init__(daemon=True)
         self._function, self._task = function, task
@@ -60,7 +53,6 @@ class FirstAttempt(threading.Thread):
             assert self.may_go_on.wait(END_SECONDS)
 
     def go_on(self) -> None:
-        """Let it come to its end, whatever that is."""
         self.may_go_on.set()
         self.join(END_SECONDS)
         assert not self.is_alive()
@@ -70,7 +62,6 @@ class Overlapping(LoopEngine):
     """An engine that does; `stopped` are the names of the tasks whose first attempt was overtaken."""
 
     def __init__(self, when: str) -> None:
-        """`when` the first attempts go on: one of WHEN."""
         super().__init__()
         self._when = when
         self._waiting: list[FirstAttempt] = []

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from oracles import packed, scan_segment, signed
 from store_files import BLANK_MAGIC
 
-BORN_HOST_IS_IPV6, STORE_HOST_IS_IPV6 = 0x10, 0x20
 CRC_PROPERTY = 20
 
 
@@ -53,7 +52,7 @@ def plain_log(folders: Iterable[Path], segment_size: int) -> PlainLog:
 def moved_record(record: bytes, place: int, moves: Mapping[int, int], minimum: int) -> bytes:
     """A record with the fields changed that name places of the log, and the checksum of all with them."""
     flags = signed(record, 36, 4)
-    half_at = 48 + (20 if flags & BORN_HOST_IS_IPV6 else 8) + 8 + (20 if flags & STORE_HOST_IS_IPV6 else 8) + 4
+    half_at = 48 + (20 if flags & 0x10 else 8) + 8 + (20 if flags & 0x20 else 8) + 4
     half = signed(record, half_at, 8)
     if half >= minimum and half > 0:
         half = moves.get(half, -1)

@@ -142,7 +142,6 @@ class Field:
         }
 
     def inodes(self) -> set[int]:
-        """The files that lie outside."""
         return {path.lstat().st_ino for path in self.outside.rglob("*")}
 
     def stolen(self, directory: Path, planted: set[str]) -> list[str]:
@@ -164,7 +163,6 @@ class Field:
 
 
 def give(root: Path, uid: int = OWNER) -> None:
-    """Give a tree to somebody."""
     for path in [root, *root.rglob("*")]:
         os.lchown(path, uid, uid)
 

@@ -60,7 +60,6 @@ class PoppingBroker:
         return written.queue_offset
 
     def send(self, key: str) -> None:
-        """Store a message."""
         offset = self._append(self.topic, key.encode(), unique_key=key, born_timestamp=self._born(key))
         self.queues[self.topic].append(Delivered(key, self.topic, offset, 0))
 
@@ -100,7 +99,6 @@ class PoppingBroker:
         self._revive.append((tag, note))
 
     def acknowledge(self, records: list[Delivered]) -> None:
-        """Acknowledge messages that are out, those of one pop together."""
         for pop in {(record.topic, *record.pop) for record in records if record.state == "out"}:
             own = [each for each in records if each.state == "out" and (each.topic, *each.pop) == pop]
             self._acknowledge(pop, own)
@@ -144,24 +142,19 @@ class PoppingBroker:
 
     def _put_back(self, record: Delivered) -> None:
         origin = {"ORIGIN_GROUP": self.group} if self.has_origin else {}
-        properties = {"1ST_POP_TIME": str(self.now), **origin}
-        more = {"born_timestamp": self._born(record.key), "reconsume_times": record.retries + 1}
-        offset = self._append(
-            self.retry_topic, record.key.encode(), unique_key=record.key, properties=properties, **more
-        )
+        more = {"properties": {"1ST_POP_TIME": str(self.now), **origin}, "unique_key": record.key}
+        more |= {"born_timestamp": self._born(record.key), "reconsume_times": record.retries + 1}
+        offset = self._append(self.retry_topic, record.key.encode(), **more)
         record.state, record.until = "back", None
         self.queues[self.retry_topic].append(Delivered(record.key, self.retry_topic, offset, record.retries + 1))
 
     def records(self) -> list[Delivered]:
-        """All records that the group pops or popped."""
         return [record for records in self.queues.values() for record in records]
 
     def last(self, key: str) -> Delivered:
-        """The newest record of a message."""
         return [record for record in self.records() if record.key == key][-1]
 
     def close(self) -> None:
-        """Write what the broker keeps outside of the log, and end."""
         self.writer.close()
         config = self.writer.root / "config"
         config.mkdir(exist_ok=True)
@@ -171,9 +164,8 @@ class PoppingBroker:
         if self._revived:
             table[f"{REVIVE}@CID_RMQ_SYS_REVIVE_GROUP"] = {"0": self._revived - 1}
         (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
-        (config / "subscriptionGroup.json").write_text(
-            json.dumps({"subscriptionGroupTable": {self.group: {"groupName": self.group}}})
-        )
+        groups = {"subscriptionGroupTable": {self.group: {"groupName": self.group}}}
+        (config / "subscriptionGroup.json").write_text(json.dumps(groups))
         read = sum(written.topic == TIMER for written in self.writer.written)
         check = struct.pack(">qqqqqqq", self.timer_read, 0, read, read, 0, self.now, 1)
         (config / "timercheck").write_bytes(check.ljust(4096, b"\0"))

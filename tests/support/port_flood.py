@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from protocol.command import encode_request
@@ -19,23 +20,17 @@ def expression(number: int, size: int) -> str:
 def expressions(number: int, count: int, size: int) -> bytes:
     """A heartbeat of one group that subscribes to `count` topics, each by an expression of its own."""
     wanted = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
-    return encode_request(
-        RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer(f"G{number}", *wanted))
-    )
+    body = heartbeat(f"c{number}", consumer(f"G{number}", *wanted))
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=body)
 
 
 def check(number: int, size: int) -> bytes:
-    """A check of one long expression."""
     wanted = {"subscriptionData": subscription(TOPIC, expression(number, size), kind="SQL92")}
     return encode_request(RequestCode.CHECK_CLIENT_CONFIG, {}, opaque=1, body=json.dumps(wanted).encode())
 
 
-WITH_A_BODY = (
-    RequestCode.HEART_BEAT,
-    RequestCode.LOCK_BATCH_MQ,
-    RequestCode.CHECK_CLIENT_CONFIG,
-    RequestCode.QUERY_ASSIGNMENT,
-)
+WITH_A_BODY = (RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ)
+WITH_A_BODY += (RequestCode.CHECK_CLIENT_CONFIG, RequestCode.QUERY_ASSIGNMENT)
 
 
 def odd_body(number: int, size: int) -> bytes:
@@ -45,20 +40,8 @@ def odd_body(number: int, size: int) -> bytes:
 
 
 def pull(number: int, size: int) -> bytes:
-    """A pull that brings an expression nobody has asked before."""
-    fields = {
-        "consumerGroup": f"G{number}",
-        "topic": TOPIC,
-        "queueId": "0",
-        "queueOffset": "0",
-        "maxMsgNums": "1",
-        "sysFlag": "4",
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subVersion": "0",
-        "subscription": expression(number, size),
-        "expressionType": "SQL92",
-    }
+    fields = pull_of(TOPIC, consumerGroup=f"G{number}", maxMsgNums=1, suspendTimeoutMillis=0)
+    fields |= {"subscription": expression(number, size), "expressionType": "SQL92"}
     return encode_request(RequestCode.PULL_MESSAGE, fields, opaque=1)
 
 
@@ -71,19 +54,15 @@ def groups(number: int, count: int) -> bytes:
 
 def commits(number: int, count: int) -> bytes:
     """Commits of groups nobody has heard of, to which nobody wants an answer, and a request to be answered."""
-    name = "g" * 200
-    fields = (
-        {"consumerGroup": f"{number}-{each}-{name}", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
-        for each in range(count)
-    )
+    place = {"topic": TOPIC, "queueId": "0", "commitOffset": "1"}
     wanted = b"".join(
-        encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, each, opaque=1, oneway=True) for each in fields
+        encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": group, **place}, opaque=1, oneway=True)
+        for group in (f"{number}-{each}-{'g' * 200}" for each in range(count))
     )
     return wanted + encode_request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}, opaque=1)
 
 
 def huge(number: int, size: int) -> bytes:
-    """A heartbeat longer than any that is read."""
     wanted = [subscription(f"T{each}", f"a > {each}", kind="SQL92") for each in range(size // 150)]
     return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *wanted)))
 

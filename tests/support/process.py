@@ -71,7 +71,6 @@ class Serving:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """The addresses of the first store, mostly the only one."""
         return self.places[0][1]
 
     @property

@@ -46,22 +46,17 @@ def write_tree(root: Path, tree: Tree) -> None:
 
 
 def read_tree(root: Path) -> Tree | bytes | None:
-    """What lies at a path: a tree, a file's content, or nothing."""
     if root.is_file():
         return root.read_bytes()
     if not root.exists():
         return None
     return {
-        str(path.relative_to(root)): None if path.is_dir() else path.read_bytes() for path in sorted(root.rglob("*"))
+        str(each.relative_to(root)): None if each.is_dir() else each.read_bytes() for each in sorted(root.rglob("*"))
     }
 
 
-def old(name: str) -> Tree | bytes:
-    return OLD_FILES[name] if name in OLD_FILES else OLD[name]
-
-
-def new(name: str) -> Tree | bytes:
-    return NEW_FILES[name] if name in NEW_FILES else NEW[name]
+old = {**OLD, **OLD_FILES}.__getitem__
+new = {**NEW, **NEW_FILES}.__getitem__
 
 
 class Scene:
@@ -76,7 +71,6 @@ class Scene:
         self.missing = missing
 
     def reset(self) -> None:
-        """Write everything anew."""
         shutil.rmtree(self.root, ignore_errors=True)
         for name, tree in OLD.items():
             if name not in self.missing:
@@ -94,7 +88,6 @@ class Scene:
 
     @property
     def staged(self) -> list[Staged]:
-        """What is staged, in an order that is not the one of publishing."""
         return [Staged(name, self.work / "staged" / name) for name in reversed(self.names)]
 
     def publish(self, time: str = TIME, source: str = "") -> Published:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oracles import packed
 
@@ -18,27 +17,19 @@ class QueuedUnit(NamedTuple):
     timestamp: int = 0
 
 
-class Builder(Protocol):
-    def put_run(self, first: int, units: memoryview, timestamps: npt.NDArray[np.int64] | None = None) -> None: ...
-
-
 def unit(physical_offset: int, size: int = 100, tags_code: int = 7) -> bytes:
-    """The bytes of a plain unit."""
     return packed(physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
 
 
 def batch_unit(physical_offset: int, base_offset: int, count: int, *, size: int = 300, timestamp: int = 5) -> bytes:
-    """The bytes of a batch unit."""
     head = packed(physical_offset, 8) + packed(size, 4) + packed(9, 8) + packed(timestamp, 8)
     return head + packed(base_offset, 8) + packed(count, 2) + packed(-1, 4) + packed(0, 4)
 
 
 def queued(offsets: Iterable[int], *, start: int = 0, step: int = 100) -> list[QueuedUnit]:
     """Units of records that lie `step` bytes apart, for these queue offsets in the order of the log."""
-    return [
-        QueuedUnit(queue_offset, unit(start + number * step, tags_code=number), 1000 + number)
-        for number, queue_offset in enumerate(offsets)
-    ]
+    places = enumerate(offsets)
+    return [QueuedUnit(each, unit(start + number * step, tags_code=number), 1000 + number) for number, each in places]
 
 
 def runs_of(units: Sequence[QueuedUnit], block: int) -> Iterator[list[QueuedUnit]]:
@@ -53,7 +44,7 @@ def runs_of(units: Sequence[QueuedUnit], block: int) -> Iterator[list[QueuedUnit
         yield run
 
 
-def put_all(builder: Builder, units: Sequence[QueuedUnit], block: int = 1000, *, stamped: bool = False) -> None:
+def put_all(builder: Any, units: Sequence[QueuedUnit], block: int = 1000, *, stamped: bool = False) -> None:
     """Hand all units to a builder, as the blocks of a scan would."""
     for run in runs_of(units, block):
         # The memory is changed once the builder has it: a block does not outlive its turn.
@@ -64,7 +55,7 @@ def put_all(builder: Builder, units: Sequence[QueuedUnit], block: int = 1000, *,
         times[:] = -1
 
 
-def put_batches(builder: Builder, units: Sequence[QueuedUnit], block: int = 1000) -> None:
+def put_batches(builder: Any, units: Sequence[QueuedUnit], block: int = 1000) -> None:
     """Hand units of batches to a builder; such runs are not split at jumps."""
     for start in range(0, len(units), block):
         run = units[start : start + block]
@@ -73,9 +64,8 @@ def put_batches(builder: Builder, units: Sequence[QueuedUnit], block: int = 1000
 
 def files_under(directory: Path) -> dict[str, bytes]:
     """Contents of all files below a directory by relative path; empty for a missing directory."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
-    }
+    files = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 def units_in(directory: Path, size: int = 20) -> dict[int, bytes]:

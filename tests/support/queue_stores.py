@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from oracles import packed
+from queue_runs import unit
 from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
@@ -21,34 +21,28 @@ def open_queues(root: Path, directories: Sequence[Path] = ()) -> tuple[QueueStor
 
 
 def queue_of(queues: QueueStore, topic: str = "T", queue_id: int = 0) -> Queue:
-    """A queue that is there."""
     queue = queues.queue(topic, queue_id)
     assert queue is not None
     return queue
 
 
 def plain_queue(root: Path, topic: str = "T", queue_id: int = 0) -> ConsumeQueue:
-    """A plain queue of a store that is opened for it."""
     queue = open_queues(root)[0].queue(topic, queue_id)
     assert isinstance(queue, ConsumeQueue)
     return queue
 
 
 def batch_queue(root: Path, topic: str = "T") -> BatchConsumeQueue:
-    """Queue 0 of a topic of batches."""
     queue = open_queues(root)[0].queue(topic, 0)
     assert isinstance(queue, BatchConsumeQueue)
     return queue
 
 
 def directory_of(root: Path, topic: str = "T", queue_id: int = 0) -> Path:
-    """Where the files of a plain queue lie."""
     return root / "consumequeue" / topic / str(queue_id)
 
 
-def unit_bytes(physical_offset: int, size: int, tags_code: int) -> bytes:
-    """The 20 bytes of a unit."""
-    return packed(physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
+unit_bytes = unit
 
 
 def write_units(directory: Path, start: int, units: Sequence[tuple[int, int, int]], file_size: int) -> None:

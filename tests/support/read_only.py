@@ -100,7 +100,6 @@ def guarded(store: Path, report: Path, program: str, *arguments: str) -> list[st
 
 
 def environment(**more: str) -> Mapping[str, str]:
-    """For a guarded program: the project and these helpers can be imported."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]), **more}
 
 
@@ -116,7 +115,6 @@ def run_guarded(store: Path, program: str, *arguments: str) -> tuple["subprocess
 
 
 def attempts(report: Path) -> list[str]:
-    """What a guard noted."""
     return report.read_text().splitlines() if report.exists() else []
 
 

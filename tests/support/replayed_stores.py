@@ -39,30 +39,19 @@ class _Kinds:
         self._keys = (f"AC11{number:028X}" for number in itertools.count())
 
     def add(
-        self,
-        stored_under: str,
-        body: bytes,
-        *,
-        topic: str | None = None,
-        kept: Mapping[str, str] | None = None,
-        left: Mapping[str, str] | None = None,
-        stored: bytes | None = None,
-        key: str | None = None,
-        is_expected: bool = True,
-        **more: Any,
-    ) -> str:
+        self, stored_under: str, body: bytes, *, topic: str | None = None, kept: Mapping[str, str] | None = None,
+        left: Mapping[str, str] | None = None, stored: bytes | None = None, key: str | None = None,
+        is_expected: bool = True, **more: Any,
+    ) -> str:  # fmt: skip
         """Store a message; `kept` and `left` are properties that go along and that do not."""
         key = next(self._keys) if key is None else key
         kept, left = dict(kept or {}), dict(left or {})
-        written = self.writer.append(
-            stored_under, body if stored is None else stored, unique_key=key, properties={**left, **kept}, **more
-        )
+        content, properties = body if stored is None else stored, {**left, **kept}
+        written = self.writer.append(stored_under, content, unique_key=key, properties=properties, **more)
         if is_expected:
             topic, place = topic or stored_under, (more.get("queue_id", 0), more.get("flag", 0))
-            left_behind, is_in_order = frozenset(left), topic == stored_under
-            self.expected.append(
-                Expected(key, topic, *place, body, kept, left_behind, written.offset_message_id, is_in_order)
-            )
+            known = (body, kept, frozenset(left), written.offset_message_id, topic == stored_under)
+            self.expected.append(Expected(key, topic, *place, *known))
         return key
 
 

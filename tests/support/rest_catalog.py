@@ -1,7 +1,7 @@
 """A catalog of Iceberg behind REST, on the loopback address, as far as pyiceberg and Spark ask one for tables.
 
-It answers by the catalog in SQLite below: requirements that are not met are 409, and a test may answer a commit 500,
-whether it is made or not. Iceberg's own, in Java, is here too.
+It answers by the catalog in SQLite below; a test may answer a commit 500, whether it is made or not. Iceberg's own, in
+Java, is here too.
 """
 
 import contextlib
@@ -104,12 +104,9 @@ def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:
     def create(request: Request, body: dict[str, Any]) -> Response:
         wanted = CreateTableRequest.model_validate(body)
         table = known.create_table(
-            (request.path_params["namespace"], wanted.name),
-            wanted.table_schema,
-            location=wanted.location,
-            partition_spec=wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC,
-            properties=wanted.properties,
-        )
+            (request.path_params["namespace"], wanted.name), wanted.table_schema, location=wanted.location,
+            partition_spec=wanted.partition_spec or UNPARTITIONED_PARTITION_SPEC, properties=wanted.properties,
+        )  # fmt: skip
         return _answer(table)
 
     def load(request: Request) -> Response:
@@ -129,22 +126,21 @@ def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:
         make()
         return _answer(known.load_table(_identifier(request)))
 
-    return Starlette(
-        routes=[
-            Route("/v1/config", config),
-            Route("/v1/namespaces", _with_body(namespaces), methods=["POST"]),
-            Route("/v1/namespaces/{namespace}", namespace),
-            Route("/v1/namespaces/{namespace}/tables", _with_body(create), methods=["POST"]),
-            Route("/v1/namespaces/{namespace}/tables/{table}", load),
-            Route("/v1/namespaces/{namespace}/tables/{table}", _with_body(commit), methods=["POST"]),
-        ],
-        exception_handlers={
-            NoSuchTableError: _refusal(404),
-            NoSuchNamespaceError: _refusal(404),
-            TableAlreadyExistsError: _refusal(409),
-            CommitFailedException: _refusal(409),
-        },
-    )
+    routes = [
+        Route("/v1/config", config),
+        Route("/v1/namespaces", _with_body(namespaces), methods=["POST"]),
+        Route("/v1/namespaces/{namespace}", namespace),
+        Route("/v1/namespaces/{namespace}/tables", _with_body(create), methods=["POST"]),
+        Route("/v1/namespaces/{namespace}/tables/{table}", load),
+        Route("/v1/namespaces/{namespace}/tables/{table}", _with_body(commit), methods=["POST"]),
+    ]
+    refusals = {
+        NoSuchTableError: 404,
+        NoSuchNamespaceError: 404,
+        TableAlreadyExistsError: 409,
+        CommitFailedException: 409,
+    }
+    return Starlette(routes=routes, exception_handlers={error: _refusal(status) for error, status in refusals.items()})
 
 
 def _with_body(answer: Callable[[Request, dict[str, Any]], Response]) -> Callable[[Request], Any]:

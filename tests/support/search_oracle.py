@@ -1,7 +1,6 @@
 """Search by content as a plain loop: every record of the log is read, taken apart and held against the criteria.
 
-Records come from the oracles' own reader, what SQL92 says stands here in Python, and JSONPath is left to another
-library than the project's.
+SQL92 stands here in Python, and JSONPath is left to another library than the project's.
 """
 
 import gzip
@@ -53,12 +52,11 @@ def _is_sent_from(record: Record, properties: dict[str, str], wanted: str | None
 
 def _host_and_port(text: str) -> tuple[str, str]:
     if text.startswith("["):
-        address, _, number = text[1:].partition("]:")
-    elif text.count(":") == 1:
-        address, _, number = text.partition(":")
-    else:
-        address, number = text, ""
-    return address, number
+        text = text[1:]
+    elif text.count(":") != 1:
+        return text, ""
+    address, _, number = text.rpartition(":")
+    return address.removesuffix("]"), number
 
 
 def _is_at(host: str, wanted: str) -> bool:
@@ -146,13 +144,11 @@ def _forms(body: bytes) -> list[bytes]:
 
 
 def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
-    values = list(properties.values())
-    texts = [] if criteria.place is SearchPlace.PROPERTIES else [body.decode(criteria.charset or "utf-8", "replace")]
-    texts += [] if criteria.place is SearchPlace.BODY else values
-    parts = (
-        [] if criteria.place is SearchPlace.PROPERTIES else [body if criteria.charset is None else texts[0].encode()]
-    )
-    parts += [] if criteria.place is SearchPlace.BODY else [value.encode("utf-8", "surrogatepass") for value in values]
+    in_body, in_properties = criteria.place is not SearchPlace.PROPERTIES, criteria.place is not SearchPlace.BODY
+    values = list(properties.values()) if in_properties else []
+    texts = ([body.decode(criteria.charset or "utf-8", "replace")] if in_body else []) + values
+    parts = [body if criteria.charset is None else texts[0].encode()] if in_body else []
+    parts += [value.encode("utf-8", "surrogatepass") for value in values]
     if criteria.contains is not None and not any(criteria.contains in part for part in parts):
         return False
     return criteria.regex is None or any(re.search(criteria.regex, text) for text in texts)

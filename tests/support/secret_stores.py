@@ -1,8 +1,4 @@
-"""A store with marked secrets wherever a broker puts a message: under every topic of its own, in copies, in traces.
-
-Each secret is in one field of a message, or in what clients and brokers report of it; a test asks every surface of
-the product and looks whether a secret is in what came back, in plain text, in hexadecimal or in Base64.
-"""
+"""A store with marked secrets wherever a broker puts a message: under every topic of its own, in copies, in traces."""
 
 import base64
 import gzip
@@ -78,7 +74,6 @@ class Way:
     is_packed: bool = False
 
     def stored(self, body: str) -> tuple[bytes, int]:
-        """The stored body, and the flags that say how."""
         data = gzip.compress(body.encode(), mtime=0) if self.is_packed else body.encode()
         return (zlib.compress(data), 1) if self.is_compressed else (data, 0)
 
@@ -93,7 +88,6 @@ class SecretStore:
 
     @property
     def topics(self) -> list[str]:
-        """Every topic in which there is a record."""
         return sorted({*self.secret.values(), *self.open.values()})
 
 
@@ -159,9 +153,8 @@ def secret_store(root: Path, way: Way = Way(), *, knows_group: bool = True) -> S
 
 def is_whole() -> bool:
     """Whether each topic of the table that holds messages, reports or notes is in the store."""
-    of_records = {
-        row.name for row in SYSTEM_TOPICS if row.origin is not None or row.content is not TopicContent.MESSAGES
-    }
+    rows = (row for row in SYSTEM_TOPICS if row.origin is not None or row.content is not TopicContent.MESSAGES)
+    of_records = {row.name for row in rows}
     told = {TRACE_TOPIC_PREFIX, REVIVE_TOPIC_PREFIX, *NOTES, *TRACES, SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC}
     # Never stored under, or the rest of the names with this prefix, which are notes as the others.
     others = {"rmq_sys_", "RMQ_SYS_", "rmq_sys_SYNC_BROKER_MEMBER_", "CHECKPOINT_TOPIC"}

@@ -1,8 +1,5 @@
-"""How tests, and reading them, are shared out among several processes with ``-n``, and what becomes of tests when one
-of these dies.
-
-A plugin of pytest, of which tests/conftest.py is made.
-"""
+"""A plugin of pytest: how tests, and reading them, are shared out among several processes with ``-n``, and what becomes
+of tests when one of these dies."""
 
 import contextlib
 import functools
@@ -20,15 +17,9 @@ from xdist.workermanage import WorkerController
 SPARK: Final = "Spark"
 """What shares the one session of Spark."""
 
-TOGETHER = {
-    "tests/spark_jobs/run/test_cluster.py": "cluster",
-    "tests/interop/": "JVMs",
-    "tests/broker/web/browser/": "browser",
-}
-"""What shares the JVMs of clients or the browser: it stays in one process when there are several.
-
-The first two start JVMs of their own. Of all other files those that ask for the Spark session share it.
-"""
+TOGETHER = {"tests/spark_jobs/run/test_cluster.py": "cluster", "tests/interop/": "JVMs"}
+TOGETHER |= {"tests/broker/web/browser/": "browser"}
+"""What shares the JVMs of clients or the browser: it stays in one process when there are several."""
 
 FIRST = (
     *(SPARK, "JVMs", "browser", "tests/storage/patterns/test_mask.py", "tests/broker/test_attack.py"),
@@ -39,7 +30,7 @@ FIRST = (
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
 _SESSION: Final = re.compile(
-    r'usefixtures\(("\w+", )*"(spark|engine)"|\bspark: |\bengine: "?JobEngine\b|\bsession: "?SparkSession\b'
+    r'usefixtures\(("\w+", )*"(spark|engine)"|\bspark: |\bengine: "?JobEngine\b|\bsession: Any\b'
 )
 """How a test asks for the session, as a parameter or by `usefixtures`."""
 

@@ -36,20 +36,11 @@ def _sender(record: Record) -> bytes | str:
 
 
 def count(records: Iterable[Record]) -> Counted:
-    """Count some records."""
     counted = Counted()
     for record in records:
         topic = record.topic_bytes
-        tag = next(
-            (
-                value
-                for name, _, value in (
-                    piece.partition(b"\x01") for piece in reversed(record.properties_bytes.split(b"\x02"))
-                )
-                if name == b"TAGS" and value
-            ),
-            None,
-        )
+        pieces = (piece.partition(b"\x01") for piece in reversed(record.properties_bytes.split(b"\x02")))
+        tag = next((value for name, _, value in pieces if name == b"TAGS" and value), None)
         for rows, name in (
             (counted.topics, topic),
             (counted.queues, (topic, record.queue_id)),

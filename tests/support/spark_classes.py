@@ -14,7 +14,6 @@ WITHOUT_ARCHIVES = "import sys; sys.path[:] = [path for path in sys.path if not 
 
 
 def site_packages_of(python: Path) -> Path:
-    """The directory of packages of a virtual environment, by its Python."""
     return next(python.parents[1].glob("lib/python*/site-packages"))
 
 

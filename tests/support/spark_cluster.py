@@ -71,15 +71,13 @@ class SparkCluster:
         }  # fmt: skip
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
         with self._log.open("ab") as output:
-            process = subprocess.Popen(
-                [*command, "--webui-port", "0", *options], env=environment, stdout=output, stderr=output
-            )
+            served = [*command, "--webui-port", "0", *options]
+            process = subprocess.Popen(served, env=environment, stdout=output, stderr=output)
         self._running.callback(_end, process)
 
 
 @contextlib.contextmanager
 def spark_cluster(work: Path, workers: int, jvm_options: list[str]) -> Iterator[SparkCluster]:
-    """A cluster whose workers have registered."""
     tool("java")
     with contextlib.ExitStack() as running:
         cluster = SparkCluster(work, running, jvm_options)

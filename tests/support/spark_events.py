@@ -1,22 +1,16 @@
-"""Read a Spark event log: which job ran how many tasks, and on which executors.
-
-Our jobs are described as `COMMAND: PHASE AMOUNT`, and questions are asked by the phase.
-"""
+"""Read a Spark event log: which job (`COMMAND: PHASE AMOUNT`, named by its phase) ran how many tasks, and where."""
 
 import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
+from typing import Any
 
 
 class SparkEvents:
     """The event log of one application below a directory, read anew at each question."""
 
-    def __init__(self, directory: Path, spark: "SparkContext | None" = None) -> None:
+    def __init__(self, directory: Path, spark: Any = None) -> None:
         self._directory = directory
         self._application = spark.applicationId if spark else ""
 
@@ -25,60 +19,52 @@ class SparkEvents:
         return dict(Counter(name for name, _ in self._tasks()))
 
     def executors(self, job: str) -> dict[str, int]:
-        """Successful tasks of a job by executor."""
         return dict(Counter(executor for name, executor in self._tasks() if name == job))
 
     def speculative(self) -> int:
         """How many tasks were started beside an attempt that ran already."""
-        starts = [event for event in self._events() if event.get("Event") == "SparkListenerTaskStart"]
-        return sum(bool(event["Task Info"]["Speculative"]) for event in starts)
+        return sum(bool(event["Task Info"]["Speculative"]) for event in self._events("TaskStart"))
 
     def lost_executors(self) -> int:
-        """How many executors went away."""
-        return sum(event.get("Event") == "SparkListenerExecutorRemoved" for event in self._events())
+        return len(list(self._events("ExecutorRemoved")))
 
     def repeated_stages(self) -> set[int]:
         """The stages that were begun again, since what they had made was lost."""
-        begun = [event["Stage Info"] for event in self._events() if event.get("Event") == "SparkListenerStageSubmitted"]
+        begun = [event["Stage Info"] for event in self._events("StageSubmitted")]
         return {stage["Stage ID"] for stage in begun if stage["Stage Attempt ID"]}
 
     def executors_there(self) -> int:
-        """How many executors have come and not gone."""
-        kinds = Counter(event.get("Event") for event in self._events())
-        return kinds["SparkListenerExecutorAdded"] - kinds["SparkListenerExecutorRemoved"]
+        return len(list(self._events("ExecutorAdded"))) - self.lost_executors()
 
     def failures(self) -> list[str]:
         """What tasks failed with on their own."""
-        ends = [event["Task End Reason"] for event in self._events() if event.get("Event") == "SparkListenerTaskEnd"]
+        ends = [event["Task End Reason"] for event in self._events("TaskEnd")]
         return [end["Description"] for end in ends if end["Reason"] == "ExceptionFailure"]
 
     def jobs(self) -> list[tuple[str, str]]:
         """Group and description of each job, in the order in which they were started."""
-        return [
-            (event["Properties"].get("spark.jobGroup.id", ""), event["Properties"].get("spark.job.description", ""))
-            for event in self._events()
-            if event.get("Event") == "SparkListenerJobStart"
-        ]
+        each = (event["Properties"] for event in self._events("JobStart"))
+        return [(named.get("spark.jobGroup.id", ""), named.get("spark.job.description", "")) for named in each]
 
     def _tasks(self) -> Iterator[tuple[str, str]]:
         stages: dict[int, str] = {}
         done: set[tuple[int, int]] = set()
-        for event in self._events():
-            if event.get("Event") == "SparkListenerJobStart":
+        for event in self._events("JobStart", "TaskEnd"):
+            if event["Event"] == "SparkListenerJobStart":
                 name = _phase(event.get("Properties", {}).get("spark.job.description", ""))
                 stages.update(dict.fromkeys(event["Stage IDs"], name))
-            elif event.get("Event") == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+            elif event["Task End Reason"]["Reason"] == "Success":
                 task = event["Stage ID"], event["Task Info"]["Index"]
                 if task not in done:
                     done.add(task)
                     yield stages[event["Stage ID"]], event["Task Info"]["Executor ID"]
 
-    def _events(self) -> Iterator[dict[str, Any]]:
+    def _events(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        wanted = {f"SparkListener{kind}" for kind in kinds}
         for log in sorted(self._directory.rglob("*")):
             if log.is_file() and self._application in str(log) and not log.name.startswith("appstatus"):
-                for line in log.read_text().splitlines():
-                    if line.startswith("{") and line.endswith("}"):
-                        yield json.loads(line)
+                lines = (line for line in log.read_text().splitlines() if line.startswith("{") and line.endswith("}"))
+                yield from (event for event in map(json.loads, lines) if event.get("Event") in wanted)
 
 
 def _phase(description: str) -> str:

@@ -15,28 +15,21 @@ from pyspark.sql import SparkSession
 
 
 def main(format_: str, table: str, jars: str, catalog: str = "") -> None:
-    """Print a table."""
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, sorted(Path(jars).glob("*.jar")))))
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
+    settings = {
+        "spark.jars": ",".join(map(str, sorted(Path(jars).glob("*.jar")))), "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "1g",
+        "spark.sql.session.timeZone": "UTC",
+    }  # fmt: skip
     if format_ == "delta":
-        builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
+        settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     else:
         lake = "spark.sql.catalog.lake"
-        builder = (
-            builder.config(lake, "org.apache.iceberg.spark.SparkCatalog")
-            .config(f"{lake}.type", "rest")
-            .config(f"{lake}.uri", catalog)
-            .config(f"{lake}.io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
-        )
+        settings |= {lake: "org.apache.iceberg.spark.SparkCatalog", f"{lake}.type": "rest", f"{lake}.uri": catalog}
+        settings[f"{lake}.io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     frame = spark.read.format("delta").load(table) if format_ == "delta" else spark.table(f"lake.{table}")
     print(json.dumps(dict(frame.dtypes)))

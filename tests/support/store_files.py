@@ -1,7 +1,6 @@
 """The files of a store as its writer needs them: records packed; log, queues and index grown piece by piece.
 
-Written from the store-format reference alone; nothing of the project is imported, so that a test may compare the two.
-Every file is of full length from its birth, sparse and zero behind what is written, as a broker makes it.
+Written from the store-format reference alone. Every file is of full length from its birth, as a broker makes it.
 """
 
 import functools
@@ -22,7 +21,6 @@ PRE_BLANK = packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)
 
 @functools.cache
 def host_bytes(host: Host) -> bytes:
-    """Raw address and i32 port."""
     return ip_address(host[0]).packed + packed(host[1], 4)
 
 
@@ -33,7 +31,6 @@ def with_host_bits(sys_flag: int, born_host: Host, store_host: Host) -> int:
 
 
 def property_bytes(properties: Mapping[str, str]) -> bytes:
-    """Every pair, terminated, in the mapping's order."""
     return b"".join(
         name.encode("utf-8", "replace") + b"\x01" + value.encode("utf-8", "replace") + b"\x02"
         for name, value in properties.items()
@@ -96,7 +93,6 @@ def pack_record(
 
 
 def pack_batch(messages: Sequence[tuple[bytes, Mapping[str, str]]], flag: int = 0) -> bytes:
-    """The body of a client batch: sub-messages of (body, properties)."""
     parts = []
     for body, properties in messages:
         block = property_bytes(properties)
@@ -141,13 +137,7 @@ class LogFiles:
     """
 
     def __init__(
-        self,
-        directories: Sequence[Path],
-        segment_size: int,
-        start: int,
-        padding: bytes,
-        *,
-        is_ledger: bool = False,
+        self, directories: Sequence[Path], segment_size: int, start: int, padding: bytes, *, is_ledger: bool = False
     ) -> None:
         if start % segment_size:
             raise ValueError(f"a log starts at a multiple of its segment size {segment_size}, not at {start}")
@@ -168,7 +158,6 @@ class LogFiles:
         return self._make_room(size)
 
     def write_record(self, data: bytes) -> None:
-        """Put a record where there is room for it now."""
         if self.is_ledger:
             data = pack_entry(data, self.end, index=self.entries)
             self.entries += 1
@@ -195,8 +184,7 @@ class LogFiles:
         self.write((packed(-1, 4) + left if self.is_ledger else left + BLANK_MAGIC.to_bytes(4, "big")) + stale)
         self.end += room - 8 - len(stale)
 
-    def skip_segments(self, count: int) -> None:
-        """Leave a hole: `count` whole segments that are not there."""
+    def skip_segments(self, count: int = 1) -> None:
         if self.end % self.segment_size:
             self.roll()
         self.end += count * self.segment_size
@@ -215,7 +203,6 @@ class LogFiles:
         write_file(path, self.segment_size, {physical_offset - base: data})
 
     def add_empty_segment(self) -> None:
-        """The zero-filled segment that a running broker has made in advance."""
         base = self.end - self.end % self.segment_size + self.segment_size
         self.segments[base] = self._path(base)
         write_file(self.segments[base], self.segment_size, {})
@@ -269,8 +256,6 @@ class ConsumeQueueFiles(UnitFiles):
 
 
 class ConsumeQueueExtFiles(UnitFiles):
-    """Units of varying size, each addressed from a queue unit's tag code."""
-
     def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int:
         """Write a unit; the value for the queue unit's tag code."""
         size = 20 + len(bit_map)
@@ -303,14 +288,10 @@ class BatchConsumeQueueFiles(UnitFiles):
 # --- index ------------------------------------------------------------------------------------------------------------
 
 
-SLOTS_OF_A_PAGE = 1000
-"""So few lie in the page of the header: nothing of them is a hole."""
-
-
 def write_index_file(path: Path, image: IndexImage) -> None:
     """An index file: header, the slots in use, the entries; the rest is a hole."""
     first_entry = 40 + 4 * image.slot_count + 20
-    if image.slot_count <= SLOTS_OF_A_PAGE:
+    if image.slot_count <= 1000:  # they lie in the page of the header: nothing of them is a hole
         write_file(path, image.size, {0: image.header() + image.slot_bytes(), first_entry: image.entry_bytes()})
         return
     pieces = {40 + 4 * slot: packed(number, 4) for slot, number in image.slots.items()}

@@ -152,14 +152,9 @@ def _store(root: Path, secret: str) -> StoreWriter:
         (f"\xff {secret}".encode("latin-1"), 0),
     ):
         writer.append(
-            "T",
-            body,
-            sys_flag=flags,
-            tags=f"T{secret}",
-            keys=f"order-1 {secret}",
-            unique_key=f"U-{secret}",
+            "T", body, sys_flag=flags, tags=f"T{secret}", keys=f"order-1 {secret}", unique_key=f"U-{secret}",
             properties={"to": secret, "region": "hz", "DLQ_ORIGIN_MESSAGE_ID": f"U-{secret}"},
-        )
+        )  # fmt: skip
     batch = [(text.encode(), {"KEYS": secret, "TAGS": secret, "UNIQ_KEY": f"U-{secret}", "to": secret})]
     writer.append_inner_batch("B", batch)
     writer.close()

@@ -1,14 +1,7 @@
 """A writer of whole stores for tests: what a broker would leave behind for the messages of a test.
 
-It shares no code with the project, so that reading what it wrote proves something; `tests/test_store_writer.py` proves
-the writer itself, by reproducing a recorded broker's log, queues and index byte for byte.
-
-    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=20)
-    written = writer.append("TopicTest", b"hello", keys="k1 k2", tags="TagA")
-    writer.close()
-
-`flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop, as is the end of a
-block `with StoreWriter(…) as writer`.
+It shares no code with ours; `tests/test_store_writer.py` has it reproduce a recorded broker byte for byte.
+`flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop.
 """
 
 import functools
@@ -91,6 +84,7 @@ class StoreWriter:
         self.delay_levels, self.first_index_name = delay_levels, first_index_name
         own = root / "dledger-n0" / "data" if is_ledger else root / "commitlog"
         self.log = LogFiles(commit_log_directories or [own], segment_size, start, padding, is_ledger=is_ledger)
+        self.overwrite, self.roll, self.skip_segments = self.log.overwrite, self.log.roll, self.log.skip_segments
         self.index = IndexBuilder(index_slots, index_entries, profile)
         self.queues: dict[tuple[str, int], ConsumeQueueFiles] = {}
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueueFiles] = {}
@@ -195,18 +189,6 @@ class StoreWriter:
         hosts = {"born_host": _host(record.born_host), "store_host": _host(record.store_host)}
         return self._append(fields | hosts | {"crc": record.body_crc}, None, index=index, queue=queue)
 
-    def overwrite(self, physical_offset: int, data: bytes) -> None:
-        """Damage the log: other bytes at a place already written."""
-        self.log.overwrite(physical_offset, data)
-
-    def roll(self) -> None:
-        """Close the current segment with a BLANK, as for a record that does not fit."""
-        self.log.roll()
-
-    def skip_segments(self, count: int = 1) -> None:
-        """Leave a hole of whole segments in the log."""
-        self.log.skip_segments(count)
-
     @property
     def records(self) -> list[Record]:
         """What is really in the log now: every appended record that is still valid where it was written."""
@@ -295,7 +277,6 @@ class StoreWriter:
         return [self.root / "index" / str(self.first_index_name + n) for n in range(len(self.index.files))]
 
     def flush(self) -> None:
-        """Bring all files up to date, as under a running broker: `abort` is there."""
         for files in [*self.queues.values(), *self.batch_queues.values(), *self.queue_exts.values()]:
             files.flush()
         for path, image in zip(self.index_paths(), self.index.files, strict=True):
@@ -306,16 +287,8 @@ class StoreWriter:
         (self.root / "abort").write_text("1")
 
     def close(self) -> None:
-        """Bring all files up to date, as a broker that stops cleanly."""
         self.flush()
         (self.root / "abort").unlink()
-
-    def __enter__(self) -> "StoreWriter":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
 
     def crash(self) -> None:
         """Bring all files up to date, as a broker that dies: `abort` stays, and so does the segment made in advance."""

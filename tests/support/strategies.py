@@ -101,9 +101,7 @@ class StorePlan:
     options: dict[str, Any]
     messages: list[dict[str, Any]] = field(default_factory=list)
 
-    def write(
-        self, root: Path, after_each: Callable[[StoreWriter, int], None] = lambda _writer, _number: None
-    ) -> StoreWriter:
+    def write(self, root: Path, after_each: Callable[[StoreWriter, int], None] = lambda *_: None) -> StoreWriter:
         """Write it under `root` as a broker that stopped cleanly; `after_each` is called behind every message."""
         writer = StoreWriter(root, **self.options)
         for number, message in enumerate(self.messages):
@@ -165,7 +163,6 @@ class BatchPlan:
     batches: list[tuple[list[tuple[bytes, dict[str, str]]], str]]
 
     def write(self, root: Path) -> StoreWriter:
-        """Write it with a plain message behind each batch, which has an id of its own."""
         writer = StoreWriter(root, segment_size=1 << 16)
         for number, (messages, packing) in enumerate(self.batches):
             body = pack_batch(messages, flag=number)

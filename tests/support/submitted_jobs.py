@@ -13,7 +13,6 @@ from pathlib import Path
 
 
 def run(script: str, arguments: list[str]) -> dict[str, object]:
-    """The exit code of a script, and its lines."""
     printed, said, code = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO()), 0
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
@@ -25,13 +24,11 @@ def run(script: str, arguments: list[str]) -> dict[str, object]:
 
 
 def text_of(written: io.TextIOWrapper) -> str:
-    """What was written, as text or as bytes."""
     written.seek(0)
     return written.read()
 
 
 def main() -> None:
-    """Start the session, and run what comes."""
     from spark_jobs.run.session import spark_context
 
     work, pipe = Path(sys.argv[1]), sys.argv[2]

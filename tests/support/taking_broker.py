@@ -1,5 +1,4 @@
-"""A name server and broker in one that takes messages, keeps them, and fails as a test says; it shares no code with
-what sends."""
+"""A name server and broker in one that takes messages, keeps them, and fails as a test says; no code of what sends."""
 
 import asyncio
 import contextlib
@@ -13,11 +12,6 @@ from broker_harness import in_a_thread
 from interop.wire import FrameSplitter
 from message_encoding import encode_message
 from protocol.host_address import HostAddress
-
-ANSWER = 1
-SILENT = -1
-"""The code of an answer that is not given."""
-STORE_TIME = 1_700_000_000_000
 
 
 class Fault(Enum):
@@ -35,6 +29,11 @@ class Fault(Enum):
 
 
 _REFUSED = {Fault.BUSY: 2, Fault.ERROR: 1, Fault.ILLEGAL: 13, Fault.FORBIDDEN: 16}
+
+STORE_TIME = 1_700_000_000_000
+SILENT = -1
+"""The code of an answer that is not given."""
+Reply = tuple[int, str | None, dict[str, str], bytes]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,6 @@ class TakingBroker:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator["TakingBroker"]:
-        """Serve on a free port of the loopback address."""
 
         @contextlib.asynccontextmanager
         async def opened():  # type: ignore[no-untyped-def]
@@ -118,9 +116,7 @@ class TakingBroker:
                         return
                     writer.write(_frame(frame.header["opaque"], *answer))
 
-    def _answer(
-        self, code: int, fields: Mapping[str, str], body: bytes
-    ) -> tuple[int, str | None, dict[str, str], bytes] | None:
+    def _answer(self, code: int, fields: Mapping[str, str], body: bytes) -> Reply | None:
         if code in (310, 320):
             return self._take(code, fields, body)
         if code == 105:
@@ -133,12 +129,13 @@ class TakingBroker:
             return 0, None, {}, json.dumps(data).encode()
         if code == 12:
             found = [each.record for each in self.log if each.properties.get("UNIQ_KEY") == fields["key"]]
-            found = [each for each in found if each]
-            return (0, None, {}, b"".join(found)) if found else (22, "none", {}, b"")
+            return (0, None, {}, b"".join(found)) if any(found) else (22, "none", {}, b"")
         if code == 11:
             return self._pull(fields)
         if code == 33:
-            at = [each.record for each in self.log if _offset(each.record) == int(fields["offset"])]
+            at = [
+                each.record for each in self.log if int.from_bytes(each.record[28:36], "big") == int(fields["offset"])
+            ]
             return (0, None, {}, at[0]) if at else (1, "none there", {}, b"")
         if code == 26:
             return 0, None, {}, f"maxMessageSize={self.max_message_size}\n".encode()
@@ -156,7 +153,7 @@ class TakingBroker:
     def _broker(self) -> dict[str, object]:
         return {"cluster": self.cluster, "brokerName": "b", "brokerAddrs": {"0": self.address}}
 
-    def _route(self, topic: str) -> tuple[int, str | None, dict[str, str], bytes]:
+    def _route(self, topic: str) -> Reply:
         if topic not in self.topics:
             return 17, "no route", {}, b""
         count = self.topics[topic]
@@ -171,11 +168,10 @@ class TakingBroker:
         return b'{"offsetTable":{' + ",".join(rows).encode() + b"}}"
 
     def _length(self, topic: str, queue_id: int) -> int:
-        return max(
-            (each.queue_offset + 1 for each in self.log if (each.topic, each.queue_id) == (topic, queue_id)), default=0
-        )
+        mine = (each.queue_offset + 1 for each in self.log if (each.topic, each.queue_id) == (topic, queue_id))
+        return max(mine, default=0)
 
-    def _pull(self, fields: Mapping[str, str]) -> tuple[int, str | None, dict[str, str], bytes]:
+    def _pull(self, fields: Mapping[str, str]) -> Reply:
         """As many messages as a broker gives from its disk, from an offset on."""
         topic, queue_id, first = fields["topic"], int(fields["queueId"]), int(fields["queueOffset"])
         if (topic, queue_id) == self.unreadable:
@@ -190,9 +186,7 @@ class TakingBroker:
         said = {"nextBeginOffset": str(after), "minOffset": "0", "maxOffset": str(self._length(topic, queue_id))}
         return (0 if offsets else 19), None, said, b"".join(mine[offset].record for offset in offsets)
 
-    def _take(
-        self, code: int, fields: Mapping[str, str], body: bytes
-    ) -> tuple[int, str | None, dict[str, str], bytes] | None:
+    def _take(self, code: int, fields: Mapping[str, str], body: bytes) -> Reply | None:
         self.requests += 1
         fault = self.fault(self.requests)
         if fault is Fault.LOST_BEFORE:
@@ -211,23 +205,14 @@ class TakingBroker:
 
     def _store(self, fields: Mapping[str, str], flag: int, body: bytes, properties: str) -> str:
         named = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if piece)
-        topic, queue_id = fields["b"], int(fields["e"])
-        offset = self._length(topic, queue_id)
+        topic, queue_id, sys_flag = fields["b"], int(fields["e"]), int(fields["f"])
+        offset, times = self._length(topic, queue_id), int(fields["j"])
         record = encode_message(
-            topic=topic,
-            body=body,
-            properties=named,
-            queue_id=queue_id,
-            queue_offset=offset,
-            physical_offset=self._size,
-            flag=flag,
-            sys_flag=int(fields["f"]),
-            born_timestamp=int(fields["g"]),
-            store_timestamp=STORE_TIME,
-            store_host=HostAddress("127.0.0.1", self.port),
-            reconsume_times=int(fields["j"]),
-        )
-        taken = Taken(topic, queue_id, offset, flag, int(fields["f"]), named, body, int(fields["j"]), record)
+            topic=topic, body=body, properties=named, queue_id=queue_id, queue_offset=offset,
+            physical_offset=self._size, flag=flag, sys_flag=sys_flag, born_timestamp=int(fields["g"]),
+            store_timestamp=STORE_TIME, store_host=HostAddress("127.0.0.1", self.port), reconsume_times=times,
+        )  # fmt: skip
+        taken = Taken(topic, queue_id, offset, flag, sys_flag, named, body, times, record)
         self.log.append(taken)
         at, self._size = self._size, self._size + len(record)
         return f"7F000001{self.port:08X}{at:016X}"
@@ -244,14 +229,7 @@ def _inner(body: bytes) -> Iterator[tuple[int, bytes, str]]:
         position = end
 
 
-def _offset(record: bytes) -> int:
-    (offset,) = struct.unpack_from(">q", record, 28)
-    return int(offset)
-
-
 def _frame(opaque: int, code: int, remark: str | None, fields: Mapping[str, str], body: bytes) -> bytes:
-    header = json.dumps(
-        {"code": code, "flag": ANSWER, "language": "JAVA", "opaque": opaque, "version": 1, "remark": remark}
-        | ({"extFields": fields} if fields else {})
-    ).encode()
+    members = {"code": code, "flag": 1, "language": "JAVA", "opaque": opaque, "version": 1, "remark": remark}
+    header = json.dumps(members | ({"extFields": fields} if fields else {})).encode()
     return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body

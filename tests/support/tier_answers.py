@@ -30,11 +30,9 @@ def exchanges_of(name: str) -> list[Exchange]:
     text = lzma.decompress((GOLDEN / "g2" / name / "answers.jsonl.xz").read_bytes())
     lines = [json.loads(line) for line in text.splitlines()]
     found = [
-        Exchange(
-            asked["header"]["code"], asked["header"]["extFields"], answer["header"], base64.b64decode(answer["body"])
-        )
-        for asked, answer in zip(lines[::2], lines[1::2], strict=True)
-        if asked["header"].get("extFields", {}).get("topic", "").startswith("Tier")
+        Exchange(asked["code"], asked["extFields"], answer["header"], base64.b64decode(answer["body"]))
+        for asked, answer in zip((line["header"] for line in lines[::2]), lines[1::2], strict=True)
+        if asked.get("extFields", {}).get("topic", "").startswith("Tier")
     ]
     assert len(found) > 500
     return found

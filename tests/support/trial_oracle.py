@@ -1,7 +1,6 @@
-"""The judge of trials: what a store still has to answer after damage, held against what a server answers.
+"""The judge of trials: what a store has to answer after damage, against what a server answers; nothing of ours is used.
 
-It knows the truth about the messages of the store from before, reads what is left of them on the disk by itself, and
-asks a server over a socket for every message in every way that there is. Nothing here imports the project.
+It reads what is left on the disk by itself, and asks a server for every message in every way that there is.
 """
 
 import contextlib
@@ -25,15 +24,12 @@ WINDOW = 64
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request was answered."""
-
     code: int
     remark: str
     fields: Mapping[str, str]
     body: bytes
 
     def number(self, name: str) -> int:
-        """A header field; -1 where it is missing."""
         return int(self.fields.get(name, -1))
 
 
@@ -53,11 +49,9 @@ class TrialClient:
         self.asked = 0
 
     def close(self) -> None:
-        """Leave."""
         self._socket.close()
 
     def ask(self, code: int, **fields: object) -> Answer:
-        """One answer."""
         (answer,) = self.ask_all([(code, fields)])
         return answer
 
@@ -124,7 +118,6 @@ def passes_expression(message: Message) -> bool:
 
 
 def is_green_or_blue(message: Message) -> bool:
-    """What the tags `green || blue` choose."""
     return message.tag in ("green", "blue")
 
 
@@ -149,11 +142,9 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was wrong."""
         return not self.failures
 
     def line(self, variants: int) -> str:
-        """The figures of so many trials."""
         return (
             f"{variants} variants, {self.asked} records asked ({self.requests} requests): {self.missed} missed, "
             f"{self.strangers} strangers, {self.damaged} damaged returned, {self.other} other failures"
@@ -201,12 +192,10 @@ class Judge:
         return self.verdict
 
     def fail(self, kind: str, where: str, what: str, count: int = 1) -> None:
-        """Note a failure."""
         setattr(self.verdict, kind, getattr(self.verdict, kind) + count)
         self.verdict.failures.append(f"{kind}: {where}: {what}")
 
     def is_intact(self, message: Message) -> bool:
-        """Whether a message is whole on the disk."""
         return message.physical_offset in self.intact
 
     def _some(self, messages: Sequence[Message]) -> list[Message]:
@@ -403,7 +392,6 @@ class Judge:
         name: str,
         is_chosen: Callable[[Message], bool],
     ) -> None:
-        """Pull from the queue's beginning, going on where each answer says, until nothing more is promised."""
         where = f"drain of {queue} by {name}"
         wanted = {message.physical_offset for message in messages if is_chosen(message)}
         found: list[Message] = []

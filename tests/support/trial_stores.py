@@ -1,12 +1,10 @@
-"""Good stores for trials with damage, each with the truth about its messages, and copies of them to be damaged.
-
-Nothing here imports the project.
-"""
+"""Good stores for trials with damage, each with the truth about its messages, and copies of them. Uses none of ours."""
 
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from oracles import V2_MAGIC
@@ -35,7 +33,6 @@ class Message:
 
     @property
     def end(self) -> int:
-        """The physical offset behind it."""
         return self.physical_offset + len(self.record)
 
 
@@ -54,13 +51,11 @@ class GoodStore:
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def of_queue(self, queue: Queue) -> list[Message]:
-        """The messages of one queue, in its order."""
         found = [message for message in self.messages if queue in message.places]
         return sorted(found, key=lambda message: message.places[queue])
 
     @property
     def queues(self) -> list[Queue]:
-        """All queues that hold a message."""
         return sorted({queue for message in self.messages for queue in message.places})
 
 
@@ -83,8 +78,6 @@ class Allowance:
 
 
 class Author:
-    """Writes messages of every kind, and notes what is true of them."""
-
     def __init__(self, root: Path, *, is_old: bool = False, **options: object) -> None:
         """`is_old`: what a broker of 4.x writes, all records of the first version."""
         self.is_old = is_old
@@ -99,6 +92,13 @@ class Author:
         self.writer.consumer_offsets = {"Orders@readers": {0: 7, 1: 3}, "Päyments@readers": {0: 5}}
         for name in LIGHT:
             self.writer.set_topic(name)
+
+    def _note(
+        self, written: Written, count: int, body: bytes, also: dict[Queue, tuple[int, int]], **named: object
+    ) -> None:
+        places = {(written.topic, written.queue_id): (written.queue_offset, written.queue_offset + count)} | also
+        where = (written.physical_offset, written.record, written.topic, body, written.store_timestamp)
+        self.messages.append(Message(*where, places=places, **named))
 
     def write(self, number: int, topic: str, queue_id: int, *, later_ms: int = 0, light: bool = False) -> None:
         """One message, with keys, a tag and properties that follow from its number."""
@@ -118,21 +118,7 @@ class Author:
             properties=properties, store_timestamp=START_TIMESTAMP + later_ms + 100 * number,
             property_crc=number % 11 == 3, magic=V2_MAGIC if number % 13 == 4 and not self.is_old else None, **hosts,
         )  # fmt: skip
-        place = (written.queue_offset, written.queue_offset + 1)
-        self.messages.append(
-            Message(
-                written.physical_offset,
-                written.record,
-                topic,
-                body,
-                written.store_timestamp,
-                keys,
-                unique_key,
-                tag,
-                properties,
-                {(topic, queue_id): place} | more,
-            )
-        )
+        self._note(written, 1, body, more, keys=keys, unique_key=unique_key, tag=tag, properties=properties)
 
     def write_batch(self, number: int) -> None:
         """One record of several messages, in a topic of such."""
@@ -140,18 +126,7 @@ class Author:
         written = self.writer.append_inner_batch(
             "Batches", inner, unique_key=f"B{number:05}", store_timestamp=START_TIMESTAMP + 100 * number + 50
         )
-        place = (written.queue_offset, written.queue_offset + len(inner))
-        self.messages.append(
-            Message(
-                written.physical_offset,
-                written.record,
-                "Batches",
-                b"",
-                written.store_timestamp,
-                unique_key=f"B{number:05}",
-                places={("Batches", 0): place},
-            )
-        )
+        self._note(written, len(inner), b"", {}, unique_key=f"B{number:05}")
 
     def write_mixture(self, numbers: Iterable[int], *, later_ms: int = 0, batches: bool = True) -> None:
         """Messages of all topics; every other one in the queue 0 of Orders."""
@@ -166,7 +141,6 @@ class Author:
                 self.write_batch(number)
 
     def finish(self, shape: str, stale: Iterable[Written] = ()) -> GoodStore:
-        """Close the store."""
         self.writer.close()
         return GoodStore(
             shape, self.writer.root, tuple(self.messages), self.writer.log.segment_size, self.writer.log.end,
@@ -177,25 +151,10 @@ class Author:
 # --- shapes -----------------------------------------------------------------------------------------------------------
 
 
-def small(root: Path) -> GoodStore:
-    """Queues of many small files, several segments and index files, batches and light queues."""
-    author = Author(root)
-    author.write_mixture(range(300))
-    return author.finish("small")
-
-
-def extended(root: Path) -> GoodStore:
-    """The usual messages with an extension unit for each; batches have none."""
-    author = Author(root, ext_bit_map=b"\x11\x22")
-    author.write_mixture(range(200), batches=False)
-    return author.finish("ext")
-
-
-def classic(root: Path) -> GoodStore:
-    """The usual messages by an old broker, whose index holds no tags."""
-    author = Author(root, profile="5.3")
-    author.write_mixture(range(10, 210))
-    return author.finish("classic")
+def plain(shape: str, root: Path, numbers: range = range(300), *, batches: bool = True, **options: object) -> GoodStore:
+    author = Author(root, **options)
+    author.write_mixture(numbers, batches=batches)
+    return author.finish(shape)
 
 
 def old(root: Path) -> GoodStore:
@@ -257,25 +216,19 @@ def recut(root: Path) -> GoodStore:
 
 def paged(root: Path, units: int = 5200, queue_file_size: int = 20 * 8192) -> GoodStore:
     """A queue of more than 4,096 units, in one file, beside short ones."""
-    author = Author(
-        root, segment_size=1 << 18, index_slots=997, index_entries=6000, queue_file_size=queue_file_size
-    )  # fmt: skip
+    author = Author(root, segment_size=1 << 18, index_slots=997, index_entries=6000, queue_file_size=queue_file_size)
     for number in range(units):
         author.write(number, "Orders" if number % 50 else "Other", 0)
     return author.finish("paged")
 
 
-def files(root: Path) -> GoodStore:
-    """A long queue of files of a thousand units."""
-    return paged(root, 4000, 20 * 1000)
-
-
 SHAPES: dict[str, Callable[[Path], GoodStore]] = {
-    "small": small,
+    # Queues of many small files, several segments and index files, batches and light queues.
+    "small": partial(plain, "small"),
     "paged": paged,
-    "files": files,
-    "ext": extended,
-    "classic": classic,
+    "files": lambda root: paged(root, 4000, 20 * 1000),
+    "ext": lambda root: plain("ext", root, range(200), batches=False, ext_bit_map=b"\x11\x22"),  # batches have none
+    "classic": lambda root: plain("classic", root, range(10, 210), profile="5.3"),  # the index holds no tags
     "recut": recut,
     "expired": expired,
 }

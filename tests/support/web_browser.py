@@ -1,8 +1,5 @@
-"""A real browser for the page: Chromium by its driver, and what a test waits for in it.
-
-Where there is a Chromium that has no window at all, it is that one: the other draws one even where nobody sees it.
-`CHROMIUM=chromium` takes the other all the same; the two do not ask for quite the same.
-"""
+"""A real browser for the page: Chromium by its driver, the one without any window where it is there, unless
+`CHROMIUM=chromium` says otherwise; and what a test waits for in it."""
 
 import contextlib
 import functools
@@ -28,26 +25,13 @@ from needed_tools import tool
 
 SHELL, CHROMIUM = "chromium-headless-shell", "chromium"
 WAIT_SECONDS = 180
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    # One process draws all pages; else each test's server, another origin, gets one of its own, and so does each page
-    # that is left for another one and kept for the way back.
-    "--renderer-process-limit=1",
-    "--disable-site-isolation-trials",
-    "--disable-back-forward-cache",
-    "--disable-features=SpareRendererForSitePerProcess",
-    "--disable-extensions",
-    "--disable-breakpad",
-)
+# One process draws all pages; else each test's server, another origin, gets one of its own, and so does each page
+# that is left for another one and kept for the way back.
+FLAGS = """
+--headless --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run --disable-sync
+--disable-background-networking --disable-component-update --hide-scrollbars --disable-extensions --disable-breakpad
+--renderer-process-limit=1 --disable-site-isolation-trials --disable-back-forward-cache
+--disable-features=SpareRendererForSitePerProcess"""
 
 COLOUR_RULES = ("color-contrast", "link-in-text-block")
 """The rules of axe-core that look at colours."""
@@ -69,7 +53,7 @@ class Browser:
 
     def __init__(self, profile: Path) -> None:
         options = ChromeOptions()
-        for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1400,900"):
+        for flag in (*FLAGS.split(), f"--user-data-dir={profile}", "--window-size=1400,900"):
             options.add_argument(flag)
         name = os.environ.get("CHROMIUM") or next(filter(shutil.which, (SHELL, CHROMIUM)), CHROMIUM)
         if name == SHELL:
@@ -82,7 +66,6 @@ class Browser:
         self.server = ""
 
     def close(self) -> None:
-        """End the browser."""
         self.driver.quit()
 
     def open(self, view: str, **parameters: Any) -> None:
@@ -101,17 +84,12 @@ class Browser:
         raise TimeoutError(f"not within {WAIT_SECONDS} seconds")
 
     def all(self, selector: str) -> list[WebElement]:
-        """What a CSS selector finds now."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def see(self, selector: str, text: str = "") -> WebElement:
         """Wait for an element that is shown and holds a text."""
 
-        def found() -> WebElement | None:
-            element: WebElement | None = self.driver.execute_script(SHOWN, selector, text)
-            return element
-
-        element = self.until(found)
+        element = self.until(lambda: self.driver.execute_script(SHOWN, selector, text))
         assert isinstance(element, WebElement)
         return element
 
@@ -122,26 +100,21 @@ class Browser:
         element.click()
 
     def texts(self, selector: str) -> list[str]:
-        """The texts of what a selector finds now."""
         return [each.text for each in self.all(selector)]
 
     def press(self, *keys: str) -> None:
-        """Press keys, wherever the focus is."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def find(self, text: str) -> None:
-        """Type a text into the box and press Enter."""
         box = self.see("#text")
         box.clear()
         box.send_keys(text, Keys.ENTER)
 
     @property
     def place(self) -> str:
-        """Path and query of the view that is shown."""
         return self.driver.current_url.removeprefix(self.server)
 
     def run(self, script: str) -> Any:
-        """What a script returns."""
         return self.driver.execute_script(script)
 
     def complaints(self) -> list[str]:
@@ -183,7 +156,6 @@ INSTALL_SECONDS = 300
 
 @functools.cache
 def axe_source() -> str:
-    """The script that defines `axe` in a page."""
     checksum = hashlib.sha256(b"".join((LOCKED / name).read_bytes() for name in FILES)).hexdigest()
     folder = cached(f"axe-{checksum[:16]}", _install)
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")

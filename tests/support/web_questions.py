@@ -74,10 +74,10 @@ class ApiOf:
         method: str = "GET",
         headers: dict[str, str] | None = None,
         peer: str = "127.0.0.1",
-        **parameters: Any,
+        **given: Any,
     ) -> Answer:
         """Ask a path from an address with query parameters, a trailing underscore of whose names is left out."""
-        asked = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
+        asked = {name.rstrip("_"): value for name, value in given.items() if value is not None}
         return _runner().run(self._ask(method, path, asked, headers or {}, peer))
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -96,7 +96,6 @@ class ApiOf:
         return eventually(look)
 
     def pages(self, path: str, **parameters: Any) -> list[Any]:
-        """All answers to a question, cursor by cursor."""
         found = [self.get(path, **parameters)]
         while found[-1]["cursor"] is not None:
             assert len(found) < 500
@@ -120,12 +119,9 @@ def keys(access_key: str, secret: str) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def _page(
-    services: Sequence[BrokerService],
-    accounts: Path | None,
-    port: int,
-    auth: HttpAuth,
+    services: Sequence[BrokerService], accounts: Path | None, port: int, auth: HttpAuth,
     more: Callable[[Api], Sequence[Route]],
-) -> AsyncIterator[str]:
+) -> AsyncIterator[str]:  # fmt: skip
     (listener,) = bind_listeners([LOOPBACK._replace(port=port)])
     api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts), auth=auth))
     site = Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api, more=more(api))
@@ -145,12 +141,9 @@ async def _page(
 
 @contextlib.contextmanager
 def serving_page(
-    services: Sequence[BrokerService],
-    accounts: Path | None = None,
-    port: int = 0,
-    auth: HttpAuth = ASK_ON_THE_PAGE,
+    services: Sequence[BrokerService], accounts: Path | None = None, port: int = 0, auth: HttpAuth = ASK_ON_THE_PAGE,
     more: Callable[[Api], Sequence[Route]] = lambda _api: (),
-) -> Iterator[str]:
+) -> Iterator[str]:  # fmt: skip
     """The origin of a page over stores, served on a thread; on a free port, or on one that was free before."""
     with in_a_thread(lambda: _page(services, accounts, port, auth, more)) as origin:
         yield origin

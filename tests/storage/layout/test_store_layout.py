@@ -28,8 +28,9 @@ SEGMENT = "0" * 20
 
 
 def make_store(root):
-    with StoreWriter(root) as writer:
-        writer.append("T", b"hello", keys="k")
+    writer = StoreWriter(root)
+    writer.append("T", b"hello", keys="k")
+    writer.close()
     return root
 
 
@@ -82,11 +83,13 @@ def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory, file, tmp_p
 
 def converted(root):
     """A plain store whose log goes on as DLedger's, as that of a broker that becomes a group's member; the latter."""
-    with StoreWriter(root, segment_size=1024) as writer:
-        writer.append("T", b"plain", keys="k")
-        writer.roll()
-    with StoreWriter(root.parent / "other", segment_size=1024, start=1024, is_ledger=True) as ledger:
-        ledger.append("T", b"in an entry", keys="k", queue_offset=1)
+    writer = StoreWriter(root, segment_size=1024)
+    writer.append("T", b"plain", keys="k")
+    writer.roll()
+    writer.close()
+    ledger = StoreWriter(root.parent / "other", segment_size=1024, start=1024, is_ledger=True)
+    ledger.append("T", b"in an entry", keys="k", queue_offset=1)
+    ledger.close()
     directory = root / "dledger-n0" / "data"
     directory.parent.mkdir()
     (root.parent / "other" / "dledger-n0" / "data").rename(directory)
@@ -181,10 +184,11 @@ MADE = {
 
 @pytest.fixture
 def root(tmp_path):
-    with StoreWriter(tmp_path / "store") as writer:
-        writer.append("T", b"x", keys="k", unique_key="U")
-        writer.set_topic("Other")
-        writer.consumer_offsets = {"T@g": {0: 1}}
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"x", keys="k", unique_key="U")
+    writer.set_topic("Other")
+    writer.consumer_offsets = {"T@g": {0: 1}}
+    writer.close()
     return tmp_path / "store"
 
 
@@ -208,15 +212,22 @@ def figures(root):
 def page(root):
     api = ApiOf(root)
     asked: dict[str, dict[str, str]] = {
-        "store": {}, "topics": {}, "topic": {"topic": "T"}, "find": {"text": "nowhere"},
-        "search": {"topic": "T", "contains": "x"}, "message/life": {"uniqueKey": "U"},
-    }  # fmt: skip
+        "store": {},
+        "topics": {},
+        "topic": {"topic": "T"},
+        "find": {"text": "nowhere"},
+        "search": {"topic": "T", "contains": "x"},
+        "message/life": {"uniqueKey": "U"},
+    }
     return json.dumps([api.ask(f"/{path}", **parameters).json for path, parameters in asked.items()])
 
 
 ASKED: dict[str, tuple[str, ...]] = {
-    "tail": ("T",), "search": ("T", "--contains", "x"), "life": ("U",), "space": ("--by", "topic"),
-}  # fmt: skip
+    "tail": ("T",),
+    "search": ("T", "--contains", "x"),
+    "life": ("U",),
+    "space": ("--by", "topic"),
+}
 
 
 def said_by(name: str, source: object) -> str:
