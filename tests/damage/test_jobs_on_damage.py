@@ -133,16 +133,13 @@ def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giant
     assert problems(root) == ""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "last segment",
-        *(
-            pytest.param(kind, marks=pytest.mark.soak)
-            for kind in ("queue file", "file of a queue of batches", "index file")
-        ),
-    ],
-)
+@pytest.mark.parametrize("kind", [
+    "last segment",
+    *(
+        pytest.param(kind, marks=pytest.mark.soak)
+        for kind in ("queue file", "file of a queue of batches", "index file")
+    ),
+])  # fmt: skip
 def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk_path, kind) -> None:
     root = disk_path / "store"
     write_store(root)
@@ -152,22 +149,19 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "place"),
-    [
-        ("COMMIT_LOG", max),
-        *(
-            pytest.param(kind, place, marks=pytest.mark.soak)
-            for kind, place in (
-                ("COMMIT_LOG", min),
-                ("CONSUME_QUEUE", min),
-                ("CONSUME_QUEUE", max),
-                ("INDEX", min),
-                ("INDEX", max),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "place"), [
+    ("COMMIT_LOG", max),
+    *(
+        pytest.param(kind, place, marks=pytest.mark.soak)
+        for kind, place in (
+            ("COMMIT_LOG", min),
+            ("CONSUME_QUEUE", min),
+            ("CONSUME_QUEUE", max),
+            ("INDEX", min),
+            ("INDEX", max),
+        )
+    ),
+])  # fmt: skip
 def test_a_giant_in_a_tier_takes_little_memory_too(disk_path, kind, place) -> None:
     root = unpack("store", disk_path, archives=GOLDEN / "g2" / "g2-tier")
     topic = "rmq_sys_INDEX" if kind == "INDEX" else "TierTopic"

@@ -136,15 +136,8 @@ def test_all_that_is_whole_is_answered_whatever_bit_is_flipped(kind, writer, ext
 
 
 NAMED = {
-    "size",
-    "previous",
-    "slot",
-    "slot_count",
-    "index_count",
-    "begin_physical_offset",
-    "end_physical_offset",
-    "key_hash",
-}
+    "size", "previous", "slot", "slot_count", "index_count", "begin_physical_offset", "end_physical_offset", "key_hash",
+}  # fmt: skip
 """Fields of queues and index files whose damage the doctor names; others of them nothing but `verify` can tell."""
 
 

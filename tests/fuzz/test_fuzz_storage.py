@@ -160,7 +160,6 @@ def test_lookups_end_whatever_changed_under_the_snapshot(index_file, segment, pl
         if number % 10 == 0:
             for offset, size in zip(found.physical_offsets, found.sizes, strict=True):
                 record = record_of(content, offset)
-                assert record is not None
                 assert record.total_size == size
                 name = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}[kind]
                 assert record.topic == "TopicTest"
@@ -236,7 +235,6 @@ def use(store: MessageStore) -> None:
                 position = 0
                 for offset, size in zip(answer.physical_offsets, answer.sizes, strict=True):
                     record = oracles.read_record(answer.records[position : position + size], 0, offset)
-                    assert record is not None
                     assert record.topic == topic
                     position += size
                 assert position == len(answer.records)
@@ -307,7 +305,6 @@ def root(tmp_path_factory):
 def ask_everything(root, offset, count, timestamp) -> None:
     queues, _ = open_queues(root)
     queue = queues.queue("T", 0)
-    assert queue is not None
     minimum, end = queue.min_offset, queue.max_offset
     assert minimum <= end
     for queue_offset in (offset, minimum, minimum + 1, end - 1, end):
@@ -376,22 +373,16 @@ steps = st.lists(
 
 @settings(max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    steps,
-    st.sampled_from(["5.5", "5.3"]),
-    st.sampled_from([1024, 4096]),
-    st.sampled_from([3, 20, 1000]),
+    steps, st.sampled_from(["5.5", "5.3"]), st.sampled_from([1024, 4096]), st.sampled_from([3, 20, 1000]),
     st.sampled_from([20, 100, 2000]),
-)
+)  # fmt: skip
 def test_following_is_as_good_as_opening(
     tmp_path_factory, taken, profile, segment_size, index_entries, queue_file_size
 ) -> None:
     followed = Followed(
-        tmp_path_factory.mktemp("steps") / "store",
-        profile=profile,
-        segment_size=segment_size,
-        index_entries=index_entries,
-        queue_file_size=queue_file_size,
-    )
+        tmp_path_factory.mktemp("steps") / "store", profile=profile, segment_size=segment_size,
+        index_entries=index_entries, queue_file_size=queue_file_size,
+    )  # fmt: skip
     for step in taken:
         if followed.growing.is_torn and step not in ("mend", "poll", "watch"):
             followed.growing.mend()

@@ -74,10 +74,9 @@ def here():
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    writer = StoreWriter(tmp_path_factory.mktemp("planted") / "store", segment_size=2048)
-    for number in range(30):
-        writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("planted") / "store", segment_size=2048) as writer:
+        for number in range(30):
+            writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
     run_rebuild(rebuild_all(writer.root), Silence())
     for path in writer.root.glob("*.bak-*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -15,17 +15,10 @@ HEADERS = sorted({(int(code), header) for family in PROCESSORS for code, header,
 NUMBERS = st.sampled_from([0, 1, -1, 2, 11, 12, 13, 300, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]).map(str)
 NAMES = st.sampled_from(
     [
-        "TopicTest",
-        "TopicBatch",
-        "TopicEmpty",
-        "BulkTopic",
-        "%RETRY%CG_TAG",
-        "%RETRY%x",
-        "CG_TAG",
-        "CG_SQL",
+        "TopicTest", "TopicBatch", "TopicEmpty", "BulkTopic", "%RETRY%CG_TAG", "%RETRY%x", "CG_TAG", "CG_SQL",
         "DefaultCluster",
     ]
-)
+)  # fmt: skip
 FLAGS = st.sampled_from(["true", "false", "TAG", "SQL92", "K", "U", "T", "LOWER", "upper", "*", "TagA || TagD", "||"])
 VALUES = st.one_of(NUMBERS, NAMES, FLAGS, st.text(max_size=12))
 BODIES = st.one_of(

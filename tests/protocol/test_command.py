@@ -122,13 +122,9 @@ def test_every_recorded_binary_header_is_decoded_and_encoded_alike() -> None:
     for data in recorded:
         command = decode_command((1, data, b""))
         again = encode_request(
-            command.code,
-            ext_fields_of(command),
-            opaque=command.opaque,
-            oneway=command.is_oneway,
-            serialize_type=1,
+            command.code, ext_fields_of(command), opaque=command.opaque, oneway=command.is_oneway, serialize_type=1,
             version=command.version,
-        )
+        )  # fmt: skip
         assert again[8:] == data
 
 
@@ -144,30 +140,12 @@ def test_every_recorded_answer_is_encoded_with_equal_values() -> None:
         assert json.loads(ours) == header | {"version": 479}
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "",
-        "[]",
-        "null",
-        "{}",
-        '{"code":33',
-        '{"code":33}x',
-        "{code:33}",
-        '{"code":null}',
-        '{"code":33,"opaque":99999999999}',
-        '{"code":2147483648}',
-        '{"code":33.7}',
-        '{"code":"x"}',
-        '{"code":33,"remark":5}',
-        '{"code":33,"language":2147483648}',
-        '{"code":33,"language":-2147483649}',
-        '{"code":33,"language":1180591620717411303424}',
-        '{"code":33,"extFields":' + "[" * 100_000,
-        "\x16\x03\x01",
-    ],
-    ids=lambda header: header[:30],
-)
+@pytest.mark.parametrize("header", [
+    "", "[]", "null", "{}", '{"code":33', '{"code":33}x', "{code:33}", '{"code":null}',
+    '{"code":33,"opaque":99999999999}', '{"code":2147483648}', '{"code":33.7}', '{"code":"x"}',
+    '{"code":33,"remark":5}', '{"code":33,"language":2147483648}', '{"code":33,"language":-2147483649}',
+    '{"code":33,"language":1180591620717411303424}', '{"code":33,"extFields":' + "[" * 100_000, "\x16\x03\x01",
+], ids=lambda header: header[:30])  # fmt: skip
 @pytest.mark.untraced  # at the end of the stack a tracer fails itself
 def test_what_is_no_command_is_refused(header: str) -> None:
     with pytest.raises(BadCommand, match=r"^the header is no command: "):
@@ -209,17 +187,12 @@ BAD_PREFIXES = [
     *(
         (beginning[:8].hex(), RequestByHttp, HTTP_REQUEST)
         for beginning in (
-            b"GET / HTTP/1.1",
-            b"POST /api",
-            b"HEAD /metrics",
-            b"OPTIONS * ",
-            b"DELETE /x",
-            b"PRI * HTTP/2.0",
+            b"GET / HTTP/1.1", b"POST /api", b"HEAD /metrics", b"OPTIONS * ", b"DELETE /x", b"PRI * HTTP/2.0",
         )
     ),
     (b"HTTP/1.1 400"[:8].hex(), BadFrame, HTTP_ANSWER),
     (b"PROXY TCP4 "[:8].hex(), FrameTooLarge, "a frame of 1347571548 bytes, more than the limit of 16777216"),
-]
+]  # fmt: skip
 
 
 def in_pieces(data, size):

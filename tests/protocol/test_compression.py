@@ -115,16 +115,15 @@ class Fed:
         return found
 
 
-def test_frames_and_members_are_counted_whatever_is_in_them() -> None:
+def test_frames_members_and_blocks_are_counted() -> None:
+    # Frames and members are counted whatever is in them.
     for codec, unit in FRAMED:
         assert decode(unit * MOST_FRAMES, codec, Budget()) == plainly(codec, unit) * MOST_FRAMES
         with pytest.raises(CorruptRecord, match=f"more, expected at most {MOST_FRAMES} frames"):
             decode(unit * (MOST_FRAMES + 1), codec, Budget())
         with pytest.raises(CorruptRecord, match=f"more, expected at most {LIST_FRAMES} frames"):
             decode(unit * (LIST_FRAMES + 1), codec, Budget.of_list())
-
-
-def test_blocks_of_zstd_are_counted_in_all_frames_together() -> None:
+    # Blocks of zstd are counted in all frames together.
     assert decode(many_blocks(MOST_BLOCKS), Codec.ZSTD, Budget()) == b""
     for data in (many_blocks(MOST_BLOCKS + 1), many_blocks(MOST_BLOCKS // 2) * 3):
         with pytest.raises(CorruptRecord, match=f"at most {MOST_BLOCKS} blocks"):

@@ -41,52 +41,23 @@ PARSED = [
 ]
 
 REFUSED = [
-    "",
-    " ",
-    "{",
-    "{0}",
-    "{0:}",
-    "{:1}",
-    "{a:1}",
-    "{'a':1}",
-    '{"a":1,}',
-    "[1:2]",
-    "{1.5:2}",
-    "{{}:1",
-    '{{"a":{"b":1}}:1}',
-    '"',
-    '"\\',
-    "NaN",
-    '{"a":Infinity}',
-    '{"a":1}x',
-    "\0",
-]
+    "", " ", "{", "{0}", "{0:}", "{:1}", "{a:1}", "{'a':1}", '{"a":1,}', "[1:2]", "{1.5:2}", "{{}:1",
+    '{{"a":{"b":1}}:1}', '"', '"\\', "NaN", '{"a":Infinity}', '{"a":1}x', "\0",
+]  # fmt: skip
 
 # Each would take minutes where a pattern goes back, or end in something else than our error.
 SLOW = [
-    '"' + '\\"' * 50_000,
-    '"\\"' * 50_000,
-    "{" * 50_000,
-    "[" * 50_000,
-    "{0:" * 50_000,
-    '{"a' * 50_000,
-    '{"' * 50_000,
-    "{" + " " * 100_000,
-    "{1" + " " * 100_000,
-    "9" * 100_000,
-    "{1 " * 50_000,
-    "{}" * 50_000,
-    "{1:" + "9" * 5_000 + "}",
-]
+    '"' + '\\"' * 50_000, '"\\"' * 50_000, "{" * 50_000, "[" * 50_000, "{0:" * 50_000, '{"a' * 50_000, '{"' * 50_000,
+    "{" + " " * 100_000, "{1" + " " * 100_000, "9" * 100_000, "{1 " * 50_000, "{}" * 50_000, "{1:" + "9" * 5_000 + "}",
+]  # fmt: skip
 
 
-def test_a_text_is_parsed() -> None:
+def test_a_text_is_parsed_or_refused() -> None:
+    # A text is parsed.
     for text, value in PARSED:
         assert parse_fastjson(text) == value
         assert parse_fastjson(text.encode()) == value
-
-
-def test_what_is_no_json_is_refused() -> None:
+    # What is no json is refused.
     for text in REFUSED:
         with pytest.raises(ProtocolError, match="no JSON"):
             parse_fastjson(text)
@@ -127,28 +98,24 @@ ACKNOWLEDGEMENT = b'{"ao":0,"bn":"broker-a","c":"g1","pt":1795694868695,"q":0,"s
 POP = Pop("orders", "g1", 0, 0, 1795694868695)
 
 
-def test_what_a_broker_wrote_is_read() -> None:
+def test_notes_of_popped_messages_are_read() -> None:
+    # What a broker wrote is read.
     assert decode_checkpoint(CHECKPOINT) == PopCheckpoint(POP, 1795694871695, (0, 1, 2))
     assert decode_acknowledgement(ACKNOWLEDGEMENT) == Acknowledgement(POP, (0,))
-
-
-def changed(body: bytes, **values: object) -> bytes:
-    return json.dumps({**json.loads(body), **values}).encode()
-
-
-def test_bits_say_what_was_acknowledged_before_the_checkpoint_was_stored() -> None:
+    # Bits say what was acknowledged before the checkpoint was stored.
     found = decode_checkpoint(changed(CHECKPOINT, bm=0b101, so=7, d=[0, 2, 5]))
-    assert found is not None
     assert (found.offsets, found.acknowledged) == ((7, 9, 12), (7, 12))
-
-
-def test_several_are_acknowledged_at_once_and_old_brokers_wrote_long_names() -> None:
+    # Several are acknowledged at once and old brokers wrote long names.
     found = decode_acknowledgement(changed(ACKNOWLEDGEMENT, ao=-1, aol=[3, 5]))
     assert found == Acknowledgement(POP, (3, 5))
     old = {"ackOffset": 4, "startOffset": 0, "consumerGroup": "g1", "topic": "orders", "queueId": 0}
     assert decode_acknowledgement(json.dumps({**old, "popTime": POP.pop_timestamp}).encode()) == Acknowledgement(
         POP, (4,)
     )
+
+
+def changed(body: bytes, **values: object) -> bytes:
+    return json.dumps({**json.loads(body), **values}).encode()
 
 
 @given(
@@ -191,16 +158,13 @@ def test_what_the_client_encodes_is_read() -> None:
             "Recall": {"topic": "Topic-Recall", "success": success == "true"},
             "SubBefore": {"request_id": "request-1", "retry_times": 3},
             "SubAfter": {
-                "request_id": "request-1",
-                "success": success == "true",
-                "cost_milliseconds": 17,
-                "outcome": outcome,
+                "request_id": "request-1", "success": success == "true", "cost_milliseconds": 17, "outcome": outcome,
             },
             "EndTransaction": {
                 "topic": "Topic-EndTransaction",
                 "outcome": "COMMIT_MESSAGE" if success == "true" else "ROLLBACK_MESSAGE",
             },
-        }[kind]
+        }[kind]  # fmt: skip
         assert {name: getattr(trace, name) for name in expected} == expected  # type: ignore[attr-defined]
 
 

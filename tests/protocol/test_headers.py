@@ -126,11 +126,10 @@ def as_texts(header: RequestHeader) -> dict[str, str]:
     return texts
 
 
-def test_the_table_lists_every_header() -> None:
-    assert set(FIELDS) == set(HEADER_TYPES)
-
-
 def test_a_header_has_the_fields_of_its_java_class() -> None:
+    # The table lists every header.
+    assert set(FIELDS) == set(HEADER_TYPES)
+    # A header has the fields of its java class.
     for name in FIELDS:
         fields = field_plans(HEADER_TYPES[name])
         assert {field.wire_name + "*" * field.is_required for field in fields} == set(FIELDS[name].split())
@@ -170,27 +169,12 @@ GOOD = {"someInt": "1", "someLong": "2", "someText": "x"}
 
 # (text, Integer.parseInt, Long.parseLong): None where Java leaves the field null.
 NUMBERS = [
-    ("1", 1, 1),
-    ("+1", 1, 1),
-    ("-0", 0, 0),
-    ("007", 7, 7),
-    (" 1", None, None),
-    ("1 ", None, None),
-    ("1_0", None, None),
-    ("1e3", None, None),
-    ("1.0", None, None),
-    ("0x10", None, None),
-    ("--1", None, None),
-    ("", None, None),
-    ("true", None, None),
-    ("2147483647", 2**31 - 1, 2**31 - 1),
-    ("2147483648", None, 2**31),
-    ("-2147483648", -(2**31), -(2**31)),
-    ("9223372036854775807", None, 2**63 - 1),
-    ("9223372036854775808", None, None),
-    ("-9223372036854775808", None, -(2**63)),
-    ("9" * 100_000, None, None),
-]
+    ("1", 1, 1), ("+1", 1, 1), ("-0", 0, 0), ("007", 7, 7), (" 1", None, None), ("1 ", None, None), ("1_0", None, None),
+    ("1e3", None, None), ("1.0", None, None), ("0x10", None, None), ("--1", None, None), ("", None, None),
+    ("true", None, None), ("2147483647", 2**31 - 1, 2**31 - 1), ("2147483648", None, 2**31),
+    ("-2147483648", -(2**31), -(2**31)), ("9223372036854775807", None, 2**63 - 1), ("9223372036854775808", None, None),
+    ("-9223372036854775808", None, -(2**63)), ("9" * 100_000, None, None),
+]  # fmt: skip
 
 
 def test_numbers_are_what_java_parses() -> None:
@@ -215,14 +199,10 @@ RESPONSE_FLAG = 1
 
 # Those that the file below does not list, as the Java classes of the same names in 5.5.1 have them.
 CONSTANTS = [
-    (RequestCode, "DELETE_TOPIC_IN_BROKER_LIST", 5002),
-    (RequestCode, "DELETE_SUBSCRIPTION_GROUP_LIST", 5003),
-    (LanguageCode, "JAVA", 0),
-    (LanguageCode, "GO", 9),
-    (LanguageCode, "NODE_JS", 13),
-    (SerializeType, "JSON", 0),
+    (RequestCode, "DELETE_TOPIC_IN_BROKER_LIST", 5002), (RequestCode, "DELETE_SUBSCRIPTION_GROUP_LIST", 5003),
+    (LanguageCode, "JAVA", 0), (LanguageCode, "GO", 9), (LanguageCode, "NODE_JS", 13), (SerializeType, "JSON", 0),
     (SerializeType, "ROCKETMQ", 1),
-]
+]  # fmt: skip
 
 JAVA_CODES = Path(__file__).parents[1] / "data" / "java-codes.tsv"
 """Class, name and value of each constant: what `javap -constants` prints of the jar of remoting 5.5.0, where
@@ -259,26 +239,17 @@ READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, Top
 # Which struct reads and writes the recorded body of a code, request or answer.
 KIND_OF_CODE = {34: HeartbeatData, 41: LockBatchRequestBody, 42: LockBatchRequestBody, 46: CheckClientRequestBody}
 KIND_OF_ANSWER = {
-    28: KVTable,
-    38: GetConsumerListByGroupResponseBody,
-    41: LockBatchResponseBody,
-    105: TopicRouteData,
-    106: ClusterInfo,
-    206: TopicList,
-    300: GroupList,
-    305: TopicList,
-    315: BrokerStatsData,
-    321: QueryConsumeQueueResponseBody,
-    907: HARuntimeInfo,
-}
+    28: KVTable, 38: GetConsumerListByGroupResponseBody, 41: LockBatchResponseBody, 105: TopicRouteData,
+    106: ClusterInfo, 206: TopicList, 300: GroupList, 305: TopicList, 315: BrokerStatsData,
+    321: QueryConsumeQueueResponseBody, 907: HARuntimeInfo,
+}  # fmt: skip
 
 
-def test_a_body_equals_the_sample_as_values() -> None:
+def test_every_struct_is_encoded_and_equals_its_sample() -> None:
+    # A body equals the sample as values.
     for value, text in SAMPLES:
         assert parse_java_json(encode_json(value).decode()) == parse_java_json(text)
-
-
-def test_every_struct_is_encoded_somewhere_above() -> None:
+    # Every struct is encoded somewhere above.
     seen: set[type] = set()
     todo = [value for value, _ in SAMPLES]
     while todo:

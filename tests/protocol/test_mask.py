@@ -42,15 +42,12 @@ def test_what_a_path_finds_is_hidden_and_numbers_stay_as_they_are_written() -> N
     assert body(text, "$..phone", "$.nowhere") == text.replace('"138"', '"***"').encode()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("phone: 138", '{"phone": "138"', '{"phone":"1"}\n{"phone":"2"}', '"138"', "[" * 5000 + "]" * 5000),
-        *(b'\xff{"phone":"138"}', '{"phone":"138"}'.encode("utf-16")),
-        gzip.compress(b'{"phone":"138"}', mtime=0)[:-1],
-        *(gzip.compress(b"138", mtime=0), '{"phone":"\\ud800"}', '{"phone":NaN}'),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    *("phone: 138", '{"phone": "138"', '{"phone":"1"}\n{"phone":"2"}', '"138"', "[" * 5000 + "]" * 5000),
+    *(b'\xff{"phone":"138"}', '{"phone":"138"}'.encode("utf-16")),
+    gzip.compress(b'{"phone":"138"}', mtime=0)[:-1],
+    *(gzip.compress(b"138", mtime=0), '{"phone":"\\ud800"}', '{"phone":NaN}'),
+])  # fmt: skip
 def test_a_body_in_which_places_cannot_be_found_is_hidden_whole(text: str | bytes) -> None:
     assert body(text, "$.phone") == b"***"
 
@@ -122,12 +119,9 @@ class TestMessages:
 def test_a_field_that_is_hidden_is_refused() -> None:
     mask = Mask(("keys", "properties.card"))
     for refused in (
-        lambda: mask.refuse("keys"),
-        lambda: mask.refuse("properties.card"),
-        lambda: mask.refuse("properties.KEYS"),
-        lambda: mask.refuse_value("keys", "k"),
-        lambda: mask.refuse_expression(["a", "card"]),
-    ):
+        lambda: mask.refuse("keys"), lambda: mask.refuse("properties.card"), lambda: mask.refuse("properties.KEYS"),
+        lambda: mask.refuse_value("keys", "k"), lambda: mask.refuse_expression(["a", "card"]),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match="what is masked cannot be searched"):
             refused()
     with pytest.raises(ConfigError, match=r"properties\.a is masked"):
@@ -141,14 +135,10 @@ def test_a_field_that_is_hidden_is_refused() -> None:
 
 def test_what_is_no_rule_is_refused() -> None:
     for rule, says in [
-        ("topic", "no field 'topic' to mask"),
-        ("", "no field '' to mask"),
-        ("/(/", "is no regular expression"),
-        ("/a*/", "matches nothing at all"),
-        ("$[", "is no JSONPath"),
-        ("charset=klingon", "is no charset"),
+        ("topic", "no field 'topic' to mask"), ("", "no field '' to mask"), ("/(/", "is no regular expression"),
+        ("/a*/", "matches nothing at all"), ("$[", "is no JSONPath"), ("charset=klingon", "is no charset"),
         ("keys:/a/", "no field 'keys:/a/' to mask"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(ConfigError) as caught:
             Mask((rule,))
         assert says in str(caught.value)

@@ -101,23 +101,18 @@ def test_ids_of_the_recorded_store_are_those_that_its_producer_was_told(g1_store
     assert len(told) == 19
 
 
-def test_lengths_and_magic_that_are_none_are_named() -> None:
+def test_lengths_that_are_none_and_cuts_are_named() -> None:
+    # Lengths and magic that are none are named.
     for position, value, message in [
-        (4, 0xCBD43194, "magic 0xcbd43194, expected 0xdaa320a7"),
-        (4, 0, "magic 0x00000000"),
-        (0, 90, "total size 90, expected at least 91"),
-        (0, 0x80000000, "total size -2147483648"),
-        (0, 91, "body length 5"),
-        (84, 0x7FFFFFFF, "body length 2147483647"),
-        (84, 6, "topic length 84, expected 0 to"),
-    ]:
+        (4, 0xCBD43194, "magic 0xcbd43194, expected 0xdaa320a7"), (4, 0, "magic 0x00000000"),
+        (0, 90, "total size 90, expected at least 91"), (0, 0x80000000, "total size -2147483648"),
+        (0, 91, "body length 5"), (84, 0x7FFFFFFF, "body length 2147483647"), (84, 6, "topic length 84, expected 0 to"),
+    ]:  # fmt: skip
         record = bytearray(record_of())
         struct.pack_into(">I", record, position, value)
         with pytest.raises(CorruptRecord, match=message):
             decode_message(bytes(record))
-
-
-def test_a_record_that_is_cut_off_is_truncated_wherever_the_cut_is() -> None:
+    # A record that is cut off is truncated wherever the cut is.
     record = record_of()
     for size in range(len(record)):
         with pytest.raises(TruncatedFile, match=f"but only {size} are there"):
@@ -150,14 +145,10 @@ def without_wait(properties: dict[str, str]) -> dict[str, str]:
 
 def test_a_broken_batch_is_an_error() -> None:
     for body in [
-        b"\0" * 19,
-        pack_batch([(b"a", {})])[:-1],
-        pack_batch([(b"a", {"k": "v"})])[:-1],
-        pack_batch([(b"a", {})]) + b"\0",
-        bytes(16) + b"\xff\xff\xff\xff" + bytes(2),
-        bytes(20) + b"\xff\xff",
+        b"\0" * 19, pack_batch([(b"a", {})])[:-1], pack_batch([(b"a", {"k": "v"})])[:-1],
+        pack_batch([(b"a", {})]) + b"\0", bytes(16) + b"\xff\xff\xff\xff" + bytes(2), bytes(20) + b"\xff\xff",
         bytes(16) + b"\x7f\xff\xff\xff" + bytes(2),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(CorruptRecord, match="sub-message at"):
             decode_message(record_of(body=body, sys_flag=0xC0)).inner_messages()
 
@@ -171,7 +162,24 @@ def encode_again(message: Message) -> bytes:
     return encode_message(**fields, body=message.stored_body, properties=message.properties_bytes)
 
 
-def test_decoding_and_encoding_gives_javas_bytes_back() -> None:
+def test_blocks_records_tags_and_texts_are_those_of_the_official_classes() -> None:
+    # Blocks parse as the brokers own class parses them.
+    for data, expected in vectors("properties"):
+        assert parse_properties(bytes.fromhex(data)) == pairs(expected), data
+    # Records of the brokers own encoder verify.
+    records = [bytes.fromhex(columns[0]) for columns in vectors("message")]
+    protected = [record for record in records if property_crc(record) is not None]
+    assert len(protected) == len(records) // 2 > 0
+    assert all(verify_property_crc(record) and renew_property_crc(record) == record for record in protected)
+    # Tags hash as the brokers own classes hash them.
+    recorded = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())["tag_hash"]
+    assert [java_hash(vector["tag"]) for vector in recorded] == [vector["tagsCode"] for vector in recorded]
+    # Hashes and decoding are those of the jdk.
+    for data, string, expected in vectors("string"):
+        decoded = decode_java(bytes.fromhex(data))
+        assert decoded == text(string), data
+        assert java_hash(decoded) == int(expected), data
+    # Decoding and encoding gives javas bytes back.
     for record in JAVA_RECORDS:
         assert encode_again(decode_message(record)) == record
 
@@ -210,16 +218,15 @@ def test_another_store_host_changes_nothing_else(fields: dict[str, object], host
 REFERENCE = "7F00000100002A9F0000000000001241"
 
 
-def test_ids_are_those_that_java_makes() -> None:
+def test_ids_are_those_that_java_makes_and_others_are_told_why() -> None:
+    # Ids are those that java makes.
     for said, ip, port, offset in vectors("message-id"):
         message_id = decode_message_id(said)
         assert message_id.address.raw_ip.hex() == ip
         assert [str(message_id.address.port), str(message_id.physical_offset)] == [port, offset]
         assert encode_message_id(message_id.address, message_id.physical_offset) == said
         assert is_offset_message_id_candidate(said)
-
-
-def test_what_is_no_id_is_told_why() -> None:
+    # What is no id is told why.
     for said, message in [
         ("", "length 0, expected 32 hex digits \\(IPv4\\) or 56 \\(IPv6\\)"),
         (REFERENCE[:-1], "length 31"),
@@ -237,11 +244,6 @@ def test_what_is_no_id_is_told_why() -> None:
         assert not is_offset_message_id_candidate(said)
 
 
-def test_blocks_parse_as_the_brokers_own_class_parses_them() -> None:
-    for data, expected in vectors("properties"):
-        assert parse_properties(bytes.fromhex(data)) == pairs(expected), data
-
-
 @given(property_blocks)
 def test_parsing_pieces_of_bytes_equals_parsing_the_decoded_text(block: bytes) -> None:
     expected = oracles.parse_properties(oracles.decode_java(block))
@@ -253,25 +255,6 @@ def test_removing_a_property_leaves_all_others(block: bytes, name: str) -> None:
     expected = parse_properties(block)
     expected.pop(name, None)
     assert parse_properties(remove_property(block, name)) == expected
-
-
-def test_records_of_the_brokers_own_encoder_verify() -> None:
-    records = [bytes.fromhex(columns[0]) for columns in vectors("message")]
-    protected = [record for record in records if property_crc(record) is not None]
-    assert len(protected) == len(records) // 2 > 0
-    assert all(verify_property_crc(record) and renew_property_crc(record) == record for record in protected)
-
-
-def test_tags_hash_as_the_brokers_own_classes_hash_them() -> None:
-    recorded = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())["tag_hash"]
-    assert [java_hash(vector["tag"]) for vector in recorded] == [vector["tagsCode"] for vector in recorded]
-
-
-def test_hashes_and_decoding_are_those_of_the_jdk() -> None:
-    for data, string, expected in vectors("string"):
-        decoded = decode_java(bytes.fromhex(data))
-        assert decoded == text(string), data
-        assert java_hash(decoded) == int(expected), data
 
 
 @given(st.one_of(utf8_like, st.binary()))

@@ -36,7 +36,6 @@ def test_an_offset_message_id_names_a_place_in_either_case(ip: str, port: int, o
     text = encode_message_id(address, offset)
     for each in (text, text.lower()):
         found = message_id_of(each)
-        assert found is not None
         assert (found.address, found.physical_offset) == (address, offset)
         assert places_of(each)[0] == ("offset message id", offset, found)
 
@@ -55,15 +54,10 @@ def test_what_is_at_a_place_says_whose_it_is() -> None:
 
 def test_a_question_is_answered_by_the_part_that_it_names() -> None:
     for kind, text, is_one in [
-        (KeyKind.KEY, "k1", True),
-        (KeyKind.KEY, "U1", False),
-        (KeyKind.UNIQUE, "U1", True),
-        (KeyKind.UNIQUE, "k1", False),
-        (KeyKind.ANY, "U1", True),
-        (KeyKind.ANY, "k2", True),
-        (KeyKind.TAG, "paid", True),
-        (KeyKind.TAG, "k1", False),
-    ]:
+        (KeyKind.KEY, "k1", True), (KeyKind.KEY, "U1", False), (KeyKind.UNIQUE, "U1", True),
+        (KeyKind.UNIQUE, "k1", False), (KeyKind.ANY, "U1", True), (KeyKind.ANY, "k2", True),
+        (KeyKind.TAG, "paid", True), (KeyKind.TAG, "k1", False),
+    ]:  # fmt: skip
         found = message(KEYS="k1 k2", UNIQ_KEY="U1", TAGS="paid")
         assert Question("T", text, kind).is_answered_by(found) is is_one
         assert not Question("Other", text, kind).is_answered_by(found)
@@ -74,15 +68,11 @@ def test_a_question_is_answered_by_the_part_that_it_names() -> None:
 
 def test_a_born_host_is_an_address_one_with_a_port_or_a_network() -> None:
     for text, inside, outside in [
-        ("10.1.2.3", ("10.1.2.3", 5), ("10.1.2.4", 5)),
-        ("10.1.2.3:5", ("10.1.2.3", 5), ("10.1.2.3", 6)),
-        ("10.1.0.0/16", ("10.1.9.9", 5), ("10.2.0.0", 5)),
-        ("10.1.2.3/16", ("10.1.9.9", 5), ("::1", 5)),
-        ("::1", ("::1", 5), ("::2", 5)),
-        ("[::1]:5", ("::1", 5), ("::1", 6)),
-        ("[::1]", ("::1", 6), ("::2", 6)),
+        ("10.1.2.3", ("10.1.2.3", 5), ("10.1.2.4", 5)), ("10.1.2.3:5", ("10.1.2.3", 5), ("10.1.2.3", 6)),
+        ("10.1.0.0/16", ("10.1.9.9", 5), ("10.2.0.0", 5)), ("10.1.2.3/16", ("10.1.9.9", 5), ("::1", 5)),
+        ("::1", ("::1", 5), ("::2", 5)), ("[::1]:5", ("::1", 5), ("::1", 6)), ("[::1]", ("::1", 6), ("::2", 6)),
         ("2001:db8::/32", ("2001:db8::9", 1), ("2001:db9::", 1)),
-    ]:
+    ]:  # fmt: skip
         host = BornHost.parse(text)
         assert host.holds_address(HostAddress(*inside))
         assert not host.holds_address(HostAddress(*outside))
@@ -125,20 +115,15 @@ def message_of(topic, **properties):
 
 def test_a_topic_has_its_stage_and_kind() -> None:
     for topic, stage, kind in [
-        ("orders", Stage.DELIVERED, "normal"),
-        ("%RETRY%g", Stage.RETRY, "retry"),
-        ("%DLQ%g", Stage.DEAD_LETTER, "dead letter"),
-        ("SCHEDULE_TOPIC_XXXX", Stage.SCHEDULED, "system"),
-        ("rmq_sys_wheel_timer", Stage.TIMER, "system"),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", Stage.HALF, "system"),
+        ("orders", Stage.DELIVERED, "normal"), ("%RETRY%g", Stage.RETRY, "retry"),
+        ("%DLQ%g", Stage.DEAD_LETTER, "dead letter"), ("SCHEDULE_TOPIC_XXXX", Stage.SCHEDULED, "system"),
+        ("rmq_sys_wheel_timer", Stage.TIMER, "system"), ("RMQ_SYS_TRANS_HALF_TOPIC", Stage.HALF, "system"),
         ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", Stage.HALF, "system"),
         ("TRANS_CHECK_MAX_TIME_TOPIC", Stage.DISCARDED, "system"),
         ("RMQ_SYS_TRANS_OP_HALF_TOPIC", Stage.DELIVERED, "system"),
-        ("DefaultHeartBeatSyncerTopic", Stage.DELIVERED, "system"),
-        ("rmq_sys_anything", Stage.DELIVERED, "system"),
-        ("rmq_sys_wheel_timer2", Stage.DELIVERED, "system"),
-        ("my_RMQ_SYS_topic", Stage.DELIVERED, "normal"),
-    ]:
+        ("DefaultHeartBeatSyncerTopic", Stage.DELIVERED, "system"), ("rmq_sys_anything", Stage.DELIVERED, "system"),
+        ("rmq_sys_wheel_timer2", Stage.DELIVERED, "system"), ("my_RMQ_SYS_topic", Stage.DELIVERED, "normal"),
+    ]:  # fmt: skip
         assert stage_of(topic) is stage
         assert kind_of(topic) == kind
 

@@ -36,21 +36,10 @@ def test_a_secret_is_in_no_text_whatever_way_it_is_quoted(secret: str, before: s
 
 def test_options_are_known_by_their_names_also_within_others() -> None:
     for name in [
-        "secret",
-        "token",
-        "password",
-        "s3.secret-access-key",
-        "AWS_SECRET_ACCESS_KEY",
-        "account_key",
-        "sas_token",
-        "connection_string",
-        "credential",
-        "header.Authorization",
-        "spark.hadoop.fs.s3a.secret.key",
-        "client_secret",
-        "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net",
-        "key",
-    ]:
+        "secret", "token", "password", "s3.secret-access-key", "AWS_SECRET_ACCESS_KEY", "account_key", "sas_token",
+        "connection_string", "credential", "header.Authorization", "spark.hadoop.fs.s3a.secret.key", "client_secret",
+        "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net", "key",
+    ]:  # fmt: skip
         keep_secrets({"client_kwargs": {name: "a-hidden-value"}, "region_name": "a-shown-value"})
         assert redacted("a-hidden-value a-shown-value") == f"{HIDDEN} a-shown-value"
 

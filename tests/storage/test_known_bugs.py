@@ -80,10 +80,9 @@ def smallest_hash() -> tuple[str, str]:
 def test_an_index_of_another_log_covers_nothing(tmp_path) -> None:  # rmq#8041
     mine, other = tmp_path / "mine", tmp_path / "other"
     for root, prefix in ((mine, "mine"), (other, "longer-prefix")):
-        writer = StoreWriter(root)
-        for number in range(60):
-            writer.append("T", keys=f"{prefix}{number}")
-        writer.close()
+        with StoreWriter(root) as writer:
+            for number in range(60):
+                writer.append("T", keys=f"{prefix}{number}")
     shutil.rmtree(mine / "index")
     shutil.copytree(other / "index", mine / "index")
     store = MessageStore.open(mine)
@@ -133,9 +132,8 @@ class TestCrash:
         self, data, tmp_path_factory
     ) -> None:  # rmq#4463: any page may be missing by itself
         root = tmp_path_factory.mktemp("torn")
-        writer = StoreWriter(root, index_slots=1500, index_entries=500)
-        fill(writer, 80)
-        writer.close()
+        with StoreWriter(root, index_slots=1500, index_entries=500) as writer:
+            fill(writer, 80)
         path = data.draw(st.sampled_from(writer.index_paths()))
         size = path.stat().st_size
         for page in data.draw(st.sets(st.integers(0, size // 4096), min_size=1, max_size=3)):
@@ -163,16 +161,15 @@ class TestCrash:
 
     def test_a_log_that_restarts_below_the_index_has_every_key(self, tmp_path) -> None:
         """rmq#8041: a broker indexes nothing below the offset where its index ends."""
-        writer = StoreWriter(tmp_path, index_entries=1000)
-        fill(writer, 60)
-        cut = writer.written[30].physical_offset
-        writer.overwrite(cut, bytes(writer.log.end - cut))
-        writer.log.end, writer.written = cut, writer.written[:30]
-        before = len(writer.index.files[0].entries)
-        for number in range(12):
-            writer.append("T", b"anew", keys=f"new{number} all", tags="t")
-        assert len(writer.index.files[0].entries) == before
-        writer.close()
+        with StoreWriter(tmp_path, index_entries=1000) as writer:
+            fill(writer, 60)
+            cut = writer.written[30].physical_offset
+            writer.overwrite(cut, bytes(writer.log.end - cut))
+            writer.log.end, writer.written = cut, writer.written[:30]
+            before = len(writer.index.files[0].entries)
+            for number in range(12):
+                writer.append("T", b"anew", keys=f"new{number} all", tags="t")
+            assert len(writer.index.files[0].entries) == before
         check_however_opened(tmp_path, writer.records)
         for number in range(40):
             writer.append("T", b"beyond", keys=f"beyond{number} all", tags="t")
@@ -208,7 +205,6 @@ def test_every_recorded_offset_id_resolves_and_no_other_host_does(tmp_path, name
         for text in line.split("\t")[3].split(","):
             if len(text) in (32, 56):
                 record = store.message_by_offset_id(decode_message_id(text))
-                assert record is not None
                 assert decode_message(record).offset_message_id == text
                 other = text[:-17] + ("0" if text[-17] != "0" else "1") + text[-16:]  # another port
                 assert store.message_by_offset_id(decode_message_id(other)) is None

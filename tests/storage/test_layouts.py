@@ -18,12 +18,11 @@ MODULES = sorted(module_name(STORAGE.parent, path) for path in STORAGE.rglob("*.
 MODULES = [name for name in MODULES if name not in ELSEWHERE]
 
 
-def test_a_storage_modules_tables_tile_its_structs() -> None:
+def test_the_tables_of_modules_with_layouts_tile_their_structs() -> None:
+    # A storage modules tables tile its structs.
     for name in MODULES:
         check_layout(importlib.import_module(name))
-
-
-def test_the_modules_with_layouts_are_found() -> None:
+    # The modules with layouts are found.
     expected = {"batch_consume_queue", "checkpoint", "consume_queue", "consume_queue_ext", "dledger", "index_file"}
     assert expected <= {name.rpartition(".")[2] for name in MODULES}
 

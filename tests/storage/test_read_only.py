@@ -85,9 +85,8 @@ class TestTheTest:
 
     @pytest.fixture
     def store(self, tmp_path):
-        writer = StoreWriter(tmp_path / "store", segment_size=4096)
-        writer.append("T", b"x", keys="k")
-        writer.close()
+        with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
+            writer.append("T", b"x", keys="k")
         (writer.root / "empty").mkdir()
         (tmp_path / "outside").write_bytes(b"outside")
         (tmp_path / "link").symlink_to(writer.root / "commitlog" / f"{0:020d}")

@@ -16,10 +16,9 @@ SEGMENT = 1024
 
 
 def written(root, count=30):
-    writer = StoreWriter(root, segment_size=SEGMENT, index_slots=7, index_entries=24)
-    for number in range(count):
-        writer.append("T", b"x", keys="k", unique_key=f"u{number}", tags="t", queue_id=number % 2)
-    writer.close()
+    with StoreWriter(root, segment_size=SEGMENT, index_slots=7, index_entries=24) as writer:
+        for number in range(count):
+            writer.append("T", b"x", keys="k", unique_key=f"u{number}", tags="t", queue_id=number % 2)
     return writer
 
 

@@ -68,20 +68,12 @@ def test_milliseconds_and_times_with_a_zone_are_what_they_say() -> None:
 
 def test_times_without_a_zone_are_of_the_one_that_is_passed() -> None:
     for text, clock in [
-        ("2024-05-31T08:30:00", (2024, 5, 31, 8, 30)),
-        ("2024-05-31 08", (2024, 5, 31, 8)),
-        ("2024-05-31", (2024, 5, 31)),
-        ("20240531", (2024, 5, 31)),
-        ("2024-05", (2024, 5, 1)),
-        ("2024", (2024, 1, 1)),
-        ("2024-W22-5", (2024, 5, 31)),
-        ("2024-W22", (2024, 5, 27)),
-        ("2024-152", (2024, 5, 31)),
-        ("2024-366", (2024, 12, 31)),
-        ("2024-12-31T24:00", (2025, 1, 1)),
-        ("20241231T240000", (2025, 1, 1)),
+        ("2024-05-31T08:30:00", (2024, 5, 31, 8, 30)), ("2024-05-31 08", (2024, 5, 31, 8)),
+        ("2024-05-31", (2024, 5, 31)), ("20240531", (2024, 5, 31)), ("2024-05", (2024, 5, 1)), ("2024", (2024, 1, 1)),
+        ("2024-W22-5", (2024, 5, 31)), ("2024-W22", (2024, 5, 27)), ("2024-152", (2024, 5, 31)),
+        ("2024-366", (2024, 12, 31)), ("2024-12-31T24:00", (2025, 1, 1)), ("20241231T240000", (2025, 1, 1)),
         ("1999-12-31T23:59:59", (1999, 12, 31, 23, 59, 59)),
-    ]:
+    ]:  # fmt: skip
         for zone in map(ZoneInfo, ZONES):
             assert parse_time(text, zone) == milliseconds(datetime(*clock, tzinfo=zone)), zone  # type: ignore[arg-type, misc]
 
@@ -203,89 +195,55 @@ def test_what_is_no_zone_is_refused_with_its_text() -> None:
             parse_zone(text)
 
 
-def test_bytes_have_three_digits() -> None:
+def test_amounts_are_told_in_the_form_that_is_read_best() -> None:
+    # Bytes have three digits.
     for count, text in [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1 kB"),
-        (1234, "1.23 kB"),
-        (9_996, "10.0 kB"),
-        (99_990, "100 kB"),
-        (12_345_678, "12.3 MB"),
-        (420_000_040, "420 MB"),
-        (4_294_967_296, "4.29 GB"),
-        (5 * 10**15, "5,000 TB"),
-    ]:
+        (0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (1234, "1.23 kB"), (9_996, "10.0 kB"), (99_990, "100 kB"),
+        (12_345_678, "12.3 MB"), (420_000_040, "420 MB"), (4_294_967_296, "4.29 GB"), (5 * 10**15, "5,000 TB"),
+    ]:  # fmt: skip
         assert bytes_text(count) == text
-
-
-def test_what_is_counted_has_the_form_that_the_number_needs() -> None:
+    # What is counted has the form that the number needs.
     for count, noun, text in [
-        (0, "file", "0 files"),
-        (1, "file", "1 file"),
-        (2, "index file", "2 index files"),
-        (1, "process", "1 process"),
-        (3, "process", "3 processes"),
-        (1, "entry", "1 entry"),
-        (1_000, "entry", "1,000 entries"),
-        (2, "key", "2 keys"),
-    ]:
+        (0, "file", "0 files"), (1, "file", "1 file"), (2, "index file", "2 index files"), (1, "process", "1 process"),
+        (3, "process", "3 processes"), (1, "entry", "1 entry"), (1_000, "entry", "1,000 entries"), (2, "key", "2 keys"),
+    ]:  # fmt: skip
         assert counted(count, noun) == text
-
-
-def test_a_share_of_bytes_is_in_the_scale_of_the_whole() -> None:
+    # A share of bytes is in the scale of the whole.
     assert share_text(262_144, 4_294_967_296, "bytes") == "0.00 of 4.29 GB"
     assert share_text(2_700_000_000, 4_294_967_296, "bytes") == "2.70 of 4.29 GB"
     assert share_text(0, 0, "bytes") == "0 of 0 bytes"
-
-
-@pytest.mark.parametrize(
-    ("rate", "unit", "text"),
-    [
-        (1.55e9, "bytes", "1.55 GB/s"),
-        (844_000, "entries", "844,000 entries/s"),
-        (9_200_000, "entries", "9.20 million entries/s"),
-        (2.5e9, "units", "2.50 billion units/s"),
-    ],
-)
-def test_a_rate_is_told_in_the_unit_that_is_read_best(rate: float, unit: str, text: str) -> None:
-    assert rate_text(rate, unit) == text
-
-
-def test_a_time_is_told_as_a_clock_shows_it_or_as_a_duration() -> None:
+    # A time is told as a clock shows it or as a duration.
     assert (clock_text(0), clock_text(61.4), clock_text(86_399)) == ("0:00:00", "0:01:01", "23:59:59")
     assert (clock_text(-1), clock_text(float("inf"))) == ("0:00:00", "999:59:59")
     assert (duration_text(12.345), duration_text(60), duration_text(75)) == ("12.3 s", "0:01:00", "0:01:15")
 
 
+@pytest.mark.parametrize(("rate", "unit", "text"), [
+    (1.55e9, "bytes", "1.55 GB/s"), (844_000, "entries", "844,000 entries/s"),
+    (9_200_000, "entries", "9.20 million entries/s"), (2.5e9, "units", "2.50 billion units/s"),
+])  # fmt: skip
+def test_a_rate_is_told_in_the_unit_that_is_read_best(rate: float, unit: str, text: str) -> None:
+    assert rate_text(rate, unit) == text
+
+
 TOPICS = ["%DLQ%GroupA", "%RETRY%GroupA", "SixTopic", "TBW102", "TopicTest", "TopicTx", "orders", "orders-eu", "order"]
 
 
-def test_the_name_that_was_meant_comes_first() -> None:
+def test_names_like_the_one_that_was_meant_are_proposed() -> None:
+    # The name that was meant comes first.
     for typed, meant in [
-        ("SixTopc", "SixTopic"),
-        ("sixtopic", "SixTopic"),
-        ("TopicTets", "TopicTest"),
-        ("ordres", "orders"),
-        ("oders_eu", "orders-eu"),
-        ("%DLQ%groupa", "%DLQ%GroupA"),
-        ("DLQGroupA", "%DLQ%GroupA"),
-    ]:
+        ("SixTopc", "SixTopic"), ("sixtopic", "SixTopic"), ("TopicTets", "TopicTest"), ("ordres", "orders"),
+        ("oders_eu", "orders-eu"), ("%DLQ%groupa", "%DLQ%GroupA"), ("DLQGroupA", "%DLQ%GroupA"),
+    ]:  # fmt: skip
         assert similar_names(typed, TOPICS)[0] == meant
-
-
-def test_a_name_like_none_is_not_guessed() -> None:
+    # A name like none is not guessed.
     for typed in ("", "payments", "x", "Topic" * 40):
         assert similar_names(typed, TOPICS) == []
-
-
-def test_a_question_names_what_is_proposed() -> None:
+    # A question names what is proposed.
     assert did_you_mean([]) == ""
     assert did_you_mean(["a"]) == "did you mean a?"
     assert did_you_mean(["a", "b", "c"]) == "did you mean a, b or c?"
-
-
-def test_names_that_hold_a_text_are_found_in_any_case() -> None:
+    # Names that hold a text are found in any case.
     assert names_holding(TOPICS, "ORDER") == ["orders", "orders-eu", "order"]
     assert names_holding(TOPICS, "groupa") == ["%DLQ%GroupA", "%RETRY%GroupA"]
 

@@ -1,7 +1,8 @@
 """A writer of whole stores for tests: what a broker would leave behind for the messages of a test.
 
 It shares no code with ours; `tests/test_store_writer.py` has it reproduce a recorded broker byte for byte.
-`flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop.
+`flush` brings the files up to date at any time (a live broker's store), `close` is a clean stop, as is the end of a
+block `with StoreWriter(…) as writer`.
 """
 
 import functools
@@ -289,6 +290,13 @@ class StoreWriter:
     def close(self) -> None:
         self.flush()
         (self.root / "abort").unlink()
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
 
     def crash(self) -> None:
         """Bring all files up to date, as a broker that dies: `abort` stays, and so does the segment made in advance."""

@@ -38,29 +38,15 @@ EXAMPLES = 8_000
 VALUES = (
     *(b"null", b"true", b"false", b"0", b"-0", b"7", b"1.0", b"1e3", b"1.5", b"1E+2", b"10e-1", b"9223372036854775808"),
     *(
-        b'""',
-        b'"7"',
-        b'"-0"',
-        b'"+7"',
-        b'"007"',
-        b'"1e3"',
-        b'" 7"',
-        b'"null"',
-        b'"7a"',
-        b'"a\\u0041\\n"',
+        b'""', b'"7"', b'"-0"', b'"+7"', b'"007"', b'"1e3"', b'" 7"', b'"null"', b'"7a"', b'"a\\u0041\\n"',
         b'"\xc3\xbc"',
     ),
     *(b'"\xff"', b'"\\ud83d\\ude00"', b'"\\ud83d"', b'"\\ude00\\ud83d"', b"[]", b"{}", b'[1,{"a":[null,1.50]}]'),
     *(
-        b'"\xef\xbf\xbd"',
-        b'"\xed\xa0\x80"',
-        b"2147483648",
-        b"-2147483648",
-        b"9007199254740993.0",
-        b"1e400",
+        b'"\xef\xbf\xbd"', b'"\xed\xa0\x80"', b"2147483648", b"-2147483648", b"9007199254740993.0", b"1e400",
         b'{"a":1,"a":2}',
     ),
-)
+)  # fmt: skip
 NAMES = (b"code", b"flag", b"opaque", b"version", b"language", b"remark", b"extFields", b"x", b"\\u0063ode", b"\xff")
 
 
@@ -233,17 +219,10 @@ def test_long_names_of_fields_are_not_kept() -> None:
     assert held < 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("header", "opaque"),
-    [
-        (b'{"opaque":5}', 5),
-        (b'{"opaque":"5","code":"x"}', 5),
-        (b'{"code":null,"opaque":-7}', -7),
-        (b'{"code":null,"opaque":2147483648}', 0),
-        (b'{"code":1,"opaque":5', 0),
-        (b"", 0),
-    ],
-)
+@pytest.mark.parametrize(("header", "opaque"), [
+    (b'{"opaque":5}', 5), (b'{"opaque":"5","code":"x"}', 5), (b'{"code":null,"opaque":-7}', -7),
+    (b'{"code":null,"opaque":2147483648}', 0), (b'{"code":1,"opaque":5', 0), (b"", 0),
+])  # fmt: skip
 def test_what_is_no_command_is_told_to_the_opaque_that_could_be_read(header: bytes, opaque: int) -> None:
     for form in (0, 2):
         if form == 0 or header:

@@ -335,12 +335,11 @@ def batch(topic: str, queue_id: int = 0) -> QueueKey:
 
 @pytest.fixture
 def store(tmp_path):
-    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"", ext_file_size=300)
-    for number in range(30):
-        writer.append("T", queue_id=number % 2)
-    writer.append("Other")
-    writer.append_inner_batch("B", [(b"a", {})])
-    writer.close()
+    with StoreWriter(tmp_path / "store", ext_bit_map=b"", ext_file_size=300) as writer:
+        for number in range(30):
+            writer.append("T", queue_id=number % 2)
+        writer.append("Other")
+        writer.append_inner_batch("B", [(b"a", {})])
     return writer.root
 
 
@@ -358,16 +357,13 @@ def test_sizes_topics_and_kinds_are_those_of_the_store(store) -> None:
     assert (plan.misplaced, plan.problems) == (frozenset(), ())
 
 
-@pytest.mark.parametrize(
-    ("more", "complaint"),
-    [
-        ({"consume_queue_file_size": 0}, r"files of 0 bytes in consumequeue/: expected 20 to 2147483647"),
-        ({"consume_queue_file_size": 1 << 31}, "files of 2147483660 bytes"),
-        ({"batch_file_size": 100}, "in batchconsumequeue/: expected 46 to 2147483647 and a multiple of 46"),
-        ({"batch_file_size": -46}, "files of -46 bytes"),
-        ({"ext_file_size": 23}, "in consumequeue_ext/: expected 24 to 2147483647"),
-    ],
-)
+@pytest.mark.parametrize(("more", "complaint"), [
+    ({"consume_queue_file_size": 0}, r"files of 0 bytes in consumequeue/: expected 20 to 2147483647"),
+    ({"consume_queue_file_size": 1 << 31}, "files of 2147483660 bytes"),
+    ({"batch_file_size": 100}, "in batchconsumequeue/: expected 46 to 2147483647 and a multiple of 46"),
+    ({"batch_file_size": -46}, "files of -46 bytes"),
+    ({"ext_file_size": 23}, "in consumequeue_ext/: expected 24 to 2147483647"),
+])  # fmt: skip
 def test_sizes_that_no_file_can_have_are_refused(store, more, complaint) -> None:
     with pytest.raises(ConfigError, match=complaint):
         QueuePlan.of(store, options(**more))
@@ -468,16 +464,10 @@ def test_lost_offsets_are_those_in_a_lost_range(ranges: list[int], offsets: list
         assert log.loses_behind(offset) == any(end > offset for _, end in lost)
 
 
-@pytest.mark.parametrize(
-    ("bad", "first", "count"),
-    [
-        (bytes(20), 0, 699),
-        (unit(-1), 0, 1),
-        (unit(15_000), 3, 690),
-        (unit(20_000), 100, 1),
-        (unit(90, size=-4), 100, 500),
-    ],
-)
+@pytest.mark.parametrize(("bad", "first", "count"), [
+    (bytes(20), 0, 699), (unit(-1), 0, 1), (unit(15_000), 3, 690), (unit(20_000), 100, 1),
+    (unit(90, size=-4), 100, 500),
+])  # fmt: skip
 def test_damaged_units_of_any_number_do_not_end_the_queue(bad, first, count, tmp_path) -> None:
     units = [unit(n) for n in range(700)]
     units[first : first + count] = [bad] * count
@@ -499,11 +489,8 @@ def test_the_first_unit_tells_where_the_queue_was_born(tmp_path) -> None:
     assert write(tmp_path / "a", unit(700), unit(800)).born_at() == 700
     assert write(tmp_path / "b", batch_unit(900, 0, 1)).born_at() == 900
     for name, units, start in (
-        ("late", [unit(700)], 200),
-        ("filler", [PRE_BLANK, unit(700)], 0),
-        ("blank", [], 0),
-        ("spoilt", [unit(-4)], 0),
-    ):
+        ("late", [unit(700)], 200), ("filler", [PRE_BLANK, unit(700)], 0), ("blank", [], 0), ("spoilt", [unit(-4)], 0),
+    ):  # fmt: skip
         assert write(tmp_path / name, *units, start=start).born_at() is None, name
     assert OldQueue(tmp_path / "nothing").born_at() is None
 

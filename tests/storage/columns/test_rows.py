@@ -55,17 +55,13 @@ def test_every_message_of_a_batch_is_a_row(plan) -> None:
 
 @pytest.fixture
 def varied(tmp_path: Path) -> StoreWriter:
-    writer = StoreWriter(tmp_path, segment_size=1 << 20)
-    for number in range(60):
-        writer.append(
-            ("Ta", "Tb", "标题")[number % 3],
-            b"body",
-            queue_id=number % 4 - 1,
-            tags=(None, "Aa", "BB", "标签")[number % 4],
-            store_timestamp=START_TIMESTAMP + (number * 37) % 60,
-            properties={"n": str(number)},
-        )
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=1 << 20) as writer:
+        for number in range(60):
+            writer.append(
+                ("Ta", "Tb", "标题")[number % 3], b"body", queue_id=number % 4 - 1,
+                tags=(None, "Aa", "BB", "标签")[number % 4], store_timestamp=START_TIMESTAMP + (number * 37) % 60,
+                properties={"n": str(number)},
+            )  # fmt: skip
     return writer
 
 
@@ -134,13 +130,12 @@ COMPRESSED = 1
 
 
 def test_a_body_that_cannot_be_decompressed_is_missing_and_says_why(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", zlib.compress(b"good"), sys_flag=COMPRESSED)
-    writer.append("T", b"no stream\xff\1", sys_flag=COMPRESSED)
-    writer.append("T", b"odd\xff\1", sys_flag=COMPRESSED | 0x700)
-    writer.append("T", b"plain")
-    writer.append("T", b"", sys_flag=COMPRESSED)
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        writer.append("T", zlib.compress(b"good"), sys_flag=COMPRESSED)
+        writer.append("T", b"no stream\xff\1", sys_flag=COMPRESSED)
+        writer.append("T", b"odd\xff\1", sys_flag=COMPRESSED | 0x700)
+        writer.append("T", b"plain")
+        writer.append("T", b"", sys_flag=COMPRESSED)
     rows = read_log_rows(tmp_path / "commitlog")
     assert [row["body"] for row in rows] == [b"good", None, None, b"plain", b""]
     assert [row["body_error"] is None for row in rows] == [True, False, False, True, True]
@@ -150,14 +145,13 @@ def test_a_body_that_cannot_be_decompressed_is_missing_and_says_why(tmp_path: Pa
 
 def test_bodies_that_decompress_to_very_much_end_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_columns, "MOST_BODY_BYTES", 1000)
-    writer = StoreWriter(tmp_path)
-    sizes = [600, 3, 600, 5, 2000, 1, 7]
-    for size in sizes:
-        compressed = size > 100
-        body = bytes(size)
-        writer.append("T", zlib.compress(body) if compressed else body, sys_flag=COMPRESSED if compressed else 0)
-    writer.append("T", b"bad\xff\1", sys_flag=COMPRESSED)
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        sizes = [600, 3, 600, 5, 2000, 1, 7]
+        for size in sizes:
+            compressed = size > 100
+            body = bytes(size)
+            writer.append("T", zlib.compress(body) if compressed else body, sys_flag=COMPRESSED if compressed else 0)
+        writer.append("T", b"bad\xff\1", sys_flag=COMPRESSED)
     rows = read_log_rows(tmp_path / "commitlog")
     assert [len(row["body"]) for row in rows[:-1]] == sizes
     assert [row["queue_offset"] for row in rows] == list(range(8))
@@ -166,10 +160,9 @@ def test_bodies_that_decompress_to_very_much_end_a_block(tmp_path: Path, monkeyp
 
 @pytest.fixture
 def writer(tmp_path: Path) -> StoreWriter:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"secret", tags="A", keys="k l", unique_key="u", properties={"card": "4111", "cart": "x"})
-    writer.append("T", b"", properties={"cart": "y"})
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        writer.append("T", b"secret", tags="A", keys="k l", unique_key="u", properties={"card": "4111", "cart": "x"})
+        writer.append("T", b"", properties={"cart": "y"})
     return writer
 
 
@@ -190,14 +183,13 @@ RULES = [
 
 @pytest.mark.parametrize("rules", RULES, ids=" ".join)
 def test_columns_and_messages_are_masked_alike(tmp_path: Path, rules: list[str]) -> None:
-    writer = StoreWriter(tmp_path)
-    phone = b"13812345678"
-    for body in (b'{"phone": "138"}', phone, b"\xff" + phone, gzip.compress(phone), b"", b"plain"):
-        writer.append("T", body, tags="A 13812345678", keys="k l m", unique_key="u", properties={"card": "4111"})
-    writer.append("T", zlib.compress(phone), sys_flag=1, properties={"REAL_TOPIC": "T41"})
-    writer.append("T", b"batch " + phone, sys_flag=0xC0, properties={"card": "4111"})
-    writer.append("RMQ_SYS_TRACE_TOPIC", b"Pub k")
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        phone = b"13812345678"
+        for body in (b'{"phone": "138"}', phone, b"\xff" + phone, gzip.compress(phone), b"", b"plain"):
+            writer.append("T", body, tags="A 13812345678", keys="k l m", unique_key="u", properties={"card": "4111"})
+        writer.append("T", zlib.compress(phone), sys_flag=1, properties={"REAL_TOPIC": "T41"})
+        writer.append("T", b"batch " + phone, sys_flag=0xC0, properties={"card": "4111"})
+        writer.append("RMQ_SYS_TRACE_TOPIC", b"Pub k")
     mask = Mask(rules)
     rows = masked(writer, *rules)[1]
     assert len(rows) == len(writer.records)
@@ -224,10 +216,9 @@ def test_no_message_is_wanted_where_a_choice_has_nothing_or_a_range_ends_before_
 
 
 def test_what_lies_far_before_the_first_offset_wanted_is_not_read(disk_path: Path) -> None:
-    writer = StoreWriter(disk_path, segment_size=1 << 23)
-    places = [writer.append("T", bytes(100_000)).physical_offset for _ in range(60)]
-    writer.overwrite(places[50] + 4, b"#")
-    writer.close()
+    with StoreWriter(disk_path, segment_size=1 << 23) as writer:
+        places = [writer.append("T", bytes(100_000)).physical_offset for _ in range(60)]
+        writer.overwrite(places[50] + 4, b"#")
     (segment,) = writer.log.segments.values()
     for first, expected in ((places[55], places[55:]), (places[50], places[51:]), (places[50] + 1, places[51:])):
         wanted = Wanted(physical_offsets=(first, HIGHEST))
@@ -243,10 +234,9 @@ def test_what_lies_far_before_the_first_offset_wanted_is_not_read(disk_path: Pat
 @settings(max_examples=examples(30))
 def test_a_tag_is_compared_byte_by_byte(tag: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory))
-        writer.append("T", properties=b"TAGS\1" + tag + b"\2")
-        writer.append("T", properties=b"TAGS\1other\2")
-        writer.close()
+        with StoreWriter(Path(directory)) as writer:
+            writer.append("T", properties=b"TAGS\1" + tag + b"\2")
+            writer.append("T", properties=b"TAGS\1other\2")
         found = read_log_rows(Path(directory) / "commitlog", Wanted(tags=frozenset({tag})))
     assert len(found) == (1 if tag else 0) + (tag == b"other")
 

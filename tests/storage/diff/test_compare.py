@@ -19,11 +19,15 @@ from strategies import store_plans
 
 
 def write(root: Path, numbers: range = range(60), segment_size: int = 2048, **changes: object) -> StoreWriter:
-    writer = StoreWriter(root, segment_size=segment_size)
-    for number in numbers:
-        fields = {"body": b"body of %d" % number, "store_timestamp": 1_700_000_000_000 + number, "tags": "A", **changes}
-        writer.append(f"T{number % 2}", fields.pop("body"), queue_id=number // 2 % 2, **fields)  # type: ignore[arg-type]
-    writer.close()
+    with StoreWriter(root, segment_size=segment_size) as writer:
+        for number in numbers:
+            fields = {
+                "body": b"body of %d" % number,
+                "store_timestamp": 1_700_000_000_000 + number,
+                "tags": "A",
+                **changes,
+            }
+            writer.append(f"T{number % 2}", fields.pop("body"), queue_id=number // 2 % 2, **fields)  # type: ignore[arg-type]
     return writer
 
 
@@ -78,10 +82,9 @@ def test_the_same_messages_elsewhere_are_the_same(tmp_path: Path) -> None:
     b = write(tmp_path / "b", segment_size=4096, store_host=("10.0.0.9", 10911), property_crc=True, born_timestamp=5)
     found = compare_stores(a.root, b.root)
     assert found.counts["different"] == 60  # born at other times
-    c = StoreWriter(tmp_path / "c", segment_size=8192)
-    for record in sorted(a.records, key=lambda record: (record.topic, record.queue_id, record.queue_offset)):
-        c.append_record(replace(record, store_timestamp=record.store_timestamp + 10**6))
-    c.close()
+    with StoreWriter(tmp_path / "c", segment_size=8192) as c:
+        for record in sorted(a.records, key=lambda record: (record.topic, record.queue_id, record.queue_offset)):
+            c.append_record(replace(record, store_timestamp=record.store_timestamp + 10**6))
     found = compare_stores(a.root, c.root)
     assert found.is_none
     assert found.first_byte is not None
@@ -90,10 +93,9 @@ def test_the_same_messages_elsewhere_are_the_same(tmp_path: Path) -> None:
 def test_messages_that_are_in_no_queue_are_told_apart_by_what_they_say(tmp_path: Path) -> None:
     stores = []
     for name, bodies in (("a", [b"x", b"x", b"y"]), ("b", [b"x", b"z", b"y"])):
-        writer = StoreWriter(tmp_path / name)
-        for body in bodies:
-            writer.append("T", body, sys_flag=4)
-        writer.close()
+        with StoreWriter(tmp_path / name) as writer:
+            for body in bodies:
+                writer.append("T", body, sys_flag=4)
         stores.append(writer.root)
     found = compare_stores(*stores)
     assert found.counts == {"missing": 1, "extra": 1, "different": 0}
@@ -110,13 +112,12 @@ def test_any_two_stores_differ_in_what_dictionaries_say(plan, left_out, buckets)
         patch.setattr(compare, "bucket_count", lambda size: buckets)
         patch.setattr(_entries, "RUN_BITS", 1)
         a = plan.write(Path(directory) / "a")
-        b = StoreWriter(Path(directory) / "b", segment_size=4096)
-        for number, record in enumerate(a.records):
-            if number not in left_out:
-                b.append_record(record)
-        if not b.written:
-            return
-        b.close()
+        with StoreWriter(Path(directory) / "b", segment_size=4096) as b:
+            for number, record in enumerate(a.records):
+                if number not in left_out:
+                    b.append_record(record)
+            if not b.written:
+                return
         found = compare_stores(a.root, b.root)
         expected = expected_keys(a.records) - expected_keys(b.records)
         assert found.counts == {"missing": expected.total(), "extra": 0, "different": 0}
@@ -125,11 +126,10 @@ def test_any_two_stores_differ_in_what_dictionaries_say(plan, left_out, buckets)
 
 def test_a_ledger_holds_the_messages_of_a_plain_store_at_other_places(tmp_path: Path) -> None:
     plain = write(tmp_path / "a")
-    ledger = StoreWriter(tmp_path / "b", segment_size=2048, is_ledger=True)
-    for record in plain.records:
-        ledger.append_record(record)
-    ledger.log.write_empty_entry()
-    ledger.close()
+    with StoreWriter(tmp_path / "b", segment_size=2048, is_ledger=True) as ledger:
+        for record in plain.records:
+            ledger.append_record(record)
+        ledger.log.write_empty_entry()
     found = compare_stores(plain.root, ledger.root)
     assert found.counts == {"missing": 0, "extra": 0, "different": 0}
     assert found.damage == {"a": [], "b": []}
@@ -150,11 +150,10 @@ def test_a_copy_is_equal_and_no_record_of_it_is_looked_into(pair, monkeypatch) -
 def test_many_ranges_are_listed_up_to_a_number_and_counted_beyond(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(compare, "MOST_RANGES", 5)
     a = write(tmp_path / "a", range(80))
-    b = StoreWriter(tmp_path / "b")
-    for written, record in zip(a.written, a.records, strict=True):
-        if written.queue_offset % 2:
-            b.append_record(record)
-    b.close()
+    with StoreWriter(tmp_path / "b") as b:
+        for written, record in zip(a.written, a.records, strict=True):
+            if written.queue_offset % 2:
+                b.append_record(record)
     found = compare_stores(a.root, b.root)
     assert (found.counts["missing"], len(found.ranges), found.more_ranges) == (40, 5, 35)
     assert [each.physical_offset for each in sorted(found.ranges, key=lambda each: each.physical_offset)] == [

@@ -22,20 +22,10 @@ from storage.layout.closed_parts import FORBIDDEN
 NO_STORE = 3
 MOST_ROUNDS = 5
 PARTS = (
-    "commitlog",
-    "commitlog/00000000000000000000",
-    "commitlog/00000000000000016384",
-    "consumequeue",
-    "consumequeue/T",
-    "consumequeue/T/0",
-    "consumequeue/T/1/00000000000000000000",
-    "index",
-    "config",
-    "config/topics.json",
-    "config/consumerOffset.json",
-    "checkpoint",
-    "lock",
-)
+    "commitlog", "commitlog/00000000000000000000", "commitlog/00000000000000016384", "consumequeue", "consumequeue/T",
+    "consumequeue/T/0", "consumequeue/T/1/00000000000000000000", "index", "config", "config/topics.json",
+    "config/consumerOffset.json", "checkpoint", "lock",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +125,10 @@ def test_the_owner_opens_what_is_closed_by_the_lines_that_are_printed(good, faul
             assert examine(root).findings == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "remedy"),
-    [
-        ("checkpoint", PermissionError(13, "Permission denied"), FORBIDDEN),
-        ("index", OSError(107, "Transport endpoint is not connected"), "mount what holds {path}: "),
-    ],
-)
+@pytest.mark.parametrize(("name", "error", "remedy"), [
+    ("checkpoint", PermissionError(13, "Permission denied"), FORBIDDEN),
+    ("index", OSError(107, "Transport endpoint is not connected"), "mount what holds {path}: "),
+])  # fmt: skip
 def test_root_too_is_told_what_a_file_system_refuses(store, monkeypatch, name, error, remedy) -> None:
     """As one does that is mounted from elsewhere and does not trust it, or whose server is away."""
     path, opened = store / name, os.open
@@ -209,25 +196,22 @@ def typed(line: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("linked", "harmed"),
-    [
-        (LINKED, ("consumequeue", "index")),
-        *(
-            pytest.param(linked, harmed, marks=pytest.mark.soak)
-            for linked, harmed in (
-                (("consumequeue", "batchconsumequeue"), ("consumequeue",)),
-                (("index", "checkpoint"), ("checkpoint",)),
-                (("consumequeue",), ("consumequeue",)),
-                (("batchconsumequeue",), ("consumequeue",)),
-                (("checkpoint",), ("checkpoint",)),
-                (("index",), ("index",)),
-                (("checkpoint",), ("index",)),
-                (("index",), ("consumequeue", "index")),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("linked", "harmed"), [
+    (LINKED, ("consumequeue", "index")),
+    *(
+        pytest.param(linked, harmed, marks=pytest.mark.soak)
+        for linked, harmed in (
+            (("consumequeue", "batchconsumequeue"), ("consumequeue",)),
+            (("index", "checkpoint"), ("checkpoint",)),
+            (("consumequeue",), ("consumequeue",)),
+            (("batchconsumequeue",), ("consumequeue",)),
+            (("checkpoint",), ("checkpoint",)),
+            (("index",), ("index",)),
+            (("checkpoint",), ("index",)),
+            (("index",), ("consumequeue", "index")),
+        )
+    ),
+])  # fmt: skip
 def test_the_line_puts_what_it_makes_where_the_link_leads(whole, tmp_path, linked, harmed) -> None:
     places = {part: moved_away(whole, part) for part in linked}
     for part in harmed:

@@ -26,12 +26,13 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
 
     The first has a key and a tag, else each verification looks for the first ones in all of the log.
     """
-    writer = StoreWriter(tmp_path_factory.mktemp("good"), segment_size=1 << 18, queue_file_size=20 * UNITS_A_FILE)
-    for number in range(MESSAGES):
-        writer.append("T", b"", keys=None if number else "first", tags=None if number else "first")
-        if not number % 7:
-            writer.append("T", b"", queue_id=1)
-    writer.close()
+    with StoreWriter(
+        tmp_path_factory.mktemp("good"), segment_size=1 << 18, queue_file_size=20 * UNITS_A_FILE
+    ) as writer:
+        for number in range(MESSAGES):
+            writer.append("T", b"", keys=None if number else "first", tags=None if number else "first")
+            if not number % 7:
+                writer.append("T", b"", queue_id=1)
     return writer
 
 
@@ -117,13 +118,12 @@ def test_all_messages_without_units_are_counted(count, good, units, tmp_path) ->
 
 
 def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store", queue_file_size=2000)
-    for _ in range(300):
-        writer.append("T")
-    del writer.queues["T", 0]
-    for number in range(120):
-        writer.append("T", queue_offset=number)
-    writer.close()
+    with StoreWriter(tmp_path / "store", queue_file_size=2000) as writer:
+        for _ in range(300):
+            writer.append("T")
+        del writer.queues["T", 0]
+        for number in range(120):
+            writer.append("T", queue_offset=number)
     report = verify_here(writer.root, tmp_path / "work")
     assert_clean(report)
     assert (report.details.queues.earlier_life, report.details.queues.matched) == (300, 120)

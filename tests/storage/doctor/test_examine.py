@@ -273,12 +273,8 @@ def test_what_one_remedy_mends_makes_one_group() -> None:
     groups = grouped(findings.listed())
     shape = [(group.findings[0].severity.value, group.findings[0].path, group.count) for group in groups]
     assert shape == [
-        ("warning", "/a0", 21),
-        ("warning", "/b0", 21),
-        ("warning", "/d", 1),
-        ("warning", "/e", 1),
-        ("error", "/c", 1),
-    ]
+        ("warning", "/a0", 21), ("warning", "/b0", 21), ("warning", "/d", 1), ("warning", "/e", 1), ("error", "/c", 1),
+    ]  # fmt: skip
     assert [len(group.findings) for group in groups] == [20, 20, 1, 1, 1]
 
 
@@ -391,14 +387,11 @@ def segment(root: Path, number: int) -> Path:
     return root / "commitlog" / f"{number * SEGMENT:020d}"
 
 
-@pytest.mark.parametrize(
-    ("harm", "severity", "position", "found"),
-    [
-        pytest.param(lambda path: path.unlink(), Severity.ERROR, -1, f"{SEGMENT} to {2 * SEGMENT}", id="missing"),
-        pytest.param(lambda path: put(path, 0, bytes(4096)), Severity.ERROR, 0, "starts with zeros", id="zeros"),
-        pytest.param(lambda path: put(path, 4, b"\xff"), Severity.ERROR, 0, "magic", id="a damaged first record"),
-    ],
-)
+@pytest.mark.parametrize(("harm", "severity", "position", "found"), [
+    pytest.param(lambda path: path.unlink(), Severity.ERROR, -1, f"{SEGMENT} to {2 * SEGMENT}", id="missing"),
+    pytest.param(lambda path: put(path, 0, bytes(4096)), Severity.ERROR, 0, "starts with zeros", id="zeros"),
+    pytest.param(lambda path: put(path, 4, b"\xff"), Severity.ERROR, 0, "magic", id="a damaged first record"),
+])  # fmt: skip
 def test_a_damaged_segment_is_named(root, harm, severity, position, found) -> None:
     harm(segment(root, 1))
     finding = only(root, "segments")
@@ -421,14 +414,11 @@ def test_an_overlap_is_named_at_the_byte_where_it_begins(root: Path) -> None:
     assert [(finding.path, finding.position) for finding in findings] == [(str(segment(root, 1)), SEGMENT)]
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "found"),
-    [
-        pytest.param(NOW - 60_000, ["stepped back by 60100 ms"], id="a step back"),
-        pytest.param(NOW + 100 - 900, [], id="a step of less than a second"),
-        pytest.param(int(time.time() * 1000) + 10**9, ["is in the future"], id="a time that has not come"),
-    ],
-)
+@pytest.mark.parametrize(("timestamp", "found"), [
+    pytest.param(NOW - 60_000, ["stepped back by 60100 ms"], id="a step back"),
+    pytest.param(NOW + 100 - 900, [], id="a step of less than a second"),
+    pytest.param(int(time.time() * 1000) + 10**9, ["is in the future"], id="a time that has not come"),
+])  # fmt: skip
 def test_times_that_clocks_do_not_show_are_named(tmp_path: Path, timestamp: int, found: list[str]) -> None:
     writer, _ = make_store(tmp_path, 100)
     stepped = writer.append("T", b"x", store_timestamp=timestamp)

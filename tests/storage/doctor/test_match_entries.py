@@ -64,15 +64,9 @@ def log_of(blocks):
         for block in blocks
     ]
     return HeldLog(
-        minimum=0,
-        end=1 << 62,
-        lost=(),
-        segment_size=1 << 30,
-        is_live=False,
-        may_lag=False,
-        segments=(),
+        minimum=0, end=1 << 62, lost=(), segment_size=1 << 30, is_live=False, may_lag=False, segments=(),
         held=tuple(held),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

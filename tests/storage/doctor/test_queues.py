@@ -84,10 +84,9 @@ def test_a_foreign_file_is_moved_out_of_the_store_by_what_is_advised(root, queue
     ("field", "number"), [("physical_offset", 0), ("size", 7), ("base_offset", 19), ("batch_size", 8)]
 )
 def test_a_unit_of_a_batch_that_cannot_be_right_is_named(tmp_path, field, number) -> None:
-    writer = StoreWriter(tmp_path, batch_queue_file_size=46 * 8)
-    for _ in range(20):
-        writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
-    writer.close()
+    with StoreWriter(tmp_path, batch_queue_file_size=46 * 8) as writer:
+        for _ in range(20):
+            writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
     assert findings_of(examine(tmp_path), "queues") == []
     path = tmp_path / "batchconsumequeue" / "B" / "0" / f"{46 * 8 * (number // 8):020d}"
     position = 46 * (number % 8)
@@ -154,10 +153,9 @@ def test_light_queues_that_a_broker_keeps_in_rocksdb_alone_are_no_fault(tmp_path
 
 
 def test_a_record_that_bears_another_place_than_its_unit_has_is_mended_by_no_rebuild(tmp_path) -> None:
-    writer = StoreWriter(tmp_path)
-    written = [writer.append("T", b"x") for _ in range(30)]
-    writer.overwrite(written[11].physical_offset + QUEUE_OFFSET, (1000).to_bytes(8))
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        written = [writer.append("T", b"x") for _ in range(30)]
+        writer.overwrite(written[11].physical_offset + QUEUE_OFFSET, (1000).to_bytes(8))
     (finding,) = findings_of(examine(tmp_path), "queue-reach")
     assert (finding.kind, finding.physical_offset) == (Kind.QUEUE_OFFSET, written[11].physical_offset)
     assert finding.found == "1 sampled message of T 0 in another place than they bear, first: 1000"
@@ -239,17 +237,14 @@ def test_a_topic_that_was_made_again_starts_over(counts: list[int]) -> None:
     assert said(numbers) == []
 
 
-def test_where_messages_are_lost_their_numbers_are_too() -> None:
+def test_it_is_the_odd_number_that_is_named_unless_messages_are_lost() -> None:
+    # Where messages are lost their numbers are too.
     assert said([0, 1, 5, 6], lost=[2]) == []
     assert said([0, 1, 5, 6], lost=[1]) == [(2, "queue offset 2", 5)]
-
-
-def test_a_log_that_begins_anywhere_explains_its_first_number() -> None:
+    # A log that begins anywhere explains its first number.
     assert said([7, 8, 9], minimum=DISTANCE) == []
     assert said([7]) == []
-
-
-def test_it_is_the_odd_one_that_is_named() -> None:
+    # It is the odd one that is named.
     for numbers, told in [
         ([0, 1, 9, 3, 4], [(2, "queue offset 2", 9)]),
         ([0, 1, 9, 2, 3], [(2, "queue offset 2", 9)]),  # one that does not belong here, and takes no number
@@ -294,10 +289,9 @@ def test_a_gap_is_told_unless_the_log_has_one() -> None:
 
 
 def test_a_unit_that_stands_in_for_a_lost_batch_is_none_that_is_wrong(tmp_path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"plain")
-    written = [writer.append_inner_batch("B", [(b"one", {}), (b"two", {})]) for _ in range(5)]
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        writer.append("T", b"plain")
+        written = [writer.append_inner_batch("B", [(b"one", {}), (b"two", {})]) for _ in range(5)]
     writer.overwrite(written[2].physical_offset, bytes(written[2].size))
     (path,) = (tmp_path / "batchconsumequeue" / "B" / "0").iterdir()
     units = np.frombuffer(bytearray(path.read_bytes()), BATCH_UNIT_DTYPE)

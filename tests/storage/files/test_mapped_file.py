@@ -219,17 +219,14 @@ def test_a_map_has_the_bytes_that_are_looked_at(read: str, hollow: Content) -> N
     assert set(hollow.asked) == {(start, stop)}
 
 
-@pytest.mark.parametrize(
-    ("size", "valid_length", "fetched"),
-    [
-        pytest.param(5_000, SIZE, 5_000, id="a record"),
-        pytest.param(5_000, 500, 5_000, id="a record behind a torn end"),
-        pytest.param(SIZE - 1_000, SIZE, SIZE - 1_000, id="up to the end"),
-        pytest.param(SIZE - 999, SIZE, ENTRY_HEAD, id="beyond the file"),
-        pytest.param(5_000, 5_999, ENTRY_HEAD, id="beyond the log's end"),
-        pytest.param(2**32 - 1, SIZE, ENTRY_HEAD, id="the largest size"),
-    ],
-)
+@pytest.mark.parametrize(("size", "valid_length", "fetched"), [
+    pytest.param(5_000, SIZE, 5_000, id="a record"),
+    pytest.param(5_000, 500, 5_000, id="a record behind a torn end"),
+    pytest.param(SIZE - 1_000, SIZE, SIZE - 1_000, id="up to the end"),
+    pytest.param(SIZE - 999, SIZE, ENTRY_HEAD, id="beyond the file"),
+    pytest.param(5_000, 5_999, ENTRY_HEAD, id="beyond the log's end"),
+    pytest.param(2**32 - 1, SIZE, ENTRY_HEAD, id="the largest size"),
+])  # fmt: skip
 def test_for_a_record_whose_size_cannot_be_right_its_head_is_fetched(hollow, size, valid_length, fetched) -> None:
     hollow.content = CONTENT[:1_000] + size.to_bytes(4) + CONTENT[1_004:]
     Segment(0, MappedFile.open(hollow.path), valid_length).region_at(1_000)
@@ -237,9 +234,8 @@ def test_for_a_record_whose_size_cannot_be_right_its_head_is_fetched(hollow, siz
 
 
 def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16)
-    written = [writer.append("T", bytes([number % 250]) * 900) for number in range(150)]
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=1 << 16) as writer:
+        written = [writer.append("T", bytes([number % 250]) * 900) for number in range(150)]
     segments = sorted((writer.root / "commitlog").iterdir())
     contents = {f"commitlog/{each.name}": Content(each, each.read_bytes()) for each in segments}
     for each in segments:
@@ -251,7 +247,6 @@ def test_kernels_have_fetched_what_they_look_at_of_a_log(tmp_path: Path) -> None
         first = contents[f"commitlog/{segments[0].name}"]
         first.asked.clear()
         record = log.record_at(written[20].physical_offset)
-        assert record is not None
         assert decode_message(record).stored_body == bytes([20]) * 900
         assert sum(stop - start for start, stop in first.asked) < 1200
         assert log.check(written[30].physical_offset) == len(written[30].record)

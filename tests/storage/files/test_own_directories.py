@@ -235,17 +235,14 @@ def test_a_store_and_all_in_it_is_inside_whatever_the_way_there(tmp_path: Path) 
         assert not is_inside(tmp_path / place, store), place
 
 
-@pytest.mark.parametrize(
-    ("place", "told"),
-    [
-        (
-            "s3://bucket/out",
-            "--out s3://bucket/out is a URL: only a path is possible, as of a file system mounted here",
-        ),
-        ("hdfs://name:8020/a", "--out hdfs://name:8020/a is a URL"),
-        ("file:///srv/out", "--out file:///srv/out is a URL: write the path alone, /srv/out"),
-    ],
-)
+@pytest.mark.parametrize(("place", "told"), [
+    (
+        "s3://bucket/out",
+        "--out s3://bucket/out is a URL: only a path is possible, as of a file system mounted here",
+    ),
+    ("hdfs://name:8020/a", "--out hdfs://name:8020/a is a URL"),
+    ("file:///srv/out", "--out file:///srv/out is a URL: write the path alone, /srv/out"),
+])  # fmt: skip
 def test_a_url_is_no_path_also_when_it_was_taken_for_one(tmp_path: Path, place: str, told: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(told)}"):
         check_outside([tmp_path], {"--out": Path(place)})

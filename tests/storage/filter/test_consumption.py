@@ -36,7 +36,6 @@ def verdicts(record, tag=None, where=None):
 
 def batch_of(log):
     record = log.record_at(BATCH_AT)
-    assert record is not None
     return decode_message(record)
 
 
@@ -49,31 +48,33 @@ def test_tags_in_a_batch_whose_record_has_none_reach_no_consumer_of_them(log) ->
 
 
 def test_of_a_batch_that_is_sent_clients_keep_what_has_the_tag(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    tags = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}]
-    written = writer.append_inner_batch("T", [(b"x", properties) for properties in tags], tags="BB")
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        tags = [{"TAGS": "Aa"}, {"TAGS": "BB"}, {}]
+        written = writer.append_inner_batch("T", [(b"x", properties) for properties in tags], tags="BB")
     record = MessageStore.open(writer.root).commit_log.record_at(written.physical_offset)
-    assert record is not None
     assert [got for got, _ in verdicts(decode_message(record), "Aa")] == [True, False, False]  # of one hash with BB
 
 
-def test_a_subscription_is_one_and_can_be_parsed() -> None:
+def test_a_subscription_is_one_that_can_be_parsed() -> None:
+    # A subscription is one and can be parsed.
     for tag, where in ((None, None), ("A", "a = 1")):
         with pytest.raises(ConfigError):
             SubscriptionCheck(tag, where)
     for tag, where in (("||", None), (None, "a >")):
         with pytest.raises(FilterSyntaxError):
             SubscriptionCheck(tag, where)
+    # Separators alone are refused with the place.
+    with pytest.raises(FilterSyntaxError, match=r"no tag between the separators\n    \|\|\|\|\n    \^\^\^\^"):
+        parse_tag_expression("||||")
 
 
 def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    batch = {"INNER_NUM": "1", "INNER_BASE": "0"}
-    written = writer.append_inner_batch("T", [(b"x", {})], properties=batch | {"phone": "13912345678", "region": "hz"})
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        batch = {"INNER_NUM": "1", "INNER_BASE": "0"}
+        written = writer.append_inner_batch(
+            "T", [(b"x", {})], properties=batch | {"phone": "13912345678", "region": "hz"}
+        )
     record = MessageStore.open(writer.root).commit_log.record_at(written.physical_offset)
-    assert record is not None
     (inner,) = decode_message(record).inner_messages()
     for rule in ("properties.phone", "properties:/[0-9]{11}/"):
         shown = mask_of((rule,)).message(inner)
@@ -103,20 +104,12 @@ def test_a_subscription_is_parsed_and_matches_as_recorded() -> None:
             assert chosen.matches_consume_queue_entry(java_hash(tag), None) == at_broker, tag
 
 
-def test_separators_alone_are_refused_with_the_place() -> None:
-    with pytest.raises(FilterSyntaxError, match=r"no tag between the separators\n    \|\|\|\|\n    \^\^\^\^"):
-        parse_tag_expression("||||")
-
-
 def test_a_tag_is_held_against_those_wanted() -> None:
     for text, tag, delivered, words in [
-        ("*", None, True, "to all messages"),
-        ("A || B", "B", True, "the tag 'B' is one of 'A', 'B'"),
-        ("A || B", "C", False, "the tag 'C' is none of 'A', 'B'"),
-        ("A", None, False, "has no tag, wanted: 'A'"),
-        ("A", "", False, "has no tag"),
-        (" ", "A", False, "names no tag"),
-    ]:
+        ("*", None, True, "to all messages"), ("A || B", "B", True, "the tag 'B' is one of 'A', 'B'"),
+        ("A || B", "C", False, "the tag 'C' is none of 'A', 'B'"), ("A", None, False, "has no tag, wanted: 'A'"),
+        ("A", "", False, "has no tag"), (" ", "A", False, "names no tag"),
+    ]:  # fmt: skip
         expression = parse_tag_expression(text)
         assert is_tagged_so(expression, tag) is delivered
         assert words in explain_tag(expression, tag)
@@ -146,32 +139,18 @@ REGISTERED = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse
 
 def test_a_message_is_chosen_as_in_the_topic_it_came_from() -> None:
     for properties, is_delivered in [
-        ({"RETRY_TOPIC": "A", "a": "6"}, True),
-        ({"RETRY_TOPIC": "A", "a": "5"}, False),
-        ({"RETRY_TOPIC": "A"}, False),
-        ({"RETRY_TOPIC": "A", "a": "none"}, False),
-        ({"RETRY_TOPIC": "B", "b": "x", "a": "1"}, True),
-        ({"RETRY_TOPIC": "B", "a": "6"}, False),
-        ({"RETRY_TOPIC": "C", "a": "1"}, True),
-        ({"a": "1"}, True),
-        ({}, True),
-    ]:
+        ({"RETRY_TOPIC": "A", "a": "6"}, True), ({"RETRY_TOPIC": "A", "a": "5"}, False), ({"RETRY_TOPIC": "A"}, False),
+        ({"RETRY_TOPIC": "A", "a": "none"}, False), ({"RETRY_TOPIC": "B", "b": "x", "a": "1"}, True),
+        ({"RETRY_TOPIC": "B", "a": "6"}, False), ({"RETRY_TOPIC": "C", "a": "1"}, True), ({"a": "1"}, True), ({}, True),
+    ]:  # fmt: skip
         chosen = RetryFilter(REGISTERED.get)
         assert chosen.matches_commit_log(encode_properties(properties)) is is_delivered
 
 
-@pytest.mark.parametrize(
-    ("topic", "group"),
-    [
-        ("%RETRY%CG", "CG"),
-        ("%RETRY%CG_Topic", "CG_Topic"),
-        ("%RETRY%CG+Topic", "CG"),
-        ("%RETRY%CG+Topic+More", "CG+Topic+More"),
-        ("%RETRY%", ""),
-        ("%DLQ%CG", None),
-        ("Topic", None),
-    ],
-)
+@pytest.mark.parametrize(("topic", "group"), [
+    ("%RETRY%CG", "CG"), ("%RETRY%CG_Topic", "CG_Topic"), ("%RETRY%CG+Topic", "CG"),
+    ("%RETRY%CG+Topic+More", "CG+Topic+More"), ("%RETRY%", ""), ("%DLQ%CG", None), ("Topic", None),
+])  # fmt: skip
 def test_a_retry_topic_is_filtered_for_the_group_that_a_broker_reads_in_its_name(topic: str, group: str | None) -> None:
     """As RocketMQ's KeyBuilder takes it apart."""
     assert group_of_retry_filter(topic) == group

@@ -90,15 +90,14 @@ def test_pulls_give_what_the_official_consumer_received(ext_store, group) -> Non
     assert unique_keys(pulled(*ext_store, "ExtTopic", with_bits)) == sorted(received)
 
 
-def test_bits_of_another_expression_are_not_taken() -> None:
+def test_bits_hold_for_their_expression_until_the_registry_was_written() -> None:
+    # Bits of another expression are not taken.
     assert bits_of_subscription(parse("a > 5"), REGISTERED) is not None
     assert bits_of_subscription(parse("a  > 5"), REGISTERED) is None
     assert bits_of_subscription(parse("a > 5"), None) is None
     as_tag = ConsumerFilter("CID_abc_efg", "TopicTest", "a > 5", "TAG", 0, 0, 0, REGISTERED.bloom_filter_data)
     assert bits_of_subscription(parse("a > 5"), as_tag) is None
-
-
-def test_bits_hold_until_the_registry_was_written() -> None:
+    # Bits hold until the registry was written.
     unit = ConsumeQueueExtUnit(34, 5, 2000, BloomFilter.sized_for().bitmap([]))
     expression = parse("a > 5")
     for until, may_match in ((None, False), (2000, False), (1999, True)):
@@ -113,13 +112,9 @@ KEY = "CID_abc_efg#TopicTest"
 
 def registered(**changed):
     fields = {
-        "consumer_group": "CID_abc_efg",
-        "topic": "TopicTest",
-        "expression": "a > 5",
-        "expression_type": "SQL92",
-        "born_time": 1000,
-        "bloom_filter_data": BloomFilterData(112, [22, 53, 14]),
-    }
+        "consumer_group": "CID_abc_efg", "topic": "TopicTest", "expression": "a > 5", "expression_type": "SQL92",
+        "born_time": 1000, "bloom_filter_data": BloomFilterData(112, [22, 53, 14]),
+    }  # fmt: skip
     return ConsumerFilter(**fields | changed)
 
 
@@ -127,16 +122,15 @@ def unit(bitmap: bytes | None, store_timestamp: int = 2000) -> ConsumeQueueExtUn
     return ConsumeQueueExtUnit(20 + len(bitmap or b""), 0, store_timestamp, bitmap)
 
 
-def test_a_filter_has_the_recorded_size() -> None:
+def test_sizes_hashes_positions_and_bitmaps_are_the_official_ones() -> None:
+    # A filter has the recorded size.
     for vector in RECORDED["bloom_params"]:
         if "error" in vector:
             with pytest.raises(ConfigError, match="a Bloom filter"):
                 BloomFilter.sized_for(vector["f"], vector["n"])
         else:
             assert BloomFilter.sized_for(vector["f"], vector["n"]) == BloomFilter(vector["k"], vector["m"])
-
-
-def test_a_key_has_the_recorded_hash_positions_and_bitmap() -> None:
+    # A key has the recorded hash positions and bitmap.
     for vector in RECORDED["bloom"]:
         key = vector["key"]
         halves = murmur3_128(key.encode())
@@ -146,9 +140,7 @@ def test_a_key_has_the_recorded_hash_positions_and_bitmap() -> None:
         assert list(BloomFilter.sized_for(20, 64).positions(key)) == vector["positions_f20_n64_m216_k3"]
         assert list(BloomFilter.sized_for(1, 300).positions(key)) == vector["positions_f1_n300_m2880_k7"]
         assert BROKER.bitmap([key]).hex() == vector["bitmap_f20_n32_hex"]
-
-
-def test_keys_of_every_length_have_the_official_hash_and_positions() -> None:
+    # Keys of every length have the official hash and positions.
     for error_percent, expected_keys, key, hashed, positions in vectors("positions"):
         assert (murmur3_128(key.encode("utf-8", "replace"))[0] - hashed) % 2**64 == 0, key
         assert list(BloomFilter.sized_for(error_percent, expected_keys).positions(key)) == positions, key

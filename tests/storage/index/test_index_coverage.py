@@ -33,7 +33,6 @@ def gaps_of(writer: StoreWriter, number: int = 0, *, has_tags: bool = True) -> t
     writer.close()
     file = MappedFile.open(writer.index_paths()[number])
     shape = determine_shape(file, [writer.index.slot_count])
-    assert shape is not None
     return find_gaps(IndexFile(file, shape), CommitLog.open(writer.log.directories), has_tags)
 
 
@@ -81,7 +80,6 @@ def probe(writer, number=0):
 def probe_path(path, log):
     file = MappedFile.open(path)
     shape = determine_shape(file, [97])
-    assert shape is not None
     return probe_index_file(IndexFile(file, shape), log)
 
 

@@ -45,7 +45,6 @@ def test_counts_of_any_size_are_found_whatever_the_neighbours_have(tmp_path, slo
     image = oracles.index_image(keys, slots, len(keys) + spare)
     file = file_of(tmp_path / "file", image)
     shape = determine_shape(file, hints)
-    assert shape is not None
     assert (shape.slots, shape.entries) == (slots, len(keys))
     assert (shape.minimum, shape.maximum, shape.ascending) == (100, 100 * len(keys), True)
     assert shape.gaps == ()
@@ -60,7 +59,6 @@ def test_more_gaps_than_are_kept_make_one_of_the_rest(tmp_path) -> None:
     for number in range(100):
         image.put(f"T#{number}", 2 * GAP_BYTES * number, T0)
     shape = determine_shape(file_of(tmp_path / "file", image))
-    assert shape is not None
     assert len(shape.gaps) == MAXIMUM_GAPS + 1
     assert shape.gaps[-1] == (2 * GAP_BYTES * MAXIMUM_GAPS, 2 * GAP_BYTES * 99)
 
@@ -86,7 +84,6 @@ def check(paths, slots, entries) -> None:
     for number, path in enumerate(paths):
         file = MappedFile.open(path)
         shape = determine_shape(file)
-        assert shape is not None
         assert shape.slots == slots
         assert shape.entries == entries - 1 or number == len(paths) - 1
         assert shape.entries == read_header(file).index_count - 1
@@ -201,18 +198,10 @@ class TestCountSlots:
         assert count_slots(copy_of(tmp_path / "file", noise), [SLOTS]) == 0
 
 
-@pytest.mark.parametrize(
-    ("said", "grows", "entries"),
-    [
-        (0, False, 20),
-        (25, False, 20),
-        (-1, False, 20),
-        (2**31 - 1, False, 20),
-        (21, True, 20),
-        (1, True, 0),
-        (30, True, 20),
-    ],
-)
+@pytest.mark.parametrize(("said", "grows", "entries"), [
+    (0, False, 20), (25, False, 20), (-1, False, 20), (2**31 - 1, False, 20), (21, True, 20), (1, True, 0),
+    (30, True, 20),
+])  # fmt: skip
 def test_a_header_that_lies_is_outvoted_and_one_of_a_file_that_grows_is_not(tmp_path, said, grows, entries) -> None:
     """One that grows has the entries that its header counted first, unless there are fewer bytes."""
     content = changed(image_of(20).to_bytes(), (36, oracles.packed(said, 4)))

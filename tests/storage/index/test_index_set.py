@@ -28,10 +28,9 @@ def opened(writer: StoreWriter, vouched: tuple[int, int] | None = None) -> Index
 
 
 def filled(root, count, **options):
-    writer = StoreWriter(root, **{"index_slots": 31, "index_entries": 10, **options})
-    for number in range(count):
-        writer.append("T", keys=f"k{number}", unique_key=f"u{number}")
-    writer.close()
+    with StoreWriter(root, **{"index_slots": 31, "index_entries": 10, **options}) as writer:
+        for number in range(count):
+            writer.append("T", keys=f"k{number}", unique_key=f"u{number}")
     return writer
 
 
@@ -46,22 +45,19 @@ def span(start: int, stop: int, *gaps: Span) -> IndexShape:
     return IndexShape(7, 5, start, stop, True, gaps)
 
 
-@pytest.mark.parametrize(
-    ("start", "shapes", "expected"),
-    [
-        (0, [], [(0, 1000)]),
-        (0, [span(100, 400), span(400, 900)], [(0, 101), (400, 401), (900, 1000)]),
-        (0, [span(100, 400), span(500, 900)], [(0, 101), (400, 501), (900, 1000)]),
-        (0, [span(100, 600), span(400, 900)], [(0, 101), (900, 1000)]),
-        (0, [span(100, 900, (300, 400), (500, 900))], [(0, 101), (300, 401), (500, 901), (900, 1000)]),
-        (0, [span(100, 100)], [(0, 101), (100, 1000)]),
-        (0, [span(100, 5000)], [(0, 101)]),
-        (0, [span(2000, 5000)], [(0, 1000)]),
-        (500, [span(100, 400)], [(500, 1000)]),
-        (500, [span(100, 400), span(600, 800)], [(500, 601), (800, 1000)]),
-        (500, [span(100, 1000)], []),
-    ],
-)
+@pytest.mark.parametrize(("start", "shapes", "expected"), [
+    (0, [], [(0, 1000)]),
+    (0, [span(100, 400), span(400, 900)], [(0, 101), (400, 401), (900, 1000)]),
+    (0, [span(100, 400), span(500, 900)], [(0, 101), (400, 501), (900, 1000)]),
+    (0, [span(100, 600), span(400, 900)], [(0, 101), (900, 1000)]),
+    (0, [span(100, 900, (300, 400), (500, 900))], [(0, 101), (300, 401), (500, 901), (900, 1000)]),
+    (0, [span(100, 100)], [(0, 101), (100, 1000)]),
+    (0, [span(100, 5000)], [(0, 101)]),
+    (0, [span(2000, 5000)], [(0, 1000)]),
+    (500, [span(100, 400)], [(500, 1000)]),
+    (500, [span(100, 400), span(600, 800)], [(500, 601), (800, 1000)]),
+    (500, [span(100, 1000)], []),
+])  # fmt: skip
 def test_ranges_to_be_scanned_reach_from_one_covered_range_to_the_next(tmp_path, start, shapes, expected) -> None:
     assert set_of(tmp_path, *shapes).uncovered(start, 1000) == expected
 
@@ -90,10 +86,9 @@ class TestOpening:
         assert len(index.files) == len(paths)
 
     def test_an_empty_file_covers_nothing_and_is_no_problem(self, tmp_path) -> None:
-        writer = StoreWriter(tmp_path, index_slots=31, index_entries=3)
-        writer.append("T", keys="a b")
-        writer.append("T", b"no keys: opens the next file and puts nothing into it")
-        writer.close()
+        with StoreWriter(tmp_path, index_slots=31, index_entries=3) as writer:
+            writer.append("T", keys="a b")
+            writer.append("T", b"no keys: opens the next file and puts nothing into it")
         index = opened(writer)
         assert (len(writer.index.files), len(index.files), index.problems) == (2, 1, ())
 

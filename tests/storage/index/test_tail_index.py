@@ -16,10 +16,9 @@ EVERYTHING = 2**62
 
 
 def filled(root, count=40, segment_size=1024):
-    writer = StoreWriter(root, segment_size=segment_size)
-    for number in range(count):
-        writer.append("T", b"x" * 20, keys=f"k{number} a a", unique_key=f"u{number}", tags="t")
-    writer.close()
+    with StoreWriter(root, segment_size=segment_size) as writer:
+        for number in range(count):
+            writer.append("T", b"x" * 20, keys=f"k{number} a a", unique_key=f"u{number}", tags="t")
     return writer
 
 

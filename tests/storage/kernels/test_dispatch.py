@@ -118,16 +118,23 @@ def test_what_is_no_record_says_what_it_is() -> None:
         assert scanned.blocks[0].records == 1
 
 
-def test_a_block_is_full_when_there_may_be_no_room_for_the_keys_of_one_record_more() -> None:
+def test_a_block_is_full_before_it_has_no_room() -> None:
+    # A block is full when there may be no room for the keys of one record more.
     many = property_bytes({"KEYS": " ".join(["k"] * 16_000)})
     data, _ = segment([{"properties_bytes": many}] * 4, BASE)
     scanned = scan_bytes(data, BASE, records=4)
     assert len(scanned.blocks) > 1
     assert max(block.record_entries.max() for block in scanned.blocks) == 16_000
     assert scanned.made == dispatch(oracles.scan_segment(data, BASE))
-
-
-def test_offsets_that_32_bits_cannot_tell_from_each_other_are_in_different_blocks() -> None:
+    # A block is full when there may be no room for the light queues of one record more.
+    count = 3_200
+    names = ",".join(f"%LMQ%{i}" for i in range(count))[:24_000].rpartition(",")[0]
+    lists = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": ",".join(["7"] * (names.count(",") + 1))}
+    data, _ = segment([{"properties_bytes": property_bytes(lists)}] * 12, BASE)
+    scanned = scan_bytes(data, BASE, records=12)
+    assert len(scanned.blocks) > 1
+    assert scanned.made == dispatch(oracles.scan_segment(data, BASE), lmq=True)
+    # Offsets that 32 bits cannot tell from each other are in different blocks.
     blocks = scan_two_far_records(BASE + (1 << 32))
     assert [block.record_offsets.tolist() for block in blocks] == [[0], [0]]
     assert [block.first_offset for block in blocks] == [BASE, BASE + (1 << 32)]
@@ -276,12 +283,29 @@ def test_names_of_light_queues_are_told_apart_by_their_bytes() -> None:
     assert made == dispatch(oracles.scan_segment(whole, BASE), lmq=True)
 
 
-def test_a_record_that_starts_below_the_limit_is_read_to_its_end() -> None:
+def test_a_scan_reads_to_its_limit_and_makes_what_is_wanted() -> None:
+    # A record that starts below the limit is read to its end.
     data, positions = segment([{"keys": "a"}, {"keys": "b"}, {"keys": "c"}], BASE)
     scanned = scan_bytes(data, BASE, limit=positions[1] + 1)
     assert scanned.step == (positions[2], Reason.LIMIT, 0)
     assert scan_bytes(data, BASE, limit=positions[1]).step == (positions[1], Reason.LIMIT, 0)
     assert scan_bytes(data, BASE, limit=0).step == (0, Reason.LIMIT, 0)
+    # Entries or units are left out when not wanted.
+    data, _ = segment([{"keys": "a"}], BASE)
+    whole = scan_bytes(data, BASE).made
+    entries, units = scan_bytes(data, BASE, units=False).made, scan_bytes(data, BASE, entries=False).made
+    assert (entries.entries, entries.queues) == (whole.entries, {})
+    assert (units.entries, units.queues) == ([], whole.queues)
+    assert whole.entries
+    assert whole.queues
+    # What a scan was given may change behind it.
+    topics, delays = [bytearray(b"Batches")], [1, 2]
+    memory = make_memory(batch_topics=topics, delays=delays)
+    topics[0][:] = b"Nothing"
+    delays.clear()
+    data, _ = segment([{"topic_bytes": b"Batches", "queue_offset": 3}], BASE)
+    memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
+    assert len(memory.take().units) == 46
 
 
 @pytest.mark.parametrize("text", ["abc", "2147483648", "-2147483649", "1.5", "-", "１"])
@@ -293,26 +317,6 @@ def test_a_delay_that_is_no_number_is_damage_in_the_schedule_topic_alone(text: s
     assert scanned.made == dispatch([])
     other, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXY", "properties_bytes": block}], BASE)
     assert scan_bytes(other, BASE).blocks[0].records == 1
-
-
-def test_a_block_is_full_when_there_may_be_no_room_for_the_light_queues_of_one_record_more() -> None:
-    count = 3_200
-    names = ",".join(f"%LMQ%{i}" for i in range(count))[:24_000].rpartition(",")[0]
-    lists = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": ",".join(["7"] * (names.count(",") + 1))}
-    data, _ = segment([{"properties_bytes": property_bytes(lists)}] * 12, BASE)
-    scanned = scan_bytes(data, BASE, records=12)
-    assert len(scanned.blocks) > 1
-    assert scanned.made == dispatch(oracles.scan_segment(data, BASE), lmq=True)
-
-
-def test_entries_or_units_are_left_out_when_not_wanted() -> None:
-    data, _ = segment([{"keys": "a"}], BASE)
-    whole = scan_bytes(data, BASE).made
-    entries, units = scan_bytes(data, BASE, units=False).made, scan_bytes(data, BASE, entries=False).made
-    assert (entries.entries, entries.queues) == (whole.entries, {})
-    assert (units.entries, units.queues) == ([], whole.queues)
-    assert whole.entries
-    assert whole.queues
 
 
 def test_a_memory_that_another_thread_is_using_is_refused() -> None:
@@ -350,16 +354,6 @@ def test_a_run_that_does_not_go_forward_is_refused_until_what_is_behind_it_is_ta
     first = memory.take()
     assert memory.run(*arguments).reason == LIMIT
     assert memory.take().hashes == first.hashes
-
-
-def test_what_a_scan_was_given_may_change_behind_it() -> None:
-    topics, delays = [bytearray(b"Batches")], [1, 2]
-    memory = make_memory(batch_topics=topics, delays=delays)
-    topics[0][:] = b"Nothing"
-    delays.clear()
-    data, _ = segment([{"topic_bytes": b"Batches", "queue_offset": 3}], BASE)
-    memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
-    assert len(memory.take().units) == 46
 
 
 def test_a_separator_is_found_at_every_place() -> None:

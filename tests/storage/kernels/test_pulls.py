@@ -247,19 +247,8 @@ def test_a_unit_is_that_which_a_broker_makes_of_the_record(log: GrownLog, tag: s
     assert bytes(one.units) == unit_bytes(log.starts[-1], size, java_hash(tag))
 
 
-def test_a_search_that_grows_makes_no_room_for_offsets_far_beyond(log: GrownLog) -> None:
-    one = Search(3, 2, grows=True, beyond=6)
-    assert search(log.memory(), [one]) == (len(log.data), [0])
-    assert not one.kernel.is_full
-
-
-def test_the_first_of_two_messages_with_one_offset_counts(log: GrownLog) -> None:
-    log.add(queue_offset=8)
-    assert find_message(log.memory(), 0, 8) == log.starts[1]
-    assert find_message(log.memory(), log.starts[2], 8) == log.starts[6]
-
-
-def test_a_message_that_is_damaged_or_not_committed_is_none(log: GrownLog) -> None:
+def test_damaged_messages_are_none_and_the_first_of_one_offset_counts(log) -> None:
+    # A message that is damaged or not committed is none.
     data = log.memory()
     data[log.starts[2] + 88] ^= 1
     assert find_message(data, 0, 9) == NOT_FOUND
@@ -267,6 +256,14 @@ def test_a_message_that_is_damaged_or_not_committed_is_none(log: GrownLog) -> No
         other = GrownLog()
         other.add(sys_flag=flags)
         assert (find_message(other.memory(), 0, 7) == 0) == is_found
+    # A search that grows makes no room for offsets far beyond.
+    one = Search(3, 2, grows=True, beyond=6)
+    assert search(log.memory(), [one]) == (len(log.data), [0])
+    assert not one.kernel.is_full
+    # The first of two messages with one offset counts.
+    log.add(queue_offset=8)
+    assert find_message(log.memory(), 0, 8) == log.starts[1]
+    assert find_message(log.memory(), log.starts[2], 8) == log.starts[6]
 
 
 def test_a_record_that_names_a_light_queue_many_times_is_noted_once_with_its_first_offset() -> None:
@@ -443,7 +440,8 @@ TWO = FIRST + record_at(BASE + len(FIRST), sys_flag=0x30, tags="B")
 AT = [0, len(FIRST)]
 
 
-def test_a_run_says_why_it_ended() -> None:
+def test_a_run_chooses_and_says_why_it_ended() -> None:
+    # A run says why it ended.
     for behind, reason, code in [
         (b"", codes.AT_LIMIT, 0),
         (b"\0\0\0\1", message_rows.NEED_MORE, 0),
@@ -457,6 +455,15 @@ def test_a_run_says_why_it_ended() -> None:
         (record_at(BASE + len(TWO), crc=5), codes.AT_DAMAGE, codes.BAD_BODY_CRC),
     ]:
         assert choose(TWO + behind) == ((len(TWO), reason, code, 2, AT[1]), AT)
+    # Checksums are looked at only where they are wanted.
+    wrong = record_at(BASE + len(TWO), crc=5, topic_bytes=b"other")
+    assert choose(TWO + wrong, checksums=False)[1] == [*AT, len(TWO)]
+    # Of a record that nobody asks for, nothing is claimed.
+    assert choose(TWO + wrong, Wanted(topics=frozenset({b"TopicTest"})))[1] == AT
+    # A full table ends a run before the next record.
+    assert choose(TWO, room=1) == ((AT[1], codes.OUTPUT_FULL, 0, 1, 0), [0])
+    # A record that starts at the limit is left.
+    assert choose(TWO, limit=AT[1]) == ((AT[1], codes.AT_LIMIT, 0, 1, 0), [0])
 
 
 def test_a_row_says_where_the_parts_of_a_record_lie() -> None:
@@ -478,21 +485,6 @@ def room(count: int) -> Numbers:
 
 
 MULTIPLIER = 0x2545F4914F6CDD1D
-
-
-def test_checksums_are_looked_at_only_where_they_are_wanted() -> None:
-    wrong = record_at(BASE + len(TWO), crc=5, topic_bytes=b"other")
-    assert choose(TWO + wrong, checksums=False)[1] == [*AT, len(TWO)]
-    # Of a record that nobody asks for, nothing is claimed.
-    assert choose(TWO + wrong, Wanted(topics=frozenset({b"TopicTest"})))[1] == AT
-
-
-def test_a_full_table_ends_a_run_before_the_next_record() -> None:
-    assert choose(TWO, room=1) == ((AT[1], codes.OUTPUT_FULL, 0, 1, 0), [0])
-
-
-def test_a_record_that_starts_at_the_limit_is_left() -> None:
-    assert choose(TWO, limit=AT[1]) == ((AT[1], codes.AT_LIMIT, 0, 1, 0), [0])
 
 
 def test_they_are_read_behind_their_positions() -> None:

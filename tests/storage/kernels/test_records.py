@@ -318,32 +318,28 @@ def test_entries_that_do_not_belong_together_are_refused() -> None:
             sort_entries(hashes, offsets)
 
 
-def test_a_cut_record_has_a_bad_size() -> None:
+def test_what_is_cut_or_no_record_is_told() -> None:
+    # A cut record has a bad size.
     assert shape(packed()[:-1]) == records.BAD_SIZE
     assert shape(b"") == records.BAD_SIZE
-
-
-def test_digits_that_are_none_are_no_checksum() -> None:
+    # Digits that are none are no checksum.
     data = bytearray(packed(property_crc=True))
     topic = data.index(b"TopicTest")
     data[topic], data[-5] = ord("X"), ord("x")
     assert intact(bytes(data)) == len(data)
-
-
-def test_what_is_no_record_has_no_texts_and_no_entries() -> None:
-    """It may have been one when it was looked at before."""
+    # What is no record has no texts and no entries.
+    # It may have been one when it was looked at before.
     region = Region(bytes(200))
     assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
 
 
-def test_a_full_output_ends_before_the_next_record() -> None:
+def test_a_scan_ends_when_its_output_is_full_and_checks_what_it_is_asked_to() -> None:
+    # A full output ends before the next record.
     data, positions = segment(*({"keys": "a b c"} for _ in range(4)))
     reached, why, pairs = scan(data, room=2)
     assert (reached, why) == (positions[1], OUTPUT_FULL)
     assert len(pairs) == 3
-
-
-def test_checksums_are_looked_at_only_when_asked() -> None:
+    # Checksums are looked at only when asked.
     data, positions = segment({}, {"crc": 1}, {})
     place = Bytes(data).region, 0, len(data), BASE, BASE + len(data)
     assert walk_records(*place, False).position == len(data)
@@ -359,14 +355,13 @@ def test_damage_ends_a_walk_and_is_told_by_its_code(planted: tuple[int, bytes], 
     assert (walked.end, walked.reason, walked.code) == (positions[1], AT_DAMAGE, code)
 
 
-def test_bytes_too_few_for_anything_are_not_looked_at() -> None:
+def test_a_walk_ends_at_few_bytes_and_at_many_queues() -> None:
+    # Bytes too few for anything are not looked at.
     for left in range(1, 8):
         data, _ = segment({})
         walked = Walked(data + b"\xff" * left)
         assert (walked.end, walked.reason) == (len(data), AT_LIMIT)
-
-
-def test_a_walk_ends_when_it_has_met_so_many_queues() -> None:
+    # A walk ends when it has met so many queues.
     data, positions = segment(*({"queue_id": number, "body": b""} for number in range(MAXIMUM_QUEUES + 1)))
     walked = Walked(data)
     assert (walked.end, walked.reason) == (positions[-1], QUEUES_FULL)
@@ -431,12 +426,9 @@ def test_the_way_is_the_one_that_the_system_says_the_processor_can_go() -> None:
     with open("/proc/cpuinfo") as file:
         flags = {word for line in file if line.startswith(("flags", "Features")) for word in line.split()}
     needed = {
-        "folding-512": {"vpclmulqdq", "avx512f", "pclmulqdq"},
-        "folding-256": {"vpclmulqdq", "avx2", "pclmulqdq"},
-        "folding": {"pclmulqdq", "ssse3", "sse4_1"},
-        "instructions": {"crc32"},
-        "tables": set(),
-    }
+        "folding-512": {"vpclmulqdq", "avx512f", "pclmulqdq"}, "folding-256": {"vpclmulqdq", "avx2", "pclmulqdq"},
+        "folding": {"pclmulqdq", "ssse3", "sse4_1"}, "instructions": {"crc32"}, "tables": set(),
+    }  # fmt: skip
     ways = {"x86_64": ("folding-512", "folding-256", "folding"), "aarch64": ("instructions",)}
     possible = (*ways.get(platform.machine(), ()), "tables")
     assert tuple(way for way in possible if needed[way] <= flags) == CRC32_PATHS

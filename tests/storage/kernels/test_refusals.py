@@ -205,16 +205,13 @@ def test_blocks_of_a_scan_and_segments_that_are_moved() -> None:
     assert not any(untouched)
 
 
-@pytest.mark.parametrize(
-    ("offsets", "stops", "hashes", "first", "count", "message"),
-    [
-        ((1, 2), (1,), (5,), 0, 1, "columns are not all of length 1"),
-        ((1,), (2,), (5,), 0, 1, "1 hashes for 2 entries"),
-        ((1,), (1,), (5,), 0, 2, "entries 0 to 2 of 1"),
-        ((1,), (1,), (5,), -1, 1, "entries -1 to 0 of 1"),
-        ((1,), (4,), (5, 6, 7, 8), 0, 4, "4 entries for a file that has room for 3"),
-    ],
-)
+@pytest.mark.parametrize(("offsets", "stops", "hashes", "first", "count", "message"), [
+    ((1, 2), (1,), (5,), 0, 1, "columns are not all of length 1"),
+    ((1,), (2,), (5,), 0, 1, "1 hashes for 2 entries"),
+    ((1,), (1,), (5,), 0, 2, "entries 0 to 2 of 1"),
+    ((1,), (1,), (5,), -1, 1, "entries -1 to 0 of 1"),
+    ((1,), (4,), (5, 6, 7, 8), 0, 4, "4 entries for a file that has room for 3"),
+])  # fmt: skip
 def test_columns_of_an_index_file(offsets, stops, hashes, first, count, message) -> None:
     held = bytearray(INDEX_BYTES)
     writer = indexes.IndexWriter(held, 2, 4, 0, 0)

@@ -64,9 +64,20 @@ def test_any_block_of_properties_is_read_by_the_brokers_rules(block: bytes, text
     assert decided(expression, block) == letter(expression, block)
 
 
-def test_a_search_in_a_hostile_text_takes_no_square_of_its_length() -> None:
+def test_names_and_texts_of_any_number_and_length_are_found() -> None:
+    # A search in a hostile text takes no square of its length.
     expression = parse(f"a CONTAINS '{'x' * 16_000}y'")
     assert decided(expression, b"a\x01" + b"x" * 32_700) == "F"
+    # Names are told apart however many there are.
+    names = [f"{'p' * (number % 90)}{number}" for number in range(400)]
+    values = dict(zip(names, map(str, range(400)), strict=True))
+    expression = parse(" AND ".join(f"{name} = '{value}'" for name, value in values.items()))
+    assert decided(expression, encode_properties(values), encode_properties(values | {names[7]: "x"})) == "TF"
+    # Many texts are looked up.
+    texts = [f"{number:o}" for number in range(5_000)]
+    expression = parse("a IN (" + ", ".join(f"'{text}'" for text in reversed(texts)) + ")")
+    asked = [*texts[:300], "8", "77777777", "00"]
+    assert decided(expression, *(encode_properties({"a": text}) for text in asked)) == "T" * 300 + "FFF"
 
 
 def finished(*steps):
@@ -77,7 +88,8 @@ def finished(*steps):
     return program
 
 
-def test_a_program_that_does_not_come_to_one_outcome_is_refused() -> None:
+def test_a_program_comes_to_one_outcome_or_is_refused() -> None:
+    # A program that does not come to one outcome is refused.
     for steps in (
         [],
         [lambda program: program.truth("a")] * 2,
@@ -94,6 +106,20 @@ def test_a_program_that_does_not_come_to_one_outcome_is_refused() -> None:
             finished(*steps)
     with pytest.raises(KeyError):
         finished(lambda program: program.truth("b"))
+    # A join leads nowhere but to where as many outcomes wait.
+    program = kernel.Program(["a"])
+    program.truth("a")
+    program.truth("a")
+    join = program.join(False)
+    program.truth("a")
+    with pytest.raises(ValueError, match="does not lead to here"):
+        program.land(join)
+    # Nothing is added to a finished program and no other decides.
+    program = finished(lambda program: program.truth("a"))
+    with pytest.raises(ValueError, match="no step"):
+        program.negate()
+    with pytest.raises(ValueError, match="not finished"):
+        kernel.Program(["a"]).decide(b"")
 
 
 Column = int | None
@@ -124,31 +150,35 @@ def said(convert, text):
         return str(error)
 
 
-def test_numbers_are_what_the_jdk_reads_doubles_to_the_last_bit() -> None:
+def test_numbers_are_those_of_java() -> None:
+    # Numbers are what the jdk reads doubles to the last bit.
     for column in (1, 2, 3):
         assert 50 < sum(each[column] is not None for each in NUMBERS) < len(NUMBERS) - 50
     for text, int32, int64, bits in NUMBERS:
         assert (read(to_int32, text), read(to_int64, text)) == (int32, int64), text
         number = read(double_of, text)
         assert (None if number is None else struct.unpack(">q", struct.pack(">d", number))[0]) == bits, text
-
-
-def test_a_hostile_text_is_refused_at_once() -> None:
+    # A hostile text is refused at once.
     for text in ("1" * 32_000 + "x", "1." + "1" * 32_000 + "x", "0x" + "1" * 32_000, "1e" + "1" * 32_000 + "x"):
         assert read(double_of, text) is None
         assert read(to_int64, text) is None
-
-
-def is_below(first: str, second: str) -> bool | None:
-    return parse("a < b").evaluate({"a": first, "b": second})
-
-
-def test_the_order_of_doubles_is_total_as_in_java() -> None:
+    # The order of doubles is total as in java.
     ascending = [-math.inf, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.0, 1.7976931348623157e308, math.inf, math.nan]
     texts = ["-Infinity", "-1.5", "-5e-324", "-0.0", "0.0", "5e-324", "1.0", "1.7976931348623157e308", "Infinity"]
     for number, text in enumerate([*texts, "NaN"]):
         assert [is_below(text, other) for other in [*texts, "-NaN"]] == [number < other for other in range(10)]
         assert to_double_order(text) == double_order(ascending[number])
+    # Doubles of any length and exponent.
+    for text, expected in [
+        ("0." + "0" * 400 + "1e401", 1.0), ("1" + "0" * 2000 + "e-2000", 1.0), ("0." + "0" * 2000 + "1", 0.0),
+        ("1e99999999999999999999", math.inf), ("0e99999999999999999999", 0.0), ("-0x1p99999999999999999999", -math.inf),
+        ("0x1p-99999999999999999999", 0.0), ("0x0p99999999999999999999", 0.0), ("0x" + "0" * 400 + ".1p4", 1.0),
+    ]:  # fmt: skip
+        assert double_of(text) == expected
+
+
+def is_below(first: str, second: str) -> bool | None:
+    return parse("a < b").evaluate({"a": first, "b": second})
 
 
 @given(
@@ -161,21 +191,6 @@ def test_any_text_is_the_number_that_the_oracle_reads_or_the_same_error(text: st
         (double_of, sql92_oracle.to_double),
     ):
         assert said(convert, text) == said(oracle, text)
-
-
-def test_doubles_of_any_length_and_exponent() -> None:
-    for text, expected in [
-        ("0." + "0" * 400 + "1e401", 1.0),
-        ("1" + "0" * 2000 + "e-2000", 1.0),
-        ("0." + "0" * 2000 + "1", 0.0),
-        ("1e99999999999999999999", math.inf),
-        ("0e99999999999999999999", 0.0),
-        ("-0x1p99999999999999999999", -math.inf),
-        ("0x1p-99999999999999999999", 0.0),
-        ("0x0p99999999999999999999", 0.0),
-        ("0x" + "0" * 400 + ".1p4", 1.0),
-    ]:
-        assert double_of(text) == expected
 
 
 @pytest.mark.parametrize("convert", [to_int32, to_int64])
@@ -212,35 +227,3 @@ def test_what_cannot_be_read_is_named_as_it_was_written(text: str, number: str) 
     with pytest.raises(FilterEvaluationError) as raised:
         expression.evaluate({})
     assert str(raised.value) == str(wanted.value)
-
-
-def test_names_are_told_apart_however_many_there_are() -> None:
-    names = [f"{'p' * (number % 90)}{number}" for number in range(400)]
-    values = dict(zip(names, map(str, range(400)), strict=True))
-    expression = parse(" AND ".join(f"{name} = '{value}'" for name, value in values.items()))
-    assert decided(expression, encode_properties(values), encode_properties(values | {names[7]: "x"})) == "TF"
-
-
-def test_many_texts_are_looked_up() -> None:
-    texts = [f"{number:o}" for number in range(5_000)]
-    expression = parse("a IN (" + ", ".join(f"'{text}'" for text in reversed(texts)) + ")")
-    asked = [*texts[:300], "8", "77777777", "00"]
-    assert decided(expression, *(encode_properties({"a": text}) for text in asked)) == "T" * 300 + "FFF"
-
-
-def test_a_join_leads_nowhere_but_to_where_as_many_outcomes_wait() -> None:
-    program = kernel.Program(["a"])
-    program.truth("a")
-    program.truth("a")
-    join = program.join(False)
-    program.truth("a")
-    with pytest.raises(ValueError, match="does not lead to here"):
-        program.land(join)
-
-
-def test_nothing_is_added_to_a_finished_program_and_no_other_decides() -> None:
-    program = finished(lambda program: program.truth("a"))
-    with pytest.raises(ValueError, match="no step"):
-        program.negate()
-    with pytest.raises(ValueError, match="not finished"):
-        kernel.Program(["a"]).decide(b"")

@@ -279,13 +279,9 @@ def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(stores, tmp_path
 def test_the_recorded_checkpoint_speaks_of_the_recorded_log(g1_store) -> None:
     checkpoint = Checkpoint.read(g1_store / "checkpoint")
     assert checkpoint == Checkpoint(
-        physic_msg_timestamp=0x01A1FCDA9506,
-        logics_msg_timestamp=0x01A1FCDA9506,
-        index_msg_timestamp=0x01A1FCDA0D20,
-        master_flushed_offset=0,
-        confirm_physical_offset=0,
-        logics_physical_offset=0x02601E,
-    )
+        physic_msg_timestamp=0x01A1FCDA9506, logics_msg_timestamp=0x01A1FCDA9506, index_msg_timestamp=0x01A1FCDA0D20,
+        master_flushed_offset=0, confirm_physical_offset=0, logics_physical_offset=0x02601E,
+    )  # fmt: skip
     assert checkpoint.min_timestamp == 0x01A1FCDA9506 - 3000
 
 
@@ -341,14 +337,9 @@ def test_what_lies_behind_the_committed_index_is_served_with_a_word(tmp_path, nu
 
 def test_what_is_not_whole_or_does_not_ascend_is_no_list_of_epochs() -> None:
     for data in [
-        b"",
-        b"2\n",
-        b"3\n773307083\n7-7000\n8-8000\n",
-        b"2\n773307084\n7-7000\n8-8000\n",
-        b"2\n0\n7-7000\n8-x\n",
-        b"2\n0\n8-7000\n7-8000\n",
-        b"2\n0\n7-8000\n8-8000\n",
-    ]:
+        b"", b"2\n", b"3\n773307083\n7-7000\n8-8000\n", b"2\n773307084\n7-7000\n8-8000\n", b"2\n0\n7-7000\n8-x\n",
+        b"2\n0\n8-7000\n7-8000\n", b"2\n0\n7-8000\n8-8000\n",
+    ]:  # fmt: skip
         assert parse_epochs(data) == []
 
 
@@ -380,12 +371,8 @@ def test_a_file_that_is_cut_or_negative_is_refused_by_name(tmp_path) -> None:
 
 def test_blanks_and_what_was_never_written_are_no_units() -> None:
     rows = [
-        (52, -1, 1, 1, 1, 0, 9, 0, 0),
-        (52, -1, 7, 1, 1, 99, 9, 0, 0),
-        (104, 0, -875286124, 0, 0, 0, 0, 0, 0),
-        (0, 0, 0, 0, 0, 0, 0, 0, 0),
-        (52, -1, 8, 1, 1, 0, 9, 0, 0),
-        (52, -1, 1, 1, 1, -1, 9, 0, 0),
-    ]
+        (52, -1, 1, 1, 1, 0, 9, 0, 0), (52, -1, 7, 1, 1, 99, 9, 0, 0), (104, 0, -875286124, 0, 0, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0, 0, 0, 0, 0), (52, -1, 8, 1, 1, 0, 9, 0, 0), (52, -1, 1, 1, 1, -1, 9, 0, 0),
+    ]  # fmt: skip
     units = np.frombuffer(b"".join(TIMER_UNIT.pack(*row) for row in rows), TIMER_UNIT_DTYPE)
     assert are_units(units).tolist() == [True, True, False, False, False, False]

@@ -28,9 +28,8 @@ SEGMENT = "0" * 20
 
 
 def make_store(root):
-    writer = StoreWriter(root)
-    writer.append("T", b"hello", keys="k")
-    writer.close()
+    with StoreWriter(root) as writer:
+        writer.append("T", b"hello", keys="k")
     return root
 
 
@@ -83,13 +82,11 @@ def test_a_rocksdb_of_queues_is_known_by_any_of_its_files(directory, file, tmp_p
 
 def converted(root):
     """A plain store whose log goes on as DLedger's, as that of a broker that becomes a group's member; the latter."""
-    writer = StoreWriter(root, segment_size=1024)
-    writer.append("T", b"plain", keys="k")
-    writer.roll()
-    writer.close()
-    ledger = StoreWriter(root.parent / "other", segment_size=1024, start=1024, is_ledger=True)
-    ledger.append("T", b"in an entry", keys="k", queue_offset=1)
-    ledger.close()
+    with StoreWriter(root, segment_size=1024) as writer:
+        writer.append("T", b"plain", keys="k")
+        writer.roll()
+    with StoreWriter(root.parent / "other", segment_size=1024, start=1024, is_ledger=True) as ledger:
+        ledger.append("T", b"in an entry", keys="k", queue_offset=1)
     directory = root / "dledger-n0" / "data"
     directory.parent.mkdir()
     (root.parent / "other" / "dledger-n0" / "data").rename(directory)
@@ -184,11 +181,10 @@ MADE = {
 
 @pytest.fixture
 def root(tmp_path):
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"x", keys="k", unique_key="U")
-    writer.set_topic("Other")
-    writer.consumer_offsets = {"T@g": {0: 1}}
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        writer.append("T", b"x", keys="k", unique_key="U")
+        writer.set_topic("Other")
+        writer.consumer_offsets = {"T@g": {0: 1}}
     return tmp_path / "store"
 
 
@@ -212,22 +208,15 @@ def figures(root):
 def page(root):
     api = ApiOf(root)
     asked: dict[str, dict[str, str]] = {
-        "store": {},
-        "topics": {},
-        "topic": {"topic": "T"},
-        "find": {"text": "nowhere"},
-        "search": {"topic": "T", "contains": "x"},
-        "message/life": {"uniqueKey": "U"},
-    }
+        "store": {}, "topics": {}, "topic": {"topic": "T"}, "find": {"text": "nowhere"},
+        "search": {"topic": "T", "contains": "x"}, "message/life": {"uniqueKey": "U"},
+    }  # fmt: skip
     return json.dumps([api.ask(f"/{path}", **parameters).json for path, parameters in asked.items()])
 
 
 ASKED: dict[str, tuple[str, ...]] = {
-    "tail": ("T",),
-    "search": ("T", "--contains", "x"),
-    "life": ("U",),
-    "space": ("--by", "topic"),
-}
+    "tail": ("T",), "search": ("T", "--contains", "x"), "life": ("U",), "space": ("--by", "topic"),
+}  # fmt: skip
 
 
 def said_by(name: str, source: object) -> str:

@@ -72,15 +72,14 @@ def test_every_key_of_g1_has_the_records_that_a_plain_walk_over_the_log_finds(g1
 
 @pytest.fixture
 def many(tmp_path: Path) -> MessageStore:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16, index_slots=11, index_entries=400)
-    for number in range(20):
-        for topic in ("A", "B"):
-            back = {"RETRY_TOPIC": topic}
-            writer.append(topic, keys="k", unique_key=f"{topic}{number}")
-            waiting = {"REAL_TOPIC": f"%RETRY%G{number}", **back}
-            writer.append("SCHEDULE_TOPIC_XXXX", keys="k", unique_key=f"{topic}{number}", properties=waiting)
-            writer.append(f"%RETRY%G{number}", keys="k", unique_key=f"{topic}{number}", properties=back)
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=1 << 16, index_slots=11, index_entries=400) as writer:
+        for number in range(20):
+            for topic in ("A", "B"):
+                back = {"RETRY_TOPIC": topic}
+                writer.append(topic, keys="k", unique_key=f"{topic}{number}")
+                waiting = {"REAL_TOPIC": f"%RETRY%G{number}", **back}
+                writer.append("SCHEDULE_TOPIC_XXXX", keys="k", unique_key=f"{topic}{number}", properties=waiting)
+                writer.append(f"%RETRY%G{number}", keys="k", unique_key=f"{topic}{number}", properties=back)
     return MessageStore.open(tmp_path / "store")
 
 
@@ -111,12 +110,11 @@ def popped(writer: StoreWriter, group: str, topic: str, key: str, *, sent: bool 
 
 
 def test_where_a_broker_mixes_groups_each_message_is_told_by_its_first_record(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    popped(writer, "a", "b_c", "u1")
-    popped(writer, "a_b", "c", "u2")
-    popped(writer, "a_b", "c", "u3", sent=False)
-    writer.consumer_offsets = {key: {0: 1} for key in ("%RETRY%a_b_c@a_b", "%RETRY%a_b_c@a", "b_c@a", "c@a_b")}
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        popped(writer, "a", "b_c", "u1")
+        popped(writer, "a_b", "c", "u2")
+        popped(writer, "a_b", "c", "u3", sent=False)
+        writer.consumer_offsets = {key: {0: 1} for key in ("%RETRY%a_b_c@a_b", "%RETRY%a_b_c@a", "b_c@a", "c@a_b")}
     store = MessageStore.open(tmp_path / "store")
     origins = Origins(store)
     entries = store.queues.queue("%RETRY%a_b_c", 0).entries(0, 10)
@@ -188,12 +186,11 @@ def sent_of(message):
 @given(SENT, COPIES)
 def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], copies: list[tuple[int, str]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory) / "store")
-        for each in sent:
-            stored(writer, each.topic, each)
-        for number, kind in copies:
-            copy_of(writer, sent[number % len(sent)], kind)
-        writer.close()
+        with StoreWriter(Path(directory) / "store") as writer:
+            for each in sent:
+                stored(writer, each.topic, each)
+            for number, kind in copies:
+                copy_of(writer, sent[number % len(sent)], kind)
         messages = [decode_message(each.record) for each in writer.written]
         found = told_apart((message, origin_of(message)) for message in messages)
         assert {frozenset(sent_of(message) for message, _ in records) for records in found} == expected(sent)
@@ -208,10 +205,9 @@ def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], co
 
 
 def test_a_batch_in_one_record_is_traced_by_its_own_id(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    inner = {"INNER_NUM": "1", "INNER_BASE": "0", "UNIQ_KEY": "whole"}
-    writer.append_inner_batch("B", [(b"x", {"UNIQ_KEY": "part"})], properties=inner)
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        inner = {"INNER_NUM": "1", "INNER_BASE": "0", "UNIQ_KEY": "whole"}
+        writer.append_inner_batch("B", [(b"x", {"UNIQ_KEY": "part"})], properties=inner)
     store = MessageStore.open(tmp_path)
     record = decode_message(store.record_at(0) or b"")
     assert ids_of_batch(store, record, record.inner_messages()) == ["whole", "part"]
@@ -298,10 +294,9 @@ def test_where_not_all_notes_are_read_it_is_said(tmp_path: Path, monkeypatch: py
 
 
 def written(directory: Path, offsets: dict[str, dict[str, int]]) -> MessageStore:
-    writer = StoreWriter(directory / "store")
-    writer.append("T", b"A", unique_key="A")
-    writer.consumer_offsets = offsets
-    writer.close()
+    with StoreWriter(directory / "store") as writer:
+        writer.append("T", b"A", unique_key="A")
+        writer.consumer_offsets = offsets
     return MessageStore.open(writer.root)
 
 

@@ -70,13 +70,9 @@ def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore) -
 def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2: MessageStore) -> None:
     life = find_life(g2, unique_key_of("light-0"), "LightParent")
     assert [(event.stage, event.message.reconsume_times) for event in life.events if event.message] == [
-        (Stage.DELIVERED, 0),
-        (Stage.SCHEDULED, 1),
-        (Stage.RETRY, 1),
-        (Stage.SCHEDULED, 2),
-        (Stage.RETRY, 2),
+        (Stage.DELIVERED, 0), (Stage.SCHEDULED, 1), (Stage.RETRY, 1), (Stage.SCHEDULED, 2), (Stage.RETRY, 2),
         (Stage.DEAD_LETTER, 3),
-    ]
+    ]  # fmt: skip
     passed = [[group.has_passed for group in event.groups] for event in life.events]
     assert passed == [[True], [], [True], [], [True], []]
     # Its group tried again twice, and the broker counted the last failure too.
@@ -88,44 +84,39 @@ def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
-    ("copies", "offsets", "expected"),
-    [
-        ([], {"T@G": 0}, "not yet"),
-        ([], {"T@G": 1}, "is beyond it"),
-        ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 1}, "failed, retry 1 waits"),
-        ([("%RETRY%G", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 1"),
-        ([("%RETRY%G", 1), ("SCHEDULE_TOPIC_XXXX", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "failed, retry 2 waits"),
-        ([("%DLQ%G", 17)], {"T@G": 1, "%DLQ%G@G": 1}, "gave up after 16 retries → DLQ"),
-        ([("%RETRY%G", 1), ("%DLQ%G", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "gave up after 1 retry → DLQ"),
-        ([("%DLQ%G", 17), ("T", 0)], {"T@G": 1}, "not yet"),
-        ([("%RETRY%G", 16), ("%RETRY%other", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 16"),
-    ],
-)
+@pytest.mark.parametrize(("copies", "offsets", "expected"), [
+    ([], {"T@G": 0}, "not yet"),
+    ([], {"T@G": 1}, "is beyond it"),
+    ([("SCHEDULE_TOPIC_XXXX", 1)], {"T@G": 1}, "failed, retry 1 waits"),
+    ([("%RETRY%G", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 1"),
+    ([("%RETRY%G", 1), ("SCHEDULE_TOPIC_XXXX", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "failed, retry 2 waits"),
+    ([("%DLQ%G", 17)], {"T@G": 1, "%DLQ%G@G": 1}, "gave up after 16 retries → DLQ"),
+    ([("%RETRY%G", 1), ("%DLQ%G", 2)], {"T@G": 1, "%RETRY%G@G": 1}, "gave up after 1 retry → DLQ"),
+    ([("%DLQ%G", 17), ("T", 0)], {"T@G": 1}, "not yet"),
+    ([("%RETRY%G", 16), ("%RETRY%other", 1)], {"T@G": 1, "%RETRY%G@G": 1}, "has passed it at retry 16"),
+])  # fmt: skip
 def test_what_was_stored_last_says_how_a_message_ended_for_a_group(tmp_path, copies, offsets, expected) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", unique_key="U")
-    for topic, times in copies:
-        properties = {} if topic == "T" else {"RETRY_TOPIC": "T", "REAL_TOPIC": "%RETRY%G"}
-        writer.append(topic, unique_key="U", properties=properties, reconsume_times=times)
-    writer.consumer_offsets = {name: {0: offset} for name, offset in offsets.items()}
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        writer.append("T", unique_key="U")
+        for topic, times in copies:
+            properties = {} if topic == "T" else {"RETRY_TOPIC": "T", "REAL_TOPIC": "%RETRY%G"}
+            writer.append(topic, unique_key="U", properties=properties, reconsume_times=times)
+        writer.consumer_offsets = {name: {0: offset} for name, offset in offsets.items()}
     verdicts = find_life(MessageStore.open(tmp_path / "store"), "U").verdicts
     assert {each.group: each.text for each in verdicts}["G"] == expected
 
 
 def test_traces_stand_among_the_records_in_order_of_time(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", unique_key=TRACED, store_timestamp=1795243506438)
-    for kind, success, outcome, keys, data in VECTORS:
-        if (kind, success, outcome) in (("Pub", "true", "SUCCESS"), ("SubBefore", "true", "SUCCESS")):
-            writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(data), keys=keys, store_timestamp=1795243506440)
-        if (kind, success, outcome) == ("SubAfter", "false", "TIME_OUT"):
-            writer.append("my_traces", bytes.fromhex(data), keys=keys, store_timestamp=1795243506450)
-    # Of another message, under a key that this one has too.
-    other = b"Recall\x011\x01r\x01g\x01T\x01OTHER\x01true\x02"
-    writer.append("RMQ_SYS_TRACE_TOPIC", other, keys=TRACED, store_timestamp=1795243506450)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        writer.append("T", unique_key=TRACED, store_timestamp=1795243506438)
+        for kind, success, outcome, keys, data in VECTORS:
+            if (kind, success, outcome) in (("Pub", "true", "SUCCESS"), ("SubBefore", "true", "SUCCESS")):
+                writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(data), keys=keys, store_timestamp=1795243506440)
+            if (kind, success, outcome) == ("SubAfter", "false", "TIME_OUT"):
+                writer.append("my_traces", bytes.fromhex(data), keys=keys, store_timestamp=1795243506450)
+        # Of another message, under a key that this one has too.
+        other = b"Recall\x011\x01r\x01g\x01T\x01OTHER\x01true\x02"
+        writer.append("RMQ_SYS_TRACE_TOPIC", other, keys=TRACED, store_timestamp=1795243506450)
     store = MessageStore.open(tmp_path / "store")
     sent, begun, stored = find_life(store, TRACED).events
     assert [sent.trace.kind, begun.trace.kind, stored.stage] == [TraceKind.SENT, TraceKind.CONSUMING, Stage.DELIVERED]
@@ -135,11 +126,10 @@ def test_traces_stand_among_the_records_in_order_of_time(tmp_path: Path) -> None
 
 
 def test_an_end_without_a_time_takes_it_from_its_beginning(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    begun = next(data for kind, _, _, _, data in VECTORS if kind == "SubBefore")
-    ended = b"SubAfter\x01request-1\x01" + TRACED.encode() + b"\x0125\x01true\x01k\x020"
-    writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(begun) + ended, keys=TRACED, born_timestamp=9)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        begun = next(data for kind, _, _, _, data in VECTORS if kind == "SubBefore")
+        ended = b"SubAfter\x01request-1\x01" + TRACED.encode() + b"\x0125\x01true\x01k\x020"
+        writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(begun) + ended, keys=TRACED, born_timestamp=9)
     _, end = find_life(MessageStore.open(tmp_path / "store"), TRACED).events
     assert (end.timestamp, end.note) == (1795243506437 + 25, "by group group-1")
 
@@ -223,23 +213,22 @@ STEPS = st.lists(
 def test_a_half_message_says_all_that_became_of_it(steps: list[tuple[str, str, int]]) -> None:
     """The producer may answer for a half that was put back since, commit twice, or come when it was given up."""
     with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory) / "store")
-        broker = Broker(writer)
-        for key in "AB":
-            broker.prepare(key)
-        given_up = set()
-        for key, step, number in steps:
-            half = broker.halves[key][number % len(broker.halves[key])]
-            if step == "commit":
-                broker.commit(key, half)
-            elif step == "roll back" and not half.commits:
-                broker.roll_back(half)
-            elif step == "put back" and key not in given_up:
-                broker.put_back(key)
-            elif step == "discard" and key not in given_up:
-                broker.discard(key)
-                given_up.add(key)
-        writer.close()
+        with StoreWriter(Path(directory) / "store") as writer:
+            broker = Broker(writer)
+            for key in "AB":
+                broker.prepare(key)
+            given_up = set()
+            for key, step, number in steps:
+                half = broker.halves[key][number % len(broker.halves[key])]
+                if step == "commit":
+                    broker.commit(key, half)
+                elif step == "roll back" and not half.commits:
+                    broker.roll_back(half)
+                elif step == "put back" and key not in given_up:
+                    broker.put_back(key)
+                elif step == "discard" and key not in given_up:
+                    broker.discard(key)
+                    given_up.add(key)
         store = MessageStore.open(Path(directory) / "store")
         for key in "AB":
             life = find_life(store, key)
@@ -266,13 +255,12 @@ def expected(half: Half) -> str:
 
 
 def test_it_is_said_where_not_all_operations_were_searched(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    broker = Broker(writer)
-    broker.prepare("A")
-    for number in range(1, 5):
-        writer.append(OPERATIONS, f"{number},".encode(), tags="d")
-    broker.roll_back(broker.halves["A"][0])
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        broker = Broker(writer)
+        broker.prepare("A")
+        for number in range(1, 5):
+            writer.append(OPERATIONS, f"{number},".encode(), tags="d")
+        broker.roll_back(broker.halves["A"][0])
     store = MessageStore.open(tmp_path / "store")
     records = [event.message for event in find_life(store, "A").events if event.message]
     assert [each.text for each in endings(store, records, 4).values()] == [
@@ -286,10 +274,9 @@ STORED = START_TIMESTAMP + 1
 
 def written(directory: Path, filters: dict[str, dict[str, object]], **more: object) -> MessageStore:
     """A store with one message, and the groups `filtering` and `other` beyond it."""
-    writer = StoreWriter(directory / "store")
-    writer.append("T", b"body", unique_key="U", **more)  # type: ignore[arg-type]
-    writer.consumer_offsets = {"T@filtering": {0: 1}, "T@other": {0: 1}, "T@late": {0: 0}}
-    writer.close()
+    with StoreWriter(directory / "store") as writer:
+        writer.append("T", b"body", unique_key="U", **more)  # type: ignore[arg-type]
+        writer.consumer_offsets = {"T@filtering": {0: 1}, "T@other": {0: 1}, "T@late": {0: 0}}
     kind = {"topic": "T", "expressionType": "SQL92"}
     data = {group: {"consumerGroup": group, **kind, **each} for group, each in filters.items()}
     writer.write_config("consumerFilter.json", {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": data}}})
@@ -320,9 +307,8 @@ def test_a_filter_that_the_broker_had_registered_says_who_was_skipped(
 
 
 def message(tag, directory):
-    writer = StoreWriter(directory)
-    writer.append("T", b"", tags=tag)
-    writer.close()
+    with StoreWriter(directory) as writer:
+        writer.append("T", b"", tags=tag)
     return decode_message(writer.written[0].record)
 
 

@@ -178,24 +178,23 @@ OFFSETS = st.one_of(st.none(), st.dictionaries(st.integers(1, 3), st.integers(0,
 def test_random_stores_are_judged_as_by_the_oracle(tmp_path_factory, messages, check, offsets) -> None:
     root = tmp_path_factory.mktemp("pending")
     base = START_TIMESTAMP + 60_000
-    writer = StoreWriter(root, segment_size=4096)
-    writer.append("Plain", b"one that never waits")
-    for number, each in enumerate(messages):
-        stamp, more = START_TIMESTAMP + number * 4_000, {"REAL_TOPIC": str(each["topic"]), "REAL_QID": "0"}
-        key = each.get("key", each.get("delivered"))
-        append = partial(writer.append, body=b"later", unique_key=key, store_timestamp=stamp)
-        if "delivered" in each:
-            append(each["topic"])
-            continue
-        if "level" in each:
-            more["DELAY"] = str(each["level"])
-            append(SCHEDULE, properties=more, queue_id=each["level"] - 1)
-            continue
-        more["TIMER_OUT_MS"] = str(base + 1000 * each["due"])
-        more |= {"TIMER_ROLL_TIMES": str(each["rolls"])} if each["rolls"] else {}
-        more |= {"TIMER_DEL_UNIQKEY": each["cancels"]} if each["cancels"] else {}
-        append(TIMER, properties=more)
-    writer.close()
+    with StoreWriter(root, segment_size=4096) as writer:
+        writer.append("Plain", b"one that never waits")
+        for number, each in enumerate(messages):
+            stamp, more = START_TIMESTAMP + number * 4_000, {"REAL_TOPIC": str(each["topic"]), "REAL_QID": "0"}
+            key = each.get("key", each.get("delivered"))
+            append = partial(writer.append, body=b"later", unique_key=key, store_timestamp=stamp)
+            if "delivered" in each:
+                append(each["topic"])
+                continue
+            if "level" in each:
+                more["DELAY"] = str(each["level"])
+                append(SCHEDULE, properties=more, queue_id=each["level"] - 1)
+                continue
+            more["TIMER_OUT_MS"] = str(base + 1000 * each["due"])
+            more |= {"TIMER_ROLL_TIMES": str(each["rolls"])} if each["rolls"] else {}
+            more |= {"TIMER_DEL_UNIQKEY": each["cancels"]} if each["cancels"] else {}
+            append(TIMER, properties=more)
     moment = None if check is None else (base + 1000 * check[0], check[1])
     if moment is not None:
         write_timer_check(root, *moment)
@@ -259,17 +258,16 @@ def test_pages_go_on_behind_records_that_were_deleted_meanwhile(tmp_path, monkey
 
 
 def test_properties_that_are_no_text_or_no_numbers_break_nothing(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    due = str(START_TIMESTAMP + 1_000_000).encode()
-    for block in (
-        b"TIMER_OUT_MS\x01" + due + b"\x02REAL_TOPIC\x01\xff\xed\xa0\x80T\x02UNIQ_KEY\x01\xed\xb0\x80\x02",
-        b"TIMER_OUT_MS\x01" + due + b"\x02REAL_TOPIC\x01T\x02TIMER_ROLL_TIMES\x01-7\x02UNIQ_KEY\x01K\x02",
-        b"TIMER_OUT_MS\x019999999999999999999999\x02REAL_TOPIC\x01T\x02",
-        b"REAL_TOPIC\x01T\x02",
-    ):
-        writer.append(TIMER, properties=block)
-    writer.append(SCHEDULE, properties=b"DELAY\x0131\x02", queue_id=30)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        due = str(START_TIMESTAMP + 1_000_000).encode()
+        for block in (
+            b"TIMER_OUT_MS\x01" + due + b"\x02REAL_TOPIC\x01\xff\xed\xa0\x80T\x02UNIQ_KEY\x01\xed\xb0\x80\x02",
+            b"TIMER_OUT_MS\x01" + due + b"\x02REAL_TOPIC\x01T\x02TIMER_ROLL_TIMES\x01-7\x02UNIQ_KEY\x01K\x02",
+            b"TIMER_OUT_MS\x019999999999999999999999\x02REAL_TOPIC\x01T\x02",
+            b"REAL_TOPIC\x01T\x02",
+        ):
+            writer.append(TIMER, properties=block)
+        writer.append(SCHEDULE, properties=b"DELAY\x0131\x02", queue_id=30)
     write_timer_check(tmp_path / "store", START_TIMESTAMP, 0)
     writer.write_config("delayOffset.json", {"offsetTable": {}})
     with Pending(opened(tmp_path / "store")) as pending:
@@ -327,12 +325,11 @@ def life_notes(store: MessageStore) -> list[str]:
 @given(delivered=st.sets(st.integers(0, COUNT - 1)), next_offset=st.none() | st.integers(0, 2 * COUNT))
 def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, next_offset) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory) / "store")
-        for number in range(COUNT):
-            writer.append(SCHEDULE, unique_key=f"K{number}", properties={"REAL_TOPIC": "T"}, queue_id=2)
-        for number in sorted(delivered):
-            writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
-        writer.close()
+        with StoreWriter(Path(directory) / "store") as writer:
+            for number in range(COUNT):
+                writer.append(SCHEDULE, unique_key=f"K{number}", properties={"REAL_TOPIC": "T"}, queue_id=2)
+            for number in sorted(delivered):
+                writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
         if next_offset is not None:
             writer.write_config("delayOffset.json", {"offsetTable": {3: next_offset}})
         for number, note in enumerate(life_notes(MessageStore.open(writer.root))):
@@ -356,12 +353,11 @@ def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, 
 )
 def test_a_timer_message_is_delivered_where_its_delivery_is_stored(delivered, check) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory) / "store")
-        for number in range(COUNT):
-            writer.append(TIMER, unique_key=f"K{number}", properties={"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)})
-        for number in sorted(delivered):
-            writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
-        writer.close()
+        with StoreWriter(Path(directory) / "store") as writer:
+            for number in range(COUNT):
+                writer.append(TIMER, unique_key=f"K{number}", properties={"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)})
+            for number in sorted(delivered):
+                writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
         if check is not None:
             write_timer_check(writer.root, *check)
         for number, note in enumerate(life_notes(MessageStore.open(writer.root))):
@@ -379,12 +375,11 @@ def test_a_timer_message_is_delivered_where_its_delivery_is_stored(delivered, ch
 
 
 def test_a_timer_message_whose_time_is_far_is_stored_again(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    far = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)}
-    for more in ({}, {"TIMER_ROLL_TIMES": "1"}, {"TIMER_ROLL_TIMES": "2"}):
-        writer.append(TIMER, unique_key="K0", properties={**far, **more}, born_timestamp=START_TIMESTAMP)
-    writer.append("T", unique_key="K0", born_timestamp=START_TIMESTAMP)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        far = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)}
+        for more in ({}, {"TIMER_ROLL_TIMES": "1"}, {"TIMER_ROLL_TIMES": "2"}):
+            writer.append(TIMER, unique_key="K0", properties={**far, **more}, born_timestamp=START_TIMESTAMP)
+        writer.append("T", unique_key="K0", born_timestamp=START_TIMESTAMP)
     again = "stored again, for its time is far"
     notes = [event.note for event in find_life(MessageStore.open(writer.root), "K0").events]
     assert notes == [again, again, "delivered", ""]

@@ -110,7 +110,6 @@ class TestGolden:
         assert log.problems == ()
         for record in records:
             found = log.record_at(record.physical_offset)
-            assert found is not None
             assert len(found) == record.total_size
             assert log.store_timestamp_at(record.physical_offset, record.total_size) == record.store_timestamp
 
@@ -143,7 +142,6 @@ def check(log, directories, messages) -> None:
     assert len(records) == messages
     for record in records:
         found = log.record_at(record.physical_offset)
-        assert found is not None
         assert len(found) == record.total_size
     assert log.end == records[-1].physical_offset + records[-1].total_size
     assert log.problems == ()
@@ -186,16 +184,14 @@ def behind(writer):
 
 def test_a_place_in_a_file_that_was_cut_is_looked_at_without_harm(writer: StoreWriter) -> None:
     place = behind(writer)
-    assert place is not None
     os.truncate(place.file.path, 10)
     assert (place.peek(8), place.has_nothing()) == (b"", False)
 
 
 @pytest.fixture
 def damaged(tmp_path):
-    writer = StoreWriter(tmp_path)
-    written = [writer.append("T", b"body", keys=f"k{number}") for number in range(10)]
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        written = [writer.append("T", b"body", keys=f"k{number}") for number in range(10)]
     sixth = written[5]
     place = sixth.physical_offset + sixth.record.index(b"body")
     path = tmp_path / "commitlog" / f"{0:020d}"
@@ -211,7 +207,6 @@ def test_the_damaged_record_can_be_shown_and_explained(damaged) -> None:
     store = MessageStore.open(root)
     assert store.record_at(sixth.physical_offset) is None
     shown = store.damaged_record_at(sixth.physical_offset)
-    assert shown is not None
     assert len(shown) == sixth.size
     assert zlib.crc32(shown) != zlib.crc32(sixth.record)
     assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
@@ -253,10 +248,9 @@ def test_what_names_and_sizes_say_together() -> None:
 @given(data=st.data())
 def test_a_log_cut_anywhere_ends_where_the_oracle_stops(data, tmp_path_factory) -> None:
     root = tmp_path_factory.mktemp("cut")
-    writer = StoreWriter(root, segment_size=2048)
-    for _ in range(data.draw(st.integers(1, 8))):
-        writer.append("T", data.draw(st.binary(max_size=60)), keys="k")
-    writer.close()
+    with StoreWriter(root, segment_size=2048) as writer:
+        for _ in range(data.draw(st.integers(1, 8))):
+            writer.append("T", data.draw(st.binary(max_size=60)), keys="k")
     path = root / "commitlog" / f"{0:020d}"
     cut = data.draw(st.integers(1, writer.log.end))
     tail = data.draw(st.sampled_from([b"\0", b"\xff", b"\xda\xa3\x20\xa7"]))
@@ -266,7 +260,6 @@ def test_a_log_cut_anywhere_ends_where_the_oracle_stops(data, tmp_path_factory) 
     assert log.end == sum(record.total_size for record in valid)
     for record in valid:
         found = log.record_at(record.physical_offset)
-        assert found is not None
         assert len(found) == record.total_size
 
 
@@ -321,13 +314,12 @@ def test_neither_are_they_where_the_queue_has_a_new_record_in_their_place(tmp_pa
 @given(data=st.data())
 def test_any_damage_ends_where_the_oracle_says(data, tmp_path_factory) -> None:
     root = tmp_path_factory.mktemp("any")
-    writer = StoreWriter(root, segment_size=4096)
-    for _ in range(data.draw(st.integers(1, 12))):
-        step = data.draw(st.sampled_from([1, 1, 1, 500, -900, -5000, 60_000]))
-        writer.append(
-            "T", data.draw(st.binary(max_size=80)), keys="k", store_timestamp=writer.last_store_timestamp + step
-        )
-    writer.close()
+    with StoreWriter(root, segment_size=4096) as writer:
+        for _ in range(data.draw(st.integers(1, 12))):
+            step = data.draw(st.sampled_from([1, 1, 1, 500, -900, -5000, 60_000]))
+            writer.append(
+                "T", data.draw(st.binary(max_size=80)), keys="k", store_timestamp=writer.last_store_timestamp + step
+            )
     path = root / "commitlog" / f"{0:020d}"
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -603,14 +595,13 @@ def log_in_memory(data: bytes) -> CommitLog:
 
 @pytest.mark.parametrize("padding", [b"", b"\xff", FIRST])
 def test_each_part_of_a_log_has_its_reason(tmp_path, padding) -> None:
-    writer = StoreWriter(tmp_path, segment_size=1024, start=2048, padding=padding)
-    first = writer.append("T", b"one")
-    writer.roll()
-    writer.skip_segments(2)
-    writer.roll()
-    last = writer.append("T", b"x", body_crc=1)
-    sound = writer.append("T", b"y")
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=1024, start=2048, padding=padding) as writer:
+        first = writer.append("T", b"one")
+        writer.roll()
+        writer.skip_segments(2)
+        writer.roll()
+        last = writer.append("T", b"x", body_crc=1)
+        sound = writer.append("T", b"y")
     log = CommitLog.open([tmp_path / "commitlog"])
     end, record = sound.physical_offset + sound.size, f"the record that starts at 2048 ({first.size} bytes)"
     for offsets, reason in (
@@ -684,7 +675,6 @@ def test_records_of_rolled_back_transactions_fill_a_range_exactly(start: int, si
     position = start
     while position < start + size:
         record = read_record(data, position)
-        assert record is not None
         assert record.sys_flag & 0xC == ROLLBACK
         assert (record.physical_offset, record.store_timestamp) == (base + position, TIME)
         assert "ROCKETLENS_FILLER".startswith(record.topic)

@@ -56,15 +56,12 @@ def test_a_regular_expression_finds_what_re_finds(pattern: str, texts: list[str]
     assert in_gbk.matches([text.encode("gbk") for text in texts], texts) == expected * 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "condition", "words"),
-    [
-        ("regex", "(", "is no regular expression: missing \\)"),
-        ("json_path", "$.a", "is no JSONPath=VALUE: there is no = in it"),
-        ("json_path", "$[?@.a =~ /(/]=1", "is no JSONPath=VALUE"),
-        ("regex", SLOW_TO_COMPILE, "takes too long to compile as a regular expression"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "condition", "words"), [
+    ("regex", "(", "is no regular expression: missing \\)"),
+    ("json_path", "$.a", "is no JSONPath=VALUE: there is no = in it"),
+    ("json_path", "$[?@.a =~ /(/]=1", "is no JSONPath=VALUE"),
+    ("regex", SLOW_TO_COMPILE, "takes too long to compile as a regular expression"),
+])  # fmt: skip
 def test_what_is_none_is_refused(kind: str, condition: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         PatternCondition(kind, condition, None)  # type: ignore[arg-type]
@@ -92,34 +89,19 @@ def test_one_body_without_end_is_a_limit_for_all_that_are_asked_together() -> No
 
 BODY = json.dumps(
     {
-        "id": 5,
-        "text": "5",
-        "ok": True,
-        "one": 1,
-        "nil": None,
+        "id": 5, "text": "5", "ok": True, "one": 1, "nil": None,
         "a": [{"b": "x=y", "p": 5, "c": "消息"}, {"b": "z", "p": 6}],
     }
-).encode()
+).encode()  # fmt: skip
 
 
 def test_a_path_and_a_value_are_told_apart_and_compared() -> None:
     for text, matches in [
-        ("$.id=5", True),
-        ("$.id=5.0", True),
-        ("$.text=5", True),
-        ("$.id=6", False),
-        ("$.ok=true", True),
-        ("$.one=true", False),
-        ("$.ok=1", False),
-        ("$.nil=null", True),
-        ("$.missing=null", False),
-        ("$.a[0].b=x=y", True),
-        ("$..b=z", True),
-        ("$.a[?@.p==6].b=z", True),
-        ("$.a[?@.p==6].b=x=y", False),
-        ("$..c=消息", True),
-        ('$.a[1]={"b":"z","p":6}', True),
-    ]:
+        ("$.id=5", True), ("$.id=5.0", True), ("$.text=5", True), ("$.id=6", False), ("$.ok=true", True),
+        ("$.one=true", False), ("$.ok=1", False), ("$.nil=null", True), ("$.missing=null", False),
+        ("$.a[0].b=x=y", True), ("$..b=z", True), ("$.a[?@.p==6].b=z", True), ("$.a[?@.p==6].b=x=y", False),
+        ("$..c=消息", True), ('$.a[1]={"b":"z","p":6}', True),
+    ]:  # fmt: skip
         assert JsonCondition(text).matches(BODY) is matches
 
 
@@ -142,36 +124,20 @@ def test_what_is_no_json_does_not_match(body: bytes) -> None:
     assert not JsonCondition("$..a=1").matches(body)
 
 
-def test_the_bytes_that_must_be_there_unless_escaped_are_known() -> None:
+def test_the_longest_text_that_must_be_there_is_known() -> None:
+    # The bytes that must be there unless escaped are known.
     for text, literal in [
-        ("$.a=order-7", b"order-7"),
-        ("$.a=x/order", b"order"),
-        ("$.order.id=5", b"order"),
-        ("$..orderId=5", b"orderId"),
-        ("$.a=5", None),
-        ("$['abc','def']=5", None),
-        ("$.*=true", None),
-    ]:
+        ("$.a=order-7", b"order-7"), ("$.a=x/order", b"order"), ("$.order.id=5", b"order"),
+        ("$..orderId=5", b"orderId"), ("$.a=5", None), ("$['abc','def']=5", None), ("$.*=true", None),
+    ]:  # fmt: skip
         assert JsonCondition(text).literal == literal
-
-
-def test_the_longest_text_is_taken_that_must_be_there() -> None:
+    # The longest text is taken that must be there.
     for pattern, literal in [
-        (r"order-\d+", b"order-"),
-        (r"^order$", b"order"),
-        (r"(?:foo)+barbaz?", b"barba"),
-        (r"x{0,3}yyyy", b"yyyy"),
-        (r"[ab]cdef", b"cdef"),
-        (r"消息\d", "消息".encode()),
-        (r"a(?=bcd)", None),
-        (r"(?!abcd)x", None),
-        (r"abc|abd", None),
-        (r"(?i)abcdef", None),
-        (r"(?i:abcdef)gh", None),
-        (r"(abcd)?", None),
-        (r"\d+", None),
+        (r"order-\d+", b"order-"), (r"^order$", b"order"), (r"(?:foo)+barbaz?", b"barba"), (r"x{0,3}yyyy", b"yyyy"),
+        (r"[ab]cdef", b"cdef"), (r"消息\d", "消息".encode()), (r"a(?=bcd)", None), (r"(?!abcd)x", None),
+        (r"abc|abd", None), (r"(?i)abcdef", None), (r"(?i:abcdef)gh", None), (r"(abcd)?", None), (r"\d+", None),
         ("\ud800abc", None),
-    ]:
+    ]:  # fmt: skip
         assert required_literal(pattern) == literal
 
 

@@ -27,10 +27,9 @@ def test_what_is_hashed_is_what_a_broker_hashes(topic: str, key: str, kind: KeyK
 
 
 def test_threads_that_ask_at_once_get_their_own_answers(tmp_path) -> None:  # rmq#7872
-    writer = StoreWriter(tmp_path)
-    for number in range(60):
-        writer.append("T", bytes([number]) * number, keys=f"k{number % 6}")
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        for number in range(60):
+            writer.append("T", bytes([number]) * number, keys=f"k{number % 6}")
     store = MessageStore.open(tmp_path)
     expected = {key: store.query(Question("T", key)).records for key in (f"k{n}" for n in range(6))}
     wrong: list[str] = []
@@ -64,10 +63,9 @@ def test_threads_that_ask_at_once_get_their_own_answers(tmp_path) -> None:  # rm
 def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
     """More messages under one key than an answer holds."""
     root = tmp_path_factory.mktemp("many")
-    writer = StoreWriter(root, segment_size=1 << 20, index_entries=5000)
-    for _ in range(kernel.MAXIMUM_HITS + 300):
-        writer.append("T", keys="k", unique_key="u")
-    writer.close()
+    with StoreWriter(root, segment_size=1 << 20, index_entries=5000) as writer:
+        for _ in range(kernel.MAXIMUM_HITS + 300):
+            writer.append("T", keys="k", unique_key="u")
     return MessageStore.open(root)
 
 
@@ -117,12 +115,11 @@ messages = st.fixed_dictionaries(
 @given(plan=st.lists(messages, min_size=1, max_size=12), profile=st.sampled_from(["5.5", "5.3"]), data=st.data())
 def test_answers_equal_the_oracle_that_scans_everything(plan, profile, data, tmp_path_factory) -> None:
     root = tmp_path_factory.mktemp("broken")
-    writer = StoreWriter(root, index_slots=3, index_entries=8, profile=profile, segment_size=2048)
-    for message in plan:
-        writer.append(**message)
-    writer.roll()
-    writer.append("T", b"so that damage does not end the log")
-    writer.close()
+    with StoreWriter(root, index_slots=3, index_entries=8, profile=profile, segment_size=2048) as writer:
+        for message in plan:
+            writer.append(**message)
+        writer.roll()
+        writer.append("T", b"so that damage does not end the log")
     records, store = writer.records, MessageStore.open(root)
     for _ in range(8):
         topic, key = data.draw(st.sampled_from(["T", "\ufffdtopic"])), data.draw(st.sampled_from(KEYS))

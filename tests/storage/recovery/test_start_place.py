@@ -29,29 +29,22 @@ def start(heads, *, crashed, queues_end=10**9, brokers=NEWER, **checkpoint):
     return recovery_start(heads, StartFacts(crashed, Checkpoint(**fields), queues_end), brokers)
 
 
-def test_after_a_clean_stop_it_is_the_last_segment_that_the_queues_reach() -> None:
+def test_a_start_begins_where_queues_and_checkpoint_say() -> None:
+    # After a clean stop it is the last segment that the queues reach.
     assert start(HEADS, crashed=False) == 3000
     assert start(HEADS, crashed=False, queues_end=3000) == 3000
     assert start(HEADS, crashed=False, queues_end=2999) == 2000
-
-
-def test_a_segment_without_a_first_record_is_stepped_over() -> None:
+    # A segment without a first record is stepped over.
     assert start([*HEADS[:3], SegmentHead(3000, 0)], crashed=False) == 2000
-
-
-def test_after_a_crash_the_checkpoint_of_an_older_broker_counts_less_three_seconds() -> None:
+    # After a crash the checkpoint of an older broker counts less three seconds.
     times = {"physic_msg_timestamp": 15_000, "logics_msg_timestamp": 15_000}
     assert start(HEADS, crashed=True, **times) == 2000
     assert start(HEADS, crashed=True, physic_msg_timestamp=14_999, logics_msg_timestamp=20_000) == 1000
-
-
-def test_after_a_crash_the_offset_of_a_newer_checkpoint_counts_if_it_is_the_earlier_place() -> None:
+    # After a crash the offset of a newer checkpoint counts if it is the earlier place.
     times = {"physic_msg_timestamp": 99_000, "logics_msg_timestamp": 99_000}
     assert start(HEADS, crashed=True, logics_physical_offset=2500, **times) == 2000
     assert start(HEADS, crashed=True, logics_physical_offset=999, **times) == 0
-
-
-def test_after_a_crash_a_checkpoint_of_zeros_means_the_whole_log() -> None:
+    # After a crash a checkpoint of zeros means the whole log.
     assert start(HEADS, crashed=True) == 0
     assert recovery_start(HEADS, StartFacts(True, None, 0), NEWER) == 0
 
@@ -76,11 +69,12 @@ OLD = (Broker.UP_TO_4_9,)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    writer = StoreWriter(tmp_path / "store", queue_file_size=QUEUE_FILE, batch_queue_file_size=92, segment_size=4096)
-    for _ in range(40):
-        writer.append("T", b"x" * 200)
-        writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
-    writer.close()
+    with StoreWriter(
+        tmp_path / "store", queue_file_size=QUEUE_FILE, batch_queue_file_size=92, segment_size=4096
+    ) as writer:
+        for _ in range(40):
+            writer.append("T", b"x" * 200)
+            writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
     return writer.root
 
 
@@ -143,9 +137,8 @@ def queued(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def written(queued):
-    writer = StoreWriter(queued, queue_file_size=UNIT * IN_FILE, index_slots=7, index_entries=40)
-    found = [writer.append("T", b"body", keys=f"k{number}") for number in range(COUNT)]
-    writer.close()
+    with StoreWriter(queued, queue_file_size=UNIT * IN_FILE, index_slots=7, index_entries=40) as writer:
+        found = [writer.append("T", b"body", keys=f"k{number}") for number in range(COUNT)]
     return found
 
 
@@ -200,10 +193,9 @@ def test_index_files_that_the_checkpoint_does_not_know_go_after_a_crash(queued, 
 
 @pytest.fixture
 def queues(tmp_path: Path) -> Path:
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(6):
-        writer.append(f"T{number % 2}", b"x", queue_id=number % 3)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        for number in range(6):
+            writer.append(f"T{number % 2}", b"x", queue_id=number % 3)
     return writer.root / "consumequeue"
 
 
@@ -231,10 +223,9 @@ def walk(root, most_bytes=1 << 30):
 
 @pytest.fixture
 def writer(tmp_path):
-    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-    for number in range(200):
-        writer.append("T", b"body" * 8, keys=f"k{number}", property_crc=number % 9 == 3)
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=SEGMENT) as writer:
+        for number in range(200):
+            writer.append("T", b"body" * 8, keys=f"k{number}", property_crc=number % 9 == 3)
     assert len(writer.log.segments) == 4
     return writer
 
@@ -259,14 +250,13 @@ def test_zeros_end_it_for_a_walk_that_starts_before_them(writer: StoreWriter, nu
 @pytest.mark.parametrize(("level", "is_number"), [("99", True), ("99999999999", False)])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_property_that_must_be_a_number_ends_it_where_it_is_none(tmp_path, level, is_number, is_first) -> None:
-    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-    for _ in range(0 if is_first else 3):
-        writer.append("T", b"before")
-    delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1" * len(level)})
-    value = delayed.record.index(b"DELAY") + len(b"DELAY\x01")
-    writer.overwrite(delayed.physical_offset + value, level.encode())
-    writer.append("T", b"behind")
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=SEGMENT) as writer:
+        for _ in range(0 if is_first else 3):
+            writer.append("T", b"before")
+        delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1" * len(level)})
+        value = delayed.record.index(b"DELAY") + len(b"DELAY\x01")
+        writer.overwrite(delayed.physical_offset + value, level.encode())
+        writer.append("T", b"behind")
     walked = walk(tmp_path)
     assert walked.end_from(0) == (writer.log.end if is_number else delayed.physical_offset)
     if is_first:
@@ -300,12 +290,11 @@ def test_old_brokers_believe_a_blank_that_reaches_beyond_its_file(writer, broker
 
 
 def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=SEGMENT)
-    writer.append("T", b"first")
-    batch = writer.append("T", b"x", properties={"INNER_NUM": "many", "INNER_BASE": "0"})
-    delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1"})
-    writer.append("T", b"last")
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=SEGMENT) as writer:
+        writer.append("T", b"first")
+        batch = writer.append("T", b"x", properties={"INNER_NUM": "many", "INNER_BASE": "0"})
+        delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1"})
+        writer.append("T", b"last")
     writer.overwrite(delayed.physical_offset + delayed.record.index(b"DELAY\x01") + len("DELAY "), b"x")
     assert walk_of(tmp_path, Broker.FROM_5_0).end_from(0) == batch.physical_offset
     assert walk_of(tmp_path, Broker.UP_TO_4_9).end_from(0) == delayed.physical_offset

@@ -51,21 +51,17 @@ def by_loop(root, criteria):
 
 
 COMPRESSED = {
-    0x1: zlib.compress,
-    0x101: lz4.frame.compress,
-    0x201: zstandard.ZstdCompressor().compress,
-    0x301: zlib.compress,
-}
+    0x1: zlib.compress, 0x101: lz4.frame.compress, 0x201: zstandard.ZstdCompressor().compress, 0x301: zlib.compress,
+}  # fmt: skip
 
 
 class TestBodies:
     def test_what_a_compressed_body_says_is_found(self, tmp_path) -> None:
-        writer = StoreWriter(tmp_path)
-        body = b"all the same " * 40
-        for flag, compress in COMPRESSED.items():
-            writer.append("T", compress(body), sys_flag=flag)
-            writer.append("T", compress(body + b"needle"), sys_flag=flag)
-        writer.close()
+        with StoreWriter(tmp_path) as writer:
+            body = b"all the same " * 40
+            for flag, compress in COMPRESSED.items():
+                writer.append("T", compress(body), sys_flag=flag)
+                writer.append("T", compress(body + b"needle"), sys_flag=flag)
         hits = [(each.physical_offset, each.queue_offset) for each in writer.written[1::2]]
         for criteria in (Criteria(contains=b"needle"), Criteria(regex="need.e$"), Criteria(minimum_size=len(body) + 1)):
             assert found(tmp_path, criteria) == hits
@@ -73,29 +69,24 @@ class TestBodies:
 
     @pytest.mark.parametrize("pack", [zstandard.ZstdCompressor().compress, zlib.compress], ids=["zstd", "zlib"])
     def test_what_an_application_packed_is_found_unpacked_and_as_it_is(self, tmp_path, pack) -> None:
-        writer = StoreWriter(tmp_path)
-        body = b'{"id": 4711, "text": "needle needle needle needle"}'
-        writer.append("T", pack(b"all the same " * 40))
-        hit = writer.append("T", pack(body))
-        batch = writer.append_inner_batch("B", [(b"one", {}), (pack(body), {})])
-        writer.close()
+        with StoreWriter(tmp_path) as writer:
+            body = b'{"id": 4711, "text": "needle needle needle needle"}'
+            writer.append("T", pack(b"all the same " * 40))
+            hit = writer.append("T", pack(body))
+            batch = writer.append_inner_batch("B", [(b"one", {}), (pack(body), {})])
         expected = [(hit.physical_offset, 1), (batch.physical_offset, batch.queue_offset + 1)]
         for criteria in (
-            Criteria(contains=b"needle needle"),
-            Criteria(regex="^.{20}.*needle"),
-            Criteria(json_path="$.id=4711"),
-            Criteria(contains=pack(body)),
-            Criteria(contains=b"needle needle", charset="gbk"),
-        ):
+            Criteria(contains=b"needle needle"), Criteria(regex="^.{20}.*needle"), Criteria(json_path="$.id=4711"),
+            Criteria(contains=pack(body)), Criteria(contains=b"needle needle", charset="gbk"),
+        ):  # fmt: skip
             assert found(tmp_path, criteria) == expected == by_loop(tmp_path, criteria)
         assert found(tmp_path, Criteria(minimum_size=len(pack(body)), contains=b"needle")) == expected
         assert found(tmp_path, Criteria(minimum_size=len(pack(body)) + 1, contains=b"needle")) == []
 
     def test_a_packed_body_that_cannot_be_unpacked_is_named(self, tmp_path) -> None:
-        writer = StoreWriter(tmp_path)
-        writer.append("T", gzip.compress(b"needle" * 30)[:-9])
-        bomb = writer.append("T", gzip.compress(gzip.compress(bytes(65 << 20), 1), 1))
-        writer.close()
+        with StoreWriter(tmp_path) as writer:
+            writer.append("T", gzip.compress(b"needle" * 30)[:-9])
+            bomb = writer.append("T", gzip.compress(gzip.compress(bytes(65 << 20), 1), 1))
         steps = search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"something else"))
         (last,) = [step for step in steps if step.is_last]
         left_out = f"are left out: 0, {bomb.physical_offset}"
@@ -103,9 +94,8 @@ class TestBodies:
         assert found(tmp_path, Criteria(contains=b"x", place=SearchPlace.PROPERTIES, minimum_size=1)) == []
 
     def test_a_charset_that_is_none_and_bytes_that_are_no_text_are_refused(self, tmp_path) -> None:
-        writer = StoreWriter(tmp_path)
-        writer.append("T", b"x")
-        writer.close()
+        with StoreWriter(tmp_path) as writer:
+            writer.append("T", b"x")
         with pytest.raises(ConfigError, match="'klingon' is no charset"):
             found(tmp_path, Criteria(contains=b"x", charset="klingon"))
         with pytest.raises(ConfigError, match="bytes that are no UTF-8"):
@@ -126,10 +116,9 @@ class TestBodies:
         assert len(spelled) >= 128
 
     def test_messages_of_a_batch_are_told_apart(self, tmp_path) -> None:
-        writer = StoreWriter(tmp_path)
-        messages = [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B", "KEYS": "k"}), (b"two", {"TAGS": "A"})]
-        batch = writer.append_inner_batch("B", messages)
-        writer.close()
+        with StoreWriter(tmp_path) as writer:
+            messages = [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B", "KEYS": "k"}), (b"two", {"TAGS": "A"})]
+            batch = writer.append_inner_batch("B", messages)
         assert found(tmp_path, Criteria(contains=b"two")) == [(batch.physical_offset, n) for n in (1, 2)]
         assert found(tmp_path, Criteria(tag="A", contains=b"two")) == [(batch.physical_offset, 2)]
         assert found(tmp_path, Criteria(key_prefix="k")) == [(batch.physical_offset, 1)]
@@ -228,10 +217,9 @@ def test_pages_joined_are_the_whole(tmp_path_factory, plan, limit, threads) -> N
 class TestSteps:
     @pytest.fixture
     def store(self, tmp_path):
-        writer = StoreWriter(tmp_path, segment_size=4096)
-        for number in range(60):
-            writer.append("T", b"body %d" % number)
-        writer.close()
+        with StoreWriter(tmp_path, segment_size=4096) as writer:
+            for number in range(60):
+                writer.append("T", b"body %d" % number)
         return MessageStore.open(tmp_path, LAZY)
 
     def test_a_search_may_be_left_early(self, store: MessageStore) -> None:
@@ -278,20 +266,16 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
 
 def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path) -> None:
     """A trace in a topic of one's own repeats keys and hosts of others; what else there is of it is found."""
-    writer = StoreWriter(tmp_path / "store")
-    for topic, body in (("Orders", b'{"n":"secret-1"}'), ("MyTraceTopic", b"Pub\x011700000000000\x01secret-1\x02")):
-        writer.append(topic, body, properties={"colour": f"red of {topic}"})
-    writer.append("B", zlib.compress(b"Pub\x01secret-1\x02"), sys_flag=1)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        for topic, body in (("Orders", b'{"n":"secret-1"}'), ("MyTraceTopic", b"Pub\x011700000000000\x01secret-1\x02")):
+            writer.append(topic, body, properties={"colour": f"red of {topic}"})
+        writer.append("B", zlib.compress(b"Pub\x01secret-1\x02"), sys_flag=1)
     order, trace, packed = ([(each.physical_offset, 0)] for each in writer.written)
     for criteria in (
-        Criteria(contains=b"secret-1"),
-        Criteria(contains=b"secret-1", charset="gbk"),
-        Criteria(regex="secret-1"),
-        Criteria(regex=r"^\*\*\*$|secret-1"),
-        Criteria(regex=r"^$|secret-1", place=SearchPlace.BODY),
+        Criteria(contains=b"secret-1"), Criteria(contains=b"secret-1", charset="gbk"), Criteria(regex="secret-1"),
+        Criteria(regex=r"^\*\*\*$|secret-1"), Criteria(regex=r"^$|secret-1", place=SearchPlace.BODY),
         Criteria(contains=b"secret-1", place=SearchPlace.ANY),
-    ):
+    ):  # fmt: skip
         assert found(writer.root, criteria) == order + trace + packed
         masked = replace(criteria, masked=("keys",))
         assert found(writer.root, masked) == order, criteria
@@ -304,10 +288,9 @@ def test_nothing_is_found_by_a_body_that_is_hidden_whole(tmp_path) -> None:
 
 def test_many_messages_that_a_pattern_has_no_end_with_are_left_out_soon(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(planning, "CHUNK_BYTES", 1 << 20)
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
-    for number in range(40):
-        writer.append("T", b"%s%d" % (b"a" * 60, number) if number % 4 else b"aab")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=1 << 20) as writer:
+        for number in range(40):
+            writer.append("T", b"%s%d" % (b"a" * 60, number) if number % 4 else b"aab")
     store = MessageStore.open(writer.root, LAZY)
     with recorded() as asked:
         steps = list(search(store, Criteria(regex="(a+)+b", masked=("/(x+)+y/",))))

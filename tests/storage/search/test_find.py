@@ -117,19 +117,17 @@ def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(tmp_path_facto
 
 @pytest.fixture
 def writer(tmp_path: Path) -> StoreWriter:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    for number in range(50):
-        writer.append("T", keys=f"k{number % 7} Aa", unique_key=f"U{number}")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
+        for number in range(50):
+            writer.append("T", keys=f"k{number % 7} Aa", unique_key=f"U{number}")
     return writer
 
 
 def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(tmp_path) -> None:
     unique_key = "7F000001" + "00002A9F" + "00000000000F0000"
-    writer = StoreWriter(tmp_path)
-    first = writer.append("T", unique_key=unique_key)
-    second = writer.append("T")
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        first = writer.append("T", unique_key=unique_key)
+        second = writer.append("T")
     store = MessageStore.open(tmp_path)
     queries = [second.offset_message_id, unique_key]
     assert named(store, queries) == {(queries[0], second.physical_offset), (unique_key, first.physical_offset)}
@@ -217,13 +215,12 @@ def test_those_of_retry_and_dead_letter_topics_that_name_it_are_found_and_no_oth
 ) -> None:
     monkeypatch.setattr(origin_copies, "AT_ONCE", at_once)
     with tempfile.TemporaryDirectory() as directory:
-        writer = StoreWriter(Path(directory))
-        places = [
-            writer.append(topic, b"x", properties={name: text}, queue_id=number % 2).physical_offset
-            for number, (topic, name, text) in enumerate(copies)
-        ]
-        writer.append("T", b"x")
-        writer.close()
+        with StoreWriter(Path(directory)) as writer:
+            places = [
+                writer.append(topic, b"x", properties={name: text}, queue_id=number % 2).physical_offset
+                for number, (topic, name, text) in enumerate(copies)
+            ]
+            writer.append("T", b"x")
         expected = [
             (not topic.startswith("%DLQ%"), topic, place)
             for (topic, name, text), place in zip(copies, places, strict=True)

@@ -110,9 +110,8 @@ class TestByQueue:
 
 
 def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(tmp_path) -> None:
-    writer = StoreWriter(tmp_path)
-    batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])
     for lost in (None, "batchconsumequeue"):
         if lost:
             shutil.rmtree(tmp_path / lost)
@@ -122,10 +121,9 @@ def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(tmp_path) -> 
 def test_a_key_of_very_many_messages_is_scanned_for(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("storage.search._by_index.MAXIMUM_HITS", 3)
     monkeypatch.setattr("storage.search._by_index.MOST_PAGES", 2)
-    writer = StoreWriter(tmp_path)
-    for number in range(7):
-        writer.append("T", keys="k" if number else "once")
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        for number in range(7):
+            writer.append("T", keys="k" if number else "once")
     store = MessageStore.open(tmp_path)
     assert len(searched(store, Criteria(topic="T", key="k"))[0]) == 6
     assert "1 record was found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
@@ -164,7 +162,6 @@ def test_a_damaged_unit_leaves_the_search_to_a_scan(tmp_path, tags) -> None:
     writer.close()
     everything = [each.physical_offset for each in written]
     found = offsets_by_queue(MessageStore.open(tmp_path).snapshot, "T", tags, 0, END)
-    assert found is not None
     assert found.tolist() == everything
     other = written[4]
     for damage in (bytes(20), unit_bytes(other.physical_offset, other.size, 0)):

@@ -36,12 +36,9 @@ def check(tally, records) -> None:
         assert (counts.error, counts.given_up_messages) == (0, 0)
 
     pairs = (
-        (tally.topics, expected.topics),
-        (tally.queues, expected.queues),
-        (tally.tags, expected.tags),
-        (tally.hosts, expected.hosts),
-        (tally.hours, expected.hours),
-    )
+        (tally.topics, expected.topics), (tally.queues, expected.queues), (tally.tags, expected.tags),
+        (tally.hosts, expected.hosts), (tally.hours, expected.hours),
+    )  # fmt: skip
     for counts, rows in pairs:
         same(counts, rows)  # type: ignore[arg-type]
     assert tally.largest_messages(MOST_LARGEST) == expected.largest[:MOST_LARGEST]
@@ -70,32 +67,24 @@ MESSAGES = st.fixed_dictionaries(
             + [
                 {"a": "b", "__BORNHOST": named}
                 for named in (
-                    "10.0.0.1:5",
-                    "10.9.9.9",
-                    "[2001:db8::1]:7",
-                    "2001:db8::2",
-                    "app-Host-7",
-                    "app:9",
-                    "1.2.3",
-                    "?",
+                    "10.0.0.1:5", "10.9.9.9", "[2001:db8::1]:7", "2001:db8::2", "app-Host-7", "app:9", "1.2.3", "?",
                 )
             ]
         ),
     }
-)
+)  # fmt: skip
 
 
 @settings(max_examples=examples(12))
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=40), threads=st.sampled_from([1, 2]))
 def test_random_stores_are_counted_as_by_the_oracle(tmp_path_factory, messages, threads) -> None:
-    writer = StoreWriter(tmp_path_factory.mktemp("space"), segment_size=8192)
-    for each in messages:
-        fields = dict(each)
-        topic, hours = fields.pop("topic"), fields.pop("hours")
-        assert isinstance(hours, int)
-        fields["store_timestamp"] = START_TIMESTAMP + hours * 3_600_000
-        writer.append(str(topic), index=False, **fields)  # type: ignore[arg-type]
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("space"), segment_size=8192) as writer:
+        for each in messages:
+            fields = dict(each)
+            topic, hours = fields.pop("topic"), fields.pop("hours")
+            assert isinstance(hours, int)
+            fields["store_timestamp"] = START_TIMESTAMP + hours * 3_600_000
+            writer.append(str(topic), index=False, **fields)  # type: ignore[arg-type]
     log = opened(writer.root).commit_log
     done: list[int] = []
     check(measure(log, lambda parts: in_threads(parts, threads), done.append), writer.records)
@@ -104,13 +93,12 @@ def test_random_stores_are_counted_as_by_the_oracle(tmp_path_factory, messages, 
 
 
 def test_damage_is_passed_and_said(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    for number in range(60):
-        writer.append("T", b"x" * 100, tags="AB"[number % 2])
-    gone = [writer.written[5], writer.written[40]]
-    for each in gone:
-        writer.overwrite(each.physical_offset + 4, b"\0\0\0\0")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
+        for number in range(60):
+            writer.append("T", b"x" * 100, tags="AB"[number % 2])
+        gone = [writer.written[5], writer.written[40]]
+        for each in gone:
+            writer.overwrite(each.physical_offset + 4, b"\0\0\0\0")
     store = opened(writer.root)
     tally = measure(store.commit_log)
     check(tally, writer.records)
@@ -156,12 +144,11 @@ DISK = SimpleNamespace(total=1_000_000, used=500_000, free=400_000)
 
 def growing_store(root, hours, ahead=None):
     """A message of the same size each hour, the first one on the hour; that of hour `ahead` says 30 days later."""
-    writer = StoreWriter(root, segment_size=4096)
-    first = START_TIMESTAMP - START_TIMESTAMP % HOUR_MS
-    for hour in range(hours + 1):
-        said = hour + 30 * 24 if hour == ahead else hour
-        writer.append("T", b"x" * 100, store_timestamp=first + said * HOUR_MS)
-    writer.close()
+    with StoreWriter(root, segment_size=4096) as writer:
+        first = START_TIMESTAMP - START_TIMESTAMP % HOUR_MS
+        for hour in range(hours + 1):
+            said = hour + 30 * 24 if hour == ahead else hour
+            writer.append("T", b"x" * 100, store_timestamp=first + said * HOUR_MS)
     return MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0, keeps_state=False))
 
 
@@ -228,12 +215,9 @@ def tally() -> Tally:
 
 def test_names_are_texts_addresses_and_times(tally: Tally) -> None:
     assert {kind: [row.names for row in name_counts(tally, kind)] for kind in COUNTED_BY} == {
-        "topic": [("T",), ("Ünï",)],
-        "queue": [("T", 7)],
-        "tag": [("T", "A"), ("T", None)],
-        "host": [("10.0.0.1",), ("2001:db8::5",)],
-        "hour": [(101 * HOUR_MS,), (100 * HOUR_MS,)],
-    }
+        "topic": [("T",), ("Ünï",)], "queue": [("T", 7)], "tag": [("T", "A"), ("T", None)],
+        "host": [("10.0.0.1",), ("2001:db8::5",)], "hour": [(101 * HOUR_MS,), (100 * HOUR_MS,)],
+    }  # fmt: skip
     assert all(len(row.names) == len(NAME_FIELDS[kind]) for kind in COUNTED_BY for row in name_counts(tally, kind))
 
 
@@ -250,10 +234,9 @@ def test_what_is_not_exact_is_said_and_how_much_it_may_be(tally: Tally) -> None:
 
 @pytest.mark.parametrize("number", [2])
 def test_a_segment_that_is_deleted_while_others_are_counted_is_a_gap(tmp_path, number) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    for _ in range(100):
-        writer.append("T", b"x" * 100)
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
+        for _ in range(100):
+            writer.append("T", b"x" * 100)
     log = opened(writer.root).commit_log
     assert len(log.segments) > 4
     for segment in log.segments[number : number + 2]:

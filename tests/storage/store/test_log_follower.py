@@ -190,9 +190,8 @@ def growing(tmp_path, monkeypatch):
 
 
 def written_log(root):
-    writer = StoreWriter(root, segment_size=SEGMENT)
-    written = [writer.append("T", b"x" * (40 + number), keys=f"k{number}") for number in range(8)]
-    writer.close()
+    with StoreWriter(root, segment_size=SEGMENT) as writer:
+        written = [writer.append("T", b"x" * (40 + number), keys=f"k{number}") for number in range(8)]
     assert SEGMENT < writer.log.end < 2 * SEGMENT
     return writer, written
 

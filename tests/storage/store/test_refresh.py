@@ -195,15 +195,11 @@ def growing(tmp_path: Path) -> GrowingStore:
     return growing
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda store, growing: store.refresh(),
-        lambda store, growing: growing.exchange_index() or store.renew(),
-        lambda store, growing: growing.expire() or store.renew(),
-    ],
-    ids=["growth", "index", "expiry"],
-)
+@pytest.mark.parametrize("change", [
+    lambda store, growing: store.refresh(),
+    lambda store, growing: growing.exchange_index() or store.renew(),
+    lambda store, growing: growing.expire() or store.renew(),
+], ids=["growth", "index", "expiry"])  # fmt: skip
 def test_a_snapshot_goes_with_the_next_one(growing, change) -> None:
     for _ in range(30):
         growing.add(body=b"x" * 100)
@@ -299,7 +295,6 @@ def locked_store(tmp_path):
     (tmp_path / "lock").write_text("lock")
     command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
         yield tmp_path, process.pid
         process.communicate()
@@ -315,17 +310,14 @@ def test_a_held_lock_is_seen_and_not_taken(locked_store) -> None:
     assert not state.has_crashed
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, StoreState(False, False, 0, None)),
-        ({"lock": "lock"}, StoreState(False, False, 0, None)),
-        ({"lock": "lock", "abort": "17\n"}, StoreState(True, False, 0, 17)),
-        ({"abort": ""}, StoreState(True, False, 0, None)),
-        ({"abort": "no number"}, StoreState(True, False, 0, None)),
-        ({"abort": "9" * 5000}, StoreState(True, False, 0, None)),
-    ],
-)
+@pytest.mark.parametrize(("files", "expected"), [
+    ({}, StoreState(False, False, 0, None)),
+    ({"lock": "lock"}, StoreState(False, False, 0, None)),
+    ({"lock": "lock", "abort": "17\n"}, StoreState(True, False, 0, 17)),
+    ({"abort": ""}, StoreState(True, False, 0, None)),
+    ({"abort": "no number"}, StoreState(True, False, 0, None)),
+    ({"abort": "9" * 5000}, StoreState(True, False, 0, None)),
+])  # fmt: skip
 def test_a_store_that_nobody_holds(files, expected, tmp_path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -348,14 +340,11 @@ def identity(root, *configs, log=None):
     return infer_identity(StoreConfig.load(root), log)
 
 
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        ([("rmq_sys_REVIVE_LOG_east", 6, 8), ("rmq_sys_SYNC_BROKER_MEMBER_b 7", 1, 1)], StoreIdentity("east", "b 7")),
-        ([("west", 7, 16), ("broker-9", 7, 1), ("T", 6, 1), ("TBW102x", 7, 8)], StoreIdentity("west", "broker-9")),
-        ([("south_REPLY_TOPIC", 6, 1), ("one", 7, 16), ("o", 7, 16)], StoreIdentity("south", "broker-a")),
-    ],
-)
+@pytest.mark.parametrize(("made", "expected"), [
+    ([("rmq_sys_REVIVE_LOG_east", 6, 8), ("rmq_sys_SYNC_BROKER_MEMBER_b 7", 1, 1)], StoreIdentity("east", "b 7")),
+    ([("west", 7, 16), ("broker-9", 7, 1), ("T", 6, 1), ("TBW102x", 7, 8)], StoreIdentity("west", "broker-9")),
+    ([("south_REPLY_TOPIC", 6, 1), ("one", 7, 16), ("o", 7, 16)], StoreIdentity("south", "broker-a")),
+])  # fmt: skip
 def test_topics_that_a_broker_makes_name_it(tmp_path, made, expected) -> None:
     assert identity(tmp_path, *made) == expected
 
@@ -403,17 +392,13 @@ def sizes_of(root):
 
 def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store) -> None:
     assert sizes_of(g1_store) == {
-        "mappedFileSizeCommitLog": 131072,
-        "mappedFileSizeConsumeQueue": 2000,
-        "maxHashSlotNum": 97,
-        "maxIndexNum": 150,
-    }
+        "mappedFileSizeCommitLog": 131072, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 97, "maxIndexNum": 150,
+    }  # fmt: skip
 
 
 def test_what_is_not_there_has_no_size(tmp_path) -> None:
-    writer = StoreWriter(tmp_path, segment_size=4096)
-    writer.append("T", b"alone")
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=4096) as writer:
+        writer.append("T", b"alone")
     for tree in ("consumequeue", "index"):
         shutil.rmtree(tmp_path / tree)
     assert sizes_of(tmp_path) == {"mappedFileSizeCommitLog": 4096}

@@ -90,11 +90,10 @@ class TestStrays:
 
     def written(self, root):
         """Messages of which each has one key of its own, whose entry is the last of its four."""
-        writer = StoreWriter(root / "store", index_slots=97, index_entries=500, segment_size=65536)
-        for number in range(400):
-            keys = f"all all{number % 3} k{number}"
-            writer.append("T", bytes(20), keys=keys, unique_key=f"u{number}")
-        writer.close()
+        with StoreWriter(root / "store", index_slots=97, index_entries=500, segment_size=65536) as writer:
+            for number in range(400):
+                keys = f"all all{number % 3} k{number}"
+                writer.append("T", bytes(20), keys=keys, unique_key=f"u{number}")
         return writer
 
     def moved(self, writer: StoreWriter, number: int, by: int) -> None:

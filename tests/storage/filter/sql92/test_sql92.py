@@ -98,25 +98,22 @@ def test_depth_and_length_do_not_matter(text: str, expected: bool) -> None:
     assert parse(text).evaluate({"a": "1"}) is expected
 
 
-def test_too_many_parentheses_are_refused_at_the_one_too_many() -> None:
+def test_texts_that_nobody_can_mean_are_refused_where_they_begin() -> None:
+    # Too many parentheses are refused at the one too many.
     with pytest.raises(FilterSyntaxError, match="more than 750 parentheses in each other") as caught:
         parse("(" * 20_000 + "a = 1" + ")" * 20_000)
     assert caught.value.span == (DEEPEST, DEEPEST + 1)
-
-
-def test_a_text_that_nobody_can_mean_is_refused_unread() -> None:
+    # A text that nobody can mean is refused unread.
     assert parse(f"a = '{'x' * (LONGEST - 6)}'").evaluate({"a": "x"}) is False
     with pytest.raises(FilterSyntaxError, match="more than 262144 characters"):
         parse(f"a = '{'x' * LONGEST}'")
-
-
-LITERAL, TOO_FEW = "a literal is no condition", "expected a property or a value, found"
-
-
-def test_what_follows_an_expression_is_not_read() -> None:
+    # What follows an expression is not read.
     for text, read in [("a = 1 garbage !!!", "a = 1"), ("a LIKE 'x%'", "a"), ("a = 0x10", "a = 0")]:
         expression = parse(text)
         assert expression.text[: expression.end] == read
+
+
+LITERAL, TOO_FEW = "a literal is no condition", "expected a property or a value, found"
 
 
 def test_an_error_is_drawn_under_its_place() -> None:
@@ -182,15 +179,12 @@ ANY_OF_TWO = """\
 6 JOIN_ANY ^ ^, to 7 once decided"""
 
 
-@pytest.mark.parametrize(
-    ("text", "listing"),
-    [
-        ("amount < 40 AND region = 'r1'", ALL_OF_TWO),
-        ("a IN ('xx', 'y') OR NOT (b IS NULL)", ANY_OF_TWO),
-        ("a NOT CONTAINS 'x'", "0 SEARCH a NOT CONTAINS 'x'"),
-        ("a <> 5000000000", "0 COMPARE a <> 5000000000L"),
-        ("(a = 'x') = TRUE", "0 COMPARE a = 'x'\n1 CONSTANT TRUE\n2 COMPARE ^ = ^"),
-    ],
-)
+@pytest.mark.parametrize(("text", "listing"), [
+    ("amount < 40 AND region = 'r1'", ALL_OF_TWO),
+    ("a IN ('xx', 'y') OR NOT (b IS NULL)", ANY_OF_TWO),
+    ("a NOT CONTAINS 'x'", "0 SEARCH a NOT CONTAINS 'x'"),
+    ("a <> 5000000000", "0 COMPARE a <> 5000000000L"),
+    ("(a = 'x') = TRUE", "0 COMPARE a = 'x'\n1 CONSTANT TRUE\n2 COMPARE ^ = ^"),
+])  # fmt: skip
 def test_the_steps_of_an_expression_can_be_read(text: str, listing: str) -> None:
     assert "\n".join(parse(text).program.listing()) == listing
