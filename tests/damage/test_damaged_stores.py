@@ -89,7 +89,6 @@ def refused(code):
 
 
 def told(offset):
-    """Another offset."""
     return lambda answer: replace(answer, fields={"offset": str(offset)})
 
 
@@ -178,9 +177,6 @@ def test_all_that_is_whole_is_answered_after_damage_of_many_kinds(trials: Trials
     assert verdict.failures == [], (
         f"{verdict.line(count)}; the first of {len(verdict.failures)}: {verdict.failures[:20]}"
     )
-
-
-# --- doctor and verify ------------------------------------------------------------------------------------------------
 
 
 # --- rebuilds ---------------------------------------------------------------------------------------------------------

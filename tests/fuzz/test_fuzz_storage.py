@@ -394,15 +394,6 @@ def test_following_is_as_good_as_opening(
     followed.check()
 
 
-def _many(followed: Followed) -> None:
-    for number in range(15):
-        followed.growing.add(queue_id=number % 3)
-
-
-def _lose_index(followed: Followed) -> None:
-    shutil.rmtree(followed.growing.root / "index", ignore_errors=True)
-
-
 STEPS = {
     "add": lambda followed: followed.growing.add(queue_id=len(followed.growing.writer.written) % 2),
     "other": lambda followed: followed.growing.add("Other", keys="all Aa", tags=None),
@@ -419,8 +410,8 @@ STEPS = {
     "advance": lambda followed: followed.growing.make_segment_in_advance(),
     "expire": lambda followed: followed.growing.expire(),
     "index": lambda followed: followed.growing.exchange_index(),
-    "lose index": _lose_index,
+    "lose index": lambda followed: shutil.rmtree(followed.growing.root / "index", ignore_errors=True),
     "queues": lambda followed: followed.growing.flush() or followed.growing.exchange_queues(),
     "refresh": lambda followed: followed.store.refresh(),
-    "many": _many,
+    "many": lambda followed: [followed.growing.add(queue_id=number % 3) for number in range(15)],
 }

@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 import protocol.compression
 from bombs import EMPTY_LZ4, EMPTY_ZSTD, UNITS, bombs, many_blocks
 from examples import examples
-from protocol.body_content import (
-    TEXT_PIECE,
-    characters_in,
-    charset_of,
-    consumed,
-    is_text,
-    looks_like,
-    text_in,
-    text_with_replacements,
-    unpack,
-)
+from protocol import body_content
 from protocol.compression import (
     DECOMPRESSED_LIMIT,
     LIST_BYTES,
@@ -174,15 +164,15 @@ PACKINGS = [
 @given(bombs(most_units=60_000))
 def test_whatever_is_packed_in_what_the_answer_is_within_one_budget(bomb: tuple[Codec, bytes]) -> None:
     budget = Budget(4 * MEGABYTE)
-    content = unpack(bomb[1], budget=budget)
-    assert content == unpack(bomb[1], limit=4 * MEGABYTE)
+    content = body_content.unpack(bomb[1], budget=budget)
+    assert content == body_content.unpack(bomb[1], limit=4 * MEGABYTE)
     assert len(content.data) <= max(4 * MEGABYTE, len(bomb[1]))
 
 
 def test_what_is_no_charset_is_refused() -> None:
     for name in ["", "klingon", "zlib", "hex", "rot13", "idna", "punycode", "unicode_escape", "utf-7", "a\x00b"]:
         with pytest.raises(ConfigError, match="is no charset"):
-            charset_of(name)
+            body_content.charset_of(name)
 
 
 def test_bytes_are_text_in_their_own_charset_alone() -> None:
@@ -202,8 +192,8 @@ def test_bytes_are_text_in_their_own_charset_alone() -> None:
         (b"\xff\xff", "gbk", None),
         (b"", None, ""),
     ]:
-        assert text_in(data, charset) == text
-        assert text_in(memoryview(data), charset) == text
+        assert body_content.text_in(data, charset) == text
+        assert body_content.text_in(memoryview(data), charset) == text
 
 
 FLAGS = {"zlib": 0x301, "zlib of old": 0x1, "LZ4": 0x101, "zstd": 0x201, "unknown": 0x501}
@@ -222,9 +212,9 @@ def test_a_body_under_any_flag_is_what_it_is(text, flag, inner, outermost) -> No
     for name, pack in (*inner, outermost):
         if name:
             body, packings = pack(body), [name, *packings]
-    assume(packings[:1] != ["deflate"] or not is_text(body))  # a few bytes may be both
-    stored = consumed(body, FLAGS[flag], Budget())
-    content = unpack(stored.data)
+    assume(packings[:1] != ["deflate"] or not body_content.is_text(body))  # a few bytes may be both
+    stored = body_content.consumed(body, FLAGS[flag], Budget())
+    content = body_content.unpack(stored.data)
     is_flagged = bool(packings) and packings[0] == flag.partition(" ")[0]
     assert content.data == text
     assert [*stored.packings, *content.packings] == packings[is_flagged:]
@@ -244,10 +234,10 @@ def test_a_text_of_a_charset_looks_like_it(charset: str, data: st.DataObject) ->
     sentence = SENTENCES[charset]
     start = data.draw(st.integers(0, 8))
     text = data.draw(st.sampled_from(["", '{"note":"', "id=4711 "])) + sentence[start : start + 16] + "\n"
-    assert looks_like(text.encode(charset)) == charset
+    assert body_content.looks_like(text.encode(charset)) == charset
     long = (text * 1000).encode(charset)
-    assert looks_like(long[: data.draw(st.integers(500, len(long)))]) in (charset, None)
-    assert looks_like(text.encode()) is None
+    assert body_content.looks_like(long[: data.draw(st.integers(500, len(long)))]) in (charset, None)
+    assert body_content.looks_like(text.encode()) is None
 
 
 CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1", "utf-16", "utf-16-le", "utf-32"]
@@ -258,13 +248,15 @@ CHARSETS = ["utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc_kr", "latin-1",
 def test_a_long_text_is_decoded_in_pieces_as_it_would_be_at_once(charset: str, data: st.DataObject) -> None:
     """The pieces end anywhere in its characters."""
     unit = data.draw(st.text("aé订文🙂\0\t", min_size=1, max_size=5)).encode(charset, "ignore") or b"\x80a"
-    long = (data.draw(st.binary(max_size=3)) + unit * (TEXT_PIECE // len(unit) + 2))[: TEXT_PIECE + 5]
+    long = (data.draw(st.binary(max_size=3)) + unit * (body_content.TEXT_PIECE // len(unit) + 2))[
+        : body_content.TEXT_PIECE + 5
+    ]
     whole = str(long, charset, "replace") if charset != "utf-16" or long[:2] in (b"\xff\xfe", b"\xfe\xff") else None
     if whole is not None:
-        assert text_with_replacements(long, charset) == whole
+        assert body_content.text_with_replacements(long, charset) == whole
     try:
         expected = long.decode(charset)
     except UnicodeError:
         expected = None
     if charset not in ("utf-16", "utf-32"):  # which have a mark of their order, or are none
-        assert characters_in(long, charset) == expected
+        assert body_content.characters_in(long, charset) == expected

@@ -268,53 +268,35 @@ def test_every_struct_is_encoded_and_equals_its_sample() -> None:
     assert structs == seen | within_raw | READ_ALONE | {CheckClientRequestBody}
 
 
+def coded_frames():
+    """Each recorded frame with a header, the code of the request that it is or answers, and whether it answers it."""
+    codes = {}
+    for frame in recorded_frames():
+        if frame.header and frame.header["flag"] & 1:
+            yield frame, codes.get((frame.destination, frame.source, frame.header["opaque"]), 0), True
+        elif frame.header:
+            codes[frame.source, frame.destination, frame.header["opaque"]] = frame.header["code"]
+            yield frame, frame.header["code"], False
+
+
 def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
-    topics, groups, offsets = recorded_answers(
-        {
-            RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigTable,
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupTable,
-            RequestCode.GET_TOPIC_STATS_INFO: TopicOffsets,
-        }
-    )
+    kinds = {
+        RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigTable,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupTable,
+        RequestCode.GET_TOPIC_STATS_INFO: TopicOffsets,
+    }
+    answers = [(code, frame.body) for frame, code, is_answer in coded_frames() if is_answer and frame.body]
+    found = {code: decode_json(body, kinds[code]) for code, body in answers if code in kinds}
+    topics, groups, offsets = (found[code] for code in kinds)
     assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4, {})
     assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18, {})
     assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= groups.subscription_group_table.keys()
     assert offsets.by_queue().keys() == {0, 1, 2, 3}
 
 
-def recorded_answers(kinds):
-    codes: dict[tuple[int, int, int], int] = {}
-    found = {}
-    for frame in recorded_frames():
-        if frame.header and frame.header["flag"] & 1:
-            code = codes.get((frame.destination, frame.source, frame.header["opaque"]), 0)
-            if code in kinds and frame.body:
-                found[code] = decode_json(frame.body, kinds[code])
-        elif frame.header:
-            codes[frame.source, frame.destination, frame.header["opaque"]] = frame.header["code"]
-    return [found[code] for code in kinds]
-
-
-def recorded_bodies():
-    codes: dict[tuple[int, int, int], int] = {}
-    found = []
-    for frame in recorded_frames():
-        if not frame.header:
-            continue
-        code, opaque = frame.header["code"], frame.header["opaque"]
-        if frame.header["flag"] & 1:
-            code = codes.get((frame.destination, frame.source, opaque), 0)
-            kind = KIND_OF_ANSWER.get(code)
-        else:
-            codes[frame.source, frame.destination, opaque] = code
-            kind = KIND_OF_CODE.get(code)
-        if kind is not None and frame.body:
-            found.append((kind, frame.body))
-    return found
-
-
 def test_recorded_bodies_are_read_and_written_with_equal_values() -> None:
-    recorded = recorded_bodies()
+    coded = [(KIND_OF_ANSWER if answers else KIND_OF_CODE, code, frame.body) for frame, code, answers in coded_frames()]
+    recorded = [(kinds[code], body) for kinds, code, body in coded if code in kinds and body]
     assert {kind for kind, _ in recorded} == {*KIND_OF_CODE.values(), *KIND_OF_ANSWER.values()}
     for kind, body in recorded:
         expected = parse_java_json(body.decode())

@@ -13,19 +13,8 @@ import oracles
 from examples import examples
 from golden_store import GOLDEN, pairs, text, vectors
 from message_encoding import encode_message
+from protocol import errors
 from protocol.checksum import property_crc, renew_property_crc, verify_property_crc
-from protocol.errors import (
-    BadHeader,
-    BadMessageId,
-    CorruptRecord,
-    FilterSyntaxError,
-    FrameTooLarge,
-    NoSuchTopic,
-    NotAStore,
-    RequestByHttp,
-    StoreError,
-    TruncatedFile,
-)
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java, index_hash, java_hash
 from protocol.message import Message, decode_message
@@ -110,12 +99,12 @@ def test_lengths_that_are_none_and_cuts_are_named() -> None:
     ]:  # fmt: skip
         record = bytearray(record_of())
         struct.pack_into(">I", record, position, value)
-        with pytest.raises(CorruptRecord, match=message):
+        with pytest.raises(errors.CorruptRecord, match=message):
             decode_message(bytes(record))
     # A record that is cut off is truncated wherever the cut is.
     record = record_of()
     for size in range(len(record)):
-        with pytest.raises(TruncatedFile, match=f"but only {size} are there"):
+        with pytest.raises(errors.TruncatedFile, match=f"but only {size} are there"):
             decode_message(record[:size])
 
 
@@ -149,7 +138,7 @@ def test_a_broken_batch_is_an_error() -> None:
         pack_batch([(b"a", {})]) + b"\0", bytes(16) + b"\xff\xff\xff\xff" + bytes(2), bytes(20) + b"\xff\xff",
         bytes(16) + b"\x7f\xff\xff\xff" + bytes(2),
     ]:  # fmt: skip
-        with pytest.raises(CorruptRecord, match="sub-message at"):
+        with pytest.raises(errors.CorruptRecord, match="sub-message at"):
             decode_message(record_of(body=body, sys_flag=0xC0)).inner_messages()
 
 
@@ -239,7 +228,7 @@ def test_ids_are_those_that_java_makes_and_others_are_told_why() -> None:
         ("7F00000100010000" + "0" * 16, "port 65536 is outside 0 to 65535"),
         ("7F000001FFFFFFFF" + "0" * 16, "port -1 is outside"),
     ]:
-        with pytest.raises(BadMessageId, match=message):
+        with pytest.raises(errors.BadMessageId, match=message):
             decode_message_id(said)
         assert not is_offset_message_id_candidate(said)
 
@@ -272,60 +261,60 @@ SEGMENT = Path("/data/store/commitlog/00000000000000000000")
 
 SENTENCES = [
     (
-        RequestByHttp(),
+        errors.RequestByHttp(),
         "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http",
     ),
-    (NoSuchTopic("ordrs"), "there is no topic ordrs"),
-    (NoSuchTopic("ordrs", "did you mean orders?"), "there is no topic ordrs; did you mean orders?"),
-    (FrameTooLarge(2**24 + 1, 2**24), "a frame of 16777217 bytes, more than the limit of 16777216"),
-    (BadHeader("beginTimestamp"), "beginTimestamp is missing"),
-    (BadHeader("maxNum", "abc", "is no 32-bit integer"), "maxNum: 'abc' is no 32-bit integer"),
-    (BadHeader("maxNum", "-1", "expected 0 or more"), "maxNum: '-1', expected 0 or more"),
-    (BadHeader("maxNum", ""), "maxNum: ''"),
-    (BadHeader("key", "k" * 200, "is too long"), f"key: '{'k' * 80}'… (200 characters) is too long"),
-    (BadHeader("key", "a\n\0", "is odd"), r"key: 'a\n\x00' is odd"),
+    (errors.NoSuchTopic("ordrs"), "there is no topic ordrs"),
+    (errors.NoSuchTopic("ordrs", "did you mean orders?"), "there is no topic ordrs; did you mean orders?"),
+    (errors.FrameTooLarge(2**24 + 1, 2**24), "a frame of 16777217 bytes, more than the limit of 16777216"),
+    (errors.BadHeader("beginTimestamp"), "beginTimestamp is missing"),
+    (errors.BadHeader("maxNum", "abc", "is no 32-bit integer"), "maxNum: 'abc' is no 32-bit integer"),
+    (errors.BadHeader("maxNum", "-1", "expected 0 or more"), "maxNum: '-1', expected 0 or more"),
+    (errors.BadHeader("maxNum", ""), "maxNum: ''"),
+    (errors.BadHeader("key", "k" * 200, "is too long"), f"key: '{'k' * 80}'… (200 characters) is too long"),
+    (errors.BadHeader("key", "a\n\0", "is odd"), r"key: 'a\n\x00' is odd"),
     (
-        CorruptRecord(SEGMENT, 4096, expected=0xDAA320A7, found=0),
+        errors.CorruptRecord(SEGMENT, 4096, expected=0xDAA320A7, found=0),
         "00000000000000000000 at physical offset 4096: magic 0x00000000, expected 0xdaa320a7",
     ),
     (
-        CorruptRecord("record", 7, expected=0x0102, found=3, what="body CRC"),
+        errors.CorruptRecord("record", 7, expected=0x0102, found=3, what="body CRC"),
         "record at physical offset 7: body CRC 0x00000003, expected 0x00000102",
     ),
     (
-        CorruptRecord("record", 7, expected="at least 91", found=3, what="total size"),
+        errors.CorruptRecord("record", 7, expected="at least 91", found=3, what="total size"),
         "record at physical offset 7: total size 3, expected at least 91",
     ),
     (
-        TruncatedFile(SEGMENT, 4096, expected=300, found=40, what="record of"),
+        errors.TruncatedFile(SEGMENT, 4096, expected=300, found=40, what="record of"),
         "00000000000000000000 at physical offset 4096: record of 300 bytes, but only 40 are there",
     ),
     (
-        TruncatedFile("/s/index/20260101000000000", expected=40, found=0),
+        errors.TruncatedFile("/s/index/20260101000000000", expected=40, found=0),
         "/s/index/20260101000000000: needs 40 bytes, but only 0 are there",
     ),
     (
-        TruncatedFile("/s/checkpoint", expected="a header", found="nothing"),
+        errors.TruncatedFile("/s/checkpoint", expected="a header", found="nothing"),
         "/s/checkpoint: needs nothing, expected a header",
     ),
-    (StoreError("/s/lock", what="permission denied"), "/s/lock: permission denied"),
-    (StoreError("/s/lock"), "/s/lock: cannot be read"),
+    (errors.StoreError("/s/lock", what="permission denied"), "/s/lock: permission denied"),
+    (errors.StoreError("/s/lock"), "/s/lock: cannot be read"),
     (
-        NotAStore(Path("/s"), expected="commitlog/ with segments", found="an empty directory"),
+        errors.NotAStore(Path("/s"), expected="commitlog/ with segments", found="an empty directory"),
         "/s is no store that can be served: found an empty directory, expected commitlog/ with segments",
     ),
-    (FilterSyntaxError("a > ) b", (4, 5), "expected a value"), "expected a value\n    a > ) b\n        ^"),
-    (FilterSyntaxError("a >", (3, 3), "expected a value"), "expected a value\n    a >\n       ^"),
-    (FilterSyntaxError("abc def", (4, 7), "unknown word"), "unknown word\n    abc def\n        ^^^"),
-    (FilterSyntaxError("a =\n\tb @ c\r\nd", (7, 8), "odd"), "odd\n     b @ c\n       ^"),
-    (FilterSyntaxError("价 = @", (4, 5), "odd"), "odd\n    价 = @\n         ^"),
-    (FilterSyntaxError(f"{'a' * 90} @", (91, 92), "odd"), f"odd\n    …{'a' * 39} @\n    {' ' * 41}^"),
-    (FilterSyntaxError("'" + "x" * 90, (0, 91), "odd"), f"odd\n    '{'x' * 79}…\n    {'^' * 81}"),
+    (errors.FilterSyntaxError("a > ) b", (4, 5), "expected a value"), "expected a value\n    a > ) b\n        ^"),
+    (errors.FilterSyntaxError("a >", (3, 3), "expected a value"), "expected a value\n    a >\n       ^"),
+    (errors.FilterSyntaxError("abc def", (4, 7), "unknown word"), "unknown word\n    abc def\n        ^^^"),
+    (errors.FilterSyntaxError("a =\n\tb @ c\r\nd", (7, 8), "odd"), "odd\n     b @ c\n       ^"),
+    (errors.FilterSyntaxError("价 = @", (4, 5), "odd"), "odd\n    价 = @\n         ^"),
+    (errors.FilterSyntaxError(f"{'a' * 90} @", (91, 92), "odd"), f"odd\n    …{'a' * 39} @\n    {' ' * 41}^"),
+    (errors.FilterSyntaxError("'" + "x" * 90, (0, 91), "odd"), f"odd\n    '{'x' * 79}…\n    {'^' * 81}"),
 ]
 
 
 def test_an_error_reads_as_one_sentence_and_does_so_in_another_process() -> None:
     for error, sentence in SENTENCES:
         assert str(error) == sentence
-        if not isinstance(error, FrameTooLarge):  # each other comes from a child
+        if not isinstance(error, errors.FrameTooLarge):  # each other comes from a child
             assert str(pickle.loads(pickle.dumps(error))) == sentence

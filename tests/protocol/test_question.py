@@ -4,20 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from message_encoding import encode_message
+from protocol import question
 from protocol.born_host import BornHost, sender_behind_proxy
 from protocol.host_address import HostAddress
 from protocol.message import decode_message
 from protocol.message_id import encode_message_id
-from protocol.question import (
-    LARGEST,
-    KeyKind,
-    Question,
-    message_id_of,
-    other_host,
-    other_topic,
-    physical_offset_of,
-    places_of,
-)
 from protocol.system_topics import Origin, Stage, is_known_by, kind_of, origin_of, splits, stage_of
 
 
@@ -25,45 +16,50 @@ def message(topic="T", **properties):
     return decode_message(encode_message(topic=topic, physical_offset=7, store_timestamp=50, properties=properties))
 
 
-@given(st.integers(0, LARGEST), st.integers(0, 40))
+@given(st.integers(0, question.LARGEST), st.integers(0, 40))
 def test_digits_are_a_physical_offset_however_many_zeros_lead_them(offset: int, zeros: int) -> None:
-    assert physical_offset_of("0" * zeros + str(offset)) == offset
+    assert question.physical_offset_of("0" * zeros + str(offset)) == offset
 
 
-@given(st.ip_addresses().map(str), st.integers(0, 65535), st.integers(0, LARGEST))
+@given(st.ip_addresses().map(str), st.integers(0, 65535), st.integers(0, question.LARGEST))
 def test_an_offset_message_id_names_a_place_in_either_case(ip: str, port: int, offset: int) -> None:
     address = HostAddress(ip, port)
     text = encode_message_id(address, offset)
     for each in (text, text.lower()):
-        found = message_id_of(each)
+        found = question.message_id_of(each)
         assert (found.address, found.physical_offset) == (address, offset)
-        assert places_of(each)[0] == ("offset message id", offset, found)
+        assert question.places_of(each)[0] == ("offset message id", offset, found)
 
 
 def test_what_is_at_a_place_says_whose_it_is() -> None:
-    found, message_id = message("orders"), message_id_of(encode_message_id(HostAddress("10.0.0.1", 1), 7))
-    assert other_topic(found, "orders") == other_topic(found, None) == other_topic(found, "") == ""
-    assert other_topic(found, "refunds") == "the message there is one of topic orders"
+    found, message_id = message("orders"), question.message_id_of(encode_message_id(HostAddress("10.0.0.1", 1), 7))
+    assert (
+        question.other_topic(found, "orders")
+        == question.other_topic(found, None)
+        == question.other_topic(found, "")
+        == ""
+    )
+    assert question.other_topic(found, "refunds") == "the message there is one of topic orders"
     waiting = message("SCHEDULE_TOPIC_XXXX", REAL_TOPIC="refunds")
-    assert other_topic(waiting, "refunds") == ""
-    assert other_host(found, None) == ""
-    assert other_host(found, message_id) == (
+    assert question.other_topic(waiting, "refunds") == ""
+    assert question.other_host(found, None) == ""
+    assert question.other_host(found, message_id) == (
         f"the id names 10.0.0.1:1, the message there was stored by {found.store_host}"
     )
 
 
 def test_a_question_is_answered_by_the_part_that_it_names() -> None:
     for kind, text, is_one in [
-        (KeyKind.KEY, "k1", True), (KeyKind.KEY, "U1", False), (KeyKind.UNIQUE, "U1", True),
-        (KeyKind.UNIQUE, "k1", False), (KeyKind.ANY, "U1", True), (KeyKind.ANY, "k2", True),
-        (KeyKind.TAG, "paid", True), (KeyKind.TAG, "k1", False),
+        (question.KeyKind.KEY, "k1", True), (question.KeyKind.KEY, "U1", False), (question.KeyKind.UNIQUE, "U1", True),
+        (question.KeyKind.UNIQUE, "k1", False), (question.KeyKind.ANY, "U1", True), (question.KeyKind.ANY, "k2", True),
+        (question.KeyKind.TAG, "paid", True), (question.KeyKind.TAG, "k1", False),
     ]:  # fmt: skip
         found = message(KEYS="k1 k2", UNIQ_KEY="U1", TAGS="paid")
-        assert Question("T", text, kind).is_answered_by(found) is is_one
-        assert not Question("Other", text, kind).is_answered_by(found)
-        late = Question("T", text, kind, begin_timestamp=51)
-        assert late.is_answered_by(found) is (is_one and kind is KeyKind.UNIQUE)
-        assert late.is_narrowed is (kind is not KeyKind.UNIQUE)
+        assert question.Question("T", text, kind).is_answered_by(found) is is_one
+        assert not question.Question("Other", text, kind).is_answered_by(found)
+        late = question.Question("T", text, kind, begin_timestamp=51)
+        assert late.is_answered_by(found) is (is_one and kind is question.KeyKind.UNIQUE)
+        assert late.is_narrowed is (kind is not question.KeyKind.UNIQUE)
 
 
 def test_a_born_host_is_an_address_one_with_a_port_or_a_network() -> None:
@@ -109,10 +105,6 @@ def test_a_message_from_behind_a_proxy_is_from_the_host_that_the_proxy_names() -
 NAMES = st.text("abc_-1", min_size=1, max_size=6)
 
 
-def message_of(topic, **properties):
-    return decode_message(encode_message(topic=topic, properties=properties))
-
-
 def test_a_topic_has_its_stage_and_kind() -> None:
     for topic, stage, kind in [
         ("orders", Stage.DELIVERED, "normal"), ("%RETRY%g", Stage.RETRY, "retry"),
@@ -149,7 +141,7 @@ def test_a_record_says_where_it_was_sent_to_and_which_group_failed() -> None:
         ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "payments"}, Origin("payments")),
         ("RMQ_SYS_TRANS_HALF_TOPIC", {}, Origin(None)),
     ]:
-        assert origin_of(message_of(topic, **properties)) == origin
+        assert origin_of(message(topic, **properties)) == origin
 
 
 @given(group=NAMES, topic=NAMES, known=st.sets(st.tuples(NAMES, NAMES), max_size=3))
@@ -157,14 +149,12 @@ def test_without_the_group_one_known_reading_is_the_origin_and_of_several_none(g
     known.add((group, topic))
     name = f"{group}_{topic}"
 
-    def readings(asked: str) -> tuple[tuple[str, str], ...]:
-        return tuple(pair for pair in splits(asked) if pair in known)
-
     expected = {pair for pair in known if "_".join(pair) == name}
-    found = origin_of(message_of(f"%RETRY%{name}"), readings)
+    readings = lambda asked: tuple(pair for pair in splits(asked) if pair in known)  # noqa: E731
+    found = origin_of(message(f"%RETRY%{name}"), readings)
     if len(expected) == 1:
         assert found == Origin(topic, group)
     else:
         assert found.topic is None
         assert set(found.readings) == expected
-    assert is_known_by(message_of(f"%RETRY%{name}"), topic)
+    assert is_known_by(message(f"%RETRY%{name}"), topic)

@@ -1,7 +1,8 @@
 """The entries of an index file beside those that its log leads to, against loops, and beside the image of a rebuild."""
 
 import re
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -29,31 +30,21 @@ class Keyed(NamedTuple):
     tagged: bool = False
 
 
-class HeldBlock(NamedTuple):
-    first: int
-    end: int
-    entries: int
-    held: dict[str, Any]
-
-    def columns(self) -> dict[str, Any]:
-        return self.held
-
-
 class HeldLog(ScannedLog, frozen=True, dict=True, kw_only=True):
-    held: tuple[HeldBlock, ...]
+    held: tuple[SimpleNamespace, ...]
 
     @property
-    def blocks(self) -> tuple[HeldBlock, ...]:
+    def blocks(self):
         return self.held
 
 
 def log_of(blocks):
     held = [
-        HeldBlock(
-            block[0].offset,
-            block[-1].offset + 1,
-            sum(len(record.hashes) for record in block),
-            {
+        SimpleNamespace(
+            first=block[0].offset,
+            end=block[-1].offset + 1,
+            entries=sum(len(record.hashes) for record in block),
+            columns=lambda block=block: {
                 "offsets": np.array([record.offset - block[0].offset for record in block], np.uint32),
                 "timestamps": np.array([record.timestamp for record in block], np.int64),
                 "counts": np.array([len(record.hashes) for record in block], np.uint16),

@@ -20,7 +20,7 @@ from storage.files.hollow_files import forget_tree, register_tree
 from storage.files.mapped_file import FileIdentity, MappedFile, list_segment_files, read_head, read_piece
 from storage.files.open_files import OpenFiles
 from storage.files.recently_used import RecentlyUsed
-from storage.files.waiting import Unfinished, Wait, begin, plainly
+from storage.files.waiting import Wait, begin
 from storage.kernels.records import ENTRY_HEAD
 from storage.kernels.store_view import PROBE_BYTES
 from storage.log.commit_log import CommitLog, Segment
@@ -320,29 +320,20 @@ def test_many_threads_find_what_they_ask_for() -> None:
     assert len(memory) <= 7
 
 
-class Steps:
-    def __init__(self, waits: int) -> None:
-        self.waits = waits
-        self.done: list[str] = []
-
-    def look_lookup(self, result="found"):
-        for number in range(self.waits):
-            self.done.append(f"step {number}")
-            yield Wait(f"page {number}", lambda number=number: self.done.append(f"warm {number}"))
-        self.done.append("end")
-        return result
-
-    look = plainly(look_lookup)
-
-
 def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() -> None:
-    steps = Steps(2)
-    step = begin(steps.look_lookup())
-    assert isinstance(step, Unfinished)
-    assert str(step.wait) == "page 0"
-    assert steps.done == ["step 0"]
+    done = []
+
+    def look_lookup():
+        for number in range(2):
+            done.append(f"step {number}")
+            yield Wait(f"page {number}", lambda number=number: done.append(f"warm {number}"))
+        done.append("end")
+        return "found"
+
+    step = begin(look_lookup())
+    assert (str(step.wait), done) == ("page 0", ["step 0"])
     assert step.finish() == "found"
-    assert steps.done == ["step 0", "warm 0", "step 1", "warm 1", "end"]
+    assert done == ["step 0", "warm 0", "step 1", "warm 1", "end"]
 
 
 def test_a_file_that_became_shorter_is_cut(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """All index files together: what they cover while they grow, what is scanned instead, what is said of useless ones."""
 
 import os
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,13 +35,6 @@ def filled(root, count, **options):
     return writer
 
 
-def set_of(tmp_path, *shapes):
-    path = tmp_path / "any"
-    path.write_bytes(bytes(100))
-    file = MappedFile.open(path)
-    return IndexSet([CoveringFile(IndexFile(file, shape), True) for shape in shapes], [], (0, 0))
-
-
 def span(start: int, stop: int, *gaps: Span) -> IndexShape:
     return IndexShape(7, 5, start, stop, True, gaps)
 
@@ -59,7 +53,10 @@ def span(start: int, stop: int, *gaps: Span) -> IndexShape:
     (500, [span(100, 1000)], []),
 ])  # fmt: skip
 def test_ranges_to_be_scanned_reach_from_one_covered_range_to_the_next(tmp_path, start, shapes, expected) -> None:
-    assert set_of(tmp_path, *shapes).uncovered(start, 1000) == expected
+    (tmp_path / "any").write_bytes(bytes(100))
+    file = MappedFile.open(tmp_path / "any")
+    files = [CoveringFile(IndexFile(file, shape), True) for shape in shapes]
+    assert IndexSet(files, [], (0, 0)).uncovered(start, 1000) == expected
 
 
 class TestOpening:
@@ -244,13 +241,8 @@ class TestDamage:
         assert "no slot count reproduces" in growing.index.problems[0]
 
     def test_a_file_of_no_use_is_examined_again_when_it_has_doubled(self, tmp_path, monkeypatch) -> None:
-        looks: list[object] = []
-
-        def counting(*arguments):
-            looks.append(arguments)
-            return determine_shape(*arguments)
-
-        monkeypatch.setattr(module, "determine_shape", counting)
+        looks = Mock(wraps=determine_shape)
+        monkeypatch.setattr(module, "determine_shape", looks)
         growing = Growing(tmp_path)
         growing.add(*[True] * 4)
         image, path = growing.writer.index.files[0], growing.writer.index_paths()[0]
@@ -259,7 +251,7 @@ class TestDamage:
             growing.add(*[True] * count)
             write_file(path, image.size, {40 + 4 * SLOTS + 20: oracles.packed(-5, 4)})
             growing.look()
-        assert len(looks) == 2
+        assert looks.call_count == 2
 
     def test_a_header_that_lies_is_not_followed_out_of_the_file(self, tmp_path) -> None:
         growing = Growing(tmp_path, index_entries=20)

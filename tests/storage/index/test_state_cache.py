@@ -91,13 +91,9 @@ class TestDistrust:
     def test_any_value_in_one_field_is_a_finding_or_none(self, tmp_path, field, value) -> None:
         content = entry()
         content["files"][str(PATH)][1][field] = value
-        self.look_at(write(tmp_path, content))
-
-    @staticmethod
-    def look_at(cache: StateCache) -> None:
+        cache = write(tmp_path, content)
         found = cache.shape_of(PATH, IDENTITY)
         if found is not None:
-            shape = found[0]
-            assert shape.slots > 0
-            assert 40 + 4 * shape.slots + 20 * shape.entries <= IDENTITY.size
+            assert found[0].slots > 0
+            assert 40 + 4 * found[0].slots + 20 * found[0].entries <= IDENTITY.size
         cache.known_ends()

@@ -18,26 +18,13 @@ from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexF
 from storage.index.index_file import IndexHeader
 from storage.kernels import index_entries as kernel
 from storage.kernels import indexes
-from storage.kernels.indexes import (
-    GAP_BYTES,
-    NO_ENTRY,
-    STRETCH_BYTES,
-    IndexWriter,
-    check_growing_structure,
-    check_growth,
-    check_structure,
-    measure_compacted,
-    measure_entries,
-    place_entries,
-    slot_number,
-)
 from strategies import KEYS
 
 SLOTS = 7
 
 
 def check(data: bytes, slots: int, entries: int) -> int:
-    return check_structure(Bytes(data).region, slots, entries)
+    return indexes.check_structure(Bytes(data).region, slots, entries)
 
 
 key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=20)
@@ -54,7 +41,7 @@ class TestCheckStructure:
         assert check(bytes(image), SLOTS, len(keys)) == oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
 
 
-any_offsets = st.integers(0, 4 * GAP_BYTES) | st.integers(-(2**63), 2**63 - 1)
+any_offsets = st.integers(0, 4 * indexes.GAP_BYTES) | st.integers(-(2**63), 2**63 - 1)
 """What a log may hold, and what a damaged file may say."""
 
 
@@ -65,17 +52,17 @@ def test_bounds_order_and_gaps_are_those_of_the_oracle(offsets: list[int]) -> No
     for number, offset in enumerate(offsets):
         image.put(f"T#{number}", offset, 0)
     held = Bytes(image.to_bytes())
-    span = measure_entries(held.region, SLOTS, 0, len(offsets), 20)
-    minimum, maximum, ascending, expected = measure_offsets(offsets, GAP_BYTES)
+    span = indexes.measure_entries(held.region, SLOTS, 0, len(offsets), 20)
+    minimum, maximum, ascending, expected = measure_offsets(offsets, indexes.GAP_BYTES)
     assert (span.minimum, span.maximum, span.ascending) == (minimum, maximum, ascending)
     assert span.gap_count == len(expected)
     assert span.gaps == expected
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * STRETCH_BYTES)), min_size=1, max_size=15),
+    st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * indexes.STRETCH_BYTES)), min_size=1, max_size=15),
     st.sampled_from([1, 3, SLOTS]),
-    st.integers(0, 4 * STRETCH_BYTES),
+    st.integers(0, 4 * indexes.STRETCH_BYTES),
     st.sampled_from([0, 2, 40]),
 )
 def test_bounds_and_stretches_are_those_of_all_entries(puts, slots, start, rows) -> None:
@@ -85,21 +72,23 @@ def test_bounds_and_stretches_are_those_of_all_entries(puts, slots, start, rows)
         image.put(f"T#{key}", offset, 0)
     held = Bytes(image.to_bytes())
     lowest, highest = np.full(rows, 99, dtype=np.int64), np.full(rows, 99, dtype=np.int64)
-    span = measure_compacted(held.region, slots, len(puts), start, lowest, highest)
+    span = indexes.measure_compacted(held.region, slots, len(puts), start, lowest, highest)
     assert span.bad == 0
     offsets = [offset for _, offset in puts]
     assert [span.minimum, span.maximum] == [min(offsets), max(offsets)]
     chains = [[o for k, o in puts if oracles.index_hash(f"T#{k}") % slots == slot] for slot in range(slots)]
     assert span.ascending == all(chain == sorted(chain) for chain in chains)
     for row in range(rows):
-        first = start + row * STRETCH_BYTES
-        inside = [offset for offset in offsets if first <= offset < first + STRETCH_BYTES]
-        assert [lowest[row], highest[row]] == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
+        first = start + row * indexes.STRETCH_BYTES
+        inside = [offset for offset in offsets if first <= offset < first + indexes.STRETCH_BYTES]
+        assert [lowest[row], highest[row]] == (
+            [min(inside), max(inside)] if inside else [indexes.NO_ENTRY, indexes.NO_ENTRY]
+        )
 
 
 def check_growing(data: bytes, slots: int, entries: int) -> int:
     capacity = (len(data) - 40 - 4 * slots) // 20 - 1
-    return check_growing_structure(Bytes(data).region, slots, entries, capacity)
+    return indexes.check_growing_structure(Bytes(data).region, slots, entries, capacity)
 
 
 class TestGrowingStructure:
@@ -124,7 +113,7 @@ class TestGrowingStructure:
 
 def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
     capacity = (len(data) - 40 - 4 * slots) // 20 - 1
-    return check_growth(Bytes(data).region, slots, known, entries, capacity)
+    return indexes.check_growth(Bytes(data).region, slots, known, entries, capacity)
 
 
 @settings(max_examples=examples(60))
@@ -362,11 +351,11 @@ def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(puts, slots, spar
 @example(2**31 - 1, 2**31 - 1)
 @example(2**31 - 2, 2**31 - 1)
 def test_a_slot_is_the_remainder(key_hash: int, slots: int) -> None:
-    assert slot_number(key_hash, slots) == key_hash % slots
+    assert indexes.slot_number(key_hash, slots) == key_hash % slots
     nearest = key_hash // slots * slots
     for near in (nearest - 1, nearest, nearest + 1):
         if 0 <= near < 2**31:
-            assert slot_number(near, slots) == near % slots
+            assert indexes.slot_number(near, slots) == near % slots
 
 
 def numbers(*values):
@@ -375,7 +364,7 @@ def numbers(*values):
 
 def test_stops_that_fall_put_no_entry_twice() -> None:
     memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)
-    writer = IndexWriter(memory, 2, 4, 0, 0)
+    writer = indexes.IndexWriter(memory, 2, 4, 0, 0)
     hashes = np.array([1, 2, 3], np.int32)
     writer.put(numbers(1, 2, 3, 4), numbers(7, 7, 7, 7), numbers(2, 0, 1, 3), hashes, 0, 3)
     assert writer.index_count == 4
@@ -384,7 +373,7 @@ def test_stops_that_fall_put_no_entry_twice() -> None:
 
 def test_memory_that_holds_something_sends_no_entry_astray() -> None:
     memory = bytearray(b"\x7f" * (40 + 4 * 2 + 20 * 4))
-    used = place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
+    used = indexes.place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
     assert used == 2
     assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])
 
@@ -414,7 +403,7 @@ def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(keys: list[s
     held = Bytes(image.to_bytes())
     bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
     none = np.zeros(0, dtype=np.int64)
-    assert measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
+    assert indexes.measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
 
 
 @pytest.mark.parametrize(

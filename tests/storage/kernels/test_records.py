@@ -21,34 +21,6 @@ from oracles import signed
 from storage.kernels import records
 from storage.kernels.dispatching import DAMAGE, NEED_MORE
 from storage.kernels.moving import RecordMover, mend_record
-from storage.kernels.records import (
-    AT_DAMAGE,
-    AT_LIMIT,
-    AT_NOTHING,
-    BAD_BODY_CRC,
-    BAD_SIZE,
-    CRC32_PATH,
-    CRC32_PATHS,
-    MAXIMUM_PIECES,
-    MAXIMUM_QUEUES,
-    OUTPUT_FULL,
-    QUEUES_FULL,
-    Sums,
-    check_intact,
-    check_shape,
-    crc32,
-    crc32_by,
-    entry_hashes,
-    find_candidate,
-    find_intact_backwards,
-    find_record,
-    has_sane_texts,
-    scan_keys,
-    sort_entries,
-    tag_entry_hash,
-    walk_appended,
-    walk_records,
-)
 from storage.kernels.region import Region
 from store_files import pack_entry
 
@@ -79,11 +51,11 @@ def packed(**changes):
 
 
 def shape(data: bytes, offset: int = OFFSET) -> int:
-    return check_shape(Bytes(data).region, 0, len(data), offset)
+    return records.check_shape(Bytes(data).region, 0, len(data), offset)
 
 
 def intact(data: bytes, offset: int = OFFSET) -> int:
-    return check_intact(Bytes(data).region, 0, len(data), offset)
+    return records.check_intact(Bytes(data).region, 0, len(data), offset)
 
 
 class TestCheck:
@@ -111,17 +83,19 @@ def test_properties_are_found_by_the_brokers_parsing_rules(pieces: list[bytes]) 
     data = packed(properties_bytes=b"".join(pieces))
     record = oracles.read_record(data, 0, OFFSET)
     assert record is not None
-    found = entry_hashes(Bytes(data).region, 0, len(data))
+    found = records.entry_hashes(Bytes(data).region, 0, len(data))
     assert set(found) == {oracles.index_hash(text) for text in oracles.index_keys(record)}
     tag = oracles.parse_properties(oracles.decode_java(b"".join(pieces))).get("TAGS")
     expected = None if tag is None else oracles.index_hash(f"TopicTest#T#{tag}")
-    assert tag_entry_hash(Bytes(data).region, 0, len(data)) == expected
+    assert records.tag_entry_hash(Bytes(data).region, 0, len(data)) == expected
 
 
 @given(st.binary(max_size=120), st.lists(changes, max_size=3))
 def test_a_candidate_is_what_has_magic_and_offset_of_a_record(noise, plan) -> None:
     data, _ = segment_at(BASE + len(noise), *plan)
-    assert find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (len(noise) if data else -1)
+    assert records.find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (
+        len(noise) if data else -1
+    )
 
 
 def nest(depth, offset, draw):
@@ -140,13 +114,17 @@ def nest(depth, offset, draw):
 def test_the_same_is_found_whether_sums_are_kept_or_not(data: st.DataObject) -> None:
     log = nest(data.draw(st.integers(1, 4)), BASE, data.draw) + bytes(100)
     region, end = Region(log), len(log)
-    kept, position = Sums(patience=-1), 0
-    intact = [at for at in range(end) if check_intact(region, at, end, BASE + at) > 0]
+    kept, position = records.Sums(patience=-1), 0
+    intact = [at for at in range(end) if records.check_intact(region, at, end, BASE + at) > 0]
     for at in [*intact, end]:
-        assert find_record(region, position, end, BASE, kept) == find_record(region, position, end, BASE) == at
-        walk = walk_records(region, position, end, BASE, BASE + end, True, kept)
-        assert walk.records == walk_records(region, position, end, BASE, BASE + end, True).records
-        assert find_intact_backwards(region, 0, at, end, BASE) == max((n for n in intact if n < at), default=-1)
+        assert (
+            records.find_record(region, position, end, BASE, kept)
+            == records.find_record(region, position, end, BASE)
+            == at
+        )
+        walk = records.walk_records(region, position, end, BASE, BASE + end, True, kept)
+        assert walk.records == records.walk_records(region, position, end, BASE, BASE + end, True).records
+        assert records.find_intact_backwards(region, 0, at, end, BASE) == max((n for n in intact if n < at), default=-1)
         position = at + 1
 
 
@@ -156,16 +134,16 @@ def test_headers_in_one_another_are_not_summed_up_again_and_again(magic: int) ->
     log = headers_in_one_another(BASE, step, count, magic)
     sound = record_at(BASE + size)
     region, end = Region(bytes(log) + sound), size + len(sound)
-    assert check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
-    sums = Sums()
+    assert records.check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
+    sums = records.Sums()
     for position in range(step * (count - 1), -1, -step * 7):  # as entries may lead there, in any order
-        assert check_intact(region, position, end, BASE + position, sums) == BAD_BODY_CRC
-    assert check_intact(region, size, end, BASE + size, sums) == len(sound)
+        assert records.check_intact(region, position, end, BASE + position, sums) == records.BAD_BODY_CRC
+    assert records.check_intact(region, size, end, BASE + size, sums) == len(sound)
     assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
-    sums = Sums()
-    assert find_record(region, 0, end, BASE, sums) == size
-    assert walk_records(region, 0, end, BASE, BASE + end, True, sums).code == BAD_BODY_CRC
-    assert find_record(region, 1, end, BASE, sums) == size
+    sums = records.Sums()
+    assert records.find_record(region, 0, end, BASE, sums) == size
+    assert records.walk_records(region, 0, end, BASE, BASE + end, True, sums).code == records.BAD_BODY_CRC
+    assert records.find_record(region, 1, end, BASE, sums) == size
     # Half of the step of each of the two ends of each body, twice; one by one it would be some 40 GB.
     assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
 
@@ -180,7 +158,7 @@ def test_headers_in_one_another_are_not_summed_up_again_and_again(magic: int) ->
 def test_entries_are_sorted_by_hash_and_then_by_offset(entries: list[tuple[int, int]], is_scanned: bool) -> None:
     asked = sorted(entries, key=lambda entry: entry[1]) if is_scanned else entries
     hashes, offsets = array("i", [hashed for hashed, _ in asked]), array("q", [offset for _, offset in asked])
-    span = sort_entries(hashes, offsets)
+    span = records.sort_entries(hashes, offsets)
     assert list(zip(hashes, offsets, strict=True)) == sorted(entries)
     assert (span.first, span.last) == (min(offsets), max(offsets))
 
@@ -195,7 +173,7 @@ class Walked:
         held = Bytes(data)
         stop = len(data) if limit is None else limit
         boundary = BASE + len(data) if boundary is None else boundary
-        walk = walk_appended(held.region, position, stop, len(data), BASE, boundary)
+        walk = records.walk_appended(held.region, position, stop, len(data), BASE, boundary)
         self.end, self.reason, self.records, self.code = walk.position, walk.reason, walk.records, walk.code
         self.last_two, self.noted = (walk.before_last, walk.last), walk.queues
 
@@ -215,7 +193,7 @@ appended_changes = st.fixed_dictionaries(
 def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(plan, behind) -> None:
     data, positions = segment(*plan)
     walked = Walked(data + behind)
-    assert (walked.end, walked.reason) == (len(data), AT_NOTHING if behind else AT_LIMIT)
+    assert (walked.end, walked.reason) == (len(data), records.AT_NOTHING if behind else records.AT_LIMIT)
     assert (walked.records, walked.last_two) == (len(positions), (-1, -1, *positions)[-2:])
     first: dict[tuple[object, object], int] = {}
     for change, position in zip(plan, positions, strict=True):
@@ -230,10 +208,10 @@ def test_a_record_that_is_there_in_part_ends_the_walk(plan, data) -> None:
     cut = data.draw(st.integers(0, len(whole)))
     torn = whole[:cut] + bytes(len(whole) - cut + 50)
     walked = Walked(torn)
-    records = list(oracles.scan_segment(torn, BASE))
-    assert (walked.end, walked.records) == (sum(record.total_size for record in records), len(records))
-    assert walked.reason in (AT_NOTHING, AT_DAMAGE)
-    assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end + 8 :]))
+    whole = list(oracles.scan_segment(torn, BASE))
+    assert (walked.end, walked.records) == (sum(record.total_size for record in whole), len(whole))
+    assert walked.reason in (records.AT_NOTHING, records.AT_DAMAGE)
+    assert (walked.reason == records.AT_NOTHING) == (not any(torn[walked.end + 8 :]))
 
 
 class TestHalfWrittenHeads:
@@ -243,8 +221,8 @@ class TestHalfWrittenHeads:
     def test_a_blank_whose_size_is_not_right_yet_is_neither_end_nor_damage(self, size: int) -> None:
         data, _ = segment({})
         head = size.to_bytes(4, "big", signed=True) + BLANK[4:8]
-        assert Walked(data + head + bytes(92)).reason == AT_NOTHING
-        assert Walked(data + head + bytes(50) + b"x" + bytes(41)).reason == AT_DAMAGE
+        assert Walked(data + head + bytes(92)).reason == records.AT_NOTHING
+        assert Walked(data + head + bytes(50) + b"x" + bytes(41)).reason == records.AT_DAMAGE
 
     @pytest.mark.parametrize(
         "head",
@@ -252,14 +230,16 @@ class TestHalfWrittenHeads:
     )
     def test_what_is_no_beginning_is_damage(self, head: bytes) -> None:
         data, _ = segment({})
-        assert Walked(data + head + bytes(600)).reason == AT_DAMAGE
+        assert Walked(data + head + bytes(600)).reason == records.AT_DAMAGE
 
     def test_queues_that_share_a_java_hash_do_not_slow_a_walk_down(self) -> None:
         topics = [bytes(b"".join(pair)) for pair in itertools.product([b"Aa", b"BB"], repeat=11)]
         data, positions = segment(*({"topic_bytes": topic, "body": b""} for topic in topics))
-        assert len(positions) == MAXIMUM_QUEUES
-        walk = walk_appended(Bytes(data + bytes(8)).region, 0, len(data), len(data) + 8, BASE, BASE + len(data) + 8)
-        assert len(walk.queues) == MAXIMUM_QUEUES
+        assert len(positions) == records.MAXIMUM_QUEUES
+        walk = records.walk_appended(
+            Bytes(data + bytes(8)).region, 0, len(data), len(data) + 8, BASE, BASE + len(data) + 8
+        )
+        assert len(walk.queues) == records.MAXIMUM_QUEUES
         assert walk.collisions < 20_000, "some thousand in a table that is half full, of two million pairs"
 
 
@@ -289,9 +269,12 @@ def test_a_buffer_is_held_until_the_region_goes() -> None:
 
 def scan(data, position=0, stop=None, room=1000):
     held = Bytes(data)
-    hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
+    hashes, offsets = (
+        np.zeros(room + records.MAXIMUM_PIECES, np.int32),
+        np.zeros(room + records.MAXIMUM_PIECES, np.int64),
+    )
     limit, boundary = len(data) if stop is None else stop, BASE + len(data)
-    found = scan_keys(held.region, position, limit, len(data), BASE, boundary, hashes, offsets)
+    found = records.scan_keys(held.region, position, limit, len(data), BASE, boundary, hashes, offsets)
     pairs = zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True)
     return found.position, found.reason, set(pairs)
 
@@ -315,7 +298,7 @@ def test_a_record_that_is_cut_off_or_damaged_ends_a_run() -> None:
 def test_entries_that_do_not_belong_together_are_refused() -> None:
     for hashes, offsets in ((array("i", [1]), array("q", [1, 2])), (array("i"), array("q"))):
         with pytest.raises(ValueError, match=f"{len(hashes)} hashes of {len(offsets)} offsets"):
-            sort_entries(hashes, offsets)
+            records.sort_entries(hashes, offsets)
 
 
 def test_what_is_cut_or_no_record_is_told() -> None:
@@ -330,29 +313,35 @@ def test_what_is_cut_or_no_record_is_told() -> None:
     # What is no record has no texts and no entries.
     # It may have been one when it was looked at before.
     region = Region(bytes(200))
-    assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
+    assert [ask(region, 0, 200) for ask in (records.has_sane_texts, records.tag_entry_hash, records.entry_hashes)] == [
+        False,
+        None,
+        None,
+    ]
 
 
 def test_a_scan_ends_when_its_output_is_full_and_checks_what_it_is_asked_to() -> None:
     # A full output ends before the next record.
     data, positions = segment(*({"keys": "a b c"} for _ in range(4)))
     reached, why, pairs = scan(data, room=2)
-    assert (reached, why) == (positions[1], OUTPUT_FULL)
+    assert (reached, why) == (positions[1], records.OUTPUT_FULL)
     assert len(pairs) == 3
     # Checksums are looked at only when asked.
     data, positions = segment({}, {"crc": 1}, {})
     place = Bytes(data).region, 0, len(data), BASE, BASE + len(data)
-    assert walk_records(*place, False).position == len(data)
-    walk = walk_records(*place, True)
-    assert (walk.position, walk.reason, walk.code) == (positions[1], AT_DAMAGE, BAD_BODY_CRC)
+    assert records.walk_records(*place, False).position == len(data)
+    walk = records.walk_records(*place, True)
+    assert (walk.position, walk.reason, walk.code) == (positions[1], records.AT_DAMAGE, records.BAD_BODY_CRC)
 
 
-@pytest.mark.parametrize(("planted", "code"), [((0, b"\0\0\0\7"), BAD_SIZE), ((8, b"\x7f\xff\xff\xff"), BAD_BODY_CRC)])
+@pytest.mark.parametrize(
+    ("planted", "code"), [((0, b"\0\0\0\7"), records.BAD_SIZE), ((8, b"\x7f\xff\xff\xff"), records.BAD_BODY_CRC)]
+)
 def test_damage_ends_a_walk_and_is_told_by_its_code(planted: tuple[int, bytes], code: int) -> None:
     data, positions = segment({}, {}, {})
     at = positions[1] + planted[0]
     walked = Walked(data[:at] + planted[1] + data[at + 4 :])
-    assert (walked.end, walked.reason, walked.code) == (positions[1], AT_DAMAGE, code)
+    assert (walked.end, walked.reason, walked.code) == (positions[1], records.AT_DAMAGE, code)
 
 
 def test_a_walk_ends_at_few_bytes_and_at_many_queues() -> None:
@@ -360,17 +349,17 @@ def test_a_walk_ends_at_few_bytes_and_at_many_queues() -> None:
     for left in range(1, 8):
         data, _ = segment({})
         walked = Walked(data + b"\xff" * left)
-        assert (walked.end, walked.reason) == (len(data), AT_LIMIT)
+        assert (walked.end, walked.reason) == (len(data), records.AT_LIMIT)
     # A walk ends when it has met so many queues.
-    data, positions = segment(*({"queue_id": number, "body": b""} for number in range(MAXIMUM_QUEUES + 1)))
+    data, positions = segment(*({"queue_id": number, "body": b""} for number in range(records.MAXIMUM_QUEUES + 1)))
     walked = Walked(data)
-    assert (walked.end, walked.reason) == (positions[-1], QUEUES_FULL)
+    assert (walked.end, walked.reason) == (positions[-1], records.QUEUES_FULL)
     assert walked.noted == positions[:-1]
 
 
 def has_texts(topic: bytes, properties: bytes, **changes: object) -> bool:
     held = Bytes(record_at(BASE, topic_bytes=topic, properties_bytes=properties, **changes))
-    return has_sane_texts(held.region, 0, held.length)
+    return records.has_sane_texts(held.region, 0, held.length)
 
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 257])
@@ -403,7 +392,7 @@ def test_what_is_no_buffer_or_not_in_one_piece_is_refused() -> None:
 
 WIDE = 256
 
-ways = pytest.mark.parametrize("way", CRC32_PATHS)
+ways = pytest.mark.parametrize("way", records.CRC32_PATHS)
 
 
 @ways
@@ -411,7 +400,7 @@ def test_every_short_length_has_the_checksum_zlib_gives_and_nothing_behind_it_is
     data = bytes(n * n % 253 for n in range(3 * WIDE + 7))
     for length in range(len(data) + 1):
         held = Bytes(data[:length])
-        assert crc32(held.region) == crc32_by(way, held.region) == zlib.crc32(data[:length])
+        assert records.crc32(held.region) == records.crc32_by(way, held.region) == zlib.crc32(data[:length])
 
 
 @ways
@@ -419,7 +408,11 @@ def test_every_short_length_has_the_checksum_zlib_gives_and_nothing_behind_it_is
 @pytest.mark.parametrize("shift", [0, 1, 7, 15])
 def test_bytes_of_any_alignment_have_the_checksum_zlib_gives(way: str, length: int, shift: int) -> None:
     data = (bytes(range(251)) * ((length + shift) // 251 + 1))[: length + shift]
-    assert crc32(memoryview(data)[shift:]) == crc32_by(way, memoryview(data)[shift:]) == zlib.crc32(data[shift:])
+    assert (
+        records.crc32(memoryview(data)[shift:])
+        == records.crc32_by(way, memoryview(data)[shift:])
+        == zlib.crc32(data[shift:])
+    )
 
 
 def test_the_way_is_the_one_that_the_system_says_the_processor_can_go() -> None:
@@ -431,10 +424,10 @@ def test_the_way_is_the_one_that_the_system_says_the_processor_can_go() -> None:
     }  # fmt: skip
     ways = {"x86_64": ("folding-512", "folding-256", "folding"), "aarch64": ("instructions",)}
     possible = (*ways.get(platform.machine(), ()), "tables")
-    assert tuple(way for way in possible if needed[way] <= flags) == CRC32_PATHS
-    assert CRC32_PATHS[0] == CRC32_PATH
+    assert tuple(way for way in possible if needed[way] <= flags) == records.CRC32_PATHS
+    assert records.CRC32_PATHS[0] == records.CRC32_PATH
 
 
 def test_a_way_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be made by magic"):
-        crc32_by("magic", b"")
+        records.crc32_by("magic", b"")

@@ -25,19 +25,11 @@ from oracles import DEFAULT_DELAY_LEVELS as RECORDED_LEVELS
 from oracles import delay_milliseconds
 from protocol.errors import ConfigError, StoreError, TruncatedFile
 from storage.extras import install_line
+from storage.layout import store_config
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.dledger import uncommitted_from, uncommitted_problem
 from storage.layout.epochs import Epoch, parse_epochs
-from storage.layout.store_config import (
-    GROUPS,
-    OFFSETS,
-    TOPICS,
-    BloomFilterData,
-    ConsumerFilter,
-    DataVersion,
-    StoreConfig,
-)
 from storage.layout.timer_check import TimerCheck
 from storage.layout.timer_log import TIMER_UNIT, TIMER_UNIT_DTYPE, are_units
 from storage.store.message_store import MessageStore
@@ -49,7 +41,7 @@ def write(root: Path, name: str, text: str | bytes) -> None:
 
 
 def test_the_recorded_configuration_is_read_with_all_its_fields(g1_store: Path) -> None:
-    config = StoreConfig.load(g1_store)
+    config = store_config.StoreConfig.load(g1_store)
     assert (config.problems, config.forbidden) == ([], {})
     topics, groups = (
         parse_java_json((g1_store / "config" / name).read_text()) for name in ("topics.json", "subscriptionGroup.json")
@@ -57,16 +49,16 @@ def test_the_recorded_configuration_is_read_with_all_its_fields(g1_store: Path) 
     assert json.loads(msgspec.json.encode(config.topics)) == topics["topicConfigTable"]
     assert json.loads(msgspec.json.encode(config.topics_version)) == topics["dataVersion"]
     assert json.loads(msgspec.json.encode(config.subscription_groups)) == groups["subscriptionGroupTable"]
-    assert config.subscription_groups_version == DataVersion(3, 0, 1795243535056)
+    assert config.subscription_groups_version == store_config.DataVersion(3, 0, 1795243535056)
     assert config.consumer_offsets["CG_SQL", "TopicTest"] == {0: 10, 1: 15, 2: 11, 3: 12}
     assert config.consumer_offsets["CG_FAIL", "TopicBatch"] == {1: 10}
     assert config.pull_offsets["TOOLS_CONSUMER", "TopicTest"] == {0: 3, 1: 15, 2: 13, 3: 12}
     assert (len(config.consumer_offsets), len(config.pull_offsets)) == (5, 5)
-    assert config.consumer_offsets_version == DataVersion(0, 0, 1795243492604)
+    assert config.consumer_offsets_version == store_config.DataVersion(0, 0, 1795243492604)
     assert config.delay_offsets == {1: 1, 3: 10}
-    expression, bits = "a > 10 AND a <= 30 AND region = 'hz'", BloomFilterData(112, [22, 91, 50])
+    expression, bits = "a > 10 AND a <= 30 AND region = 'hz'", store_config.BloomFilterData(112, [22, 91, 50])
     times = 1795243523265, 1795243531253, 1795243523725
-    sql = ConsumerFilter("CG_SQL", "TopicTest", expression, "SQL92", *times, bits)
+    sql = store_config.ConsumerFilter("CG_SQL", "TopicTest", expression, "SQL92", *times, bits)
     assert config.filters == {"TopicTest": {"CG_SQL": sql}}
 
 
@@ -76,7 +68,7 @@ def test_the_recorded_configuration_is_read_with_all_its_fields(g1_store: Path) 
 )
 def test_the_release_of_a_store_is_that_of_the_broker_that_wrote_it(name: str, release: str, tmp_path: Path) -> None:
     root = unpack(Path(name).name, tmp_path, archives=(GOLDEN / name).parent)
-    assert StoreConfig.load(root).release.name == release
+    assert store_config.StoreConfig.load(root).release.name == release
 
 
 @pytest.mark.parametrize(("newer", "offset"), [("consumerOffset.json", 9), ("lmqConsumerOffset.json", 4)])
@@ -88,7 +80,7 @@ def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_h
     for number, name in enumerate(("consumerOffset.json", "lmqConsumerOffset.json")):
         stamp = 2_000_000_000 + 1_000 * number + 5_000 * (name == newer)
         os.utime(tmp_path / "config" / name, (stamp, stamp))
-    offsets = StoreConfig.load(tmp_path).consumer_offsets
+    offsets = store_config.StoreConfig.load(tmp_path).consumer_offsets
     assert offsets == {("G", "T"): {0: offset}, ("Plain", "T"): {0: 1}, ("Light", "T"): {0: 2}}
 
 
@@ -96,7 +88,7 @@ NAMES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "lmqCon
 TABLES_OF = dict(zip(NAMES, ["topicConfigTable", "subscriptionGroupTable", *["offsetTable"] * 3], strict=True))
 
 
-def is_known(config: StoreConfig, name: str, entry: str | None = None) -> bool:
+def is_known(config: store_config.StoreConfig, name: str, entry: str | None = None) -> bool:
     try:
         config.refuse_unknown(name, entry)
     except StoreError as error:
@@ -109,11 +101,11 @@ def is_known(config: StoreConfig, name: str, entry: str | None = None) -> bool:
 def test_a_damaged_file_holds_nothing_that_is_known(name: str, tmp_path: Path) -> None:
     for content in ("", " \n", "{", "null", "[]", "\0" * 64, '{"TABLE":[]}', '{"TABLE":{"T":'):
         write(tmp_path, name, content.replace("TABLE", TABLES_OF[name]))
-        config = StoreConfig.load(tmp_path)
+        config = store_config.StoreConfig.load(tmp_path)
         assert [other for other in NAMES if not is_known(config, other)] == [name]
         assert any(name in problem for problem in config.problems)
         write(tmp_path, name, "{}")
-        assert is_known(StoreConfig.load(tmp_path, config), name)
+        assert is_known(store_config.StoreConfig.load(tmp_path, config), name)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
@@ -129,11 +121,11 @@ def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(tmp_p
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refuse)
-        unknown = StoreConfig.load(tmp_path)
+        unknown = store_config.StoreConfig.load(tmp_path)
         for group in ("G", "New"):
             with pytest.raises(StoreError, match="consumerOffset"):
                 unknown.refuse_unknown_offsets(group, "T")
-    known = StoreConfig.load(tmp_path, unknown)
+    known = store_config.StoreConfig.load(tmp_path, unknown)
     known.refuse_unknown_offsets("New", "T")
     assert known.consumer_offsets["G", "T"] == {0: 7}
 
@@ -141,7 +133,7 @@ def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(tmp_p
 def test_of_a_damaged_entry_it_is_not_known_what_it_said(tmp_path: Path) -> None:
     write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:"x"},"T@H":{0:3}}}')
     write(tmp_path, "topics.json", '{"topicConfigTable":{"T":{"perm":"x"},"U":{}}}')
-    config = StoreConfig.load(tmp_path)
+    config = store_config.StoreConfig.load(tmp_path)
     config.refuse_unknown_offsets("H", "T")
     assert config.has_unknown_offsets
     with pytest.raises(StoreError, match="T@G"):
@@ -155,7 +147,7 @@ def test_any_bytes_give_a_configuration(tmp_path_factory: pytest.TempPathFactory
     root = tmp_path_factory.mktemp("config")
     for name in ("topics", "subscriptionGroup", "consumerOffset", "lmqConsumerOffset", "delayOffset", "consumerFilter"):
         write(root, f"{name}.json", content)
-    assert isinstance(StoreConfig.load(root).problems, list)
+    assert isinstance(store_config.StoreConfig.load(root).problems, list)
 
 
 def test_a_change_in_the_same_instant_is_seen(tmp_path: Path) -> None:
@@ -163,11 +155,11 @@ def test_a_change_in_the_same_instant_is_seen(tmp_path: Path) -> None:
     write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:5}}}')
     times = time.time_ns()
     os.utime(tmp_path / "config" / "consumerOffset.json", ns=(times, times))
-    config = StoreConfig.load(tmp_path)
+    config = store_config.StoreConfig.load(tmp_path)
     assert config.consumer_offsets[("G", "T")] == {0: 5}
     write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:7}}}')
     os.utime(tmp_path / "config" / "consumerOffset.json", ns=(times, times))
-    assert StoreConfig.load(tmp_path, config).consumer_offsets[("G", "T")] == {0: 7}
+    assert store_config.StoreConfig.load(tmp_path, config).consumer_offsets[("G", "T")] == {0: 7}
 
 
 G2 = GOLDEN / "g2"
@@ -205,7 +197,7 @@ def files_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_committed_offsets_are_what_the_broker_answered_and_nothing_is_written(name, stores) -> None:
     before = files_of(stores[name] / "config")
-    config = StoreConfig.load(stores[name])
+    config = store_config.StoreConfig.load(stores[name])
     assert files_of(stores[name] / "config") == before
     config.refuse_unknown_offsets()
     # Where a group has none, a broker answers 0 for a queue that begins with 0.
@@ -218,7 +210,7 @@ def test_committed_offsets_are_what_the_broker_answered_and_nothing_is_written(n
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_topics_and_groups_are_those_that_were_made(name: str, stores: dict[str, Path]) -> None:
-    config = StoreConfig.load(stores[name])
+    config = store_config.StoreConfig.load(stores[name])
     queues = {"LedgerTopic": 2, "LedgerDelay": 1, "LedgerFails": 1, "LedgerTransactions": 1, "LightParent": 2}
     assert {topic: config.topics[topic].read_queue_nums for topic in queues} == queues
     assert config.topics_version.counter > 0
@@ -233,12 +225,12 @@ def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_sai
     name, stores, monkeypatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    config = StoreConfig.load(stores[name])
+    config = store_config.StoreConfig.load(stores[name])
     with pytest.raises(StoreError, match=re.escape(install_line("rocksdb"))):
         config.refuse_unknown_offsets()
-    config.refuse_unknown(TOPICS)
-    assert config.is_unknown(GROUPS)
-    assert config.is_unknown(OFFSETS)
+    config.refuse_unknown(store_config.TOPICS)
+    assert config.is_unknown(store_config.GROUPS)
+    assert config.is_unknown(store_config.OFFSETS)
     (said,) = [problem for problem in config.problems if "RocksDB" in problem]
     assert "topics are those of the log, groups and how far they have come are not known" in said
 
@@ -250,9 +242,9 @@ def test_a_file_of_a_database_that_is_a_giant_is_named_and_not_read(giant, store
     path = tmp_path / "config" / "topics" / giant
     path.touch()
     make_giant(path)
-    config = StoreConfig.load(tmp_path)
+    config = store_config.StoreConfig.load(tmp_path)
     with pytest.raises(StoreError, match=rf"{path}: .*1,099,511,627,776 bytes long"):
-        config.refuse_unknown(TOPICS)
+        config.refuse_unknown(store_config.TOPICS)
     config.refuse_unknown_offsets()
     assert len(config.consumer_offsets) >= 5
 
@@ -263,16 +255,16 @@ def test_wherever_a_manifest_is_cut_no_row_is_missed_in_silence(stores, tmp_path
     shutil.copytree(stores["g2-rocksdb"] / "config", tmp_path / "config")
     manifest = tmp_path / "config" / "topics" / "MANIFEST-000005"
     whole, named = manifest.read_bytes(), 0
-    topics = StoreConfig.load(tmp_path).topics
+    topics = store_config.StoreConfig.load(tmp_path).topics
     assert len(topics) > 10
     for cut in range(0, len(whole), each):
         manifest.write_bytes(whole[:cut])
-        config = StoreConfig.load(tmp_path)
+        config = store_config.StoreConfig.load(tmp_path)
         if config.topics == topics:
             continue
         named += 1
         with pytest.raises(StoreError, match=f"{tmp_path}/config/topics"):
-            config.refuse_unknown(TOPICS)
+            config.refuse_unknown(store_config.TOPICS)
     assert named > 500 / each
 
 

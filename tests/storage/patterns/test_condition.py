@@ -20,28 +20,10 @@ from asked_patterns import recorded
 from planted import imported, plant
 from protocol.errors import ConfigError
 from storage.child_process import child_environment, python_command
-from storage.patterns import processes
+from storage.patterns import _pattern_process, processes
 from storage.patterns._json_path import JsonCondition
 from storage.patterns._literal import required_literal
-from storage.patterns._pattern_process import (
-    BRIEF_LEAST_SECONDS,
-    LEAST_SECONDS,
-    PATIENCE,
-    CheckAnswer,
-    CheckQuestion,
-    MaskAnswer,
-    MaskQuestion,
-)
 from storage.patterns.condition import PatternCondition
-from storage.patterns.processes import (
-    AT_ONCE,
-    BYTES_AT_ONCE,
-    PatternLimit,
-    PatternProcesses,
-    PatternsStopped,
-    PatternsUnavailable,
-    in_groups,
-)
 
 SLOW_TO_COMPILE = "(?i)" + "[\u0100-\uffff]" * 500
 
@@ -68,7 +50,7 @@ def test_what_is_none_is_refused(kind: str, condition: str, words: str) -> None:
 
 
 def test_nobody_waits_while_it_is_compiled() -> None:
-    with pytest.raises(PatternsStopped):
+    with pytest.raises(processes.PatternsStopped):
         PatternCondition("regex", SLOW_TO_COMPILE, None, lambda: True)
 
 
@@ -76,13 +58,13 @@ def test_one_body_without_end_is_a_limit_for_all_that_are_asked_together() -> No
     condition = PatternCondition("regex", "(a+)+$b", None)
     with recorded() as asked:
         for number in range(10):
-            with pytest.raises(PatternLimit):
+            with pytest.raises(processes.PatternLimit):
                 condition.matches([b"a" * 60 + b"%d" % number])
         assert condition.matches([b"short"]) == [False]
-        with pytest.raises(PatternLimit):
+        with pytest.raises(processes.PatternLimit):
             condition.for_one_run().matches([b"a" * 60])
-    assert (asked.patient, asked.brief) == (PATIENCE + 1, 10 - PATIENCE)
-    with pytest.raises(PatternLimit):
+    assert (asked.patient, asked.brief) == (_pattern_process.PATIENCE + 1, 10 - _pattern_process.PATIENCE)
+    with pytest.raises(processes.PatternLimit):
         condition.matches([b"x", b"a" * 60])
     assert condition.matches([b"x", b"aab"]) == [False, False]
 
@@ -141,20 +123,20 @@ def test_the_longest_text_that_must_be_there_is_known() -> None:
         assert required_literal(pattern) == literal
 
 
-ENDLESS = MaskQuestion(("/(a+)+b/",), [], [b"a" * 60])
-QUESTION = MaskQuestion(("/a/",), [b"bab"], [])
-ANSWER = MaskAnswer([b"b***b"], [])
+ENDLESS = _pattern_process.MaskQuestion(("/(a+)+b/",), [], [b"a" * 60])
+QUESTION = _pattern_process.MaskQuestion(("/a/",), [b"bab"], [])
+ANSWER = _pattern_process.MaskAnswer([b"b***b"], [])
 DEADLINE_SECONDS = 60.0
 
 
 def test_a_question_without_end_ends_the_child_that_answers_and_no_python_is_started_anew() -> None:
-    asked = PatternProcesses()
-    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+    asked = processes.PatternProcesses()
+    assert asked.ask(QUESTION, _pattern_process.MaskAnswer) == ANSWER
     (process,) = asked._idle
     for _ in range(3):
-        with pytest.raises(PatternLimit):
-            asked.ask(ENDLESS, MaskAnswer)
-        assert asked.ask(QUESTION, MaskAnswer) == ANSWER
+        with pytest.raises(processes.PatternLimit):
+            asked.ask(ENDLESS, _pattern_process.MaskAnswer)
+        assert asked.ask(QUESTION, _pattern_process.MaskAnswer) == ANSWER
         assert asked._idle == [process]
     asked.close()
 
@@ -167,30 +149,30 @@ def ticks_of_children(pid: int) -> int:
 @pytest.mark.parametrize("is_brief", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_it_is_the_cpu_time_of_the_process_that_counts(is_brief: bool) -> None:
     """So that an answer is the same on a busy machine: time alone, while it stands still, ends nothing."""
-    asked = PatternProcesses()
-    asked.ask(QUESTION, MaskAnswer)
+    asked = processes.PatternProcesses()
+    asked.ask(QUESTION, _pattern_process.MaskAnswer)
     (process,) = asked._idle
     group = process._process.pid
     before = ticks_of_children(group)
     stop = threading.Timer(0.02, os.killpg, (group, signal.SIGSTOP))
-    go_on = threading.Timer(2 * LEAST_SECONDS, os.killpg, (group, signal.SIGCONT))
+    go_on = threading.Timer(2 * _pattern_process.LEAST_SECONDS, os.killpg, (group, signal.SIGCONT))
     stop.start(), go_on.start()
-    with pytest.raises(PatternLimit):
-        asked.ask(msgspec.structs.replace(ENDLESS, is_brief=is_brief), MaskAnswer)
+    with pytest.raises(processes.PatternLimit):
+        asked.ask(msgspec.structs.replace(ENDLESS, is_brief=is_brief), _pattern_process.MaskAnswer)
     used = (ticks_of_children(group) - before) / os.sysconf("SC_CLK_TCK")
-    least = BRIEF_LEAST_SECONDS if is_brief else LEAST_SECONDS
+    least = _pattern_process.BRIEF_LEAST_SECONDS if is_brief else _pattern_process.LEAST_SECONDS
     assert least / 2 - 0.01 <= used <= least + 0.2, "ticks are coarse"
     stop.join(), go_on.join()
     asked.close()
 
 
 def test_threads_ask_at_the_same_time() -> None:
-    asked, answers = PatternProcesses(), []
+    asked, answers = processes.PatternProcesses(), []
     barrier = threading.Barrier(4)
 
     def ask() -> None:
         barrier.wait()
-        answers.extend(asked.ask(QUESTION, MaskAnswer) for _ in range(5))
+        answers.extend(asked.ask(QUESTION, _pattern_process.MaskAnswer) for _ in range(5))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -204,17 +186,20 @@ def test_threads_ask_at_the_same_time() -> None:
 
 def test_one_that_does_not_start_is_an_error_and_hides_nothing_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(PatternsUnavailable, match=r"does not start \(exit code 1\)"):
-        PatternProcesses().ask(QUESTION, MaskAnswer)
+    with pytest.raises(processes.PatternsUnavailable, match=r"does not start \(exit code 1\)"):
+        processes.PatternProcesses().ask(QUESTION, _pattern_process.MaskAnswer)
 
 
 def test_it_imports_nothing_from_where_somebody_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")
-    asked = PatternProcesses()
-    assert asked.ask(QUESTION, MaskAnswer) == ANSWER
-    assert asked.ask(CheckQuestion("json_path", "$.a=1"), CheckAnswer) == CheckAnswer()
+    asked = processes.PatternProcesses()
+    assert asked.ask(QUESTION, _pattern_process.MaskAnswer) == ANSWER
+    assert (
+        asked.ask(_pattern_process.CheckQuestion("json_path", "$.a=1"), _pattern_process.CheckAnswer)
+        == _pattern_process.CheckAnswer()
+    )
     asked.close()
     assert imported(tmp_path) == {}
 
@@ -272,10 +257,13 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_what_is_asked_together_is_bounded_in_number_and_bytes() -> None:
-    sizes = [1] * 100 + [BYTES_AT_ONCE * 2, 1, BYTES_AT_ONCE - 1, 1]
-    groups = list(in_groups(sizes, lambda size: size))
+    sizes = [1] * 100 + [processes.BYTES_AT_ONCE * 2, 1, processes.BYTES_AT_ONCE - 1, 1]
+    groups = list(processes.in_groups(sizes, lambda size: size))
     assert [size for group in groups for size in group] == sizes
-    assert all(len(group) <= AT_ONCE and (len(group) == 1 or sum(group) <= BYTES_AT_ONCE) for group in groups)
+    assert all(
+        len(group) <= processes.AT_ONCE and (len(group) == 1 or sum(group) <= processes.BYTES_AT_ONCE)
+        for group in groups
+    )
     assert len(groups) == 5
 
 

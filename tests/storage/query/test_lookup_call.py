@@ -72,7 +72,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 @pytest.mark.parametrize("maximum", [kernel.MAXIMUM_HITS, 2**63 - 1])
 def test_more_than_an_answer_holds_is_the_newest_that_it_holds(store: MessageStore, maximum: int) -> None:
     answer = store.query(Question("T", "k", maximum=maximum))  # rmq#7948
-    everything = [message.physical_offset for message in store_messages(store)]
+    log = store.commit_log.segments[0].file.path.parent
+    everything = [message.physical_offset for message in oracles.read_log(log)]
     assert list(answer.physical_offsets) == everything[-kernel.MAXIMUM_HITS :]
     assert answer.truncated
 
@@ -80,10 +81,6 @@ def test_more_than_an_answer_holds_is_the_newest_that_it_holds(store: MessageSto
 @pytest.mark.parametrize("length", [1, kernel.NEEDLE_BYTES - 3, kernel.NEEDLE_BYTES - 2, 10**6])
 def test_a_key_of_any_length_has_an_answer(store: MessageStore, length: int) -> None:
     assert store.query(Question("T", "x" * length)).count == 0
-
-
-def store_messages(store: MessageStore) -> list[oracles.Record]:
-    return oracles.read_log([segment.file.path.parent for segment in store.commit_log.segments][:1])
 
 
 KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}

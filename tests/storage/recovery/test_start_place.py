@@ -217,8 +217,8 @@ def test_a_directory_that_cannot_be_listed_is_no_empty_one(queues, below, monkey
 SEGMENT = 8192
 
 
-def walk(root, most_bytes=1 << 30):
-    return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, most_bytes)
+def walk(root, broker=Broker.FROM_5_5, most_bytes=1 << 30):
+    return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, most_bytes, RULES[broker])
 
 
 @pytest.fixture
@@ -228,10 +228,6 @@ def writer(tmp_path):
             writer.append("T", b"body" * 8, keys=f"k{number}", property_crc=number % 9 == 3)
     assert len(writer.log.segments) == 4
     return writer
-
-
-def walk_of(root, broker):
-    return BrokerWalk(CommitLog.open([root / "commitlog"]).segments, 1 << 30, RULES[broker])
 
 
 def in_segment(writer, number):
@@ -286,7 +282,7 @@ def test_no_more_doubtful_records_are_looked_at_than_take_no_time(writer, monkey
 def test_old_brokers_believe_a_blank_that_reaches_beyond_its_file(writer, broker, goes_on) -> None:
     damaged = in_segment(writer, 1)[4]
     writer.overwrite(damaged.physical_offset, packed(2**31 - 1, 4) + BLANK_MAGIC.to_bytes(4, "big"))
-    assert walk_of(writer.root, broker).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
+    assert walk(writer.root, broker).end_from(0) == (writer.log.end if goes_on else damaged.physical_offset)
 
 
 def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path) -> None:
@@ -296,8 +292,8 @@ def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path) -> No
         delayed = writer.append("SCHEDULE_TOPIC_XXXX", b"x", properties={"DELAY": "1"})
         writer.append("T", b"last")
     writer.overwrite(delayed.physical_offset + delayed.record.index(b"DELAY\x01") + len("DELAY "), b"x")
-    assert walk_of(tmp_path, Broker.FROM_5_0).end_from(0) == batch.physical_offset
-    assert walk_of(tmp_path, Broker.UP_TO_4_9).end_from(0) == delayed.physical_offset
+    assert walk(tmp_path, Broker.FROM_5_0).end_from(0) == batch.physical_offset
+    assert walk(tmp_path, Broker.UP_TO_4_9).end_from(0) == delayed.physical_offset
 
 
 WHOLE_LOG = StartFacts(True, None, 0)
@@ -346,9 +342,9 @@ def test_all_behind_the_first_damage_goes_and_the_damaged_messages_are_not_count
 def test_what_is_not_read_is_taken_for_sound_and_said_to_be_unread(writer: StoreWriter) -> None:
     damaged = in_segment(writer, 2)[4]
     writer.overwrite(damaged.physical_offset, bytes(8))
-    walked = walk(writer.root, 2 * SEGMENT)
+    walked = walk(writer.root, most_bytes=2 * SEGMENT)
     walked.end_from(0)
     assert not walked.is_complete
-    walked = walk(writer.root, 3 * SEGMENT)
+    walked = walk(writer.root, most_bytes=3 * SEGMENT)
     assert walked.end_from(0) == damaged.physical_offset
     assert walked.is_complete

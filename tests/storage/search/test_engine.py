@@ -4,6 +4,7 @@ import gzip
 import threading
 import zlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import lz4.frame
 import pytest
@@ -244,21 +245,20 @@ class TestSteps:
 def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads() -> None:
     """The last reference to it may go on any thread; there it cannot wait for that thread itself."""
     may_close, is_over = threading.Event(), threading.Event()
-    outcomes: list[object] = []
+    outcomes = []
 
-    class Closing:
-        def run(self, chunk: int) -> int:
-            if chunk == 3:
-                may_close.wait(60)
-                try:
-                    outcomes.append(parts.close())
-                except RuntimeError as error:
-                    outcomes.append(error)
-                is_over.set()
-            return chunk
+    def run(chunk: int) -> int:
+        if chunk == 3:
+            may_close.wait(60)
+            try:
+                outcomes.append(parts.close())
+            except RuntimeError as error:
+                outcomes.append(error)
+            is_over.set()
+        return chunk
 
-    parts = search_in_threads(Closing(), range(8), threads=2)  # type: ignore[arg-type]
-    assert next(parts) == (0, 0)  # type: ignore[comparison-overlap]
+    parts = search_in_threads(SimpleNamespace(run=run), range(8), threads=2)
+    assert next(parts) == (0, 0)
     may_close.set()
     assert is_over.wait(60)
     assert outcomes == [None]
@@ -297,9 +297,6 @@ def test_many_messages_that_a_pattern_has_no_end_with_are_left_out_soon(tmp_path
     assert sum(len(step.messages) for step in steps) == 10
     assert any(note.startswith("30 records") for note in steps[-1].notes), steps[-1].notes
     assert asked.patient == PATIENCE, "the store is one piece"
-
-
-LAZY = StoreOptions(scan_budget=0, check_budget=0)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -120,12 +121,9 @@ def test_old_records_behind_the_new_end_are_not_taken_for_new(followed: Followed
     assert followed.store.record_at(old[6].physical_offset) is None
 
 
-@pytest.fixture
-def ledger(tmp_path, hurried):
-    return Followed(tmp_path / "store", is_ledger=True)
-
-
-def test_it_grows_over_segments_elections_and_changes_of_the_group(ledger: Followed) -> None:
+@pytest.mark.usefixtures("hurried")
+def test_it_grows_over_segments_elections_and_changes_of_the_group(tmp_path) -> None:
+    ledger = Followed(tmp_path / "store", is_ledger=True)
     for number in range(40):
         ledger.growing.add(body=b"x" * (number % 7 * 40))
         if number % 9 == 0:
@@ -146,19 +144,9 @@ SEGMENT = 1024
 MAGIC = BLANK_MAGIC.to_bytes(4, "big")
 
 
-class Clock:
-    """Time as the follower sees it, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 class Growing:
-    def __init__(self, root, clock) -> None:
-        self.clock, self.directory = clock, root / "followed"
+    def __init__(self, root) -> None:
+        self.now, self.directory = 100.0, root / "followed"
         self.directory.mkdir(parents=True)
         for base in range(0, 3 * SEGMENT, SEGMENT):
             (self.directory / f"{base:020d}").write_bytes(bytes(SEGMENT))
@@ -174,7 +162,7 @@ class Growing:
     def look(self, seconds=0.0):
         growths = []
         for wait in (0.0, seconds):
-            self.clock.now += wait
+            self.now += wait
             growth = self.follower.look(self.log, lambda *_: False)
             if growth is not None:
                 self.log = growth.commit_log
@@ -184,9 +172,9 @@ class Growing:
 
 @pytest.fixture
 def growing(tmp_path, monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(_log_follower, "time", clock)
-    return Growing(tmp_path, clock)
+    growing = Growing(tmp_path)
+    monkeypatch.setattr(_log_follower, "time", SimpleNamespace(monotonic=lambda: growing.now))
+    return growing
 
 
 def written_log(root):
@@ -349,11 +337,6 @@ def test_what_was_cut_off_never_comes_back_while_the_broker_writes_over_it(
             assert found_in(store, cut.expected(old)) == cut.expected(old)
 
 
-def epochs_of(root: Path, *entries: str) -> None:
-    """Write the epochs of controller mode, not checked, as Java's own example has them checked."""
-    (root / "epochFileCheckpoint").write_text("\n".join([str(len(entries)), "0", *entries, ""]))
-
-
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_live=st.booleans(), has_epochs=st.booleans())
 def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_a_running_broker(
@@ -368,7 +351,7 @@ def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_
         begun = cut.end
         cut.write(data.draw(st.integers(1, old - kept - 1)))
         if has_epochs:
-            epochs_of(cut.root, "1-0", f"3-{begun}")
+            (cut.root / "epochFileCheckpoint").write_text(f"2\n0\n1-0\n3-{begun}\n")  # not checked
         shutil.rmtree(cut.root / "consumequeue")
         (cut.root / "consumequeue_rocksdb").mkdir()
         (cut.root / "consumequeue_rocksdb" / "CURRENT").touch()

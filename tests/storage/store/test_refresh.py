@@ -3,8 +3,6 @@
 import itertools
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 import weakref
@@ -15,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from doctoring import held_lock
 from examples import examples
 from growing_store import Followed, GrowingStore, held
 from kept_store import assert_all_found, incomplete, written
@@ -186,22 +185,14 @@ def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(tmp_path,
     assert not followed.follower.watch(), "nothing else has changed"
 
 
-@pytest.fixture
-def growing(tmp_path: Path) -> GrowingStore:
-    growing = GrowingStore(tmp_path / "store")
-    for _ in range(12):
-        growing.add()
-    growing.flush()
-    return growing
-
-
 @pytest.mark.parametrize("change", [
     lambda store, growing: store.refresh(),
     lambda store, growing: growing.exchange_index() or store.renew(),
     lambda store, growing: growing.expire() or store.renew(),
 ], ids=["growth", "index", "expiry"])  # fmt: skip
-def test_a_snapshot_goes_with_the_next_one(growing, change) -> None:
-    for _ in range(30):
+def test_a_snapshot_goes_with_the_next_one(tmp_path, change) -> None:
+    growing = GrowingStore(tmp_path / "store")
+    for _ in range(42):
         growing.add(body=b"x" * 100)
     growing.flush()
     store = MessageStore.open(growing.root)
@@ -234,13 +225,10 @@ def test_random_stores_answer_like_the_oracle_that_scans_everything(plan, data, 
         maximum = data.draw(st.integers(0, 5) | st.just(64))
         before = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(offsets)))
         answer = store.query(Question(topic, key, kind, maximum, begin, end, before))
-        expected = oracles.query(
-            records, topic, key, kind=KINDS[kind], maximum=maximum, begin=begin, end=end, before_offset=before
-        )
+        window = {"kind": KINDS[kind], "begin": begin, "end": end, "before_offset": before}
+        expected = oracles.query(records, topic, key, maximum=maximum, **window)
         assert list(answer.physical_offsets) == expected
-        everything = oracles.query(
-            records, topic, key, kind=KINDS[kind], maximum=10_000, begin=begin, end=end, before_offset=before
-        )
+        everything = oracles.query(records, topic, key, maximum=10_000, **window)
         assert answer.truncated == (maximum > 0 and len(everything) > maximum)
         assert [m.physical_offset for m in decode_messages(answer.records)] == expected
 
@@ -281,31 +269,13 @@ def breaks_off(message):
     return message.sys_flag & 0xC1 == 0xC0
 
 
-LOCKER = """
-import fcntl, os, sys
-descriptor = os.open(sys.argv[1], os.O_RDWR)
-fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 0)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def locked_store(tmp_path):
+def test_a_held_lock_is_seen_and_not_taken(tmp_path) -> None:
     (tmp_path / "lock").write_text("lock")
-    command = [sys.executable, "-c", LOCKER, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "locked\n"
-        yield tmp_path, process.pid
-        process.communicate()
-
-
-def test_a_held_lock_is_seen_and_not_taken(locked_store) -> None:
-    root, pid = locked_store
-    (root / "abort").write_text("4711")
-    for _ in range(2):
-        state = read_store_state(root)
-        assert state == StoreState(abort=True, lock_held=True, lock_pid=pid, broker_pid=4711)
+    (tmp_path / "abort").write_text("4711")
+    with held_lock(tmp_path) as pid:
+        for _ in range(2):
+            state = read_store_state(tmp_path)
+            assert state == StoreState(abort=True, lock_held=True, lock_pid=pid, broker_pid=4711)
     assert state.is_live
     assert not state.has_crashed
 
@@ -326,18 +296,11 @@ def test_a_store_that_nobody_holds(files, expected, tmp_path) -> None:
     assert state.has_crashed == state.abort
 
 
-def topics(*configs: tuple[str, int, int]) -> dict[str, object]:
-    return {
-        "topicConfigTable": {
-            name: {"topicName": name, "perm": perm, "readQueueNums": queues, "writeQueueNums": queues}
-            for name, perm, queues in configs
-        }
-    }
-
-
-def identity(root, *configs, log=None):
-    StoreWriter(root).write_config("topics.json", topics(*configs))
-    return infer_identity(StoreConfig.load(root), log)
+def identity(root, *configs):
+    names = ("topicName", "perm", "readQueueNums", "writeQueueNums")
+    topics = {name: dict(zip(names, (name, perm, queues, queues), strict=True)) for name, perm, queues in configs}
+    StoreWriter(root).write_config("topics.json", {"topicConfigTable": topics})
+    return infer_identity(StoreConfig.load(root), None)
 
 
 @pytest.mark.parametrize(("made", "expected"), [
@@ -386,19 +349,12 @@ def test_names_of_the_store_cannot_lead_elsewhere(tmp_path, monkeypatch) -> None
     assert len(path.name) < 200
 
 
-def sizes_of(root):
-    return file_sizes(MessageStore.open(root).snapshot)
-
-
-def test_the_recorded_store_has_the_sizes_that_its_broker_was_given(g1_store) -> None:
-    assert sizes_of(g1_store) == {
+def test_a_store_has_the_sizes_that_its_broker_was_given_and_what_is_not_there_has_none(g1_store, tmp_path) -> None:
+    assert file_sizes(MessageStore.open(g1_store).snapshot) == {
         "mappedFileSizeCommitLog": 131072, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 97, "maxIndexNum": 150,
     }  # fmt: skip
-
-
-def test_what_is_not_there_has_no_size(tmp_path) -> None:
     with StoreWriter(tmp_path, segment_size=4096) as writer:
         writer.append("T", b"alone")
     for tree in ("consumequeue", "index"):
         shutil.rmtree(tmp_path / tree)
-    assert sizes_of(tmp_path) == {"mappedFileSizeCommitLog": 4096}
+    assert file_sizes(MessageStore.open(tmp_path).snapshot) == {"mappedFileSizeCommitLog": 4096}

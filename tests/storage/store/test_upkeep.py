@@ -1,10 +1,7 @@
 """What a store finds out after it was opened, and the index files of our own that it keeps of keys beyond the index."""
 
-import copy
 import os
 import shutil
-from collections.abc import Callable
-from typing import Any
 
 import msgpack
 import pytest
@@ -183,53 +180,36 @@ class TestKeptEntries:
         assert_all_found(store, kept.writer.records)
 
 
-Change = Callable[[Kept, list[list[Any]]], object]
-
-
-def noted(kept: Kept) -> list[list[Any]]:
+def noted(kept):
     content = msgpack.unpackb((kept.directory / MANIFEST).read_bytes())
     assert content["crc"] == crc32(content["files"])
-    rows: list[list[Any]] = msgpack.unpackb(content["files"])
-    return rows
+    return msgpack.unpackb(content["files"])
 
 
-def note(kept: Kept, rows: list[Any], **more: Any) -> None:
+def manifest(rows, **more):
     files = msgpack.packb(rows)
-    content = {"version": VERSION, "crc": crc32(files), "files": files, **more}
-    (kept.directory / MANIFEST).write_bytes(msgpack.packb(content))
+    return msgpack.packb({"version": VERSION, "crc": crc32(files), "files": files, **more})
 
 
-def put(content: bytes) -> Change:
-    return lambda kept, _: (kept.directory / MANIFEST).write_bytes(content)
-
-
-def said_of_lines(change: Callable[[Any], object]) -> Change:
-    def act(kept: Kept, before: list[list[Any]]) -> None:
-        rows = copy.deepcopy(before)
-        for row in rows:
-            change(row)
-        note(kept, rows)
-
-    return act
-
-
-MANIFESTS: list[Change] = [
-    *(put(content) for content in (b"", b"garbage", b"\x91" * 3000, b"\x82\xa7version\x01\xa5files\x90")),
-    lambda kept, before: note(kept, before, version=VERSION + 1),
-    lambda kept, before: note(kept, before, crc=1),
+BROKEN = (b"", b"garbage", b"\x91" * 3000, b"\x82\xa7version\x01\xa5files\x90")
+MANIFESTS = [
+    *(lambda _, content=content: content for content in BROKEN),
+    lambda rows: manifest(rows, version=VERSION + 1),
+    lambda rows: manifest(rows, crc=1),
 ]
-CHANGES = [
-    said_of_lines(lambda row: row.pop()),
-    said_of_lines(lambda row: row.__setitem__(0, "../../../store/index")),
-    said_of_lines(lambda row: row.__setitem__(1, [1, 2, 3])),
-    said_of_lines(lambda row: row.__setitem__(2, 0)),
-    said_of_lines(lambda row: row.__setitem__(4, [])),
-    said_of_lines(lambda row: row.__setitem__(4, [[0, 1 << 63]])),
-    said_of_lines(lambda row: row.__setitem__(4, [[-1, 5]])),
-    said_of_lines(lambda row: row.__setitem__(4, [[0, 500], [400, 600]])),
-    said_of_lines(lambda row: row.__setitem__(4, [[0, row[4][-1][1] + 3000]])),
-    said_of_lines(lambda row: row.__setitem__(5, "mark")),
+LINES = [
+    lambda row: row[:-1],
+    lambda row: ["../../../store/index", *row[1:]],
+    lambda row: [row[0], [1, 2, 3], *row[2:]],
+    lambda row: [*row[:2], 0, *row[3:]],
+    *(
+        lambda row, spans=spans: [*row[:4], spans, *row[5:]]
+        for spans in ([], [[0, 1 << 63]], [[-1, 5]], [[0, 500], [400, 600]])
+    ),
+    lambda row: [*row[:4], [[0, row[4][-1][1] + 3000]], *row[5:]],
+    lambda row: [*row[:5], "mark", *row[6:]],
 ]
+CHANGES = [lambda rows, line=line: manifest([line(row) for row in rows]) for line in LINES]
 
 
 @pytest.mark.untraced
@@ -242,7 +222,7 @@ class TestDistrust:
         kept.open()
         before = noted(kept)
         for change in CHANGES if is_whole else MANIFESTS:
-            change(kept, before)
+            (kept.directory / MANIFEST).write_bytes(change(before))
             store = kept.open(keeps=False, finish=False)
             assert store.snapshot.index.kept == ()
             assert "still to be scanned" in (incomplete(store) or "")
