@@ -357,11 +357,11 @@ cdef int64_t look_through(
         unit = read_unit(at)
         at += UNIT_BYTES
         number += 1
-        # Messages of a queue ascend: one unit that does not leads elsewhere, and its tag decides nothing.
+        # Messages of a queue follow one another: a unit that does not fit in leads elsewhere, and its tag decides nothing.
         following = load_i64(at) if number < readable else end
         if is_implausible(&unit, begin, end) or unit.physical_offset <= before:
             return ODD
-        if 0 < following <= unit.physical_offset:
+        if 0 < following < unit.physical_offset + unit.size:
             return ODD
         before = unit.physical_offset
         if pull.count > 0 and (pull.count >= maximum or pull.total_bytes + unit.size > pull.record_bytes):

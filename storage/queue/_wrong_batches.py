@@ -88,15 +88,16 @@ def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool
         units = yield from batches.raw(first, min(first + PIECE + 1, stop))
         if allowance.is_used_up_by(units.nbytes):
             yield long_scan(f"all batches of {batches.name.topic}")
-        places, bases, sizes = (
-            units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size")
+        places, stops, bases, sizes = (
+            units[name].astype(np.int64) for name in ("physical_offset", "size", "base_offset", "batch_size")
         )
+        stops += places
         early = places >= batches.log.end
         alone = ~are_valid(units)
-        alone |= early & (not is_followed)
+        alone |= (stops > batches.log.end) & (not is_followed)
         if oldest > 0:
             alone |= (places < minimum) & (units["store_timestamp"] >= oldest)
-        pair = (np.diff(places) <= 0) | (np.diff(bases) < sizes[:-1])
+        pair = (places[1:] < stops[:-1]) | (np.diff(bases) < sizes[:-1])
         if is_followed:
             pair &= ~early[1:]
         for odd in (np.flatnonzero(alone), np.flatnonzero(pair), np.flatnonzero(pair) + 1):

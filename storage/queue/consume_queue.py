@@ -148,12 +148,15 @@ class ConsumeQueue(FileQueue):
         return UnitRange(file, position - before * UNIT.size, queue_offset - before, stop)
 
     def is_tag_suspect(self, queue_offset: int) -> Lookup[bool]:
-        if queue_offset + 1 < self.max_offset and (yield from self._ends_out_of_order(queue_offset + 1)):
-            return True
-        return (yield from self._starts_out_of_order(queue_offset))
+        if queue_offset + 1 < self.max_offset:
+            is_out_of_order = yield from self._ends_out_of_order(queue_offset + 1)
+        else:
+            unit = yield from self.readable_unit(queue_offset)
+            is_out_of_order = unit is not None and _stop_of(unit) > self._commit_log.end
+        return is_out_of_order or (yield from self._starts_out_of_order(queue_offset))
 
     def _starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether a unit does not point beyond the one before it, or that one leads nowhere.
+        """Return whether a unit does not point behind the message of the one before it, or that one leads nowhere.
 
         False if one of the two cannot be read.
         """
@@ -161,18 +164,19 @@ class ConsumeQueue(FileQueue):
         before = yield from self.readable_unit(queue_offset - 1)
         if unit is None or before is None:
             return False
-        return before[0] >= unit[0] or before[0] < 0 or before[1] <= 0
+        return _stop_of(before) > unit[0] or before[0] < 0 or before[1] <= 0
 
     def _ends_out_of_order(self, queue_offset: int) -> Lookup[bool]:
-        """Return whether the unit before a queue offset does not point before the next one, or that one leads nowhere.
+        """Return whether the message of the unit before a queue offset does not end before that of the next unit.
 
-        Its damage may have begun within the tag of the unit before it. False if one of the two cannot be read.
+        True too if that one leads nowhere, since its damage may have begun within the tag of the unit before it. False
+        if one of the two cannot be read.
         """
         unit = yield from self.readable_unit(queue_offset - 1)
         behind = yield from self.readable_unit(queue_offset)
         if unit is None or behind is None:
             return False
-        return behind[0] <= unit[0] or is_implausible(self._commit_log, behind[0], behind[1])
+        return behind[0] < _stop_of(unit) or is_implausible(self._commit_log, behind[0], behind[1])
 
     def readable_unit(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
         """Return a unit that is needed to check another one; None also where its file has been removed meanwhile."""
@@ -259,7 +263,7 @@ class ConsumeQueue(FileQueue):
     def _valid_units(self, queue_offset: int, count: int, suspect: SuspectUnits) -> Lookup[Units]:
         units = yield from self._array(queue_offset, count)
         valid = units["size"] > 0
-        suspect.put(queue_offset, units["physical_offset"].astype(np.int64), valid & (units["size"] != FILLER_SIZE))
+        suspect.put(queue_offset, units)
         return units if valid.all() else units[valid]
 
     def unit_lookup(self, queue_offset: int) -> Lookup[tuple[int, int, int] | None]:
@@ -291,8 +295,7 @@ class ConsumeQueue(FileQueue):
         """
         suspect = SuspectUnits(self._commit_log, first)
         for start, behind in self.blocks(first, stop):
-            units = finish(self._array(start, behind - start))
-            suspect.put(start, units["physical_offset"].astype(np.int64), units["size"] > 0)
+            suspect.put(start, finish(self._array(start, behind - start)))
         runs, entries = suspect.runs(stop), entries_before if is_backward else entries_between
         for start, behind in reversed(runs) if is_backward else runs:
             yield from (entry.queue_offset for entry in entries(self, start, behind) if entry.size != LOST)
@@ -556,6 +559,11 @@ class _Times:
             if (timestamp := queue.store_timestamp_at(offset)) >= 0
         )
         return next(nearer, found)
+
+
+def _stop_of(unit: tuple[int, int, int]) -> int:
+    """The physical offset behind the message of a unit, by its size; behind the first byte of a filler."""
+    return unit[0] + (unit[1] if 0 < unit[1] != FILLER_SIZE else 1)
 
 
 def _capacity(files: QueueFiles) -> int:

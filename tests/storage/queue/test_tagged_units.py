@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from damaged_units import QueueImage
-from oracles import java_hash
+from examples import examples
+from oracles import java_hash, packed
 from protocol.errors import BeingSearched
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
@@ -79,7 +80,7 @@ def undelivered(queues: QueueStore, writer: StoreWriter, topic: str) -> list[tup
 
 
 @both_kinds
-@pytest.mark.parametrize("seed", [1, 8])
+@pytest.mark.parametrize("seed", range(examples(9)))
 def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Path, writer: StoreWriter) -> None:
     """Also where damage begins within a unit's tag, and over the ends of files."""
     chance, image = random.Random(seed), image_of(root, topic)
@@ -88,6 +89,19 @@ def test_messages_of_zeros_and_garbage_are_found(seed: int, topic: str, root: Pa
         kept = image.unit(number)[: chance.choice((0, 14)) if number == first < first + count - 1 else 0]
         content = chance.choice([bytes(UNIT[topic]), chance.randbytes(UNIT[topic])])
         image.put(number, kept + content[len(kept) :])
+    queues = open_queues(root)[0]
+    assert (missing(queues, writer, topic), undelivered(queues, writer, topic)) == ([], [])
+
+
+@both_kinds
+@pytest.mark.parametrize("number", [0, 7, 8, 20, 44])
+def test_a_unit_whose_message_would_reach_into_the_next_one_hides_none(
+    number: int, topic: str, root: Path, writer: StoreWriter
+) -> None:
+    """Its place in the log is right; its size and its tag are damaged."""
+    image = image_of(root, topic)
+    unit = image.unit(number)
+    image.put(number, unit[:8] + packed(1 << 20, 4) + bytes(8) + unit[20:])
     queues = open_queues(root)[0]
     assert (missing(queues, writer, topic), undelivered(queues, writer, topic)) == ([], [])
 
