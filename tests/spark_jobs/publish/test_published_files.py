@@ -133,7 +133,8 @@ def store(tmp_path: Path) -> Path:
         (scene.store / f"{name}.bak-{LATER}").mkdir()
         (scene.store / f"{name}.bak-{LATER}" / "file").write_text("x")
     for name in FOREIGN_DIRECTORIES.split():
-        (scene.store / name).mkdir(exist_ok=True)
+        if not (scene.store / name).exists():
+            (scene.store / name).mkdir()
     for name in FOREIGN_FILES:
         (scene.store / name).write_text("x")
     (scene.store / "index.bak-20240102000000").symlink_to(scene.store / "commitlog")
