@@ -16,15 +16,11 @@ from protocol.command import Response
 from protocol.headers import EmptyRequestHeader
 from storage.files.waiting import Wait
 
-pytestmark = pytest.mark.asyncio
-
 HELLO = RequestCode.HEART_BEAT
 COLD = RequestCode.GET_MAX_OFFSET
 
 
 class Greeter:
-    """Says which address its client reached; is slow when asked to."""
-
     def __init__(self) -> None:
         self.release = threading.Event()
         self.entered = threading.Event()

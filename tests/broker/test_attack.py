@@ -64,13 +64,11 @@ COSTLY = "costly"
 
 @contextlib.contextmanager
 def opened_to(endpoint):
-    """A connection, however the other side ends it."""
     with contextlib.suppress(ConnectionError, TimeoutError), socket.create_connection(endpoint, 60) as connection:
         yield connection
 
 
 def send_frames(endpoint: Endpoint, garbage: Garbage) -> None:
-    """Send frames that are none, nearly none or odd, and read what comes."""
     with opened_to(endpoint) as connection:
         connection.sendall(b"".join(garbage.frame() for _ in range(FRAMES)) + garbage.end())
         connection.shutdown(socket.SHUT_WR)
@@ -80,14 +78,12 @@ def send_frames(endpoint: Endpoint, garbage: Garbage) -> None:
 
 
 def send_long(endpoint: Endpoint, rng: random.Random) -> None:
-    """Send a request that is long to parse, and read what comes first."""
     with opened_to(endpoint) as connection:
         connection.sendall(rng.choice(LARGE)(rng.randrange(1 << 30)))
         connection.recv(1 << 20)
 
 
 def misuse_connections(endpoint: Endpoint, rng: random.Random) -> None:
-    """Open some connections, and use each as no client should."""
     request = encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"}, opaque=1)
     with contextlib.ExitStack() as stack:
         opened = []
@@ -114,7 +110,6 @@ def misuse_connections(endpoint: Endpoint, rng: random.Random) -> None:
 
 
 def ask_url(endpoint: Endpoint, target: str) -> int:
-    """The status of the answer to a target; 0 where the connection was closed without one."""
     head = b""
     with opened_to(endpoint) as connection:
         request = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
@@ -127,7 +122,6 @@ def ask_url(endpoint: Endpoint, target: str) -> int:
 
 
 def hostile_urls(store: Path) -> UrlGarbage:
-    """URLs with all parameters that the API has."""
     api = Api([service_of(MessageStore.open(store))])
     paths = [(f"/api/v1{each.path}", each.question.__struct_encode_fields__) for each in api.endpoints]
     api.close()
@@ -179,7 +173,6 @@ def write_costly(root, bodies):
 
 
 def questions(offset):
-    """Every way to look at a message of topic T."""
     return [
         ("/message", {"offset": offset}),
         ("/message", {"offset": offset, "bodyLimit": 4 << 20}),
@@ -196,7 +189,6 @@ REQUEST = encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"}, opa
 
 
 def waits(endpoint: Endpoint, seconds: float, request: bytes = REQUEST) -> list[float]:
-    """How long one client waits for each answer, asking 200 times a second."""
     measured = []
     with socket.create_connection(endpoint, 30) as connection:
         end = time.monotonic() + seconds
@@ -209,19 +201,15 @@ def waits(endpoint: Endpoint, seconds: float, request: bytes = REQUEST) -> list[
 
 
 def private_bytes(worker: Path) -> int:
-    """The memory that a process shares with no other."""
     lines = (worker / "smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private"))
 
 
 def p99(measured: list[float]) -> float:
-    """The wait that a hundredth of sorted waits exceeds."""
     return measured[len(measured) * 99 // 100]
 
 
 class Attack:
-    """Attacks a server by threads until it is stopped; `statuses` counts what URLs were answered."""
-
     def __init__(self, server, urls, costly, *, until=float("inf"), rounds=1 << 60, looks=1 << 60) -> None:
         self.statuses: Counter[int] = Counter()
         self.looks: Counter[int] = Counter()
@@ -254,7 +242,6 @@ class Attack:
             self.faults.append(f"{status}: {target[:300]}")
 
     def _look(self, rng: random.Random, costly: list[int]) -> None:
-        """Look at a message of the second store, in one of all ways."""
         path, parameters = rng.choice(questions(rng.choice(costly)))
         status = ask_url(self._http, f"/api/v1{path}?{urlencode({**parameters, 'broker': COSTLY})}")
         self.looks[status] += 1
@@ -262,13 +249,11 @@ class Attack:
             self.faults.append(f"{status}: {path} {parameters}")
 
     def join(self) -> None:
-        """Wait for its end."""
         for each in self._threads:
             each.join()
 
 
 def until_closed(worker: int) -> None:
-    """Wait until a process has hardly any descriptor left."""
     deadline = time.monotonic() + 60
     while len(os.listdir(f"/proc/{worker}/fd")) > MOST_DESCRIPTORS:
         assert time.monotonic() < deadline, "descriptors leak"
@@ -276,7 +261,6 @@ def until_closed(worker: int) -> None:
 
 
 def judge(server, attack, folder) -> None:
-    """That nothing was worse than refused, and that the server has closed all, serves on and ends well."""
     assert attack.faults == []
     assert attack.statuses[200] + attack.statuses[400] > sum(attack.statuses.values()) / 2
     assert attack.looks[200] > sum(attack.looks.values()) / 2
@@ -292,7 +276,6 @@ def judge(server, attack, folder) -> None:
 
 @contextlib.contextmanager
 def attackable(g1_store, folder, bodies, *, workers, rules):
-    """Serve a store, and a second one of messages that cost far more than their bytes, whose offsets come too."""
     written = write_costly(folder / COSTLY, bodies)
     options = ["--state-dir", str(folder / "state"), "--http", "127.0.0.1:0", "--workers", str(workers)]
     options += ["--broker-name", "broker-a", "--broker-name", COSTLY]
@@ -360,8 +343,6 @@ VIEW = {"offset": "6581"}
 
 
 class Parsed:
-    """What is parsed on the thread of the event loop, in units, by turn of the loop."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.by_turn: Counter[int] = Counter()
         self.elsewhere = 0
@@ -387,7 +368,6 @@ class Parsed:
             self.elsewhere += units
 
     def begin_turn(self) -> None:
-        """Count for the next turn from now on."""
         self._turn += 1
         asyncio.get_running_loop().call_soon(self.begin_turn)
 
@@ -402,7 +382,6 @@ FLOODS = [
 ]
 
 
-@pytest.mark.asyncio
 async def test_a_turn_of_the_event_loop_parses_no_more_than_its_share_whatever_comes(g1_store, monkeypatch) -> None:
     parsed = Parsed(monkeypatch)
     others = 0
@@ -427,7 +406,6 @@ async def test_a_turn_of_the_event_loop_parses_no_more_than_its_share_whatever_c
     assert others > 10, "others are answered in between"
 
 
-@pytest.mark.asyncio
 async def test_a_body_that_is_too_long_is_answered_before_it_has_come_and_takes_no_memory(g1_store: Path) -> None:
     body = heartbeat("c", consumer("G", *(subscription(f"T{each}") for each in range(8000))))
     frame = encode_request(RequestCode.HEART_BEAT, {}, opaque=7, body=body)

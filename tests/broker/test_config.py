@@ -76,9 +76,6 @@ def test_a_host_name_is_resolved_to_an_ip_or_refused() -> None:
         Endpoint("no-such-host.invalid", 5).resolved()
 
 
-# ------------------------ bounds
-
-
 def test_limits_are_changed_by_name() -> None:
     changed = Limits().changed(("connections=5", "header_bytes=4096"))
     assert (changed.connections, changed.header_bytes, changed.ext_fields) == (5, 4096, Limits().ext_fields)

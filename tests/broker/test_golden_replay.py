@@ -32,15 +32,11 @@ ANSWERED = frozenset(code for family in PROCESSORS for code, _, _ in handled_met
 
 
 class Outcome(NamedTuple):
-    """One exchange of the session, with our answer; None where none was recorded."""
-
     exchange: Exchange
     ours: Answer | None
 
 
 class ReplayConnection:
-    """One TCP connection that asks one thing at a time; what the server asks in turn is kept aside."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._splitter = FrameSplitter()
@@ -48,7 +44,6 @@ class ReplayConnection:
         self.asked = []
 
     async def ask(self, exchange: Exchange) -> Outcome:
-        """Send the recorded request and wait for the answer with its opaque."""
         header = exchange.binary
         mark = BINARY_HEADER << 24
         if header is None:
@@ -97,7 +92,6 @@ async def replay(exchanges, endpoint, asked) -> list[Outcome]:
 
 
 def advertised_address(exchanges: list[Exchange]) -> Endpoint:
-    """The address under which the recorded broker was known."""
     cluster_info = next(exchange for exchange in exchanges if exchange.code == RequestCode.GET_BROKER_CLUSTER_INFO)
     (broker,) = value_of(cluster_info.recorded.body)["brokerAddrTable"].values()
     return Endpoint.parse(broker["brokerAddrs"]["0"])
@@ -126,7 +120,6 @@ ASKED = {name: [] for name in SESSIONS}
 
 @pytest.fixture(scope="session")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
-    """Our answers to each session, in its order."""
     return {name: play(name, tmp_path_factory, ASKED[name]) for name in SESSIONS}
 
 
@@ -160,8 +153,6 @@ def test_members_are_told_of_changes_in_their_group_as_recorded(session) -> None
     assert {(frame.code, frame.header["flag"]) for _, frame in asked} == {(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 2)}
     assert sorted((place, frame.header["extFields"]["consumerGroup"]) for place, frame in asked) == session.notices()
 
-
-# ------------------------ what a rule takes from our answers
 
 FOREVER = {"beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
 
@@ -206,11 +197,8 @@ def test_process_facts(g1: Asker) -> None:
     assert table["brokerVersion"] == "513"
     put = g1.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})
     assert (put.code, put.remark) == (ResponseCode.SYSTEM_ERROR, "The stats <TOPIC_PUT_NUMS> <TopicTest> not exist")
-    assert g1.value(RequestCode.GET_ALL_TOPIC_CONFIG)["mappingDataVersion"] == {
-        "counter": 0,
-        "stateVersion": 0,
-        "timestamp": 0,
-    }
+    version = g1.value(RequestCode.GET_ALL_TOPIC_CONFIG)["mappingDataVersion"]
+    assert version == {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
 def test_own_configuration(g1: Asker) -> None:

@@ -35,7 +35,6 @@ PHYSICAL_OFFSET = slice(28, 36)
 
 
 def alike(record: bytes) -> bytes:
-    """A record without its physical offset."""
     return record[: PHYSICAL_OFFSET.start] + record[PHYSICAL_OFFSET.stop :]
 
 
@@ -47,8 +46,6 @@ def decoded(record):
 
 @dataclass(frozen=True)
 class Case:
-    """A recorded store, opened in one of the ways, and what its broker answered."""
-
     name: str
     shape: str
     exchanges: list[Exchange]
@@ -70,8 +67,6 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def ask_all(case: Case, questions: list[tuple[int, dict[str, str]]]) -> list[tuple[int, dict[str, str], bytes]]:
-    """Our server's answers: code, fields, body."""
-
     async def run() -> list[tuple[int, dict[str, str], bytes]]:
         async with serving(service_of(case.store)) as server, connected(server.addresses[0]) as client:
             answers = [await client.ask(code, fields) for code, fields in questions]
@@ -81,8 +76,6 @@ def ask_all(case: Case, questions: list[tuple[int, dict[str, str]]]) -> list[tup
 
 
 def pull_all(case, queues):
-    """Queues of ours, each pulled from its first offset on as the broker's was."""
-
     async def run():
         async with serving(service_of(case.store)) as server, connected(server.addresses[0]) as client:
             return {queue: await pull(client, queue) for queue in queues}

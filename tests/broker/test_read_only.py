@@ -69,7 +69,6 @@ def serving(store, report, *options):
 
 
 async def send_every_code(endpoint: Endpoint) -> dict[int, int]:
-    """Each request code once with nothing and once with what its header may need; response codes of the latter."""
     answers = {}
     for code in RequestCode:
         for fields in ({}, FIELDS):
@@ -112,9 +111,8 @@ def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path:
                     last = growing.add(body=b"x" * 90)
                 growing.flush()
                 pull(endpoint, last.queue_offset)
-                (growing.expire, growing.exchange_index, growing.exchange_queues, growing.make_segment_in_advance)[
-                    step
-                ]()
+                changes = (growing.expire, growing.exchange_index, growing.exchange_queues)
+                (*changes, growing.make_segment_in_advance)[step]()
             last = growing.add(keys="last")
             growing.flush()
             before = state_of(growing.root)
@@ -127,7 +125,6 @@ def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path:
 
 
 def pull(endpoint: Endpoint, queue_offset: int) -> None:
-    """Wait until a message can be pulled, in pulls that are held where it is the next one."""
     fields = {**FIELDS, "topic": "T", "queueOffset": str(queue_offset), "sysFlag": "6", "suspendTimeoutMillis": "15000"}
     eventually(lambda: ask(endpoint, RequestCode.PULL_MESSAGE, fields, timeout_seconds=20).code == 0, "the message")
 

@@ -15,9 +15,7 @@ from protocol.command import encode_request
 from protocol.frame import FrameDecoder
 from still_clock import StillClock
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
-
-pytestmark = pytest.mark.asyncio
+from store_writer import appended, closed_store
 
 SECONDS = 5
 """The limit here."""
@@ -52,7 +50,6 @@ LONG = encode_request(RequestCode.HEART_BEAT, opaque=1, body=heartbeat("client",
 
 
 def frame_of(family: str, form: int = JSON) -> bytes:
-    """A request of a family."""
     code, fields, body = FAMILIES[family]
     return encode_request(code, fields, opaque=1, body=body, serialize_type=form)
 
@@ -64,29 +61,25 @@ class Roads:
         self.clock = StillClock()
         self.budget = ConnectionBudget(Limits(frame_seconds=SECONDS), self.clock)
         service = service_of(store)
-        self._roads = {
-            has_lane: LaneConnections(service, has_lane=has_lane, budget=self.budget) for has_lane in (True, False)
-        }
+        self._roads = {each: LaneConnections(service, has_lane=each, budget=self.budget) for each in (True, False)}
 
     def connect(self, *, has_lane):
         return self._roads[has_lane].connect()
 
     def taken(self) -> int:
-        """Requests that the lane has answered."""
         return self._roads[True].taken
 
     def wait(self, seconds: float) -> None:
-        """Put the clock forward, and look for who is too slow."""
         self.clock.seconds += seconds
         self.budget.sweep({})
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
-    writer = StoreWriter(tmp_path_factory.mktemp("store") / "store")
-    for number in range(3):
-        writer.append(TOPIC, b"body", keys="k0", unique_key=f"7F0000011234{number:024X}")
-    writer.close()
+    writer = closed_store(
+        tmp_path_factory.mktemp("store") / "store",
+        *(appended(TOPIC, b"body", keys="k0", unique_key=f"7F0000011234{number:024X}") for number in range(3)),
+    )
     return MessageStore.open(writer.root)
 
 
@@ -100,12 +93,8 @@ def answers_in(wire) -> int:
 
 
 def pairs(frame, step):
-    """The frame in two pieces, cut at every `step`th byte."""
     for cut in range(1, len(frame), step):
         yield frame[:cut], frame[cut:]
-
-
-# ---------------------------------------------------------------------- who owes nothing
 
 
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
@@ -143,9 +132,6 @@ async def test_a_request_that_begins_behind_one_that_was_completed_has_its_own_t
     assert (wire.is_closed, answers_in(wire)) == (False, 2)
     roads.wait(1)
     assert wire.is_closed
-
-
-# ---------------------------------------------------------------------- who owes the rest
 
 
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])

@@ -59,11 +59,7 @@ def made(tmp_path_factory):
     return secret_store(tmp_path_factory.mktemp("secrets") / "store")
 
 
-# ------------------------ surfaces
-
-
 def api_questions(store):
-    """Questions of which none names a secret."""
     ways = [
         ("/message", {}), ("/message/body", {}), ("/message/body", {"unpacked": "true"})
     ]  # fmt: skip
@@ -175,9 +171,6 @@ def shown_by_programs(store, rules):
         yield "repr", repr((opened, opened.topics())).encode()
 
 
-# ------------------------ masks
-
-
 def assert_hidden(surfaces, secrets) -> int:
     tried = 0
     for surface, shown in surfaces:
@@ -229,11 +222,7 @@ def test_what_masks_hide_is_nowhere_however_bodies_are_stored(tmp_path_factory, 
     assert_hidden(shown_by_commands(store, root / "keys", rules, part), secrets)
 
 
-# ------------------------ accounts
-
-
 async def shown_by_the_port(store, accounts, who):
-    """Header and body of the answers to requests about every record, topic and group."""
     service = service_of(await asyncio.to_thread(MessageStore.open, store.root), acl=accounts)
     found = []
     times = {"beginTimestamp": "0", "endTimestamp": "9" * 18}

@@ -12,6 +12,8 @@ from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient
 from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
 from interop.recovery_oracle import SHAPES_BY, recovery_oracle
+from interop.stages import official_stage, our_stage
+from interop.stored import stored
 from loop_engine import run_jobs_here
 from queue_runs import files_under
 from spark_jobs.build.rebuild_request import RebuildRequest
@@ -32,7 +34,6 @@ class Java:
     """
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
-        """Starts nothing; JVMs get directories from ``factory``."""
         self._factory = factory
         self._started: dict[tuple[str, ...], JavaClient] = {}
 
@@ -43,22 +44,37 @@ class Java:
         return self._started[key]
 
     def disconnect(self, name_server: str) -> None:
-        """Ends what all clients have started with this name server."""
         for running in self._started.values():
             running.disconnect(name_server)
 
     def close(self) -> None:
-        """Ends all JVMs."""
         for running in self._started.values():
             running.close()
 
 
 @pytest.fixture(scope="session")
 def java(tmp_path_factory):
-    """The clients of all tests."""
     clients = Java(tmp_path_factory)
     yield clients
     clients.close()
+
+
+@pytest.fixture
+def client(java):
+    return java(SERVER_VERSION, "JSON")
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """The recorded store g1; no test may change it."""
+    return stored("g1", tmp_path_factory.mktemp("stored-g1"))
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
+def stage(request, store, tmp_path_factory):
+    work = tmp_path_factory.mktemp("stage")
+    with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
+        yield running
 
 
 @pytest.fixture(
@@ -72,14 +88,12 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory, version):
-    """The store classes of a version, for all tests."""
     with recovery_oracle(tmp_path_factory.mktemp("oracle"), version) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def goods(tmp_path_factory):
-    """An undamaged store of each shape."""
     folder = tmp_path_factory.mktemp("good")
     shapes = SHAPES | {"old": old}
     return {name: shapes[name](folder / name) for names in SHAPES_BY.values() for name in names}
@@ -101,12 +115,10 @@ def index_and_queues(store: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
 
 
 def rebuild_all(store: Path) -> None:
-    """Rebuild from the log alone, with the counts and sizes that the broker is configured with."""
     shutil.rmtree(store / "index")
     shutil.rmtree(store / "consumequeue")
-    request = RebuildRequest(
-        store=str(store), index=True, queues=True, slots=97, entries=ENTRIES + 1, queue_file_size=2000
-    )
+    sizes = {"slots": 97, "entries": ENTRIES + 1, "queue_file_size": 2000}
+    request = RebuildRequest(store=str(store), index=True, queues=True, **sizes)
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
         report = run_rebuild(request, Silence())
@@ -115,7 +127,6 @@ def rebuild_all(store: Path) -> None:
 
 @contextlib.contextmanager
 def served(work, archive, prepare, version=SERVER_VERSION):
-    """Unpack a store, prepare it, and start a name server and a broker of a version on it."""
     store = unpack(archive, work)
     prepare(store)
     assert (store / "abort").exists() == (archive == "store-crashed")

@@ -28,11 +28,9 @@ class Flow:
 
     @property
     def filter(self) -> tuple[str, str]:
-        """Expression type and expression."""
         return self.expression_type, self.expression
 
     def subscription(self, group: str) -> Subscription:
-        """The consumer, as a member of a group that nobody has used before."""
         return Subscription(
             self.kind,
             group,
@@ -62,7 +60,6 @@ FAILING = Flow("push", G1 / "consumed-fail.tsv", topic="TopicBatch", limit=0)
 
 
 def expected(store, flow):
-    """The records that a flow must deliver, by queue and queue offset."""
     listed = [line.split("\t") for line in flow.recorded.read_text().splitlines() if line.startswith("MSG\t")]
     start = 2 if flow.recorded.suffix == ".tsv" else 1
     wanted = {(int(columns[start]), int(columns[start + 1])): columns[start + 2] for columns in listed}
@@ -72,12 +69,10 @@ def expected(store, flow):
 
 
 def place(record) -> tuple[int, int]:
-    """Queue and queue offset."""
     return record.queue_id, record.queue_offset
 
 
 def ends(store, topic) -> dict[int, int]:
-    """For each queue of a topic that has messages, the queue offset behind its last."""
     last: dict[int, int] = {}
     for record in store.records.values():
         if record.topic == topic:
@@ -86,13 +81,11 @@ def ends(store, topic) -> dict[int, int]:
 
 
 def shown(consumed):
-    """What a Java consumer received, in the form of `as_stored`, by queue and queue offset."""
     messages = [_without_client_properties(comparable(message)) for message in consumed.messages]
     return sorted(messages, key=lambda message: (message["queueId"], message["queueOffset"]))
 
 
 def as_stored(records, *, is_old_client):
-    """Records as a Java consumer must show them."""
     return [_without_client_properties(as_java_shows(record, is_old_client=is_old_client)) for record in records]
 
 

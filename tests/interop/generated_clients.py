@@ -31,11 +31,9 @@ def generated_client() -> list[str]:
 
 
 def answers(client, host, port, questions):
-    """What a client prints for questions, a line each."""
     asked = "".join(f"{json.dumps(question)}\n" for question in questions)
-    outcome = subprocess.run(
-        [*client, host, str(port)], input=asked.encode(), capture_output=True, check=False, timeout=ASKING_SECONDS
-    )
+    command = [*client, host, str(port)]
+    outcome = subprocess.run(command, input=asked.encode(), capture_output=True, check=False, timeout=ASKING_SECONDS)
     assert outcome.returncode == 0, outcome.stderr.decode()[-4000:]
     return [json.loads(line) for line in outcome.stdout.decode().splitlines()]
 

@@ -124,16 +124,13 @@ def copy_jars(pom: Path, folder: Path, *options: str) -> None:
 
 
 def build_go(module: str, folder: Path) -> None:
-    """Have Go build the program of a published module, `path@version`, in a folder; raises `ClientUnavailable`."""
     go = tool("go")
     folder.mkdir()
     environment = os.environ | GO_ENVIRONMENT | {"GOBIN": str(folder)}
     command = [go, "install", *GO_FLAGS, module]
-    outcome = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if outcome.returncode != 0:
-        raise ClientUnavailable(f"go install {module} failed:\n{outcome.stdout[-3000:]}")
+        raise ClientUnavailable(f"go install {module} failed:\n{outcome.stderr[-3000:]}")
 
 
 def _download(version: str, folder: Path) -> None:

@@ -49,7 +49,6 @@ class Subscription:
     """How often the client asks its name server who there is; the default is a client's own."""
 
     def options(self) -> dict[str, Any]:
-        """The options as the harness reads them."""
         keys = {} if self.credentials is None else dict(zip(("accessKey", "secretKey"), self.credentials, strict=True))
         return keys | {
             "kind": self.kind,
@@ -77,14 +76,12 @@ class Consumed:
 
     @classmethod
     def of(cls, answer: dict[str, Any]) -> "Consumed":
-        """Reads the harness's answer; one from the end of a consumer names no queues."""
         refused = {_two_numbers(place): times for place, times in answer["refused"].items()}
         queues = {(topic, int(number)) for topic, number in (text.split(" ") for text in answer.get("queues", ()))}
         return cls(answer["messages"], refused, queues)
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """(queue, queue offset) of the messages, as they came."""
         return [(message["queueId"], message["queueOffset"]) for message in self.messages]
 
 
@@ -118,9 +115,8 @@ class JavaClient:
         self.conf = home / "conf"
         self._log = home / "stderr.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=home
-            )
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, cwd=home)
         self._pending = b""
 
     def mqadmin(self, *arguments: str, limit_millis: int = 0) -> str:
@@ -133,7 +129,6 @@ class JavaClient:
         return "".join(line for line in printed.splitlines(keepends=True) if not line.startswith("\tat Harness."))
 
     def commands(self) -> list[str]:
-        """The names of all commands that mqadmin of this version knows."""
         names: list[str] = self._ask({"command": "commands"})["names"]
         return names
 
@@ -144,20 +139,12 @@ class JavaClient:
         return message
 
     def query(self, name_server, client, topic, key, window=(0, 2**63 - 1)) -> list[dict[str, Any]]:
-        """``queryMessage(topic, key, 64, begin, end)``."""
-        command: dict[str, Any] = {
-            "command": "query",
-            "nameServer": name_server,
-            "client": client,
-            "topic": topic,
-            "key": key,
-        }
+        command = {"command": "query", "nameServer": name_server, "client": client, "topic": topic, "key": key}
         command |= {"maximum": 64, "begin": window[0], "end": window[1]}
         messages: list[dict[str, Any]] = self._use(name_server, command)["messages"]
         return messages
 
     def send(self, name_server: str, topic: str, queue_id: int | None = None) -> str:
-        """The status of a message sent to a queue, or to any that the producer finds in the topic's route."""
         command = {"command": "send", "nameServer": name_server, "client": "producer", "topic": topic}
         status: str = self._use(name_server, command | {"queueId": queue_id})["status"]
         return status
@@ -168,43 +155,35 @@ class JavaClient:
         self._ask({"command": "consume", "consumers": options})
 
     def look(self, name: str) -> Consumed:
-        """What a running consumer received so far."""
         return Consumed.of(self._ask({"command": "look", "name": name})["consumed"])
 
     def limit(self, name: str, limit: int) -> None:
-        """Lets a push consumer take up to ``limit`` messages in all."""
         self._ask({"command": "limit", "name": name, "limit": limit})
 
     def offset_for_timestamp(self, name: str, queue_id: int, timestamp: int) -> int:
-        """The offset that a lite pull consumer finds for a time in one of the queues that it holds."""
         command = {"command": "offsetForTimestamp", "name": name, "queueId": queue_id, "timestamp": timestamp}
         offset: int = self._ask(command)["offset"]
         return offset
 
     def end(self, *names: str) -> dict[str, Consumed]:
-        """Shuts consumers down beside each other, and returns what each received in all."""
         ended: dict[str, Any] = self._ask({"command": "end", "names": names})["consumed"]
         return {name: Consumed.of(consumed) for name, consumed in ended.items()}
 
     def dashboard(self, name_server: str, page: str, **options: Any) -> Any:
-        """What a page of RocketMQ's dashboard shows; 5.x alone."""
         command = {"command": "dashboard", "nameServer": name_server, "page": page}
         return self._ask(command | options)["shown"]
 
     def pull(self, name_server: str, group: str, topic: str, expression: str) -> list[str]:
-        """What a pull consumer learns of each queue of a topic, in the lines of ``client-flows/pull.txt``."""
         command = {"command": "pull", "nameServer": name_server, "group": group, "topic": topic}
         lines: list[str] = self._ask(command | {"expression": expression})["lines"]
         return lines
 
     def disconnect(self, name_server: str) -> None:
-        """Ends the clients that were started with this name server, if any."""
         if name_server in self._used:
             self._ask({"command": "disconnect", "nameServer": name_server})
             self._used.remove(name_server)
 
     def close(self) -> None:
-        """Ends the JVM."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -25,8 +25,6 @@ Way = tuple[int, dict[str, str]]
 
 
 class Asker:
-    """One connection, one request after the other."""
-
     def __init__(self, address) -> None:
         self._socket = socket.create_connection(address, timeout=60)
         self._splitter, self._opaque = FrameSplitter(), 0
@@ -46,14 +44,12 @@ class Asker:
 
 
 def pull(topic: str, queue_id: int, queue_offset: int, maximum: int = 1, hold_ms: int = 0) -> Way:
-    """A pull of all messages from an offset on."""
     place = {"topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset), "maxMsgNums": str(maximum)}
     flags = SUBSCRIPTION | (SUSPEND if hold_ms else 0)
     return PULL_MESSAGE, {**PULL, **place, "sysFlag": str(flags), "suspendTimeoutMillis": str(hold_ms)}
 
 
 def ways_to(sent) -> dict[str, Way]:
-    """The five ways to ask for a message."""
     by_key = {**FOREVER, "topic": sent.topic}
     return {
         "offset": (VIEW_MESSAGE_BY_ID, {"offset": str(sent.physical_offset)}),
@@ -65,7 +61,6 @@ def ways_to(sent) -> dict[str, Way]:
 
 
 def difference(sent, record) -> str | None:
-    """What is wrong with the record of a message; None when it is as it was sent."""
     if record is None:
         return "no intact record"
     properties = record.properties
@@ -79,14 +74,11 @@ def difference(sent, record) -> str | None:
         "tag": (sent.tag, properties.get("TAGS")),
         "unique key": (sent.unique_key, properties.get("UNIQ_KEY")),
     }
-    return next(
-        (f"{name}: {want!r}, found {found!r}" for name, (want, found) in expected.items() if want != found), None
-    )
+    differ = (f"{name}: {want!r}, found {found!r}" for name, (want, found) in expected.items() if want != found)
+    return next(differ, None)
 
 
 class Worker:
-    """A thread that works until it is stopped, and what it found wrong."""
-
     def __init__(self, address) -> None:
         self.asker = Asker(address)
         self.problems: list[str] = []
@@ -105,7 +97,6 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """End, once what there is to do is done."""
         self._over.set()
         self._thread.join()
         self.asker.close()
@@ -176,8 +167,6 @@ class Comparer(Worker):
 
 @dataclass(frozen=True)
 class Received:
-    """A record that a waiting pull was answered with."""
-
     queue_offset: int
     unique_key: str
     physical_offset: int

@@ -46,17 +46,14 @@ class Run:
 
 
 def works(arguments: str, printed: str) -> Run:
-    """It reads."""
     return Run(Outcome.WORKS, arguments, printed, 0)
 
 
 def refused(arguments: str, printed: str = READ_ONLY, answered: int | None = 16, limit_millis: int = 0) -> Run:
-    """It writes."""
     return Run(Outcome.REFUSED, arguments, printed, answered, limit_millis)
 
 
 def not_applicable(arguments: str, printed: str = NOT_SUPPORTED, answered: int | None = 3) -> Run:
-    """It is about what a store has not."""
     return Run(Outcome.NOT_APPLICABLE, arguments, printed, answered)
 
 

@@ -49,20 +49,16 @@ REPLAYED = {"brokerStatus", "getBrokerConfig", "getNamesrvConfig"}
 
 @dataclass(frozen=True)
 class Case:
-    """One recorded command: name, arguments as one text, what it printed against the live broker."""
-
     name: str
     arguments: str
     printed: str
 
     @property
     def command(self) -> str:
-        """The name of the mqadmin command."""
         return self.arguments.split()[0]
 
 
 def read_cases(folder=G1) -> list[Case]:
-    """The cases with a recorded output that are compared, in the order they were recorded."""
     return [
         Case(name, arguments, output.read_text())
         for name, arguments in _all_cases(folder)
@@ -71,7 +67,6 @@ def read_cases(folder=G1) -> list[Case]:
 
 
 def read_refused_cases(folder=G1) -> dict[str, str]:
-    """The arguments of the cases without a recorded output, by name: they write."""
     return {name: arguments for name, arguments in _all_cases(folder) if not _output(folder, name).exists()}
 
 
@@ -86,8 +81,6 @@ def _output(folder, name):
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of a printed text: its row, the name of its column, its text and where that starts."""
-
     row: int
     column: str
     text: str
@@ -95,12 +88,10 @@ class Cell:
 
     @property
     def end(self) -> int:
-        """Where the piece ends."""
         return self.start + len(self.text)
 
 
 def cells(text: str) -> list[Cell]:
-    """All of ``text`` but white space, in order."""
     found: list[Cell] = []
     columns: list[str] = []
     start = 0
@@ -118,7 +109,6 @@ def cells(text: str) -> list[Cell]:
 
 
 def normalise(arguments: str, text: str) -> list[tuple[str, ...]]:
-    """The rows of what ``mqadmin ARGUMENTS`` printed, ready to be compared with ``==``."""
     command = arguments.split()[0]
     rows: dict[int, list[Cell]] = {}
     for cell in cells(text):
@@ -137,12 +127,10 @@ def normalise(arguments: str, text: str) -> list[tuple[str, ...]]:
 
 
 def may_differ(arguments: str, cell: Cell) -> bool:
-    """Whether only the form of this cell is compared."""
     return _form(arguments.split()[0], cell.column) is not None
 
 
 def is_unordered(arguments: str, first: Cell) -> bool:
-    """Whether the row that begins with this cell may change places with its neighbours of the same kind."""
     command = arguments.split()[0]
     columns = UNORDERED.get(f"{command} -c" if " -c" in arguments else command)
     return columns is not None and re.fullmatch(columns, first.column) is not None
@@ -168,7 +156,6 @@ def _table_row(row, line, start, columns):
 
 
 def _free_line(row, line, start):
-    """A line outside tables: tracks, the end of a stack, a JSON member, a label, any text."""
     if line.startswith("MessageTrack ["):
         tracks = re.finditer(r"MessageTrack \[.*?(?=MessageTrack \[|\s*$)", line)
         yield from (Cell(row, "MessageTrack", track.group(), start + track.start()) for track in tracks)

@@ -82,7 +82,6 @@ class OfficialProcess:
     """A running Java process of the official distribution: its address, its logs, and how to end it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", address: tuple[str, int], logs: Path) -> None:
-        """Wraps a started process that listens, or will, on ``address``; ``logs`` is the folder of its logs."""
         self.process = process
         self.address = address
         self._logs = logs
@@ -94,11 +93,8 @@ class OfficialProcess:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def log_text(self, limit: int = 4000) -> str:
-        """The end of what it printed and logged."""
-        texts = [
-            f"--- {path.name}\n{path.read_text(errors='replace')[-limit:]}"
-            for path in sorted(self._logs.rglob("*.log"))
-        ]
+        paths = sorted(self._logs.rglob("*.log"))
+        texts = [f"--- {path.name}\n{path.read_text(errors='replace')[-limit:]}" for path in paths]
         return "\n".join(texts)
 
     def stop(self) -> None:
@@ -106,7 +102,6 @@ class OfficialProcess:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: the store is left as a crash leaves it."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:
@@ -127,8 +122,6 @@ class OfficialProcess:
 
 @dataclass(frozen=True)
 class OfficialPair:
-    """A name server and the broker that is registered with it."""
-
     name_server: OfficialProcess
     broker: OfficialProcess
 
@@ -147,12 +140,10 @@ def official_name_server(
     settings = {"bindAddress": host, "listenPort": str(address[1]), "kvConfigPath": f"{home}/kvConfig.json"}
     settings |= properties or {}
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    process = start_official(
-        "org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version, classes, tls=tls
-    )
-    with running(
-        OfficialProcess(process, address, home), lambda: ask(address, GET_NAMESRV_CONFIG).code == 0
-    ) as started:
+    main, arguments = "org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)]
+    process = start_official(main, arguments, home, version, classes, tls=tls)
+    started = OfficialProcess(process, address, home)
+    with running(started, lambda: ask(address, GET_NAMESRV_CONFIG).code == 0):
         yield started
 
 
@@ -184,9 +175,8 @@ def official_broker(
     settings = _broker_settings(store, address, name_server) | dict(G1_PROPERTIES if properties is None else properties)
     configuration = home / "broker.conf"
     configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    process = start_official(
-        "org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version, classes, tls=tls
-    )
+    main, arguments = "org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)]
+    process = start_official(main, arguments, home, version, classes, tls=tls)
 
     def is_ready() -> bool:
         if ask(address, GET_BROKER_CONFIG, asked_with).code != 0:
@@ -200,7 +190,6 @@ def official_broker(
 
 @contextlib.contextmanager
 def official_pair(store, work, *, properties=None, host="127.0.0.1", port=None):
-    """A name server and a broker over ``store`` that is registered with it."""
     with (
         official_name_server(work, host=host) as name_server,
         official_broker(store, work, properties=properties, name_server=name_server, host=host, port=port) as broker,
@@ -235,9 +224,8 @@ def _archive_classes(folder: Path) -> None:
     lists[2].write_text("".join(f"{line}\n" for line in sorted(loaded)))
     dump = ["-Xshare:dump", f"-XX:SharedClassListFile={lists[2]}", f"-XX:SharedArchiveFile={folder / 'classes.jsa'}"]
     with (folder / "dump.log").open("wb") as log:
-        subprocess.run(
-            [tool("java"), *QUICK_JVM, *dump, "-cp", f"{jars()}/*"], stdout=log, stderr=subprocess.STDOUT, check=False
-        )
+        command = [tool("java"), *QUICK_JVM, *dump, "-cp", f"{jars()}/*"]
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
 
 
 def _broker_settings(store: Path, address: tuple[str, int], name_server: OfficialProcess | None) -> dict[str, str]:
@@ -258,9 +246,8 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }
-    return (
-        settings | CALM_INTERVALS | NO_FLOW_CONTROL | ({"namesrvAddr": name_server.text_address} if name_server else {})
-    )
+    named = {"namesrvAddr": name_server.text_address} if name_server else {}
+    return settings | CALM_INTERVALS | NO_FLOW_CONTROL | named
 
 
 def home_below(path: Path) -> Path:
@@ -315,7 +302,6 @@ def loopback_only() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(started, is_ready):
-    """The process once it is ready; killed at the end."""
     try:
         _wait_until_ready(started, is_ready)
         yield started
@@ -327,9 +313,8 @@ def _wait_until_ready(started, is_ready) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if started.process.poll() is not None:
-            raise RuntimeError(
-                f"ended with exit code {started.process.returncode} instead of starting\n{started.log_text()}"
-            )
+            code = started.process.returncode
+            raise RuntimeError(f"ended with exit code {code} instead of starting\n{started.log_text()}")
         with contextlib.suppress(OSError):
             if is_ready():
                 return

@@ -59,12 +59,10 @@ def receive_by_grpc(proxy: OfficialProxy, group: str, topic: str, work: Path) ->
     jars = cached("grpc-client-5.0.8", lambda folder: copy_jars(HERE / "grpc-pom.xml", folder, "-Pclient"))
     classes = compiled(jars, HERE / "Receiving.java")
     command = [tool("java"), *QUICK_JVM, f"-Duser.home={work}", "-cp", f"{jars}/*{os.pathsep}{classes}", "Receiving"]
-    outcome = subprocess.run(
-        [*command, proxy.grpc, group, topic], capture_output=True, text=True, check=True, timeout=CLIENT_SECONDS
-    )
+    command += [proxy.grpc, group, topic]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CLIENT_SECONDS)
     return outcome.stdout.strip()
 
 
 def bring_proxy(folder: Path) -> None:
-    """Fill a folder with the jars of the proxy."""
     copy_jars(POM, folder, f"-Drocketmq.version={SERVER_VERSION}", "-Pproxy")

@@ -28,14 +28,11 @@ STOP_SECONDS = 60
 
 @dataclass
 class OtherConsumers:
-    """A running process with one consumer for each group."""
-
     process: "subprocess.Popen[bytes]"
     output: Path
     errors: Path
 
     def messages(self, group):
-        """What the consumer of a group received so far, in that order; bodies as bytes."""
         lines = self.output.read_bytes().split(b"\n")[:-1]
         told = [json.loads(line) for line in lines]
         return [message | {"body": base64.b64decode(message["body"])} for message in told if message["group"] == group]
@@ -46,7 +43,6 @@ class OtherConsumers:
         assert self.process.wait(STOP_SECONDS) == 0, self.errors.read_text()[-4000:]
 
     def kill(self) -> None:
-        """Kills the process, so that it does not unregister at the server."""
         self.process.kill()
         self.process.wait()
 
@@ -63,9 +59,8 @@ def other_consumers(language, name_server, topic, groups, work):
         command += [group, expression_type, expression]
     output, errors = work / f"{language}.out", work / f"{language}.err"
     with output.open("wb") as out, errors.open("wb") as err:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=work, env=os.environ | environment
-        )
+        how = {"cwd": work, "env": os.environ | environment}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err, **how)
     running = OtherConsumers(process, output, errors)
     try:
         yield running

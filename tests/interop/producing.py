@@ -29,7 +29,6 @@ class Sent:
 
     @classmethod
     def of(cls, line: str) -> "Sent":
-        """From a line of the producer; RuntimeError with its failure."""
         number, *rest = line.rstrip("\n").split("\t")
         if number == "failed":
             raise RuntimeError(rest[0])
@@ -63,7 +62,6 @@ class Producer:
         self._reader.start()
 
     def send_to(self, topic: str) -> None:
-        """Send to this topic too, from now on."""
         self._process.stdin.write(f"{topic}\n")
         self._process.stdin.flush()
 
@@ -72,7 +70,6 @@ class Producer:
         return self._new.get(timeout=1)
 
     def stop(self) -> None:
-        """Send no more; everything sent is in `sent` then."""
         self._process.stdin.close()
         self._process.wait(60)
         self._reader.join()
@@ -91,7 +88,6 @@ class Producer:
 
 @contextlib.contextmanager
 def producing(name_server, work, per_second):
-    """A producer that sends ``per_second`` messages a second, to no topic yet; stopped when the block ends."""
     home = work / "producing-home"
     home.mkdir()
     class_path = f"{jars(SERVER_VERSION)}/*{os.pathsep}{compiled(jars(SERVER_VERSION), SOURCE)}"

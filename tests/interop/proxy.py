@@ -12,8 +12,6 @@ from interop.wire import Frame, FrameSplitter
 
 @dataclass(frozen=True)
 class Passed:
-    """One frame that went through: when (wall clock, seconds), to the server or from it, on which connection."""
-
     timestamp_seconds: float
     to_server: bool
     frame: Frame
@@ -21,8 +19,6 @@ class Passed:
 
 
 class RecordingProxy:
-    """Listens on ``address`` and passes connections on to ``target``; what went through is in ``passed``."""
-
     def __init__(self, address: tuple[str, int], target: tuple[str, int] | None) -> None:
         """Binds at once (OSError when the address is taken); `recording_proxy` serves and closes.
 
@@ -37,7 +33,6 @@ class RecordingProxy:
         self._numbers = itertools.count(1)
 
     def request_codes(self) -> list[int]:
-        """The codes of the requests that clients sent so far, in order."""
         return [passed.frame.code for passed in self.passed if passed.to_server and not passed.frame.is_response]
 
     def forget(self) -> None:
@@ -45,14 +40,12 @@ class RecordingProxy:
         self.passed.clear()
 
     def serve(self) -> None:
-        """Accepts connections until `close`."""
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._connect, args=(client,), daemon=True).start()
 
     def close(self) -> None:
-        """Stops listening and ends all connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -86,9 +79,7 @@ class RecordingProxy:
         splitter = FrameSplitter()
         with contextlib.suppress(OSError):
             while chunk := source.recv(1 << 16):
-                self.passed.extend(
-                    [Passed(time.time(), to_server, frame, connection) for frame in splitter.feed(chunk)]
-                )
+                self.passed += [Passed(time.time(), to_server, frame, connection) for frame in splitter.feed(chunk)]
                 sink.sendall(chunk)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

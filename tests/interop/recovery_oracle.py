@@ -21,8 +21,6 @@ SOURCE = Path(__file__).with_name("RecoveryOracle.java")
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a broker is configured with."""
-
     segment: int
     queue_file: int
     batch_file: int = 46 * 4
@@ -32,8 +30,6 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Recovered:
-    """Whether the store could be loaded, and what of its log is left."""
-
     is_loaded: bool
     end: int
     segments: tuple[str, ...]
@@ -41,8 +37,6 @@ class Recovered:
 
 @dataclass(frozen=True)
 class Consumed:
-    """What a consumer gets of one queue, by physical offsets, and the queue's own numbers."""
-
     minimum: int
     maximum: int
     places: tuple[int, ...]
@@ -55,12 +49,10 @@ class RecoveryOracle:
         self._start, self._process, self._loaded = start, start(), 0
 
     def close(self) -> None:
-        """End the JVM."""
         self._process.kill()
         self._process.communicate()
 
     def load(self, root: Path, sizes: Sizes) -> Recovered:
-        """Load a store, and say what became of its log."""
         if self._loaded == MOST_LOADED:
             self.close()
             self._process, self._loaded = self._start(), 0
@@ -78,7 +70,6 @@ class RecoveryOracle:
         assert self._ask("clean") == "cleaned\n"
 
     def consume(self) -> dict[tuple[str, int], Consumed]:
-        """What a consumer gets of each queue of the store that was loaded last."""
         found = {}
         for text in self._ask("consume").split():
             topic, queue_id, minimum, maximum, places = text.split("/")
@@ -87,13 +78,10 @@ class RecoveryOracle:
         return found
 
     def offsets_by_time(self, topic, queue_id, boundary, times) -> list[int]:
-        """Where a queue of that store begins for each of some times; `boundary` is LOWER or UPPER."""
-        return [
-            int(text) for text in self._ask(f"times {topic} {queue_id} {boundary} {' '.join(map(str, times))}").split()
-        ]
+        question = f"times {topic} {queue_id} {boundary} {' '.join(map(str, times))}"
+        return [int(text) for text in self._ask(question).split()]
 
     def pull(self, topic: str, queue_id: int, offset: int, maximum: int) -> tuple[str, int, int, int, list[int]]:
-        """What a pull comes to: status, the next offset, the queue's bounds, and physical offsets of the messages."""
         status, *numbers = self._ask(f"pull {topic} {queue_id} {offset} {maximum}").split()
         following, least, most = map(int, numbers[:3])
         return status, following, least, most, [int(each) for part in numbers[3:] for each in part.split(",")]
@@ -108,7 +96,6 @@ class RecoveryOracle:
 
 @contextlib.contextmanager
 def recovery_oracle(home, version=SERVER_VERSION):
-    """Run the oracle with the store classes of a version; ``home`` gets its logs."""
     classes = store_jars(version)
     class_path = f"{classes}/*{os.pathsep}{compiled(classes, SOURCE)}"
     command = [tool("java"), *SMALL_JVM, *OPEN_MODULES, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]

@@ -20,7 +20,6 @@ def sizes_of_mended(good, root) -> Sizes:
 
 
 def compare(good, readable, consumed, trace) -> None:
-    """Every readable message arrives in each of its queues, in order, and what arrives is a message of the queue."""
     for queue in good.queues:
         found = consumed.get(queue)
         expected = [each.physical_offset for each in readable if queue in each.places]
@@ -54,7 +53,6 @@ def draw_store(good, root, seed, kind="") -> list[str] | None:
 
 
 def _set_state(good, root, rng) -> str:
-    """Stopped, or crashed with a checkpoint of any moment."""
     if rng.random() < 0.35:
         return "stopped"
     (root / "abort").write_text("1")
@@ -76,7 +74,6 @@ def _set_state(good, root, rng) -> str:
 
 
 def whole_messages(good, root):
-    """The messages whose bytes are as they were."""
     contents = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
     found = []
     for each in good.messages:

@@ -30,19 +30,15 @@ class Site:
     proxies: tuple[RecordingProxy, ...]
 
     def forget(self) -> None:
-        """Starts new records."""
         for proxy in self.proxies:
             proxy.forget()
 
     def lookups(self) -> list[int]:
-        """The codes of the views and queries since `forget`, in order."""
         return [frame.code for frame in self.lookup_frames()]
 
     def lookup_frames(self):
-        """The views and queries since `forget`, in the order they came."""
-        passed = sorted(
-            (entry for proxy in self.proxies for entry in proxy.passed), key=lambda one: one.timestamp_seconds
-        )
+        passed = [entry for proxy in self.proxies for entry in proxy.passed]
+        passed.sort(key=lambda one: one.timestamp_seconds)
         asked = [entry.frame for entry in passed if entry.to_server and not entry.frame.is_response]
         return [frame for frame in asked if frame.code in (QUERY_MESSAGE, VIEW_MESSAGE_BY_ID)]
 

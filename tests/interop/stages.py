@@ -24,26 +24,21 @@ class Stage:
     is_read_only: bool
 
     def requests(self, group, *codes):
-        """The requests with one of these codes that clients sent for a consumer group, in order."""
         return [passed.frame for passed in self.passed(group, *codes)]
 
     def answers(self, group, code):
-        """The answers that a group's requests of one code got."""
         asked = {(passed.connection, passed.frame.header["opaque"]) for passed in self.passed(group, code)}
         back = [passed for passed in self.proxy.passed if not passed.to_server and passed.frame.is_response]
         return [passed.frame for passed in back if (passed.connection, passed.frame.header["opaque"]) in asked]
 
     def passed(self, group, *codes):
-        """The same requests, each with when it came."""
         asked = [passed for passed in self.proxy.passed if passed.to_server and not passed.frame.is_response]
         return [passed for passed in asked if passed.frame.code in codes and _group_of(passed.frame) == group]
 
     def pulls(self, group):
-        """The pulls of a group."""
         return self.requests(group, PULL_MESSAGE, LITE_PULL_MESSAGE)
 
     def has_asked_for_more(self, group: str, topic: str, ends: dict[int, int]) -> bool:
-        """Whether the group has come to the end of each queue, and pulled from there."""
         asked: dict[int, int] = {}
         for frame in self.pulls(group):
             fields = frame.header["extFields"]
@@ -53,12 +48,10 @@ class Stage:
         return all(asked.get(queue_id, -1) >= end for queue_id, end in ends.items())
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset that the server holds of a group in a queue."""
         return committed(self.proxy.address, group, topic, queue_id)
 
 
 def committed(server: tuple[str, int], group: str, topic: str, queue_id: int) -> int | None:
-    """The offset that a server holds of a group in a queue."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
     answer = ask(server, QUERY_CONSUMER_OFFSET, fields)
     if answer.code == QUERY_NOT_FOUND:
@@ -69,7 +62,6 @@ def committed(server: tuple[str, int], group: str, topic: str, queue_id: int) ->
 
 @contextlib.contextmanager
 def our_stage(store, work):
-    """Our server over ``store``, name server and broker in one."""
     with recording_proxy(None) as proxy, our_server(store, work, proxy):
         yield Stage(address_text(proxy), proxy, is_read_only=True)
 
@@ -101,12 +93,10 @@ def official_stage(store, work):
 
 
 def address_text(proxy: RecordingProxy) -> str:
-    """The proxy's address as clients and options take it."""
     host, port = proxy.address
     return f"{host}:{port}"
 
 
 def _group_of(frame) -> str | None:
-    """Different requests name the group differently."""
     fields: dict[str, str] = frame.header.get("extFields", {})
     return fields.get("consumerGroup") or fields.get("group")

@@ -20,8 +20,6 @@ LZ4, ZSTD = 0x100, 0x200
 
 @dataclass(frozen=True)
 class Produced:
-    """One line of produced.tsv: a send, or one message of a client batch; a transaction has no offset message id."""
-
     label: str
     unique_key: str
     offset_message_id: str | None
@@ -41,36 +39,30 @@ class Stored:
 
     @property
     def hosts(self) -> list[str]:
-        """The store hosts of all records, IPv4 first."""
         return sorted({host_text(record.store_host) for record in self.records.values()}, key=lambda host: ":" in host)
 
     @property
     def options(self) -> list[str]:
-        """The options that `rocketlens` needs to read the store."""
         if self.commit_logs == ("commitlog",):
             return []
         return ["--commit-log", ",".join(str(self.root / name) for name in self.commit_logs)]
 
     @property
     def with_offset_ids(self) -> list[tuple[str, Produced]]:
-        """The offset message ids that the producer got, each with the message that it got it for."""
         found = [(one.offset_message_id, one) for one in self.produced if one.offset_message_id is not None]
         assert found
         return found
 
     def at(self, offset_message_id: str) -> Record:
-        """The record that an offset message id names."""
         record = self.records[int(offset_message_id[-16:], 16)]
         assert record.offset_message_id == offset_message_id
         return record
 
     def with_unique_key(self, topic: str, unique_key: str) -> list[Record]:
-        """The records of a topic with this unique key, oldest first."""
         found = self.records.values()
         return [one for one in found if one.topic == topic and one.properties.get("UNIQ_KEY") == unique_key]
 
     def with_key(self, topic: str, key: str) -> list[Record]:
-        """The records of a topic that have this key among their keys, oldest first."""
         found = self.records.values()
         return [one for one in found if one.topic == topic and key in one.properties.get("KEYS", "").split(" ")]
 
@@ -116,7 +108,6 @@ def as_java_shows(record, *, is_old_client, by_unique_key_query=False):
 
 
 def comparable(message):
-    """A message of the harness in the form of `as_java_shows`."""
     hosts = {}
     for name in ("storeHost", "bornHost"):
         address, port = message[name].split(" ")
@@ -126,7 +117,6 @@ def comparable(message):
 
 
 def unpacked_body(record: Record) -> bytes:
-    """The body as its producer gave it."""
     if not record.sys_flag & IS_COMPRESSED:
         return record.body
     kind = record.sys_flag & COMPRESSION

@@ -88,7 +88,6 @@ GROUPS = ("readers", "deniedGroup", "others")
 
 
 def requests():
-    """Requests of all codes that the validator looks into."""
     for topic in TOPICS:
         yield RequestCode.QUERY_MESSAGE, {"topic": topic, **QUERY}, b""
     for topic, group in itertools.product(TOPICS, GROUPS):
@@ -137,7 +136,6 @@ def test_the_same_requests_of_administrators_without_lists_are_admitted_if_that_
 
 
 def _compare(guard, ask, frame, host) -> bool:
-    """Ask both about one request; whether they admit it."""
     expected = ask({"frame": base64.b64encode(frame).decode(), "host": host})
     (whole,) = FrameDecoder().feed(frame)
     answer = finish(guard.admit(decode_command(whole), FakeConnection(peer_address=Endpoint(host, 4711))))

@@ -109,7 +109,6 @@ def target(request, store, tmp_path_factory):
 
 
 def program(client: str) -> list[str]:
-    """The command that runs a client, without its argument."""
     contents = b"".join((HERE / name).read_bytes() for name in FILES[client in OF_NODE])
     checksum = hashlib.sha256(contents).hexdigest()[:16]
     if client in OF_NODE:
@@ -135,9 +134,8 @@ def _install_node(folder: Path) -> None:
 def test_assistants_follow_an_order_from_its_number_to_its_retry(client, mode, target) -> None:
     _, place = target
     asked = {"client": client, "mode": mode, "target": place, "calls": JOURNEY}
-    done = subprocess.run(
-        [*program(client), json.dumps(asked)], capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-    )
+    command = [*program(client), json.dumps(asked)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     tools, *answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert tools["tools"][:3] == ["find", "message", "story"]

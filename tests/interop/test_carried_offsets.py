@@ -21,7 +21,6 @@ OWN = {("CG_TAG", "TopicTest", 1): 3, ("CG_new", "TopicTest", 2): 7, ("CG_new", 
 
 
 def commit(server: tuple[str, int]) -> None:
-    """Commit `OWN` as a member of its groups."""
     groups = [consumer(group) for group in sorted({group for group, _, _ in OWN})]
     with socket.create_connection(server, WAIT_SECONDS) as connection:
         splitter = FrameSplitter()

@@ -10,8 +10,7 @@ from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Subscription
 from interop.other_clients import other_consumers
-from interop.stages import GET_CONSUMER_LIST_BY_GROUP, committed, official_stage, our_stage
-from interop.stored import stored
+from interop.stages import GET_CONSUMER_LIST_BY_GROUP, committed
 from process import rocketlens_serving
 
 pytestmark = pytest.mark.interop
@@ -26,25 +25,11 @@ RESTART_SECONDS = 25
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return stored("g1", tmp_path_factory.mktemp("groups-g1"))
-
-
-@pytest.fixture(scope="module")
 def places(store) -> list[tuple[int, int]]:
-    """Queue and queue offset of all messages of the topic."""
     return sorted(place(record) for record in store.records.values() if record.topic == TOPIC)
 
 
-@pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
-def stage(request, store, tmp_path_factory):
-    work = tmp_path_factory.mktemp("stage")
-    with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
-        yield running
-
-
 def queues_of(client, name) -> set[int]:
-    """The queues of the topic that a consumer holds."""
     return {queue_id for topic, queue_id in client.look(name).queues if topic == TOPIC}
 
 
@@ -59,10 +44,8 @@ def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
     client_rebalance, stage, java, places
 ) -> None:
     """The one that leaves has decided on none of its messages."""
-    leaves, stays = (
-        java(OLD_CLIENT_VERSION if client_rebalance else SERVER_VERSION, "JSON"),
-        java(SERVER_VERSION, "JSON"),
-    )
+    leaves = java(OLD_CLIENT_VERSION if client_rebalance else SERVER_VERSION, "JSON")
+    stays = java(SERVER_VERSION, "JSON")
     queues, group = {queue_id for queue_id, _ in places}, "CG_shared" if client_rebalance else "CG_assigned"
     first = Subscription("push", group, TOPIC, limit=0, holds=True, client_rebalance=client_rebalance)
     leaves.consume(stage.name_server, {"leaves": first})

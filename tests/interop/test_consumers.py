@@ -12,8 +12,8 @@ from blocking_client import eventually
 from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, as_stored, ends, expected, place, shown
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Consumed, JavaClient, JavaError
-from interop.stages import Stage, official_stage, our_stage
-from interop.stored import Stored, stored
+from interop.stages import Stage
+from interop.stored import Stored
 
 pytestmark = pytest.mark.interop
 
@@ -63,18 +63,6 @@ def group_of(client: JavaClient, stage: Stage, name: str) -> str:
     return f"CG_{name}_{client.version}_{client.form}_{server}".replace(".", "-")
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    return stored("g1", tmp_path_factory.mktemp("consumers-g1"))
-
-
-@pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
-def stage(request, store, tmp_path_factory):
-    work = tmp_path_factory.mktemp("stage")
-    with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
-        yield running
-
-
 @pytest.fixture(
     scope="module",
     params=[pytest.param(name, marks=[] if name in SOME_CLIENTS else pytest.mark.soak) for name in CLIENTS],
@@ -83,9 +71,8 @@ def run(request, store, stage, java):
     client = java(*CLIENTS[request.param])
     # The official broker takes refused messages back, and delivers them again from a retry topic.
     flows = FLOWS | ({"failing": FAILING} if stage.is_read_only else {})
-    client.consume(
-        stage.name_server, {name: flow.subscription(group_of(client, stage, name)) for name, flow in flows.items()}
-    )
+    consumers = {name: flow.subscription(group_of(client, stage, name)) for name, flow in flows.items()}
+    client.consume(stage.name_server, consumers)
     for name in FLOWS:
         eventually(partial(has_drained, store, stage, client, name), f"consumer {name} at the end of its queues")
     failing = let_failing_consumer_succeed(store, client) if "failing" in flows else None

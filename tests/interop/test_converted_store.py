@@ -28,11 +28,8 @@ SEND_MESSAGE, PULL_MESSAGE, QUERY_MESSAGE, VIEW_MESSAGE_BY_ID = 10, 11, 12, 33
 GET_MAX_OFFSET, GET_MIN_OFFSET = 30, 31
 PULL_NOT_FOUND = 19
 TOPIC, DELAYED = "ConvertedTopic", "ConvertedDelay"
-SMALL_FILES = STOCK_INTERVALS | {
-    "mappedFileSizeCommitLog": "65536",
-    "mappedFileSizeTimerLog": "131072",
-    "messageDelayLevel": "1s 60s",
-}
+SMALL_FILES = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeTimerLog": "131072", "messageDelayLevel": "1s 60s"}
+SMALL_FILES |= STOCK_INTERVALS
 
 
 @pytest.mark.untraced
@@ -52,9 +49,8 @@ def test_every_queue_has_its_messages_under_their_old_numbers(tmp_path, oracle, 
     for directory in sorted((old / "consumequeue").glob("*/*")):
         paths = sorted(directory.iterdir())
         units, first = b"".join(path.read_bytes() for path in paths), int(paths[0].name) // 20
-        known = {
-            first + at // 20: moves[signed(units, at, 8)] for at in range(0, len(units), 20) if signed(units, at + 8, 4)
-        }
+        filled = (at for at in range(0, len(units), 20) if signed(units, at + 8, 4))
+        known = {first + at // 20: moves[signed(units, at, 8)] for at in filled}
         queue = consumed[directory.parent.name, int(directory.name)]
         assert queue.maximum == max(known, default=first - 1) + 1, directory
         assert list(queue.places) == [place for number, place in sorted(known.items()) if number >= queue.minimum]
@@ -63,7 +59,6 @@ def test_every_queue_has_its_messages_under_their_old_numbers(tmp_path, oracle, 
 
 
 def split(body: bytes) -> list[bytes]:
-    """The records of an answer."""
     records, position = [], 0
     while position < len(body):
         size = signed(body, position, 4)
@@ -94,7 +89,6 @@ def send(broker, topic, key, **properties) -> None:
 
 
 def delivered(broker, topic) -> list[str]:
-    """The unique keys of all messages in queue 0 of a topic."""
     found: list[str] = []
     for _ in itertools.count():
         records = [read_record(each, 0) for each in pull(broker, topic, 0, len(found))]
@@ -128,9 +122,8 @@ def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_ag
             send(broker, DELAYED, f"filler-{number}", FILL="x" * 200)
         eventually(lambda: delivered(broker, TOPIC) == ["at-once", "early"], "the first timer", 80)
         broker.stop()
-    report = run_convert(
-        ConvertRequest(store=str(old), out=str(new), delay_levels=SMALL_FILES["messageDelayLevel"]), Silence()
-    )
+    request = ConvertRequest(store=str(old), out=str(new), delay_levels=SMALL_FILES["messageDelayLevel"])
+    report = run_convert(request, Silence())
     assert report.exit_code == 0
     assert report.details.converted.timers >= 2
     assert report.details.converted.lost == 0

@@ -24,20 +24,16 @@ OVERHEAD = {HEART_BEAT, UNREGISTER_CLIENT}
 
 @dataclass(frozen=True)
 class Behind:
-    """A server behind proxies that tell what came by its port and by the one two lower."""
-
     store: Stored
     main: RecordingProxy
     vip: RecordingProxy
 
     def page(self, client, page, **options):
-        """What a page shows; then `asked` is what it asked."""
         for proxy in (self.main, self.vip):
             proxy.forget()
         return client.dashboard(address_text(self.main), page, **options)
 
     def asked(self) -> tuple[list[int], list[int]]:
-        """The codes that came by the main port and by the lower one, each in order."""
         codes = (proxy.request_codes() for proxy in (self.main, self.vip))
         main, vip = ([code for code in each if code not in OVERHEAD] for each in codes)
         return main, vip
@@ -57,11 +53,6 @@ def behind(java, tmp_path_factory):
         yield Behind(store, main, vip)
         java(SERVER_VERSION, "JSON").dashboard(address_text(main), "close")
         assert server.stop() == 0
-
-
-@pytest.fixture
-def client(java):
-    return java(SERVER_VERSION, "JSON")
 
 
 def of_topic(store, topic):

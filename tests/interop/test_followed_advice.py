@@ -37,7 +37,6 @@ MOST_ROUNDS = 4
 
 
 def commands(findings) -> list[str]:
-    """The commands among what is advised, each once."""
     return list(dict.fromkeys(each.remedy for each in findings if each.remedy.startswith(COMMANDS)))
 
 
@@ -152,7 +151,6 @@ def test_no_line_takes_away_what_the_line_before_it_has_made(tmp_path, typing, f
 
 
 def left_over(root):
-    """What is still wrong with a store."""
     return [each for each in examine(root).findings if each.severity is not Severity.INFO]
 
 
@@ -212,7 +210,6 @@ def test_where_all_messages_are_gone_the_advice_ends_where_nothing_is_to_be_done
 
 
 def restore(oracle, good, root, kinds, seed, typing) -> str:
-    """Damage a store, follow the advice, and have a broker's store read what came of it; in a word."""
     if any(good.shape not in SHAPES_OF.get(kind, (good.shape,)) for kind in kinds):
         return "unfit"
     try:
@@ -233,12 +230,10 @@ def restore(oracle, good, root, kinds, seed, typing) -> str:
 
 
 def fit_together(kinds, version) -> bool:
-    """Whether a store that a broker of a version writes has what some kinds of damage need."""
     return any(all(shape in SHAPES_OF.get(kind, (shape,)) for kind in kinds) for shape in SHAPES_BY[version])
 
 
 def mixtures(version, seed, count):
-    """Two or three kinds of damage to one store, log, queues and index alike."""
     rng = random.Random(f"advice {seed}")
     drawn = (rng.sample(ALL_KINDS, rng.choice((2, 2, 3))) for _ in itertools.count())
     fitting = (kinds for kinds in drawn if fit_together(kinds, version))

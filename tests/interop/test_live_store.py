@@ -109,9 +109,8 @@ class Live:
     def _set_queues(self, topic: str, count: int) -> None:
         numbers = {"readQueueNums": str(count), "writeQueueNums": str(count), "perm": "6"}
         fields = {**numbers, "topic": topic, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
-        answer = ask(
-            self.pair.broker.address, UPDATE_AND_CREATE_TOPIC, {**fields, "topicSysFlag": "0", "order": "false"}
-        )
+        fields |= {"topicSysFlag": "0", "order": "false"}
+        answer = ask(self.pair.broker.address, UPDATE_AND_CREATE_TOPIC, fields)
         assert answer.code == 0, answer.header
 
     def _route(self, topic):
@@ -192,9 +191,8 @@ def check_what_came(live: Live, comparer: Comparer, consumers: list[Consumer]) -
     assert {topic for topic, _ in places} == {FIRST, LATER}
     assert max(queue_id for topic, queue_id in places if topic == FIRST) == MORE_QUEUES - 1
     for queue_id, consumer in enumerate(consumers):
-        expected = [
-            (one.queue_offset, one.unique_key) for one in sent if (one.topic, one.queue_id) == (FIRST, queue_id)
-        ]
+        mine = [one for one in sent if (one.topic, one.queue_id) == (FIRST, queue_id)]
+        expected = [(one.queue_offset, one.unique_key) for one in mine]
         received = [(one.queue_offset, one.unique_key) for one in consumer.received]
         assert [offset for offset, _ in expected] == list(range(len(expected)))
         assert received == expected[-len(received) :]

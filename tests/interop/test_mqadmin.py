@@ -116,7 +116,6 @@ def test_a_command_that_writes_is_refused(java, anywhere, name, arguments) -> No
 
 
 def other(text: str) -> str:
-    """Another text of the same kind: its last digit or letter is another."""
     position = max((found.start() for found in re.finditer(r"[0-9A-Za-z]", text)), default=len(text) - 1)
     letter = str((int(text[position]) + 1) % 10) if text[position] in "0123456789" else "xy"[text[position] == "x"]
     return text[:position] + letter + text[position + 1 :]

@@ -58,7 +58,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(where) -> set[int]:
-    """The codes of all answers since `Site.forget`."""
     return {
         passed.frame.code
         for proxy in where.proxies
@@ -97,7 +96,6 @@ def test_commands_that_4_9_knows_work_or_are_refused_there_too(java, where, fold
 
 
 def check(mqadmin, where, name, run, folder) -> None:
-    """Run a command and judge what it printed and what it was answered."""
     arguments = run.arguments.format(server=where.name_server, folder=folder, group=GROUP, producers=PRODUCERS)
     where.forget()
     started = time.monotonic()

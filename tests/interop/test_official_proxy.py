@@ -11,7 +11,6 @@ from interop.jars import SERVER_VERSION
 from interop.java_client import JavaError, Subscription
 from interop.official_proxy import official_proxy, receive_by_grpc
 from interop.stages import our_stage
-from interop.stored import stored
 from interop.wire import ask
 from protocol.codes import RequestCode
 
@@ -19,11 +18,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.soak]
 """In each run: what it asks was recorded and is replayed, tests/broker/test_golden_replay.py and broker/grpc."""
 
 TOPIC = "TopicTest"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return stored("g1", tmp_path_factory.mktemp("behind-g1"))
 
 
 @pytest.fixture(scope="module")

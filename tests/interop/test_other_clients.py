@@ -8,8 +8,7 @@ import pytest
 from blocking_client import eventually
 from interop.flows import FLOWS, ends, expected
 from interop.other_clients import other_consumers
-from interop.stages import official_stage, our_stage
-from interop.stored import stored, unpacked_body
+from interop.stored import unpacked_body
 
 pytestmark = pytest.mark.interop
 
@@ -24,29 +23,15 @@ CASES = [(language, name) for language, names in NAMES.items() for name in names
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return stored("g1", tmp_path_factory.mktemp("other-g1"))
-
-
-@pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
-def stage(request, store, tmp_path_factory):
-    work = tmp_path_factory.mktemp("stage")
-    with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def consumed(store, stage, tmp_path_factory):
-    """What each flow's consumer had received when it was at the end of its queues and took its leave."""
     found = {}
     with contextlib.ExitStack() as stack:
         started = {}
         for language, names in NAMES.items():
             groups = {f"CG_{language}_{name}": FLOWS[name].filter for name in names}
             work = tmp_path_factory.mktemp(language)
-            started[language] = stack.enter_context(
-                other_consumers(language, stage.name_server, "TopicTest", groups, work)
-            )
+            consumers = other_consumers(language, stage.name_server, "TopicTest", groups, work)
+            started[language] = stack.enter_context(consumers)
         for language, name in CASES:
             drained = partial(has_drained, store, stage, started[language], name, f"CG_{language}_{name}")
             eventually(drained, f"{name} on {language} at the end of its queues")

@@ -115,7 +115,6 @@ def test_bounds_are_the_brokers(topic, queue_id, store, broker) -> None:
 
 
 def searched(broker, queue, timestamp, boundary) -> tuple[int, int]:
-    """What the broker finds for a time, and what we find."""
     more = {"timestamp": str(timestamp), "boundaryType": boundary.value}
     theirs = offset_asked(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue.topic, queue.queue_id, **more)
     return theirs, queue.offset_by_timestamp(timestamp, boundary)
@@ -146,9 +145,8 @@ def test_pulls_are_the_brokers(topic, queue_id, tags, store, broker) -> None:
                 "subscription": tags, "subVersion": "0", "expressionType": "TAG", "maxMsgBytes": "100000",
             }  # fmt: skip
             theirs = ask(broker.address, RequestCode.PULL_MESSAGE, fields)
-            ours = get_message(
-                queues, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
-            )
+            chosen = TagFilter(parse_tag_expression(tags))
+            ours = get_message(queues, topic, queue_id, queue_offset, maximum, 100000, chosen)
             if topic == "nosuch":
                 assert theirs.code == ResponseCode.TOPIC_NOT_EXIST
                 continue

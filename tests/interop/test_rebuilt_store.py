@@ -92,9 +92,8 @@ def test_mqadmin_finds_every_message_under_every_key(served, java) -> None:
         for key in keys:
             by_key.setdefault((topic, key), set()).add(unique_key)
     for (topic, key), unique_keys in by_key.items():
-        printed = client.mqadmin(
-            "queryMsgByKey", "-t", topic, "-k", key, "-b", "0", "-n", served.pair.name_server.text_address
-        )
+        where = ("-t", topic, "-k", key, "-b", "0", "-n", served.pair.name_server.text_address)
+        printed = client.mqadmin("queryMsgByKey", *where)
         assert {unique_key for unique_key in unique_keys if unique_key not in printed} == set(), key
 
 

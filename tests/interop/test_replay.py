@@ -22,16 +22,13 @@ from interop.stored import comparable
 from interop.wire import ask
 from process import rocketlens
 from replayed_stores import write_every_kind
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 
 pytestmark = pytest.mark.interop
 
 UPDATE_TOPIC, UPDATE_GROUP = 17, 200
-PROPERTIES = {
-    "autoCreateTopicEnable": "false",
-    "mappedFileSizeCommitLog": "67108864",
-    "waitTimeMillsInSendQueue": "60000",
-}
+PROPERTIES = {"autoCreateTopicEnable": "false", "mappedFileSizeCommitLog": "67108864"}
+PROPERTIES["waitTimeMillsInSendQueue"] = "60000"
 ORIGIN = "ROCKETLENS_ORIGIN"
 SET_ANEW = {"CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET"}
 """What the target's broker, or its client, gives each message."""
@@ -39,8 +36,6 @@ SET_ANEW = {"CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET"}
 
 @dataclass
 class Target:
-    """A name server, and a broker that can be killed and started again."""
-
     name_server: OfficialProcess
     broker: OfficialProcess
     store: Path
@@ -59,7 +54,6 @@ class Target:
         return "--to", self.name_server.text_address
 
     def messages(self):
-        """What is in the log, read by the tests' own reader."""
         return list(walk([self.store / "commitlog"]))
 
 
@@ -98,9 +92,8 @@ def test_consumers_get_every_kind_of_message_as_it_was(java, target, source, tmp
     name_server = target.name_server.text_address
     client = java(SERVER_VERSION, "JSON")
     # A group that has a retry topic there, as one that has consumed.
-    client.consume(
-        name_server, {topic: Subscription("push", f"g{number}", topic) for number, topic in enumerate(topics)}
-    )
+    consumers = {topic: Subscription("push", f"g{number}", topic) for number, topic in enumerate(topics)}
+    client.consume(name_server, consumers)
     account = tmp_path / "account"
     arguments = (root, "--since", "0", "--copies", "--to-origin", *target.arguments, "--account", account)
     eventually(lambda: all(client.look(topic).queues for topic in topics), "all consumers have queues")
@@ -145,9 +138,8 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java, target, tmp_path) 
     writer = StoreWriter(tmp_path / "store")
     for number in range(3):
         properties = {"RETRY_TOPIC": "Failing", "DLQ_ORIGIN_TOPIC": "Failing", "ORIGIN_MESSAGE_ID": f"{number:032X}"}
-        writer.append(
-            "%DLQ%fails", b"%d" % number, unique_key=f"DEAD{number:028X}", properties=properties, reconsume_times=16
-        )
+        more = {"unique_key": f"DEAD{number:028X}", "reconsume_times": 16}
+        writer.append("%DLQ%fails", b"%d" % number, properties=properties, **more)
     writer.close()
     arguments = ("replay", tmp_path / "store", "--dlq", "fails", *target.arguments, "--account", tmp_path / "account")
     outcome = rocketlens(*arguments, "--go")
@@ -157,9 +149,8 @@ def test_dead_letters_go_to_the_group_that_failed_alone(java, target, tmp_path) 
     assert (outcome.returncode, b"the group fails does not exist there" in outcome.stderr) == (1, True), outcome.stderr
     target.make_topic("Failing")
     client, name_server = java(SERVER_VERSION, "JSON"), target.name_server.text_address
-    client.consume(
-        name_server, {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")}
-    )
+    consumers = {name: Subscription("push", name, "Failing", route_millis=300) for name in ("fails", "other")}
+    client.consume(name_server, consumers)
     eventually(lambda: "%RETRY%fails" in topics_of(target), "the group has a retry topic")
     outcome = rocketlens(*arguments, "--go")
     assert outcome.returncode == 0, outcome.stderr
@@ -176,7 +167,6 @@ def topics_of(target: Target) -> str:
 
 
 def big_source(root: Path, count: int, topic: str = "Killed") -> list[str]:
-    """Messages in four queues of ``topic``; their unique keys."""
     writer = StoreWriter(root, segment_size=1 << 26, index_slots=5_000_000, index_entries=20_000_000)
     keys = [f"B16{number:029X}" for number in range(count)]
     for number, key in enumerate(keys):
@@ -266,10 +256,10 @@ AUTH_CREATE_USER = 3001
 
 @pytest.mark.soak
 def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "source")
-    for number in range(5):
-        writer.append("Guarded", b"%d" % number, unique_key=f"GUARD{number:027X}")
-    writer.close()
+    closed_store(
+        tmp_path / "source",
+        *(appended("Guarded", b"%d" % number, unique_key=f"GUARD{number:027X}") for number in range(5)),
+    )
     signed = signed_fields({}, ADMIN, ADMIN_SECRET)
     with (
         official_name_server(tmp_path, tls=True) as name_server,

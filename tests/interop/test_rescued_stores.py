@@ -30,7 +30,6 @@ Range = tuple[int, int]
 
 
 def rescue(root, new, *copies) -> tuple[list[Range], list[Range]]:
-    """Rescue a store; the ranges that were lost, and those that copies filled."""
     request = RescueRequest(store=str(root), out=str(new), fill_from=tuple(map(str, copies)))
     report = run_rescue(request, Silence())
     assert not report.details.mended.unfilled

@@ -39,8 +39,6 @@ ASKED = {
 
 
 class WayOut(NamedTuple):
-    """A store as it was, the directory that got queues and configuration, and a store that has them."""
-
     before: Path
     made: Path
     store: Path
@@ -84,7 +82,6 @@ def exchanges(code):
 
 
 def comparable(answer: Answer) -> Answer:
-    """An answer without how fast messages came just before it."""
     body = value_of(answer.body)
     if isinstance(body, dict):
         body.pop("topicPutTps", None)
@@ -121,7 +118,6 @@ def test_queues_and_offsets_are_as_the_broker_had_them(code, broker) -> None:
 
 
 def as_rocketmq_shows(java, directory, table):
-    """A table of a database as RocketMQ's own tool shows it."""
     printed = java(SERVER_VERSION, "JSON").mqadmin("rocksDBConfigToJson", "-p", str(directory), "-t", table)
     shown = parse_java_json(printed[printed.index("{") :])
     return shown
@@ -130,10 +126,8 @@ def as_rocketmq_shows(java, directory, table):
 def test_configuration_says_what_rocketmq_shows_of_the_databases(java, way_out, tmp_path) -> None:
     databases = tmp_path / "config"  # which the tool opens for writing
     shutil.copytree(way_out.before / "config", databases)
-    tables = {
-        "topics": ("topics.json", "topicConfigTable"),
-        "subscriptionGroups": ("subscriptionGroup.json", "subscriptionGroupTable"),
-    }
+    tables = {"topics": ("topics.json", "topicConfigTable")}
+    tables["subscriptionGroups"] = ("subscriptionGroup.json", "subscriptionGroupTable")
     for table, (name, member) in tables.items():
         made = json.loads((way_out.made / "config" / name).read_text())
         shown = as_rocketmq_shows(java, databases, table)

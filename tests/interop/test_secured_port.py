@@ -23,8 +23,6 @@ CONSUME_SECONDS = 60
 
 @dataclass(frozen=True)
 class Secured:
-    """A server with accounts that speaks TLS too, and its files."""
-
     address: str
     mode: str
     acl: Path
@@ -32,7 +30,6 @@ class Secured:
 
 
 def set_keys(client, access_key, secret_key) -> None:
-    """Have mqadmin sign with these keys, or not at all with empty ones."""
     tools = client.conf / "tools.yml"
     tools.unlink(missing_ok=True)
     if access_key:
@@ -60,7 +57,6 @@ def server(request, g1_store, authority, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tls_client(server, authority, java):
-    """A client that speaks TLS and trusts our authority alone."""
     trust = ["-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.certificate}"]
     return java(VERSIONS[server.mode], "JSON", "-Dtls.enable=true", *trust)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from blocking_client import eventually
-from interop.jars import SERVER_VERSION
 from interop.java_client import Subscription
 from interop.stored import Stored, stored
 from process import serving_process
@@ -23,19 +22,15 @@ IN_BOTH = "hotkey"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A server of g1 and of a store that a test has written; `ports` of both, `written` what is in the second one."""
-
     first: Stored
     written: list[Written]
     ports: tuple[int, int]
 
     @property
     def name_servers(self) -> list[str]:
-        """Either port is one."""
         return [f"127.0.0.1:{port}" for port in self.ports]
 
     def messages(self) -> list[tuple[int, int]]:
-        """Physical offset and store time of all messages of the topic, in both stores."""
         known = [record for record in self.first.records.values() if record.topic == TOPIC]
         return sorted((each.physical_offset, each.store_timestamp) for each in (*known, *self.written))
 
@@ -60,13 +55,7 @@ def cluster(tmp_path_factory):
 
 
 def identities(consumed) -> list[tuple[int, int]]:
-    """Physical offset and store time of what a consumer has received."""
     return sorted((message["physicalOffset"], message["storeTimestamp"]) for message in consumed.messages)
-
-
-@pytest.fixture
-def client(java):
-    return java(SERVER_VERSION, "JSON")
 
 
 def test_the_cluster_list_has_both_brokers_with_their_ports(cluster, client) -> None:
@@ -81,9 +70,8 @@ def test_the_cluster_list_has_both_brokers_with_their_ports(cluster, client) -> 
 
 def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster, client) -> None:
     printed = client.mqadmin("queryMsgByKey", "-n", cluster.name_servers[0], "-t", TOPIC, "-k", IN_BOTH)
-    offsets = sorted(
-        (int(queue), int(offset)) for queue, offset in re.findall(r"^[0-9A-F]{32}\S* +(\d+) +(\d+) ", printed, re.M)
-    )
+    rows = re.findall(r"^[0-9A-F]{32}\S* +(\d+) +(\d+) ", printed, re.M)
+    offsets = sorted((int(queue), int(offset)) for queue, offset in rows)
     known = {
         (record.queue_id, record.queue_offset)
         for record in cluster.first.records.values()

@@ -40,7 +40,6 @@ CLASSES = (
 
 
 def javap(*arguments: str) -> str:
-    """What is printed of classes of the newest jars."""
     path = f"{jars(NEWEST_BROKER_VERSION)}/*"
     command = [tool("javap"), "-p", "-cp", path, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -28,24 +28,18 @@ class Frame:
 
     @property
     def code(self) -> int:
-        """Request or response code."""
         return int(self.header["code"])
 
     @property
     def is_response(self) -> bool:
-        """Whether the flag says that this answers a request."""
         return bool(self.header.get("flag", 0) & RESPONSE_FLAG)
 
 
 class FrameSplitter:
-    """Cuts one direction of a connection into frames."""
-
     def __init__(self) -> None:
-        """Starts with nothing read."""
         self._pending = bytearray()
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Adds what was read and returns the frames that are complete now."""
         self._pending += chunk
         frames = []
         while len(self._pending) >= 4:
@@ -58,7 +52,6 @@ class FrameSplitter:
 
 
 def decode_frame(payload: bytes) -> Frame:
-    """Decodes what follows the length of a frame."""
     (mark,) = struct.unpack_from(">I", payload)
     serialization, header_length = mark >> 24, mark & 0xFFFFFF
     raw = payload[4 : 4 + header_length]
@@ -82,9 +75,7 @@ def ask(address, code, ext_fields=None, *, body=b"", timeout_seconds=60.0) -> Fr
         while True:
             chunk = connection.recv(1 << 16)
             if not chunk:
-                raise ConnectionError(
-                    f"{address[0]}:{address[1]} closed the connection without an answer to code {code}"
-                )
+                raise ConnectionError(f"{address} closed the connection without an answer to code {code}")
             for frame in splitter.feed(chunk):
                 return frame
 

@@ -16,14 +16,12 @@ def jobs_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def server(g1_store):
-    """A server of the recorded store."""
     with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
         yield endpoint
 
 
 @pytest.fixture(scope="module", params=["store", "broker"])
 def source(request, g1_store, server):
-    """The same messages in two ways."""
     opened = rocketlens.open(g1_store) if request.param == "store" else rocketlens.connect(str(server))
     with opened:
         yield opened

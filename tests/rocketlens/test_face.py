@@ -28,8 +28,6 @@ from storage.log.segment_end import EndSearch
 from storage.store import snapshot
 from store_writer import START_TIMESTAMP, StoreWriter
 
-# --- face -------------------------------------------------------------------------------------------------------------
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -58,7 +56,6 @@ def test_every_name_is_there_and_in_order() -> None:
 
 
 def signature_of(method: object) -> list[tuple[str, object, object]]:
-    """Names, kinds and defaults of parameters, and what is returned without the awaiting."""
     parameters = inspect.signature(method).parameters.values()
     return [(each.name, each.kind, each.default) for each in parameters]
 
@@ -79,8 +76,6 @@ def test_every_source_is_asked_with_the_same_words_and_says_the_same_of_itself(k
         assert asked.__qualname__ in (f"{kind.__name__}.{name}", f"Source.{name}")
     assert signature_of(rocketlens.connect) == signature_of(rocketlens.connect_async)
 
-
-# --- documented -------------------------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 ADDRESS = "127.0.0.1:10911"
@@ -106,7 +101,6 @@ MODULES += ("rocketlens.searching", "rocketlens.source")
 
 
 def run(test, server, path) -> int:
-    """Run examples with the addresses and paths that they name put in; how many there were."""
     for example in test.examples:
         example.source = example.source.replace(ADDRESS, str(server)).replace("/path/to/store", str(path))
     report: list[str] = []
@@ -129,8 +123,6 @@ def test_what_the_page_shows_is_what_happens(g1_store, server) -> None:
     test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
     assert run(test, server, g1_store) > 20
 
-
-# --- own packages -----------------------------------------------------------------------------------------------------
 
 COMMAND = Path(sys.executable).with_name("rocketlens")
 
@@ -179,9 +171,6 @@ def test_an_archive_that_is_imported_from_is_to_be_unpacked(tmp_path: Path) -> N
         "ImportError: RocketLens cannot run: no Python loads compiled modules out of the archive "
         f"{tmp_path / 'ours.zip'}: install or unpack it"
     )
-
-
-# --- opening ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -247,8 +236,6 @@ def test_a_store_is_opened_where_nothing_can_be_kept(home, store, monkeypatch, p
 def _no_home() -> Path:
     raise RuntimeError("there is no home")
 
-
-# --- hidden whole -----------------------------------------------------------------------------------------------------
 
 ENDLESS = "a" * 60
 SENTENCE = r"^{} hidden whole: a pattern or path of the mask did not come to an end there$"

@@ -18,7 +18,7 @@ from golden_store import CASES, G1, unpack
 from protocol.message import decode_message
 from storage.store.message_store import MessageStore
 from storage.times import parse_time
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 from web_questions import ApiOf
 
 
@@ -82,7 +82,7 @@ def test_numbers_beyond_a_double_and_a_mark_hide_no_body_from_a_path(case, path,
 
 
 @in_case("B14-compressed-twice")
-def test_bodies_that_were_packed_otherwise_than_they_say_are_found_and_shown_as_text(case) -> None:
+def test_bodies_that_were_packed_otherwise_are_found_shown_and_exported_unpacked_unless_told_not_to(case) -> None:
     found = {each["keys"][0]: each for each in command("search", case, "--contains", "4711", "--json").messages}
     packings = {key: each["bodyPackings"] for key, each in found.items()}
     assert packings == {
@@ -99,27 +99,6 @@ def test_bodies_that_were_packed_otherwise_than_they_say_are_found_and_shown_as_
     assert shown["c4raw"]["bodyNote"] == "sysFlag says zlib, and the body is deflate"
     with rocketlens.open(case) as store:
         assert {message.keys[0] for message in store.search(contains="4711")} == set(found)
-
-
-@in_case("A5-flag-says-compressed")
-def test_plain_bodies_under_the_flag_of_a_compression_are_read_as_they_are(case) -> None:
-    outcome = command("search", case, "--contains", "471", "--json")
-    found = {each["keys"][0]: each for each in outcome.messages}
-    assert list(found) == ["k0", "k1", "k2", "k3", "k4"]
-    assert [each["body"].rstrip() for each in found.values()] == [
-        f'{{"order":471{number}}}' for number in (1, 2, 3, 4, 5)
-    ]
-    notes = [each.get("bodyNote") for each in found.values()]
-    kinds = ("zlib", "zlib", "LZ4", "zstd")
-    assert notes == [*(f"sysFlag says {kind}, and the body is not compressed" for kind in kinds), None]
-    assert "1 record whose body cannot be decompressed" in outcome.errors  # k5, which is named
-    (odd,) = command("find", case, "k5", "--json").messages
-    assert (odd["bodyEncoding"], "bodyNote" in odd) == ("base64", False)
-    assert odd["bodyError"]
-
-
-@in_case("B14-compressed-twice")
-def test_an_export_has_bodies_that_were_packed_otherwise_unpacked_unless_it_is_told_not_to(case) -> None:
     sent = {"twice", "plainflag", "c3gzip", "plaingzip"}  # to whose consumers something packed comes
     for options, packed in (((), set()), (("--no-unpack",), sent)):
         out = case.parent / f"out{len(options)}"
@@ -131,13 +110,29 @@ def test_an_export_has_bodies_that_were_packed_otherwise_unpacked_unless_it_is_t
         assert {key for key, body in bodies.items() if not body.startswith('{"order":4711,')} == packed
 
 
+@in_case("A5-flag-says-compressed")
+def test_plain_bodies_under_the_flag_of_a_compression_are_read_as_they_are(case) -> None:
+    outcome = command("search", case, "--contains", "471", "--json")
+    found = {each["keys"][0]: each for each in outcome.messages}
+    assert list(found) == ["k0", "k1", "k2", "k3", "k4"]
+    expected = [f'{{"order":{number}}}' for number in range(4711, 4716)]
+    assert [each["body"].rstrip() for each in found.values()] == expected
+    notes = [each.get("bodyNote") for each in found.values()]
+    kinds = ("zlib", "zlib", "LZ4", "zstd")
+    assert notes == [*(f"sysFlag says {kind}, and the body is not compressed" for kind in kinds), None]
+    assert "1 record whose body cannot be decompressed" in outcome.errors  # k5, which is named
+    (odd,) = command("find", case, "k5", "--json").messages
+    assert (odd["bodyEncoding"], "bodyNote" in odd) == ("base64", False)
+    assert odd["bodyError"]
+
+
 @pytest.mark.parametrize("charset", ["gbk", "shift_jis"])
 def test_a_body_of_another_charset_is_said_once_with_the_option_that_reads_it(charset, tmp_path) -> None:
     text = {"gbk": "订单已付款，请尽快发货", "shift_jis": "ご注文ありがとうございます"}[charset]
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(3):
-        writer.append("T", text.encode(charset), keys=f"k{number}", unique_key=f"U{number}")
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store",
+        *(appended("T", text.encode(charset), keys=f"k{number}", unique_key=f"U{number}") for number in range(3)),
+    )
     hint = f"a body looks like {charset.upper()}: --charset {charset} shows such bodies as text"
     for arguments in (
         ("find", writer.root, "k1"),
@@ -159,9 +154,8 @@ def test_a_body_of_another_charset_is_said_once_with_the_option_that_reads_it(ch
 def test_no_text_of_an_exported_table_is_a_formula_and_a_spreadsheet_is_told_the_charset(case) -> None:
     def exported(*options: str) -> bytes:
         out = case.parent / "_".join(("out", *options))
-        outcome = command(
-            "export", case, "--format", "csv", "--out", out, "--columns", "keys,body,store_timestamp", *options
-        )
+        columns = ("--columns", "keys,body,store_timestamp")
+        outcome = command("export", case, "--format", "csv", "--out", out, *columns, *options)
         assert outcome.code == 0, outcome.errors
         (part,) = out.glob("part-*")
         return part.read_bytes()
@@ -232,7 +226,6 @@ def test_a_message_whose_checksum_is_wrong_is_said_to_be_damaged_where_its_keys_
 
 
 def check_is_missed(store, text, damaged) -> None:
-    """A text names nothing, and every surface says which damaged record it may name."""
     with serving_in_a_thread(service_of(MessageStore.open(store))) as server:
         for arguments in [(name, source, text) for name in ("find", "life") for source in (store, server)]:
             outcome = command(*arguments)

@@ -18,14 +18,10 @@ from spark_jobs.read.read_range import RangeReader
 from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
 
-# --- look ups ---------------------------------------------------------------------------------------------------------
-
 Source = rocketlens.Store | rocketlens.RemoteStore
 
 
 class Produced(NamedTuple):
-    """A line of produced.tsv, or what consumers print of a message."""
-
     unique_key: str
     offset_message_id: str
     topic: str
@@ -36,7 +32,6 @@ class Produced(NamedTuple):
 
 
 def produced() -> list[Produced]:
-    """The messages that were stored under their own topics when the producer was answered."""
     lines = [line.split("\t") for line in (G1 / "produced.tsv").read_text().splitlines()]
     found = [
         Produced(line[2], line[3], line[4], int(line[5]), int(line[6]), _keys(line[7]), _text(line[8]))
@@ -148,11 +143,7 @@ def test_what_is_closed_says_so(g1_store: Path) -> None:
             closed.topics()
 
 
-# --- arrow reader -----------------------------------------------------------------------------------------------------
-
-
 def parquet_of(store, path):
-    """All messages as a part of an export has them, read back."""
     with path.open("wb") as file:
         writer = ParquetPart(file, tuple(KINDS), "zstd")
         for each in find_ranges(str(store)).ranges:

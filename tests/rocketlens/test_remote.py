@@ -94,14 +94,11 @@ def test_brokers_are_found_by_their_name_server(server: Endpoint) -> None:
         with pytest.raises(rocketlens.ClientError, match="on several brokers"):
             list(remote.search(topic="TopicTest"))
         for ask in (remote.groups, remote.info):
-            with pytest.raises(
-                rocketlens.ClientError, match=r"names several brokers, connect to one of them: a \(.*, b \("
-            ):
+            several = r"names several brokers, connect to one of them: a \(.*, b \("
+            with pytest.raises(rocketlens.ClientError, match=several):
                 ask()
         assert [message.physical_offset for message in remote.view(6581)] == [6581, 6581]
 
-
-# ---------------------------------------------------------------------- servers that misbehave
 
 Answer = Callable[[Command], bytes]
 """A whole frame that answers a request."""
@@ -174,7 +171,6 @@ def ask_everything(remote):
 
 
 def use(answer: object) -> None:
-    """Everything that a caller may ask of what came back."""
     for message in answer if isinstance(answer, rocketlens.Answer) else ():
         assert message.message_id is not None
         assert isinstance(message.properties, dict)

@@ -19,7 +19,7 @@ from rocketlens.url_store import UrlStore
 from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.remote_file import RemoteFile
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 
 # --- sources ----------------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,6 @@ ARGUMENTS |= {"follow": ("TopicTest", {}), "look_up": (["hotkey"],)}
 
 @pytest.fixture
 def url(g1_store, monkeypatch):
-    """The recorded store in a file system that only this process has."""
     run_jobs_here(monkeypatch)
     place = f"memory://sources-{next(NUMBERS)}"
     memory = fsspec.filesystem("memory")
@@ -127,7 +126,6 @@ def places(found: rocketlens.Answer) -> list[int]:
 
 
 def paged(source, text, maximum) -> list[int]:
-    """What a text names, page by page: each but the last full, and none that comes again."""
     found = source.find(text, maximum=maximum)
     listed = places(found)
     while found.next_page is not None:
@@ -164,16 +162,12 @@ def test_several_directories_are_asked_as_a_name_server_is(two_stores: list[Path
                 assert (ours.reason == "") == (theirs.reason == "") == (len(ours) > 0)
                 is_cut = [any("there are more than" in note for note in found.notes) for found in (ours, theirs)]
                 assert is_cut == [len(local.find(text, maximum=1000)) > len(ours)] * 2
-                assert [(each.kind, each.found) for each in ours.readings] == [
-                    (each.kind, each.found) for each in theirs.readings
-                ]
+                read = [[(each.kind, each.found) for each in found.readings] for found in (ours, theirs)]
+                assert read[0] == read[1]
                 assert places(local.view(text)) == places(remote.view(text))
             for text, maximum in (("hotkey", 17), ("TagA", 17)):
-                assert (
-                    paged(local, text, maximum)
-                    == paged(remote, text, maximum)
-                    == places(local.find(text, maximum=1000))
-                )
+                found = places(local.find(text, maximum=1000))
+                assert paged(local, text, maximum) == paged(remote, text, maximum) == found
             found = local.query("TopicTest", tag="TagA", maximum=5)
             assert places(found) == places(remote.query("TopicTest", tag="TagA", maximum=5)) != []
 
@@ -237,7 +231,6 @@ def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None
 
 
 def waiting(source):
-    """All that waits."""
     with source.pending() as found:
         return found.as_of, found.incomplete, found.topics(), list(found.messages())
 
@@ -280,7 +273,6 @@ def put(store: Path) -> str:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
-    """Recorded stores, each in a directory and behind a URL."""
     made: dict[str, tuple[Path, str]] = {}
 
     def store(name: str) -> tuple[Path, str]:
@@ -296,7 +288,6 @@ def stores(tmp_path_factory):
 
 
 def said(source: rocketlens.Source, question: str, place: str) -> str:
-    """An answer in words, with the place that it is about left out, and how long it took."""
     try:
         text = repr(QUESTIONS[question](source))
     except rocketlens.Error as error:
@@ -317,10 +308,7 @@ def test_every_question_has_the_answer_of_the_directory(name, question, stores, 
 
 
 def test_old_segments_are_not_fetched_to_see_groups_and_queues(tmp_path: Path, fetched: dict[str, int]) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16)
-    for _ in range(600):
-        writer.append("T", bytes(900))
-    writer.close()
+    writer = closed_store(tmp_path / "store", *(appended("T", bytes(900)) for _ in range(600)), segment_size=1 << 16)
     segments = sorted(each.name for each in (writer.root / "commitlog").iterdir())
     place = put(writer.root)
     with rocketlens.open(place) as source:
@@ -357,9 +345,7 @@ def test_what_cannot_be_fetched_is_an_error_and_the_next_question_is_asked_anew(
 def test_what_is_no_store_and_what_is_broken_bear_the_names_that_they_have_behind_the_url(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     (tmp_path / "nothing" / "file").write_bytes(b"x")
-    writer = StoreWriter(tmp_path / "broken")
-    writer.append("T", b"first")
-    writer.close()
+    writer = closed_store(tmp_path / "broken", appended("T", b"first"))
     (writer.root / "config" / "consumerOffset.json").write_bytes(b"{")
     memory = fsspec.filesystem("memory")
     for root, error in ((tmp_path / "nothing", rocketlens.NotAStore), (writer.root, rocketlens.Error)):

@@ -372,3 +372,17 @@ def _fastjson(value: object, depth: int = 0) -> str:
         for key, item in value.items()
     ]
     return "{\n" + ",\n".join(items) + "\n" + start[1:] + "}"
+
+
+def appended(*message: Any, **more: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `StoreWriter.append` is called with."""
+    return message, more
+
+
+def closed_store(root: Path, *messages: tuple[tuple[Any, ...], dict[str, Any]], **options: Any) -> StoreWriter:
+    """The writer of a store of some messages, `appended`, which it has closed."""
+    writer = StoreWriter(root, **options)
+    for message, more in messages:
+        writer.append(*message, **more)
+    writer.close()
+    return writer

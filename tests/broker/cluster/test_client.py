@@ -13,12 +13,8 @@ from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import GetRouteInfoRequestHeader
 
-pytestmark = pytest.mark.asyncio
-
 
 class Routed:
-    """Answers with the body that it was given."""
-
     def __init__(self, route: bytes) -> None:
         self._route = route
 

@@ -16,7 +16,7 @@ from name_server import NameServer
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ConfigError
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 ADDRESS = Endpoint("127.0.0.1", 10911)
 MASTER = (
@@ -27,7 +27,6 @@ MASTER = (
 
 @asynccontextmanager
 async def registered(store, monkeypatch, prepare=lambda _: None, **more):
-    """A registration with a name server, its pauses made short."""
     monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 0.05)
     monkeypatch.setattr("broker.cluster.registration.RETRY_SECONDS", 0.01)
     name_server = NameServer()
@@ -49,14 +48,13 @@ async def until(condition) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.asyncio
 async def test_a_replica_registers_again_and_again_without_topics_and_takes_itself_off(g1_store, monkeypatch) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, _):
         await until(lambda: len(name_server.received(RequestCode.REGISTER_BROKER)) >= 3)
         fields, body = name_server.received(RequestCode.REGISTER_BROKER)[0]
     entry = {
         "brokerName": "broker-a",
-        "brokerAddr": "127.0.0.1:10911",
+        "brokerAddr": str(ADDRESS),
         "clusterName": "DefaultCluster",
         "brokerId": "990001",
     }
@@ -71,7 +69,6 @@ async def test_a_replica_registers_again_and_again_without_topics_and_takes_itse
     assert name_server.heard[-1][0] == RequestCode.UNREGISTER_BROKER
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(g1_store, monkeypatch, is_alone) -> None:
     """With the master too, which may go at any time."""
@@ -92,7 +89,6 @@ async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(g1_s
     assert name_server.received(RequestCode.UNREGISTER_BROKER)
 
 
-@pytest.mark.asyncio
 async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(g1_store, monkeypatch, caplog) -> None:
     def taken(name_server: NameServer) -> None:
         name_server.cluster = MASTER % b',990001:"10.0.0.9:10911"'
@@ -110,7 +106,6 @@ async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(g1_
     assert name_server.received(RequestCode.REGISTER_BROKER)
 
 
-@pytest.mark.asyncio
 async def test_a_name_server_that_comes_back_is_told_at_once(g1_store, monkeypatch) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, registration):
         monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 3600.0)
@@ -125,7 +120,6 @@ async def test_a_name_server_that_comes_back_is_told_at_once(g1_store, monkeypat
         await until(lambda: registration.count == 1)
 
 
-@pytest.mark.asyncio
 async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(g1_store, monkeypatch) -> None:
     async with registered(g1_store, monkeypatch, is_replica=False) as (name_server, _):
         await until(lambda: bool(name_server.received(RequestCode.REGISTER_BROKER)))
@@ -140,7 +134,6 @@ async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(g1_store, mo
 
 
 def topics_of(store, **names) -> dict[str, dict[str, object]]:
-    """What a broker of its own would register of a store."""
     options = RegisterOptions((ADDRESS,), is_replica=False)
     service = BrokerService.of(MessageStore.open(store), ServeOptions(store, register=options, **names))
     body = Registration(service, options, ADDRESS)._encoded_body()
@@ -150,9 +143,7 @@ def topics_of(store, **names) -> dict[str, dict[str, object]]:
 
 def test_one_topic_alone_is_never_registered(tmp_path) -> None:
     """A name server refuses a broker that it does not know and that has but one (remoting-protocol §5.3)."""
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("same")
-    writer.close()
+    writer = closed_store(tmp_path / "store", appended("same"))
     (writer.root / "config" / "topics.json").unlink()
     topics = topics_of(writer.root, broker_name="same", cluster="same")
     assert topics.keys() == {"same", "same_REPLY_TOPIC", "DefaultHeartBeatSyncerTopic"}

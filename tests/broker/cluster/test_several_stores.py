@@ -12,7 +12,7 @@ from broker.service.served_brokers import ServedBrokers
 from protocol.codes import RequestCode
 from protocol.errors import ConfigError
 from storage.store.store_state import StoreIdentity
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 A, B, C = Path("/data/a/store"), Path("/data/b/store"), Path("/data/c/store")
 NAME_SERVER = Endpoint("10.0.0.1", 9876)
@@ -23,7 +23,6 @@ def options_of(*stores, names=(), **options) -> tuple[ServeOptions, ...]:
 
 
 def named(*brokers, **options) -> list[tuple[str | None, str | None]]:
-    """The names of the stores A, B, C with brokers of such names and clusters."""
     identities = [StoreIdentity(cluster, name) for name, cluster in brokers]
     settled = settle_names(options_of(*(A, B, C)[: len(brokers)], **options), identities)
     return [(each.broker_name, each.cluster) for each in settled]
@@ -82,16 +81,10 @@ def test_real_name_servers_are_told_no_name_that_was_made_up() -> None:
     assert len(named(("broker-a", "C"), ("broker-b", "C"), register=register)) == 2
 
 
-# ------------------------ several ports, one cluster
-
-
 def test_another_store_is_where_its_port_is_as_the_client_reached_this_one(tmp_path: Path) -> None:
     roots = []
     for name in ("First", "Second"):
-        writer = StoreWriter(tmp_path / name)
-        writer.append(name)
-        writer.append("Shared")
-        writer.close()
+        writer = closed_store(tmp_path / name, appended(name), appended("Shared"))
         roots.append(writer.root)
     advertised, ports = {"advertise": Endpoint("broker.example", 40911)}, ((10911,), (10921,))
     cases = [

@@ -23,7 +23,6 @@ WRITES = ("ChangeLogLevel", "DeleteSubscription", "ResetGroupOffset", "VerifyMes
 
 
 def code_of(client, method=STATS) -> str:
-    """The name of the code that answers a call without fields."""
     return Code.Name(client.admin(method).status.code)
 
 
@@ -90,9 +89,8 @@ def test_tls_is_the_ports_own_and_client_certificates_are_asked_for(g1_store: Pa
     options = TlsOptions("enforcing", certificate, key, client_ca=authority.certificate, client_auth="required")
     trusted = authority.certificate.read_bytes()
     with serving_grpc(g1_store, folder=tmp_path, tls=options) as served:
-        with grpc_client(
-            served, grpc.ssl_channel_credentials(trusted, *(each.read_bytes() for each in own[::-1]))
-        ) as known:
+        keys = (each.read_bytes() for each in own[::-1])
+        with grpc_client(served, grpc.ssl_channel_credentials(trusted, *keys)) as known:
             assert code_of(known) == "OK"
         with grpc_client(served, grpc.ssl_channel_credentials(trusted)) as stranger:
             stub = stranger.channel.unary_unary("/apache.rocketmq.v2.Admin/GetProxyRuntimeStats")
@@ -100,8 +98,6 @@ def test_tls_is_the_ports_own_and_client_certificates_are_asked_for(g1_store: Pa
                 stub(admin_pb2.GetProxyRuntimeStatsRequest().SerializeToString(), timeout=20)
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
-
-# ------------------------ modules made by protoc
 
 FOLDER = Path("broker/grpc/messages")
 NAMES = ("admin", "definition", "service")
@@ -113,9 +109,6 @@ def test_modules_of_messages_are_what_protoc_makes_of_their_files(tmp_path: Path
     subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options, *protos], cwd=ROOT, check=True, timeout=120)
     for name in (f"{name}_pb2.{kind}" for name in NAMES for kind in ("py", "pyi")):
         assert (ROOT / FOLDER / name).read_text() == (tmp_path / FOLDER / name).read_text(), name
-
-
-# ------------------------ the official proxy
 
 
 @pytest.fixture(scope="module")

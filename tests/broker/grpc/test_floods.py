@@ -14,7 +14,7 @@ from broker.grpc.messages import admin_pb2
 from broker.grpc.messages.definition_pb2 import Code, Resource
 from broker.limits import Limits
 from grpc_client import grpc_client, serving_grpc
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -46,7 +46,6 @@ def answers(client) -> bool:
 
 
 def mutated(drawn: random.Random, data: bytes) -> bytes:
-    """Some bytes with one or two of them changed, and at times one left out or put in."""
     found = bytearray(data)
     for _ in range(drawn.randint(1, 2)):
         at = drawn.randrange(len(found) + 1)
@@ -56,7 +55,6 @@ def mutated(drawn: random.Random, data: bytes) -> bytes:
 
 
 def fuzz(client, seed, count) -> int:
-    """Call methods with changed requests; returns how many of these could be read."""
     drawn, read = random.Random(seed), 0
     group, topic = Resource(name="CG_FAIL"), Resource(name="TopicTest", resource_namespace="")
     for _ in range(count):
@@ -84,7 +82,6 @@ def test_no_request_breaks_a_method(client, caplog) -> None:
 
 
 def head(path: bytes) -> bytes:
-    """The head of a call, written as literals."""
     fields = {b":path": path, b":authority": b"x", b"content-type": b"application/grpc", b"te": b"trailers"}
     literals = b"".join(bytes([0, len(name)]) + name + bytes([len(value)]) + value for name, value in fields.items())
     return b"\x83\x86" + literals
@@ -122,10 +119,9 @@ def test_a_call_whose_request_does_not_come_ends(g1_store, tmp_path) -> None:
 
 
 def test_answers_that_a_client_does_not_read_are_bounded_for_its_address(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=8 << 20)
-    for _ in range(4):
-        writer.append("orders", bytes(100_000))
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store", *(appended("orders", bytes(100_000)) for _ in range(4)), segment_size=8 << 20
+    )
     asked = admin_pb2.ListMessageRequest(topic=Resource(name="orders")).SerializeToString()
     limits = Limits(unsent_bytes=1 << 20)
     with serving_grpc(writer.root, folder=tmp_path, limits=limits) as served, grpc_client(served) as client:

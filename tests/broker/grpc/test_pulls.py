@@ -53,7 +53,6 @@ def pulled(client, offset, queue=None, size=32, **fields):
 
 
 def settings(client, **subscription) -> TelemetryStream:
-    """An open stream of a client that has sent its settings."""
     stream = TelemetryStream(client.channel, client.metadata or ME, SECONDS)
     stream.send(ParseDict(subscribing("PULL_CONSUMER", **subscription), TelemetryCommand()))
     answered = Code.Name(stream.receive().status.code)
@@ -62,12 +61,10 @@ def settings(client, **subscription) -> TelemetryStream:
 
 
 def code_of(client, method, **fields) -> str:
-    """The name of the code of an answer."""
     return Code.Name(client.messaging(method, **fields).status.code)
 
 
 def held_pulls(served) -> int:
-    """The number of pulls that wait."""
     served.servers[0].publish()
     return int(served.rows.totals()[HELD_PULLS])
 
@@ -126,7 +123,6 @@ def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(nam
 
 
 def offset_of(client, queue, policy, **fields) -> int:
-    """The offset of a queue by a policy."""
     answer = client.messaging("QueryOffset", message_queue=queue, query_offset_policy=policy, **fields)
     assert answer.status.code == Code.OK, answer.status
     return int(answer.offset)

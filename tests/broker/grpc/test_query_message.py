@@ -20,14 +20,13 @@ from protocol.codes import RequestCode
 from protocol.cursors import encode_cursor
 from protocol.message import decode_messages
 from protocol.question import KeyKind
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 
 Place = tuple[str, int, int]
 PREPARED, ROLLBACK = 0x4, 0xC
 
 
 def pages(client, topic, **fields):
-    """All pages of a question."""
     scroll_id = ""
     while True:
         answer = client.admin("QueryMessage", topic=Resource(name=topic), scroll_id=scroll_id, **fields)
@@ -39,12 +38,10 @@ def pages(client, topic, **fields):
 
 
 def messages(client, topic, **fields):
-    """The messages of all pages."""
     return [message for page in pages(client, topic, **fields) for message in page.messages]
 
 
 def place_of(message) -> Place:
-    """Topic, queue and queue offset of a message."""
     namespace = message.topic.resource_namespace
     system = message.system_properties
     name = f"{namespace}%{message.topic.name}" if namespace else message.topic.name
@@ -52,7 +49,6 @@ def place_of(message) -> Place:
 
 
 def queued(records):
-    """The records that have a place in a queue."""
     return [each for each in records if each.sys_flag & ROLLBACK not in (PREPARED, ROLLBACK)]
 
 
@@ -96,7 +92,6 @@ def test_a_light_topic_is_read_by_its_own_name(tmp_path) -> None:
 
 
 def remoting(asker: Asker, topic: str, key: str, kind: str | None) -> Counter[Place]:
-    """The messages that a broker's port gives for a key, all of them."""
     fields = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**62)}
     found: Counter[Place] = Counter()
     more = {"indexType": kind} if kind else {}
@@ -107,7 +102,6 @@ def remoting(asker: Asker, topic: str, key: str, kind: str | None) -> Counter[Pl
 
 
 def equal_queries(root, folder, count) -> int:
-    """Ask for random keys and ids by both protocols; returns how many were found."""
     drawn, hits = random.Random(20261127), 0
     asker = Asker(root)
     names = [
@@ -134,10 +128,11 @@ def test_ids_and_keys_find_what_the_brokers_port_finds(g1_store, tmp_path) -> No
 
 
 def test_a_page_is_bounded_by_bytes_too(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=32 << 20)
-    for number in range(7):
-        writer.append("orders", bytes(1 << 20), keys="hot", unique_key=f"u{number}")
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store",
+        *(appended("orders", bytes(1 << 20), keys="hot", unique_key=f"u{number}") for number in range(7)),
+        segment_size=32 << 20,
+    )
     with serving_grpc(writer.root, folder=tmp_path) as served, grpc_client(served) as client:
         for asked in ({}, {"message_key": "hot"}):
             found = list(pages(client, "orders", max_message_nums=100, **asked))

@@ -102,8 +102,6 @@ FUZZED = 2_000
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, RequestMaker]]:
-    """A store by its name, as a service, and one who asks about what is in it."""
-
     @cache
     def open_store(name: str) -> tuple[BrokerService, RequestMaker]:
         write, options = STORES[name]
@@ -266,7 +264,6 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
 # ------------------------ the rest of a request
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
 async def test_whoever_has_sent_a_request_in_pieces_owes_nothing_and_else_is_closed(has_lane, written) -> None:
     """A client has `frame_seconds` for the rest of a request, be it the lane or the decoder that gets it."""
@@ -299,7 +296,6 @@ async def test_whoever_has_sent_a_request_in_pieces_owes_nothing_and_else_is_clo
 
 
 def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, bool]]:
-    """Fields, frame and success of every view and key query of a recorded session."""
     return [
         (
             exchange.ext_fields,
@@ -312,7 +308,6 @@ def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, boo
 
 
 def is_asked_as_stored(service: BrokerService, fields: dict[str, str]) -> bool:
-    """Whether a request is a key query, or a view that names no topic or the one under which its record is stored."""
     record = service.store.record_at(int(fields["offset"])) if "offset" in fields else None
     return record is None or fields.get("topic") in (None, decode_message(record).topic)
 
@@ -449,7 +444,6 @@ def test_the_lane_follows_a_store_that_is_read_anew(tmp_path) -> None:
     assert with_lane.taken == 2
 
 
-@pytest.mark.asyncio
 async def test_records_with_our_own_address_take_the_ordinary_way(written: Written) -> None:
     service, _ = written("ordinary")
     rewriting = service_of(service.store, rewrite_store_host=True)

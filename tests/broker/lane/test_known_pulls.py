@@ -46,7 +46,7 @@ from storage.files.waiting import Wait
 from storage.kernels.pulls import EVERYTHING, Choice
 from storage.store.message_store import MessageStore
 from store_kinds import with_rocksdb_queues
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 
 pytestmark = pytest.mark.lane
 
@@ -106,7 +106,6 @@ def with_extensions(writer: StoreWriter) -> None:
 
 
 def expired(writer: StoreWriter) -> None:
-    """A queue that does not begin at 0, and a hole in the log."""
     for number in range(100, 300):
         writer.append("TopicTest", b"%d" % number, queue_offset=number, tags="TagA")
     writer.skip_segments()
@@ -138,8 +137,6 @@ TAKEN_AT_LEAST = {"with extensions": EXAMPLES // 20, "batches": EXAMPLES // 20}
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, Puller]]:
-    """A store by its name, as a service, and one who pulls from it."""
-
     @cache
     def open_store(name: str) -> tuple[BrokerService, Puller]:
         write, options = STORES[name]
@@ -162,15 +159,15 @@ Written = Callable[[str], tuple[BrokerService, Puller]]
 @pytest.fixture
 def service(tmp_path: Path) -> BrokerService:
     """A store of one queue with 100 messages, tag A and B in turn."""
-    writer = StoreWriter(tmp_path / "store", queue_file_size=20_000)
-    for number in range(100):
-        writer.append("T", b"%d" % number, tags="AB"[number % 2])
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store",
+        *(appended("T", b"%d" % number, tags="AB"[number % 2]) for number in range(100)),
+        queue_file_size=20_000,
+    )
     return service_of(MessageStore.open(writer.root))
 
 
 def taught(service: BrokerService, frame: bytes) -> LaneConnections:
-    """A road whose lane knows the pulls like this one."""
     road = LaneConnections(service, has_lane=True)
     for _ in range(3):
         asyncio.run(road.answer([frame]))
@@ -179,7 +176,6 @@ def taught(service: BrokerService, frame: bytes) -> LaneConnections:
 
 
 def told(answer: tuple[bytes, bool]) -> tuple[int, dict[str, str]]:
-    """Code and fields of the last answer."""
     command = decode_command(FrameDecoder(1 << 24).feed(answer[0])[-1])
     return command.code, ext_fields_of(command)
 
@@ -424,12 +420,8 @@ def test_reads_of_many_pulls_are_answered_alike(written: Written) -> None:
 def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService) -> None:
     road = taught(service, pull("T"))
     assert road.lane.answer(frame)[1:] == (len(frame), LEFT_OVER)
-    assert road.lane.answered == {
-        RequestCode.VIEW_MESSAGE_BY_ID: 0,
-        RequestCode.QUERY_MESSAGE: 0,
-        PULL: 2,
-        LITE_PULL: 0,
-    }
+    codes = RequestCode
+    assert road.lane.answered == {codes.VIEW_MESSAGE_BY_ID: 0, codes.QUERY_MESSAGE: 0, PULL: 2, LITE_PULL: 0}
 
 
 def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: BrokerService) -> None:
@@ -499,22 +491,18 @@ def test_a_group_without_members_is_no_group(service: BrokerService) -> None:
     asyncio.run(road.answer([beat(subscription("T", "A", 5)), *[OF_GROUP] * 4]))
     assert road.taken == 2
     assert told(asyncio.run(road.answer([OF_GROUP])))[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST, (
-        "its connection is gone"
+        "the connection is gone"
     )
 
 
 def test_answers_keep_to_the_frame_limit(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
-    for _ in range(60):
-        writer.append("T", bytes(30_000))
-    writer.close()
+    writer = closed_store(tmp_path / "store", *(appended("T", bytes(30_000)) for _ in range(60)), segment_size=1 << 20)
     for limit in (65_536, 1 << 24):
         service = service_of(MessageStore.open(writer.root), frame_limit=limit)
         frames = [pull("T", maxMsgBytes=size) for size in (262144, 1 << 20) for _ in range(4)]
         assert asyncio.run(compare(service, [[frame] for frame in frames])) == 6
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_stops_refuses_known_pulls_too(service: BrokerService) -> None:
     async with serving(service) as server, connected(server.addresses[0]) as client:
         lane = server.lane

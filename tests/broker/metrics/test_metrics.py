@@ -6,7 +6,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import pytest_asyncio
 
 from broker.config import RegisterOptions
 from broker.limits import Limits
@@ -30,8 +29,6 @@ from storage.store.message_store import MessageStore
 
 
 class Watched:
-    """A server and its figures."""
-
     def __init__(self, server, service, all_rows) -> None:
         self.server = server
         self._exposition = Exposition(ServerCollector(all_rows, [StoreFigures(service)]))
@@ -43,7 +40,7 @@ class Watched:
             return figures_of(pool.submit(self._exposition.render, "").result()[0].decode())
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def watched(g1_store):
     all_rows = MetricsRows()
     service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)))
@@ -51,7 +48,6 @@ async def watched(g1_store):
         yield Watched(server, service, all_rows)
 
 
-@pytest.mark.asyncio
 async def test_it_is_told_how_many_name_servers_list_the_server(g1_store) -> None:
     told, refusing, all_rows = NameServer(), NameServer(), MetricsRows()
     refusing.register_code = ResponseCode.SYSTEM_ERROR
@@ -70,7 +66,6 @@ async def answers(client, count) -> list[int]:
 
 
 @pytest.mark.lane
-@pytest.mark.asyncio
 async def test_requests_are_counted_by_code_and_result_in_the_fast_lane_and_beside_it(watched: Watched) -> None:
     async with connected(watched.server.addresses[0]) as client:
         sent = view(0) * 3 + query("TopicTest", "hotkey") + view(5) + query("TopicTest", "none") + view(0)
@@ -93,7 +88,6 @@ async def test_requests_are_counted_by_code_and_result_in_the_fast_lane_and_besi
     assert 0 < figure(figures, "turn_duration_seconds_sum") < 20
 
 
-@pytest.mark.asyncio
 async def test_connections_are_counted_in_and_out(g1_store) -> None:
     all_rows, limits = MetricsRows(), Limits(connections=2)
     service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)), limits=limits)
@@ -107,9 +101,6 @@ async def test_connections_are_counted_in_and_out(g1_store) -> None:
         figures = watched.figures()
     assert figure(figures, "connections_accepted_total") == 2
     assert figure(figures, "connections_dropped_total") == 1
-
-
-# ------------------------ rows of figures
 
 
 def test_what_a_process_counted_outlives_it_and_what_was_so_at_the_time_does_not() -> None:
@@ -130,8 +121,6 @@ def test_what_a_process_counted_outlives_it_and_what_was_so_at_the_time_does_not
     assert shared.totals()[[rows.ACCEPTED, rows.CONNECTIONS, rows.STARTS]].tolist() == [6, 0, 2]
     assert shared.column(rows.PROCESS) == [0, os.getpid()]
 
-
-# ------------------------ slow queries
 
 SECRET = "order-4711-of-somebody"
 MILLISECOND = 1_000_000
@@ -204,7 +193,6 @@ class Sleeper:
         return Response()
 
 
-@pytest.mark.asyncio
 async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(caplog, monkeypatch) -> None:
     sleeper, service = Sleeper(), service_of(FakeStore(), meter=Meter(slow=SlowQueries(200)))
     for place in ("time.perf_counter_ns", "broker.net._request_reader.perf_counter_ns"):

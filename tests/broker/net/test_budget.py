@@ -19,8 +19,6 @@ LIMITS = Limits(received_bytes=10 * MIB, unsent_bytes=10 * MIB, frame_seconds=60
 
 
 class Peer:
-    """A connection that only notes why it was dropped."""
-
     def __init__(self, unsent_bytes: int = 0) -> None:
         self.unsent_bytes = unsent_bytes
         self.owes_rest = True
@@ -31,7 +29,6 @@ class Peer:
 
 
 def sizes(*peers):
-    """What each has not read, as connections tell it."""
     return {peer: partial(getattr, peer, "unsent_bytes") for peer in peers}
 
 
@@ -114,13 +111,8 @@ def test_complaints_about_clients_do_not_fill_the_log(costs, clock, caplog) -> N
         assert len(caplog.records) == COMPLAINTS
         clock.seconds += COMPLAINTS_SECONDS
         costs.complain("client again")
-    assert [record.getMessage() for record in caplog.records[-2:]] == [
-        "30 more such warnings were not logged",
-        "client again",
-    ]
-
-
-# ------------------------ requests that wait
+    messages = [record.getMessage() for record in caplog.records[-2:]]
+    assert messages == ["30 more such warnings were not logged", "client again"]
 
 
 def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
@@ -154,12 +146,7 @@ def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | byt
     assert (len(pending), pending.cost, budget.in_flight) == (0, 0, 0)
 
 
-# ------------------------ turns of the loop
-
-
 class Client:
-    """Notes when it had its turn, and has work left for so many."""
-
     def __init__(self, turns, work, had_turn) -> None:
         self.turns = turns
         self.work = work
@@ -172,7 +159,6 @@ class Client:
             self.turns.join(self)
 
 
-@pytest.mark.asyncio
 async def test_one_of_the_line_has_its_turn_in_each_turn_of_the_loop_and_all_in_order() -> None:
     turns, had = Scheduler(asyncio.get_running_loop().call_soon), list[Client | None]()
     first, second = Client(turns, 3, had.append), Client(turns, 2, had.append)
@@ -184,7 +170,6 @@ async def test_one_of_the_line_has_its_turn_in_each_turn_of_the_loop_and_all_in_
     assert had == [first, None, second, None, first, None, second, None, first, None, None]
 
 
-@pytest.mark.asyncio
 async def test_who_waits_makes_the_others_answer_in_slices() -> None:
     turns = Scheduler(asyncio.get_running_loop().call_soon)
     assert (turns.is_crowded, turns.stop(10 * SMALL_READ)) == (False, 10 * SMALL_READ)

@@ -32,8 +32,6 @@ LINE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
 
 
 class Who:
-    """Answers with as many bytes as asked for, and with the addresses in the remark."""
-
     @handles(VIEW, ViewMessageRequestHeader)
     def view(self, header, request) -> Response:
         remark = f"{request.connection.peer_address} {request.connection.local_address}"
@@ -49,13 +47,10 @@ def tls(pair: tuple[Path, Path], mode: str = "permissive", **options: object) ->
     return TlsOptions(mode, *pair, **options)
 
 
-@pytest.mark.asyncio
 async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authority, pair: tuple[Path, Path]) -> None:
     async with serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server:
-        async with (
-            connected(server.addresses[0], authority.client_context()) as secret,
-            connected(server.addresses[0]) as plain,
-        ):
+        address, by_tls = server.addresses[0], authority.client_context()
+        async with connected(address, by_tls) as secret, connected(address) as plain:
             for size in (1, 3_000_000, 70_000, 5):
                 for client in (secret, plain):
                     assert len((await client.ask(VIEW, {"offset": str(size)})).body) == size
@@ -68,7 +63,6 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
 
 
 @pytest.mark.parametrize("mode", ["optional", "required"])
-@pytest.mark.asyncio
 async def test_an_enforcing_port_closes_plain_clients_and_checks_certificates(authority, pair, mode, tmp_path) -> None:
     stranger = Authority.make(tmp_path / "other", "other")
     options = tls(pair, "enforcing", client_ca=authority.certificate, client_auth=mode)
@@ -93,7 +87,6 @@ async def _is_served(server, context) -> bool:
         return False
 
 
-@pytest.mark.asyncio
 async def test_a_certificate_that_changes_is_used_for_new_connections(authority: Authority, tmp_path: Path) -> None:
     for name in ("first", "second"):
         authority.sign(name)
@@ -126,7 +119,6 @@ def _common_name(client) -> str:
 @pytest.mark.parametrize(
     ("sent", "options"), [(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {}), (LINE[:20], LOOPBACK_PROXY)]
 )
-@pytest.mark.asyncio
 async def test_a_handshake_or_a_header_that_never_ends_is_given_up(pair, sent, options) -> None:
     service = service_of(FakeStore(), tls=tls(pair), limits=Limits(handshake_seconds=1), **options)
     async with serving(service, [Who()]) as server, connected(server.addresses[0]) as client:
@@ -135,7 +127,6 @@ async def test_a_handshake_or_a_header_that_never_ends_is_given_up(pair, sent, o
         await until(lambda: not server._reception.arrivals)
 
 
-@pytest.mark.asyncio
 async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair: tuple[Path, Path]) -> None:
     service = service_of(FakeStore(), tls=tls(pair), limits=Limits(connections=2))
     async with (
@@ -150,7 +141,6 @@ async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair
         assert await silent.is_closed_by_the_server()
 
 
-@pytest.mark.asyncio
 async def test_a_proxy_tells_whose_connection_it_is() -> None:
     data = LINE + encode_request(VIEW, {"offset": "2"}, opaque=1)
     async with serving(service_of(FakeStore(), **LOOPBACK_PROXY), [Who()]) as server:
@@ -163,7 +153,6 @@ async def test_a_proxy_tells_whose_connection_it_is() -> None:
                 assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
 
 
-@pytest.mark.asyncio
 async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
     elsewhere: dict[str, object] = {"proxies": (ip_network("10.0.0.0/8"),)}
     for options, data in ((LOOPBACK_PROXY, b""), (elsewhere, LINE)):
@@ -183,13 +172,9 @@ async def test_a_proxy_must_send_its_header_and_nobody_else_may() -> None:
         ({"mode": "enforcing", "certificate": Path("x"), "client_ca": Path("y")}, "give both or neither"),
     ],
 )
-@pytest.mark.asyncio
 async def test_options_that_contradict_each_other_are_refused(options: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         TlsOptions(**options).check()
-
-
-# ------------------------ listeners
 
 
 def test_a_port_on_which_another_server_shares_connections_is_refused_to_workers() -> None:
@@ -207,9 +192,6 @@ def test_a_taken_vip_port_is_refused_and_nothing_stays_bound() -> None:
         with pytest.raises(CannotListen, match=f":{taken.port}: another process"):
             bind_listeners([main], vip=True)
     close_listeners(bind_listeners([main]))
-
-
-# ------------------------ certificate files
 
 
 def test_the_password_of_a_key_is_read_from_a_file_and_never_asked_for(authority: Authority, tmp_path: Path) -> None:
@@ -241,9 +223,6 @@ def test_a_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Pat
     for options, says in cases:
         with pytest.raises(ConfigError, match=says):
             load_context(options)
-
-
-# ------------------------ PROXY headers
 
 
 def version_2(command: int, family: int, rest: bytes) -> bytes:

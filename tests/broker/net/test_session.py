@@ -38,8 +38,6 @@ JUNK = b"GET / HTTP/1.1\r\n\r\n"
 
 
 class Reply(PendingReply):
-    """A reply that says whether it was given up."""
-
     is_given_up = False
 
     def give_up(self) -> None:
@@ -47,8 +45,6 @@ class Reply(PendingReply):
 
 
 class Work:
-    """What is done for a request, and may be given up; the session itself never waits for it."""
-
     is_cancelled = False
 
     def __await__(self):
@@ -90,8 +86,6 @@ class Families:
 
 
 class Client:
-    """The client as the budget sees it."""
-
     peer_address = Endpoint("127.0.0.1", 50000)
     is_open = owes_rest = True
 
@@ -127,7 +121,6 @@ class Peer:
         return self
 
     def collect(self) -> None:
-        """Take out what the session holds for its transport, and begin it."""
         pieces, size = self.session.answers.take_output()
         assert 0 <= size - sum(map(len, pieces)) <= len(pieces) * LONGEST_NUMBER
         self.sent += b"".join(pieces)
@@ -194,7 +187,6 @@ def bad_header(header: bytes) -> bytes:
 
 
 def crowd(peer: Peer) -> None:
-    """Have others use up this turn of the event loop."""
     peer.scheduler.spend(SHARE_BYTES + SMALL_READ)
 
 
@@ -215,7 +207,6 @@ STREAM = b"".join(
 
 
 def splits(data):
-    """The whole, byte by byte, and in two, cut at every fifth byte."""
     yield (data,)
     yield [data[number : number + 1] for number in range(len(data))]
     for cut in range(1, len(data), 5):
@@ -249,7 +240,6 @@ def test_what_came_before_a_bad_frame_is_answered_and_nothing_after_it(bad: byte
 
 
 def peer_that_is(state: str) -> Peer:
-    """A peer in one of the states of START."""
     peer = Peer(requests_per_connection=1) if state == "held by requests" else Peer()
     match state:
         case "within a frame":
@@ -440,7 +430,6 @@ def test_what_a_file_that_was_cut_meanwhile_may_have_spoiled_is_not_sent(monkeyp
         return cuts
 
     def cut(since: int | None) -> StoreError | None:
-        """As of a store that was read anew at once, unless what was cut is served still."""
         return StoreError("log", what="cut") if is_served_still or since not in (None, cuts) else None
 
     class Cutting(Families):

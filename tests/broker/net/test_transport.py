@@ -19,7 +19,7 @@ from protocol.command import Response, encode_request
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from storage.files.waiting import Wait
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 VIEW = RequestCode.VIEW_MESSAGE_BY_ID
 COLD = RequestCode.GET_MAX_OFFSET
@@ -62,7 +62,6 @@ class Held:
     """Stands for the snapshot that a look-up read from."""
 
 
-@pytest.mark.asyncio
 async def test_a_cold_request_leaves_nothing_behind_for_a_collection() -> None:
     held: list[weakref.ref[Held]] = []
 
@@ -86,7 +85,6 @@ async def test_a_cold_request_leaves_nothing_behind_for_a_collection() -> None:
         gc.enable()
 
 
-@pytest.mark.asyncio
 async def test_oneway_requests_are_never_answered() -> None:
     echo = Echo()
     async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
@@ -101,7 +99,6 @@ async def test_oneway_requests_are_never_answered() -> None:
         assert (await client.answer()).body == b"10"
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("port", [None, 9180])
 async def test_a_request_by_http_is_answered_400_with_the_port_that_speaks_it(port: int | None) -> None:
     http = None if port is None else LOOPBACK._replace(port=port)
@@ -113,15 +110,9 @@ async def test_a_request_by_http_is_answered_400_with_the_port_that_speaks_it(po
     assert (b"--http" if port is None else b"HTTP is %d\n" % port) in answer
 
 
-@pytest.mark.asyncio
 async def test_a_header_that_is_no_command_is_answered_and_the_connection_lives() -> None:
-    headers = {
-        b"": 0,
-        b"[]": 0,
-        b'{"code":"x","opaque":9}': 9,
-        b'{"code":1,"flag":[],"opaque":-9}': -9,
-        b"[" * 10**5: 0,
-    }
+    not_a_command = b'{"code":1,"flag":[],"opaque":-9}'
+    headers = {b"": 0, b"[]": 0, b'{"code":"x","opaque":9}': 9, not_a_command: -9, b"[" * 10**5: 0}
     async with serving(service_of(FakeStore()), [Echo()]) as server, connected(server.addresses[0]) as client:
         for header, opaque in headers.items():
             client.writer.write(struct.pack(">ii", 4 + len(header), len(header)) + header)
@@ -130,7 +121,6 @@ async def test_a_header_that_is_no_command_is_answered_and_the_connection_lives(
         assert (await client.ask(VIEW, {"offset": "1"})).body == b"1"
 
 
-@pytest.mark.asyncio
 async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
     echo = Echo()
     async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
@@ -154,7 +144,6 @@ async def _connections(server):
 
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
-@pytest.mark.asyncio
 async def test_a_request_of_too_many_fields_is_answered_and_the_connection_lives(serialize_type: int) -> None:
     service = service_of(FakeStore(), limits=Limits(ext_fields=40))
     async with serving(service, [Echo()]) as server, connected(server.addresses[0]) as client:
@@ -164,8 +153,6 @@ async def test_a_request_of_too_many_fields_is_answered_and_the_connection_lives
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "41 fields, more than the limit of 40")
         assert (await client.ask(VIEW, {"offset": "-1"})).body == b"\0"
 
-
-# ---------------------------------------------------------------------- the end of a connection
 
 ANSWER = b"what was asked for" * 100_000
 """More than the client's socket takes, so that its end does not arrive before the client reads."""
@@ -197,7 +184,6 @@ class Closing(asyncio.Protocol):
 
 
 @pytest.mark.parametrize("seconds", [0, LINGER_SECONDS + 0.1])
-@pytest.mark.asyncio
 async def test_an_answer_arrives_though_requests_are_left_unread(seconds: float) -> None:
     server = await asyncio.get_running_loop().create_server(lambda: Closing(seconds), "127.0.0.1", 0)
 
@@ -212,16 +198,11 @@ async def test_an_answer_arrives_though_requests_are_left_unread(seconds: float)
         assert await asyncio.to_thread(ask) == ANSWER
 
 
-# ---------------------------------------------------------------------- late readers
-
-
-@pytest.mark.asyncio
 async def test_who_reads_late_gets_what_was_written_for_him(tmp_path, lane_is_off) -> None:
     """Two clients pull different messages, 200 KB each time; one reads only when the other has all of his."""
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 22)
-    for number in range(40):
-        writer.append("T", bytes([number]) * 50_000)
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store", *(appended("T", bytes([number]) * 50_000) for number in range(40)), segment_size=1 << 22
+    )
     service = service_of(MessageStore.open(writer.root))
     frames = [pull("T", 0, number, maxMsgNums=4) for number in range(36)]
     plain = LaneConnections(service, has_lane=False)

@@ -25,12 +25,10 @@ def lines_of(path):
 
 
 def a_look(number: int = 0) -> Look:
-    return Look(
-        now(), "broker-a", None, "127.0.0.1:1", "VIEW_MESSAGE_BY_ID", "SUCCESS", {"offset": str(number)}, 1, [7]
-    )
+    asked = {"offset": str(number)}
+    return Look(now(), "broker-a", None, "127.0.0.1:1", "VIEW_MESSAGE_BY_ID", "SUCCESS", asked, 1, [7])
 
 
-@pytest.mark.asyncio
 async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store, tmp_path) -> None:
     acl, path = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit.jsonl"
     store = await asyncio.to_thread(MessageStore.open, g1_store)
@@ -66,7 +64,6 @@ async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store,
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_written_down_is_not_shown(g1_store, tmp_path, monkeypatch, caplog) -> None:
     path = tmp_path / "audit.jsonl"
     store = await asyncio.to_thread(MessageStore.open, g1_store)

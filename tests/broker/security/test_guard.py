@@ -123,9 +123,8 @@ def test_a_body_is_signed_too(guard: Guard) -> None:
 
 def test_a_handler_gets_the_fields_that_were_checked(guard: Guard) -> None:
     fields = signed_fields(QUERY, READER, READER_SECRET)
-    frame = encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1).replace(
-        b'"topic":"TopicTest"', b'"\\u0074opic":"TopicTest"'
-    )
+    escaped = b'"topic":"TopicTest"', b'"\\u0074opic":"TopicTest"'
+    frame = encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1).replace(*escaped)
     frame = (len(frame) - 4).to_bytes(4) + (len(frame) - 8).to_bytes(4) + frame[8:]
     (whole,) = FrameDecoder().feed(frame)
     command = decode_command(whole)
@@ -150,13 +149,8 @@ def test_accounts_change_with_their_file(guard, acl, caplog) -> None:
 
 def test_no_secret_is_in_a_repr_or_an_error(acl, guard) -> None:
     texts = [repr(load_accounts(acl)), repr(guard._accounts.current)]
-    for bad in (
-        "admin: maybe",
-        "secretKey: 1.5",
-        "topicPerms: [x=EVERYTHING]",
-        "defaultTopicPerm: X",
-        "whiteRemoteAddress: 1.2",
-    ):
+    bad_members = ("admin: maybe", "secretKey: 1.5", "topicPerms: [x=EVERYTHING]", "defaultTopicPerm: X")
+    for bad in (*bad_members, "whiteRemoteAddress: 1.2"):
         acl.write_text(f"accounts:\n  - accessKey: {READER}\n    secretKey: {READER_SECRET}\n    {bad}\n")
         with pytest.raises(ConfigError) as caught:
             load_accounts(acl)
@@ -291,7 +285,6 @@ HERE, THERE = "198.51.100.7", "203.0.113.9"
 
 
 def guesses(attempts: FailedAttempts, address: str | None, name: str, count: int) -> int:
-    """How many of so many different secrets may be tried at once."""
     tried = 0
     for number in range(count):
         if attempts.wait_seconds(address, name):
@@ -431,8 +424,6 @@ def test_whatever_an_account_asks_for_no_more_than_so_many_wants_are_kept(caplog
 
 
 class Clock:
-    """A clock that a test turns."""
-
     def __init__(self) -> None:
         self.now = 1000.0
 

@@ -28,7 +28,7 @@ from protocol.system_topics import RETRY_PREFIX
 from storage.files.waiting import finish
 from storage.life.origins import Origins
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 from web_questions import ApiOf, keys
 
 READER, OWNER = ("reader-key", "reader-secret"), ("owner-key", "owner-secret")
@@ -97,7 +97,6 @@ def requests_for(topic, queue_id, offset, origin):
     yield RequestCode.LITE_PULL_MESSAGE, pull_of(topic, queue_id, subscription="colour = 'red'", expressionType="SQL92")
 
 
-@pytest.mark.asyncio
 async def test_a_copy_is_shown_to_whom_its_message_may_be_shown(copies: Copies, tmp_path: Path) -> None:
     async with guarded(copies.root, tmp_path) as client:
         for topic in COPIES:
@@ -112,7 +111,6 @@ async def test_a_copy_is_shown_to_whom_its_message_may_be_shown(copies: Copies, 
                 assert b"a body of Secret" in bytes((await ask(client, code, fields, OWNER)).body), code
 
 
-@pytest.mark.asyncio
 async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     writer.append("%RETRY%G", b"first", properties={"RETRY_TOPIC": "Open"})
@@ -133,13 +131,11 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
 
 
 async def called(client, code):
-    """The next request of a kind that the server makes."""
     while (call := await client.push()).code != code:
         pass
     return call
 
 
-@pytest.mark.asyncio
 async def test_what_a_consumer_says_of_its_queues_needs_a_right_to_their_topics(copies: Copies, tmp_path: Path) -> None:
     said = b'{"jstack":"","mqTable":{{"brokerName":"b","queueId":0,"topic":"Secret"}:{"commitOffset":7}}}'
     body = heartbeat("c1", consumer("G", subscription("Open", "*")))
@@ -153,7 +149,6 @@ async def test_what_a_consumer_says_of_its_queues_needs_a_right_to_their_topics(
             assert (answer.code, bytes(answer.body)) == (code, text)
 
 
-@pytest.mark.asyncio
 async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Copies, tmp_path: Path) -> None:
     accounts = ACCOUNTS.replace("\n    defaultTopicPerm", "\n    admin: true\n    defaultTopicPerm")
     path, consume = tmp_path / "audit.jsonl", RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -236,7 +231,6 @@ async def assert_for_the_consumer_alone(client, code, fields, offsets) -> None:
     assert "topic" in fields or "orders" not in refused.remark
 
 
-@pytest.mark.asyncio
 async def test_the_consumer_of_popped_messages_gets_all_its_copies_and_who_lacks_the_right_gets_none(
     popped, tmp_path
 ) -> None:
@@ -325,7 +319,6 @@ def known_store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 
 
 def account_of(rights) -> Account:
-    """An account with some rights by resource; `defaults` are those to all others, DENY where nothing is said."""
     words = {name: Permission.NONE if word == "DENY" else Permission[word] for name, word in rights.items()}
     default = words.pop("defaults", Permission.NONE)
     return Account("account-key", b"", False, lambda _host: False, default, default, words)
@@ -340,7 +333,6 @@ def accounts_in(directory: Path) -> Path:
     return write_accounts(directory / "plain_acl.yml", (POP / "plain_acl.yml").read_text())
 
 
-@pytest.mark.asyncio
 async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(copies: Copies, tmp_path: Path) -> None:
     store = await asyncio.to_thread(MessageStore.open, copies.root)
     guard = Guard(watched_accounts(write_accounts(tmp_path / "plain_acl.yml", ACCOUNTS)))
@@ -358,9 +350,7 @@ async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(
 
 def test_a_port_admits_what_the_account_may_ask_any_store_that_is_served(popped: Path, tmp_path: Path) -> None:
     """A route names the queues of all stores, so that a topic of one of them may be asked for at every port."""
-    writer = StoreWriter(tmp_path / "second")
-    writer.append("other")
-    writer.close()
+    writer = closed_store(tmp_path / "second", appended("other"))
     stores = [MessageStore.open(root) for root in (writer.root, popped)]
     watched = watched_accounts(accounts_in(tmp_path))
 

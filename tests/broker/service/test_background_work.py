@@ -37,8 +37,6 @@ SQL = "number > 100 AND TAGS = 'A'"
 
 @dataclass
 class Drained:
-    """What a consumer got: physical offsets in order, remarks, and how often the server answered that it is busy."""
-
     places: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     busy: int = 0
@@ -46,7 +44,6 @@ class Drained:
 
 
 def take(drained, answer) -> bool:
-    """Follow an answer; whether it says that there is nothing new."""
     assert answer.code in (FOUND, NOT_FOUND, RETRY, MOVED), answer.remark
     following = int(ext_fields_of(answer)["nextBeginOffset"])
     drained.remarks.append(answer.remark or "")
@@ -59,8 +56,6 @@ def take(drained, answer) -> bool:
 
 @dataclass
 class Served:
-    """A served store, whose queue has a hole, and what it should deliver."""
-
     service: BrokerService
     writer: StoreWriter
     written: list[Written]
@@ -127,7 +122,6 @@ async def drained(client, gate=None, subscription="*", kind="TAG") -> Drained:
     raise AssertionError("no end")
 
 
-@pytest.mark.asyncio
 async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_busy(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         found = Drained()
@@ -161,7 +155,6 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
         assert rest.places == [written.physical_offset for written in served.written]
 
 
-@pytest.mark.asyncio
 async def test_two_clients_share_one_pass_and_hear_what_is_lost(served, gate, caplog) -> None:
     caplog.set_level(logging.WARNING, "broker.service.background_work")
     async with (
@@ -185,7 +178,6 @@ async def test_two_clients_share_one_pass_and_hear_what_is_lost(served, gate, ca
     assert list(served.service.meter.row[HOLE_MESSAGES : HOLE_MESSAGES + 2]) == [201, 4]
 
 
-@pytest.mark.asyncio
 async def test_a_search_that_fails_once_is_made_again(served, gate, monkeypatch, caplog) -> None:
     monkeypatch.setattr(background_work, "FAILED_SECONDS", 0.01)
     monkeypatch.setattr(_upkeep, "FAILED_SECONDS", 0.01)
@@ -203,7 +195,6 @@ async def test_a_search_that_fails_once_is_made_again(served, gate, monkeypatch,
     assert len([record for record in caplog.records if "next try in" in record.getMessage()]) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST))).code == BUSY
@@ -215,7 +206,6 @@ async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Ga
     assert served.service.store.queue_holes.searching == 1
 
 
-@pytest.mark.asyncio
 async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         pull = pull_of("T", 0, MESSAGES, sysFlag=SUBSCRIPTION | SUSPEND, suspendTimeoutMillis=15000)
@@ -235,8 +225,6 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
         assert found.places == [written.physical_offset for written in more]
 
 
-# ------------------------ a queue whose end is searched
-
 DAMAGED = {"topic": "T", "queueId": "0"}
 TIME_SEARCH = (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**DAMAGED, "timestamp": "1"})
 OTHERS = (
@@ -245,7 +233,6 @@ OTHERS = (
 )
 
 
-@pytest.mark.asyncio
 async def test_while_its_end_is_searched_a_maximum_is_busy_and_others_are_answered(tmp_path, monkeypatch, gate) -> None:
     writer = StoreWriter(tmp_path / "store", queue_file_size=20_000)
     for number in range(60):

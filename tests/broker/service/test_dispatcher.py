@@ -41,8 +41,6 @@ def command_of(code, **fields):
 
 
 class Viewer:
-    """Answers by what the offset asks for."""
-
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
     def view(self, header):
         if header.offset == 2:
@@ -83,7 +81,6 @@ def unfinished(dispatcher, command):
     return step
 
 
-@pytest.mark.asyncio
 async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.service.dispatcher.WAITING_LIMIT", 1)
     held = threading.Event()
@@ -118,8 +115,6 @@ def test_a_code_is_refused_in_one_way_or_answered() -> None:
     assert REASONS.keys() >= POP_CODES
     assert all(code in set(RequestCode) for code in REASONS)
 
-
-# ------------------------ work that leaves the event loop
 
 ASSIGNMENT = b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}'
 
@@ -189,7 +184,6 @@ def test_what_is_no_plain_json_is_parsed_on_a_thread_and_only_up_to_a_length() -
         finish(parse_body(b"[" + b" " * 131072, HeartbeatData))
 
 
-@pytest.mark.asyncio
 async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_store: Path, tmp_path: Path) -> None:
     store = shutil.copytree(g1_store, tmp_path / "store")
     path = store / "config" / "topics.json"
@@ -203,10 +197,6 @@ async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_stor
         assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
 
 
-# ------------------------ The threads of look-ups are shared fairly
-
-
-@pytest.mark.asyncio
 async def test_one_owner_never_has_all_threads() -> None:
     pool, release = LookupPool(3), threading.Event()
     running: list[int] = []
@@ -224,7 +214,6 @@ async def test_one_owner_never_has_all_threads() -> None:
     pool.close()
 
 
-@pytest.mark.asyncio
 async def test_a_closed_pool_gives_up_what_waits() -> None:
     pool, release = LookupPool(1), threading.Event()
     first, second = pool.run("a", lambda: release.wait(60)), pool.run("b", lambda: 1)
@@ -236,7 +225,6 @@ async def test_a_closed_pool_gives_up_what_waits() -> None:
     await until(lambda: len(pool) == 0)
 
 
-@pytest.mark.asyncio
 async def test_every_request_is_answered_by_a_version_and_a_code_of_16_bits(g1_store: Path) -> None:
     """Traps 12, 21 and 22 of remoting-protocol §9."""
     service = Asker(g1_store).service

@@ -12,8 +12,6 @@ from storage.store._refresh import Arrivals
 
 
 class FakeStore:
-    """What a follower finds in each look, in turn; then nothing more."""
-
     def __init__(self, polls=(), watches=()):
         self._polls, self._watches = iter(polls), iter(watches)
         self.problems: list[str] = ["known"]

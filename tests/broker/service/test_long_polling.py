@@ -32,8 +32,6 @@ def pull_fields(queue_offset=3, queue_id=0, topic="T", **fields):
 
 
 class Growing:
-    """A store of queue 0 of topic T with three messages, which more can be added to."""
-
     def __init__(self, root: Path) -> None:
         self.writer = StoreWriter(root)
         self.add(*"abc")
@@ -67,7 +65,6 @@ def bodies(answer) -> list[bytes]:
     return [bytes(message.body) for message in decode_messages(answer.body)]
 
 
-@pytest.mark.asyncio
 async def test_no_pull_is_held_longer_than_clients_wait(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_polling, "LONGEST_HOLD_SECONDS", 0.1)
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
@@ -75,7 +72,6 @@ async def test_no_pull_is_held_longer_than_clients_wait(growing: Growing, monkey
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
-@pytest.mark.asyncio
 async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, growing: Growing) -> None:
     """If the answer were that nothing is new, the consumer would ask again on a connection that is about to close."""
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
@@ -86,30 +82,26 @@ async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, gro
         for queue_offset in (0, 3, 99):
             answer = await client.ask(code, pull_fields(queue_offset))
             assert (answer.code, answer.remark) == STOPPING
-        assert (await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})).code == 0, (
-            "other requests are answered"
-        )
+        other = await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+        assert other.code == 0, "other requests are answered"
         assert await client.is_closed_by_the_server()
         client.writer.close()
         await stopping
 
 
-@pytest.mark.asyncio
 async def test_members_of_a_group_are_told_even_if_none_of_their_pulls_waits(growing: Growing) -> None:
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("T"))))
         stopping = asyncio.create_task(server.stop())
         await until(lambda: server._service.polls.is_stopping)
-        answer = await client.ask(
-            RequestCode.PULL_MESSAGE, pull_fields(0, sysFlag=SUSPEND | 1, subVersion=1, commitOffset=2)
-        )
+        pull = pull_fields(0, sysFlag=SUSPEND | 1, subVersion=1, commitOffset=2)
+        answer = await client.ask(RequestCode.PULL_MESSAGE, pull)
         assert (answer.code, answer.remark) == STOPPING
         assert server._service.offsets.committed("G", "T", 0) == 2, "what it has done is not lost"
         client.writer.close()
         await stopping
 
 
-@pytest.mark.asyncio
 async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing) -> None:
     """Two hundred on four connections, in both forms, with different patience and tags."""
     async with serving(service_of(growing.store)) as server, contextlib.AsyncExitStack() as stack:
@@ -139,7 +131,6 @@ async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing)
         assert [await client.ask(RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"}) for client in clients]
 
 
-@pytest.mark.asyncio
 async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
     """Ten thousand in a hundred megabytes, with room: some hundred are held here, on several connections."""
     async with serving(service_of(growing.store)) as server:
@@ -162,17 +153,11 @@ async def test_a_held_pull_costs_a_few_kilobytes(growing: Growing) -> None:
 
 
 def private_bytes() -> int:
-    """Memory of this process that is no page of a file: those come and go by themselves."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
     return int(line.split()[1]) * 1024
 
 
-# ---------------------------------------------------------------------- the table of held pulls by itself
-
-
 class FakeStore:
-    """A store whose queues are whatever object they are at the moment."""
-
     def __init__(self) -> None:
         self.queues = object()
 
@@ -213,7 +198,6 @@ def polling(store: FakeStore) -> LongPolling:
 
 
 @pytest.mark.parametrize("answers", [(ValueError("odd"),), (Wait("a file"), ValueError("odd"))])
-@pytest.mark.asyncio
 async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception | Wait, ...]) -> None:
     pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())
     assert not isinstance(pull, Response)
@@ -221,7 +205,6 @@ async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exc
         await pull
 
 
-@pytest.mark.asyncio
 async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_is_looked_for_again() -> None:
     store = FakeStore()
     polls = polling(store)
@@ -241,13 +224,11 @@ async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_i
 
 
 def same_as(question: "FakeQuestion") -> "FakeQuestion":
-    """A question that asks the same and has no answers of its own."""
     same = FakeQuestion()
     same.same = question.same
     return same
 
 
-@pytest.mark.asyncio
 async def test_nothing_is_held_before_the_start_and_after_the_end() -> None:
     early = LongPolling(FakeStore()).hold(FakeQuestion(), 10, object())
     assert isinstance(early, Response)

@@ -21,19 +21,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-# --- http server ------------------------------------------------------------------------------------------------------
-
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Client:
-    """A connection to a server, read as h11 reads answers."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
     async def read(self) -> bytes:
-        """All that comes until the connection ends, in whichever way."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             try:
                 return await self.reader.read()
@@ -43,7 +38,6 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def serving(application):
-    """A server and a client that has connected."""
     (listener,) = bind_listeners([LOOPBACK])
     listen(listener)
     server = HttpServer(application)
@@ -58,7 +52,6 @@ async def serving(application):
 
 
 async def echo(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Answer with the path, in two parts, after a turn of the loop."""
     assert await receive() == {"type": "http.request", "body": b"", "more_body": False}
     await asyncio.sleep(0)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"x-path", scope["raw_path"])]})
@@ -96,7 +89,6 @@ class Wire(asyncio.Transport):
 
 
 async def _answers_to(pieces) -> Wire:
-    """What a server has written when pieces of bytes have come, each as soon as it is read."""
     wire = Wire()
     connection = HttpConnection(HttpServer(echo))
     connection.connection_made(wire)
@@ -146,18 +138,15 @@ async def _return(_scope: "Scope", _receive: "Receive", _send: "Send") -> None:
 
 
 async def _begin(_scope: "Scope", _receive: "Receive", send: "Send") -> None:
-    """Leave an answer without its end."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"a", "more_body": True})
 
 
 async def _fail(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Fail within an answer."""
     await _begin(scope, receive, send)
     raise ValueError("inner detail")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 @pytest.mark.parametrize("application", [_return, _begin, _fail])
 async def test_an_answer_without_an_end_is_never_taken_for_a_whole_one(application: "ASGIApp", method: bytes) -> None:
@@ -173,7 +162,6 @@ async def test_an_answer_without_an_end_is_never_taken_for_a_whole_one(applicati
         assert b"inner detail" not in answer
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_stop_waits_for_answers_but_not_for_ever(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_http_server, "STOP_SECONDS", DEADLINE_SECONDS if ends else 0.1)
@@ -203,8 +191,6 @@ async def test_a_stop_waits_for_answers_but_not_for_ever(ends: bool, monkeypatch
         assert not server.connections
 
 
-# --- strict requests --------------------------------------------------------------------------------------------------
-
 SECOND = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[\x21-\x7e]*) HTTP/1\.[01]")
@@ -212,7 +198,6 @@ FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*"
 
 
 def strict_end(data: bytes) -> int | None:
-    """Where the one request in some bytes ends by the letter of RFC 9112, None where it is none without a body."""
     head, ended, _ = data.partition(b"\r\n\r\n")
     line, *fields = head.split(b"\r\n")
     found = [FIELD.fullmatch(each) for each in fields]

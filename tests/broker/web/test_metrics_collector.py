@@ -17,18 +17,10 @@ from metric_figures import figure, figures_of
 from protocol.codes import RequestCode
 from storage.store.message_store import MessageStore
 
-# --- metrics collector ------------------------------------------------------------------------------------------------
-
 WORKERS = 3
 STORES = ("broker-a", "broker-b")
-OF_WORKERS = {
-    "build_info",
-    "workers",
-    "worker_up",
-    "worker_starts_total",
-    "worker_stuck_total",
-    "worker_resident_memory_bytes",
-}
+OF_WORKERS = {"build_info", "workers", "worker_up", "worker_starts_total", "worker_stuck_total"}
+OF_WORKERS.add("worker_resident_memory_bytes")
 """What is no sum."""
 
 NANOSECONDS = {"pool_wait_seconds": rows.POOL_WAIT}
@@ -40,7 +32,6 @@ KINDS = ("bad_pointer", "no_record")
 
 
 def value_at(worker: int, store: int, place: int) -> int:
-    """What a worker has counted there: every place another number."""
     return 1_000_000 * (worker + 1) + 10_000_000 * store + 100 * place
 
 
@@ -50,7 +41,6 @@ def total_of(store: int, place: int) -> int:
 
 @pytest.fixture(scope="module")
 def figures():
-    """The figures of three workers that serve two stores each."""
     shared = MetricsRows(WORKERS, len(STORES))
     for worker in range(WORKERS):
         for store in range(len(STORES)):
@@ -64,7 +54,6 @@ def figures():
 
 
 def expected(store):
-    """Name, labels and value of every figure of a store that is one place of the rows, or the sum of two."""
     for name, place in PLAIN.items():
         yield name, {}, total_of(store, place)
     for name, place in NANOSECONDS.items():
@@ -124,9 +113,6 @@ def test_a_worker_that_is_gone_has_counted_but_has_no_connections() -> None:
     assert figure(figures, "connections_accepted_total") == 10
     assert [figure(figures, "worker_up", worker=worker) for worker in "01"] == [1, 0]
     assert figure(figures, "worker_resident_memory_bytes", worker="0") > 1_000_000
-
-
-# --- metrics store ----------------------------------------------------------------------------------------------------
 
 
 def told(service, store=None):

@@ -30,12 +30,8 @@ from broker.web.starting import answering
 from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
 from certificates import Authority
 
-# --- port -------------------------------------------------------------------------------------------------------------
-
 
 class Page:
-    """Renders a fixed text, fails, or waits, as told."""
-
     def __init__(self) -> None:
         self.body = b"figures 1\n"
         self.error: Exception | None = None
@@ -52,8 +48,6 @@ class Page:
 
 
 class Web:
-    """A port that serves a page."""
-
     def __init__(self) -> None:
         self.page, self.rows = Page(), MetricsRows()
         (self.listener,) = bind_listeners([LOOPBACK])
@@ -63,7 +57,6 @@ class Web:
         self.address = self.listener.endpoint
 
     async def ask(self, request: bytes) -> bytes:
-        """All that comes back on a connection of its own until it is closed."""
         reader, writer = await asyncio.open_connection(*self.address)
         try:
             writer.write(request)
@@ -75,7 +68,6 @@ class Web:
             writer.close()
 
     async def get(self, path: str, method: str = "GET", headers: str = "") -> tuple[int, str, bytes]:
-        """Status, headers and body of an answer."""
         host = "" if "Host:" in headers else "Host: 127.0.0.1\r\n"
         request = f"{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n{headers}\r\n".encode()
         head, _, body = (await self.ask(request)).partition(b"\r\n\r\n")
@@ -94,7 +86,6 @@ async def serving_web():
         close_listeners([web.listener])
 
 
-@pytest.mark.asyncio
 async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
     async with serving_web() as web:
         assert (await web.get("/readyz"))[0] == 503
@@ -111,7 +102,6 @@ async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
         assert (await web.get("/healthz"))[0] == 200
 
 
-@pytest.mark.asyncio
 async def test_a_failure_is_logged_and_answered_without_inner_details(caplog: pytest.LogCaptureFixture) -> None:
     async with serving_web() as web:
         web.page.error = RuntimeError("inner detail")
@@ -123,7 +113,6 @@ async def test_a_failure_is_logged_and_answered_without_inner_details(caplog: py
         assert (await web.get("/metrics"))[0] == 200
 
 
-@pytest.mark.asyncio
 async def test_a_disk_that_hangs_stops_neither_health_nor_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_module, "RENDER_SECONDS", 0.2)
     async with serving_web() as web:
@@ -185,7 +174,6 @@ NO_REQUESTS = {
 }  # fmt: skip
 
 
-@pytest.mark.asyncio
 async def test_what_is_no_request_or_may_be_read_otherwise_by_a_proxy_is_refused_with_all_that_follows(caplog) -> None:
     async with serving_web() as web:
         for name, sent in NO_REQUESTS.items():
@@ -198,12 +186,10 @@ async def test_what_is_no_request_or_may_be_read_otherwise_by_a_proxy_is_refused
 
 
 async def _slow_request(web: Web) -> None:
-    """A request that never ends."""
     assert await web.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n") == b""
 
 
 async def _slow_reader(web: Web) -> None:
-    """Who does not read his answer is cut off, behind the last answer of a connection too."""
     web.page.body = bytes(16 << 20)
     for last in ("", "Connection: close\r\n"):
         _, writer = await asyncio.open_connection(*web.address, limit=1024)
@@ -216,15 +202,12 @@ async def _slow_reader(web: Web) -> None:
 
 
 @pytest.mark.parametrize("client", [_slow_request, _slow_reader])
-@pytest.mark.asyncio
 async def test_a_client_that_takes_its_time_is_closed(client, monkeypatch) -> None:
     monkeypatch.setattr(_http_server, "REQUEST_SECONDS", 1.0)
     async with serving_web() as web:
         await client(web)
         await until(lambda: not web.port.server.connections)
 
-
-# --- port tls ---------------------------------------------------------------------------------------------------------
 
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """The beginning of a handshake."""
@@ -241,8 +224,6 @@ def options(authority, tmp_path) -> TlsOptions:
 
 @dataclass
 class Secured:
-    """A port by TLS."""
-
     port: WebPort
     endpoint: Endpoint
     authority: Authority
@@ -272,7 +253,6 @@ async def secured(options, authority):
         close_listeners([listener])
 
 
-@pytest.mark.asyncio
 async def test_tls_gets_everything_and_plain_http_only_health(options: TlsOptions, authority: Authority) -> None:
     async with secured(options, authority) as web:
         for path, plain in (("/healthz", 200), ("/readyz", 503), ("/metrics", 403)):
@@ -282,7 +262,6 @@ async def test_tls_gets_everything_and_plain_http_only_health(options: TlsOption
         assert "https://" in (await web.get("/metrics", "http")).text
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("beginning", [b"", HELLO], ids=["silent", "half a handshake"])
 async def test_connections_that_get_no_further_make_room_for_each_probe(
     options, authority, beginning, monkeypatch
@@ -299,8 +278,6 @@ async def test_connections_that_get_no_further_make_room_for_each_probe(
                 assert (await web.get("/healthz", "http")).status_code == 200
         assert web.waiting <= 4
 
-
-# --- starting ---------------------------------------------------------------------------------------------------------
 
 PATIENCE_SECONDS = 60.0
 

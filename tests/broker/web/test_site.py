@@ -29,27 +29,17 @@ from protocol.errors import ConfigError
 from storage.store.message_store import MessageStore
 from web_questions import ApiOf, keys, serving_page
 
-# --- site -------------------------------------------------------------------------------------------------------------
-
 PROBES = ("/healthz", "/readyz")
 OPEN = (*PROBES, ICON)
 """What shows nothing of a store; probes and browsers ask for it without keys."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE", "get")
-FOREIGN = (
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "",
-    "localhost@evil.example",
-    "[::1]evil.example",
-    "localhost:80:80",
-)
+FOREIGN = ("evil.example", "127.0.0.1.evil.example", "", "localhost@evil.example", "[::1]evil.example")
+FOREIGN += ("localhost:80:80",)
 OURS = ("127.0.0.1", "localhost:9180", "[::1]", "[::1]:9180", "a.localhost")
 
 
 class Sites:
-    """One store's site without accounts, and with a login."""
-
     def __init__(self, store: Path, folder: Path) -> None:
         self.api = ApiOf(store)
         acl = write_accounts(folder / "plain_acl.yml")
@@ -67,7 +57,6 @@ class Sites:
         ]
 
     def ask(self, raw, method, host, headers, *, guarded) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body, for a path as it would come by the wire."""
         scope = {
             "type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": unquote(raw),
             "raw_path": raw.encode(), "query_string": b"", "root_path": "", "client": ("127.0.0.1", 5),
@@ -143,8 +132,6 @@ def test_without_a_login_nothing_is_said_whatever_the_path_and_the_method(data, 
     assert not any(secret.encode() in body for secret in SECRETS)
 
 
-# --- page files -------------------------------------------------------------------------------------------------------
-
 LARGEST_MODULE = 300
 
 
@@ -188,8 +175,6 @@ def test_no_script_makes_markup_or_code_of_texts() -> None:
         assert set(re.findall(r'from "\./([^"]+)"', text)) <= set(read_page()), name
 
 
-# --- http auth --------------------------------------------------------------------------------------------------------
-
 READER_KEYS = keys(READER, READER_SECRET)
 ADMIN_KEYS = keys(ADMIN, ADMIN_SECRET)
 FIGURES = b"rocketlens_topic 1\n"
@@ -198,8 +183,6 @@ FAR, PROXY = "198.51.100.7", "192.0.2.8"
 
 @dataclass
 class Guarded:
-    """The whole HTTP port over the recorded store, without its socket."""
-
     api: ApiOf
     application: Starlette
     log: Path

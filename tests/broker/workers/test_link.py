@@ -39,23 +39,19 @@ GROUP, TOPIC = "Group", "TopicTest"
 
 
 class Pair:
-    """Worker 0 and another one, in one process, and a client of the other one."""
-
     def __init__(self, server, owner, member, client) -> None:
         self.server, self.owner, self.member, self.client = server, owner, member, client
         self.services = owner._service, server._service
         self.link = member._link
 
     def dispatch(self, command):
-        """What the other worker makes of a command, as if the client had sent it."""
         (connection,) = self.server.connections
         return self.server._dispatcher.dispatch(command, connection)
 
     async def is_well(self) -> None:
         """The link and the connection are those from the beginning, and worker 0 answers an ordinary request."""
-        answer = await self.client.ask(
-            RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
-        )
+        asked = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
+        answer = await self.client.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)
         assert answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         assert self.member._link is self.link is not None
         assert not self.member._unanswered
@@ -93,9 +89,6 @@ def frame_of(header: str, body: bytes = b"") -> bytes:
     return struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body
 
 
-# ------------------------ messages
-
-
 def test_what_cannot_be_packed_has_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (2**64, -(2**63) - 1, object(), {1, 2}):
         with pytest.raises(Unsendable, match="cannot be handed to another worker process"):
@@ -106,10 +99,6 @@ def test_what_cannot_be_packed_has_an_error_of_its_own(monkeypatch: pytest.Monke
         pack(LinkKind.PUSH, b"x" * 102)
 
 
-# ------------------------ requests
-
-
-@pytest.mark.asyncio
 async def test_what_cannot_cross_is_an_error_to_its_request_alone(g1_store) -> None:
     """Whatever lets such a request through, it is not told again when worker 0 is replaced."""
 
@@ -191,16 +180,12 @@ def test_no_header_and_no_body_harms_the_link(g1_store, caplog) -> None:
             runner.run(opened.__aexit__(None, None, None))
 
 
-@pytest.mark.asyncio
 async def test_what_accounts_lacked_at_another_worker_is_counted_by_worker_0(g1_store) -> None:
     want = Want("reader-key", "SUB of topic orders", "topicPerms: - orders=SUB")
     async with two_workers(g1_store) as pair:
         first, second = pair.services
         second.denials.note(want, 2)
         await until(lambda: [(each.want, each.count) for each in first.denials.all()] == [(want, 2)])
-
-
-# ------------------------ a worker besides worker 0
 
 
 def told(*subscriptions: dict[str, object]) -> bytes:
@@ -239,7 +224,6 @@ def group(name: str, *subscriptions: dict[str, object]) -> list[object]:
     return [LinkKind.GROUP, name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)]
 
 
-@pytest.mark.asyncio
 async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_known_in_order(g1_store) -> None:
     service = service_of(MessageStore.open(g1_store), CopiedRegistry)
     clients = service.clients
@@ -272,7 +256,6 @@ class Client(FakeConnection):
     __hash__ = object.__hash__
 
 
-@pytest.mark.asyncio
 async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1_store) -> None:
     service = service_of(MessageStore.open(g1_store), limits=Limits(registry_bytes=1 << 20))
     member = WorkerMember(service.registries, b"")

@@ -47,7 +47,6 @@ def server(g1_store, tmp_path_factory):
 
 
 def worker_of(server, client) -> int:
-    """The process that has the other end of a connection; 0 while none has taken it."""
     return owner_of(server.endpoints[0].port, client.writer.get_extra_info("sockname")[1])
 
 
@@ -64,7 +63,6 @@ async def clients_of(server, count=CLIENTS, workers=WORKERS):
 
 
 async def until_so(check) -> None:
-    """Ask again and again until it is so."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not await check():  # noqa: ASYNC110 - the state is another process's
             await asyncio.sleep(0.02)
@@ -89,7 +87,6 @@ async def members(client) -> list[str]:
     return list(json.loads(bytes(answer.body))["consumerIdList"]) if answer.code == 0 else []
 
 
-@pytest.mark.asyncio
 async def test_all_workers_know_all_members_and_what_they_subscribe_to(server) -> None:
     async with clients_of(server) as clients:
         names = sorted(f"client-{number}" for number in range(len(clients)))
@@ -113,9 +110,8 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server) -
 
         await until_so(is_gone)
         for client, name in zip(clients[1:], names[1:], strict=True):
-            assert (
-                await client.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": name, "consumerGroup": GROUP})
-            ).code == 0
+            leaving = {"clientID": name, "consumerGroup": GROUP}
+            assert (await client.ask(RequestCode.UNREGISTER_CLIENT, leaving)).code == 0
         assert await members(clients[-1]) == []
 
         async def is_refused() -> bool:
@@ -125,7 +121,6 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server) -
         await until_so(is_refused)
 
 
-@pytest.mark.asyncio
 async def test_offsets_and_locks_are_the_same_everywhere(server) -> None:
     queue = {"topic": "TopicTest", "queueId": "1"}
     mq_set = [{"brokerName": "broker-a", "queueId": 1, "topic": "TopicTest"}]
@@ -149,9 +144,8 @@ async def test_offsets_and_locks_are_the_same_everywhere(server) -> None:
         # An offset that comes with a pull goes to worker 0 too.
         for client in clients:
             await client.ask(RequestCode.PULL_MESSAGE, PULL | {"sysFlag": "1", "commitOffset": "7", "queueId": "2"})
-        answer = await clients[0].ask(
-            RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, "topic": "TopicTest", "queueId": "2"}
-        )
+        pulled = {"consumerGroup": GROUP, "topic": "TopicTest", "queueId": "2"}
+        answer = await clients[0].ask(RequestCode.QUERY_CONSUMER_OFFSET, pulled)
         assert ext_fields_of(answer)["offset"] == "7"
         foreign = {"consumerGroup": "Foreign", "topic": "TopicTest", "queueId": "2", "setZeroIfNotFound": "false"}
         assert (await clients[0].ask(RequestCode.QUERY_CONSUMER_OFFSET, foreign)).code == ResponseCode.QUERY_NOT_FOUND
@@ -181,7 +175,6 @@ LOCAL = (RequestCode.GET_MAX_OFFSET, RequestCode.GET_ROUTEINFO_BY_TOPIC, Request
 
 
 def answered(endpoint, requests) -> set[int]:
-    """Send requests, and the end of the stream right behind them; the opaques of the answers."""
     frames = (
         encode_request(code, fields, opaque=opaque, body=BODIES.get(RequestCode(code), b""))
         for opaque, (code, fields) in enumerate(requests)
@@ -293,7 +286,6 @@ async def complete_answer(client, key) -> list[int]:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.asyncio
 async def test_every_worker_answers_completely_and_so_does_the_next_start(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", SMALL))
     count = 200
@@ -361,7 +353,6 @@ def test_who_meets_a_file_that_was_cut_is_told_and_nobody_is_cut_off(g1_store, t
 
 
 def record_offsets(store) -> list[int]:
-    """Where records of the log begin, in steps."""
     offsets, position = [], 0
     with (store / "commitlog" / SEGMENT).open("rb") as segment:
         while len(offsets) < 300:

@@ -44,8 +44,6 @@ sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), {stop
 
 
 class Running:
-    """A supervisor in a process of its own, and what it and its workers print."""
-
     def __init__(self, count: int = 1, before: str = "pass", stop: float = 30) -> None:
         command = [sys.executable, "-c", PROGRAM.format(count=count, before=before, stop=stop)]
         pipe = subprocess.PIPE
@@ -59,11 +57,9 @@ class Running:
         return line.split()
 
     def workers(self, count: int = 1) -> dict[int, int]:
-        """The processes of the next `count` workers that start, by number."""
         return {int(number): int(pid) for _, number, pid in (self.line() for _ in range(count))}
 
     def end(self) -> tuple[int, str]:
-        """Wait for the end: exit code, stderr."""
         _, errors = self.process.communicate()
         self._killer.cancel()
         return self.process.returncode, errors
@@ -167,20 +163,15 @@ def test_a_process_with_many_descriptors_supervises_too() -> None:
         assert Supervisor(lambda number, announce: 7, 1, lambda: None, 1.0).run() == 7
 
 
-# ------------------------ sharing a core
-
 SOME = 5
 
 
 class Thread:
-    """What a thread's clocks say: moved by hand."""
-
     def __init__(self) -> None:
         self.now = self.spent = 0.0
         self.sharing = CoreSharing(lambda: self.now, lambda: self.spent)
 
     def look_after(self, share: float, connections: int = SOME) -> int:
-        """Have a tenth of a second pass of which the thread has run a share; how it is scheduled then."""
         self.now += 0.1
         self.spent += 0.1 * share
         self.sharing.look(connections)
@@ -215,20 +206,15 @@ def test_where_it_is_forbidden_the_worker_goes_on(monkeypatch: pytest.MonkeyPatc
     assert thread.look_after(1.0) == os.SCHED_OTHER
 
 
-# ------------------------ loops that stand still
-
 LIMIT_SECONDS = 8.0
 
 
 class Watched:
-    """Three workers, and looks at them an interval apart."""
-
     def __init__(self) -> None:
         self.rows, self.clock = MetricsRows(3), StillClock()
         self.watch = LoopWatch(self.rows, LIMIT_SECONDS, self.clock)
 
     def look(self, *turning: int, serving: tuple[int, ...] = (0, 1, 2), seconds: float = 1.0) -> list[int]:
-        """Put the clock forward, have some loops turn, and look."""
         self.clock.seconds += seconds
         for number in turning:
             self.rows.beat(number)
@@ -255,7 +241,6 @@ def test_nobody_is_silent_while_the_machine_is_suspended() -> None:
     assert [watched.look() for _ in range(6)] == [[], [], [], [], [], [0, 1, 2]]
 
 
-@pytest.mark.asyncio
 async def test_work_on_a_thread_is_not_a_loop_that_stands_still() -> None:
     watched = Watched()
     release = threading.Event()

@@ -35,7 +35,6 @@ async def with_fastmcp(target, calls) -> None:
 
 
 def left(answer) -> str | None:
-    """The cursor of an answer that was not done in its time, or has found nothing yet."""
     is_early = answer and (answer.get("messages") == [] or any("call again" in note for note in answer["notes"]))
     return answer["cursor"] if answer and is_early else None
 

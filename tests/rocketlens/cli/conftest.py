@@ -5,5 +5,4 @@ import pytest
 
 @pytest.fixture(scope="module", params=["store", "server"])
 def where(request, g1_store, server) -> tuple[object, ...]:
-    """The arguments that name the recorded store g1 in two ways."""
     return (g1_store,) if request.param == "store" else ("--server", server)

@@ -15,9 +15,7 @@ from command_line import EARLIER_NAME, rocketlens
 from read_only import as_user, reachable_directory
 from rocketlens.cli import complete_names
 from rocketlens.cli.main import main
-from store_writer import StoreWriter
-
-# --- earlier names ----------------------------------------------------------------------------------------------------
+from store_writer import appended, closed_store
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 OFFSET_ID = "7F00000100002A9F00000000000019B5"
@@ -30,7 +28,6 @@ SAME = [
 
 
 def line_that_is_printed(*words: str) -> list[str]:
-    """The words behind `rocketlens` of the line that a call prints which is typed otherwise now."""
     said = CliRunner().invoke(main, words, prog_name="rocketlens").stderr.splitlines()
     (line,) = (each.partition(EARLIER_NAME)[2] for each in said if EARLIER_NAME in each)
     return shlex.split(line)
@@ -85,8 +82,6 @@ def test_a_command_that_find_has_taken_the_place_of_finds_the_same(line, now, g1
     assert outcome.output == b"".join(lines)
 
 
-# --- completion -------------------------------------------------------------------------------------------------------
-
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -104,29 +99,15 @@ def test_an_option_in_the_environment_counts_and_a_typed_one_more(g1_store, monk
 
 
 HARMLESS = ("orders", "ordered", "%RETRY%billing")
-HOSTILE = (
-    "$(touch pwned)",
-    "`touch pwned`",
-    "a;touch pwned",
-    "a|touch pwned",
-    "a\nb",
-    "a b",
-    "*",
-    "~root",
-    "-rf",
-    "a,b",
-    "'",
-    "é",
-)
+HOSTILE = ("$(touch pwned)", "`touch pwned`", "a;touch pwned", "a|touch pwned", "a\nb", "a b", "*", "~root", "-rf")
+HOSTILE += ("a,b", "'", "é")
 """Names that a store may hold, of which no shell is to see any, not even in quotes."""
 
 
 @pytest.fixture
 def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(complete_names, "SECONDS", 60.0)
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders")
-    writer.close()
+    writer = closed_store(tmp_path / "store", appended("orders"))
     queues = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     topics = {name: {"topicName": name, **queues} for name in (*HARMLESS, *HOSTILE)}
     (writer.root / "config").mkdir(exist_ok=True)
@@ -184,9 +165,6 @@ def test_a_program_of_another_name_is_completed_too(shell: str) -> None:
     assert ends[shell] in outcome.text
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -227,9 +205,7 @@ def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(g1_store, tmp_pa
 @pytest.mark.parametrize("closed", [".", "commitlog"])
 def test_another_user_learns_why_a_store_cannot_be_read(closed: str) -> None:
     with reachable_directory() as directory:
-        writer = StoreWriter(directory / "store")
-        writer.append("T", b"x")
-        writer.close()
+        writer = closed_store(directory / "store", appended("T", b"x"))
         (writer.root / closed).chmod(0o700)
         with as_user(10001):
             outcome = rocketlens("find", writer.root, 0)

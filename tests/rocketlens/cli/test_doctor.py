@@ -14,8 +14,6 @@ from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
 from store_writer import StoreWriter
 
-# --- doctor -----------------------------------------------------------------------------------------------------------
-
 
 def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
     outcome = rocketlens("doctor", g1_crashed_store, "--json")
@@ -105,10 +103,8 @@ def test_what_is_alike_in_a_hundred_queues_is_one_block(tmp_path: Path) -> None:
     block = outcome.text[outcome.text.index("warning queues: ") :].splitlines()[:7]
     queue = writer.root / "consumequeue" / "T"
     unit = "expected the end of the queue, found a unit that points to no message of this queue"
-    assert block[:2] == [
-        "warning queues: in 100 places",
-        f"        {queue}/0/{0:020d}, unit 1, byte 20, physical offset {end}: {unit}",
-    ]
+    first = f"        {queue}/0/{0:020d}, unit 1, byte 20, physical offset {end}: {unit}"
+    assert block[:2] == ["warning queues: in 100 places", first]
     assert block[4:] == [
         "        and 97 more like these; --json names 20",
         "        means: left over from a log that was cut, or damaged; it is ignored here, a broker may take it for "
@@ -130,9 +126,6 @@ def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
             assert says in outcome.errors
 
 
-# --- diff -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def stores(tmp_path: Path) -> tuple[Path, Path]:
     """A store, and a copy that lacks two messages and has a damaged one."""
@@ -151,7 +144,7 @@ def stores(tmp_path: Path) -> tuple[Path, Path]:
     return writer.root, tmp_path / "b"
 
 
-def test_a_difference_is_a_table_and_a_sentence(stores: tuple[Path, Path]) -> None:
+def test_a_difference_is_a_table_and_a_sentence_or_one_object_for_a_program(stores, tmp_path) -> None:
     outcome = rocketlens("diff", *stores)
     assert outcome.code == 1
     assert "3 messages are missing in B, 0 extra, 0 different" in outcome.text
@@ -163,9 +156,6 @@ def test_a_difference_is_a_table_and_a_sentence(stores: tuple[Path, Path]) -> No
     assert "\x1b" not in outcome.text
     assert "rocketlens: B: " in outcome.errors
     assert "its body does not match its CRC" in outcome.errors
-
-
-def test_a_program_gets_one_object_in_diff(stores: tuple[Path, Path], tmp_path: Path) -> None:
     outcome = rocketlens("diff", *stores, "--json", "--work", tmp_path / "work")
     found = json.loads(outcome.output)
     assert (outcome.code, found["equal"], found["missing"], found["extra"], found["different"]) == (1, False, 3, 0, 0)

@@ -13,7 +13,7 @@ import read_only
 from command_line import rocketlens
 from loop_engine import run_jobs_here
 from rocketlens.cli import command_run
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 SLOTS, ENTRIES, QUEUE_FILE = 97, 150, 2000
 
@@ -34,12 +34,13 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    writer = StoreWriter(
-        tmp_path / "store", segment_size=1 << 17, index_slots=SLOTS, index_entries=ENTRIES, queue_file_size=QUEUE_FILE
+    sizes = {"index_slots": SLOTS, "index_entries": ENTRIES, "queue_file_size": QUEUE_FILE}
+    closed_store(
+        tmp_path / "store",
+        *(appended("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t") for number in range(400)),
+        segment_size=1 << 17,
+        **sizes,
     )
-    for number in range(400):
-        writer.append("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t")
-    writer.close()
     return tmp_path / "store"
 
 
@@ -61,10 +62,8 @@ def test_sizes_are_those_of_the_store_and_nothing_is_changed(root: Path) -> None
     newest = max(path.name for path in (root / "index").iterdir())
     lines = plan("rebuild", "all", root)
     assert lines[0].startswith(f"plan: rebuild {root}: reads ")
-    assert (
-        lines[1]
-        == "plan: replaces the store's own directories in one step each, and keeps the old ones as NAME.bak-TIME"
-    )
+    replaces = "replaces the store's own directories in one step each, and keeps the old ones as NAME.bak-TIME"
+    assert lines[1] == f"plan: {replaces}"
     assert lines[2].startswith("plan: disk: about ")
     assert f" at {root}/.rocketlens-work, of " in lines[2]
     assert lines[3].startswith("plan: time: about ")
@@ -134,9 +133,8 @@ def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(root
     assert filled[-2].startswith(f"plan: not filled: {places[1] - places[0]} bytes at physical offset {places[0]}: ")
     assert filled[-1] == lines[-1]
     (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@g": {"0": 98}}}))
-    assert plan("rescue", root, "--out", tmp_path / "new")[-1] == (
-        "plan: lost: group g had not consumed 1 message of them in T"
-    )
+    last = plan("rescue", root, "--out", tmp_path / "new")[-1]
+    assert last == "plan: lost: group g had not consumed 1 message of them in T"
     outcome = rocketlens("rescue", root, "--out", tmp_path / "new", "--dry-run", "--json")
     assert json.loads(outcome.text)["outlook"]["losses"]["messages"] == 3
     (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))

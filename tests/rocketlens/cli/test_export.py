@@ -71,12 +71,8 @@ def test_an_option_reaches_the_request(requests, tmp_path) -> None:
 
 def test_wrong_usage_is_told_before_anything_is_started(g1_store, monkeypatch) -> None:
     run_jobs_here(monkeypatch, lambda *_: pytest.fail("an engine was started"))
-    for wrong in (
-        ["--since", "5", "--until", "4"],
-        ["--where", "a >"],
-        ["--tag", "||"],
-        ["--columns", "topic,nothing"],
-    ):
+    words = ("--since 5 --until 4", "--where a>", "--tag ||", "--columns topic,nothing")
+    for wrong in map(str.split, words):
         assert rocketlens("export", g1_store, "--format", "csv", "--out", "o", *wrong).code == 2
 
 
@@ -99,9 +95,8 @@ def test_a_killed_export_goes_on(tmp_path) -> None:
     assert report["resumed"]
     assert written <= {path.stat().st_ino for path in (tmp_path / "out").glob("part-*")}
     lines = [line for path in sorted((tmp_path / "out").glob("part-*")) for line in path.read_text().splitlines()]
-    assert [json.loads(line)["physicalOffset"] for line in lines] == [
-        row["physical_offset"] for row in expected_rows(writer.records)
-    ]
+    found = [json.loads(line)["physicalOffset"] for line in lines]
+    assert found == [row["physical_offset"] for row in expected_rows(writer.records)]
 
 
 TABLE_OPTIONS = {
@@ -123,9 +118,8 @@ class TestTable:
 
         def run(request: TableRequest, progress: object, launch: object) -> Report[TableDetails]:
             found.append(request)
-            details = TableDetails(
-                format=request.format, start=5, stop=9, files=2, file_bytes=10, engine="local", is_empty=False
-            )
+            written = {"start": 5, "stop": 9, "files": 2, "file_bytes": 10, "engine": "local", "is_empty": False}
+            details = TableDetails(format=request.format, **written)
             return Report(command="export", store=request.store, out=request.table, details=details)
 
         monkeypatch.setattr("spark_jobs.tables.append.run_append", run)
@@ -151,9 +145,8 @@ class TestTable:
 
     @pytest.mark.parametrize("needed", ["parquet", "iceberg", "delta"])
     def test_what_a_format_needs_is_named_where_it_is_missing(self, requests, tmp_path, monkeypatch, needed) -> None:
-        monkeypatch.setattr(
-            "rocketlens.cli.export.importlib.util.find_spec", lambda name: None if name == "pyarrow" else name
-        )
+        find = "rocketlens.cli.export.importlib.util.find_spec"
+        monkeypatch.setattr(find, lambda name: None if name == "pyarrow" else name)
         outcome = rocketlens("export", tmp_path / "none", "--format", needed, "--to", tmp_path / "table")
         assert outcome.code == 2
         assert f"needs pyarrow: {install_line(needed)}" in outcome.errors

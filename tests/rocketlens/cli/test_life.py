@@ -9,8 +9,6 @@ from command_line import rocketlens
 from golden_store import CASES, G1, unpack
 from store_writer import START_TIMESTAMP, StoreWriter
 
-# --- life -------------------------------------------------------------------------------------------------------------
-
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
 UNIQUE_KEY, KEY = FAILED[0][4], FAILED[0][7]
 TRACED = "7F0000010007"
@@ -92,10 +90,8 @@ def test_traces_under_a_topic_of_ones_own_are_asked_for(tmp_path) -> None:
 
 
 def test_two_messages_of_one_id_are_told_apart(tmp_path) -> None:
-    store, named = (
-        unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id"),
-        "7F000001000130946E09000000000001",
-    )
+    store = unpack("store", tmp_path, archives=CASES / "B6-two-messages-one-id")
+    named = "7F000001000130946E09000000000001"
     outcome = rocketlens("life", store, named, "--timezone", "UTC")
     assert outcome.code == 0
     assert f"2 messages are named {named}: message 1 was sent to T and born 2023-11-14 22:13:21" in outcome.errors
@@ -110,8 +106,6 @@ def test_two_messages_of_one_id_are_told_apart(tmp_path) -> None:
     assert [(row["messageNumber"], row["messagesNamedSo"]) for row in rows] == [(1, 2), (2, 2), (2, 2), (2, 2)]
     assert [row["verdicts"][0]["ending"] for row in rows] == ["passed", "gave up", "gave up", "gave up"]
 
-
-# --- pending ----------------------------------------------------------------------------------------------------------
 
 DUE = START_TIMESTAMP + 3_600_000
 
@@ -131,7 +125,7 @@ def crashed(tmp_path_factory):
     return writer.root
 
 
-def test_counts_come_first_then_the_messages_by_due_time(crashed) -> None:
+def test_counts_come_first_then_the_messages_by_due_time_and_a_program_gets_maps_of_each_kind(crashed) -> None:
     outcome = rocketlens("pending", crashed, "--timezone", "UTC")
     assert outcome.code == 0
     counts, _, messages = outcome.text.partition("\n\n")
@@ -149,9 +143,6 @@ def test_counts_come_first_then_the_messages_by_due_time(crashed) -> None:
     ]
     assert "timercheck is missing or empty: timer messages that were due when" in outcome.errors
     assert "delayOffset.json is missing: delayed messages that were due when" in outcome.errors
-
-
-def test_a_program_gets_maps_of_each_kind(crashed) -> None:
     as_of, *rest = rocketlens("pending", crashed, "--json").messages
     assert (as_of["kind"], as_of["timersKnown"], as_of["levelsKnown"]) == ("asOf", False, False)
     assert [each["kind"] for each in rest] == ["topic"] * 2 + ["message"] * 4
@@ -169,15 +160,12 @@ def test_a_program_gets_maps_of_each_kind(crashed) -> None:
     assert rest[5]["dueTimestamp"] == rest[5]["message"]["storeTimestamp"] + 2 * 3_600_000
 
 
-def test_a_limit_is_said_to_be_one(crashed) -> None:
+def test_a_limit_and_times_narrow_what_is_listed(crashed) -> None:
     outcome = rocketlens("pending", crashed, "--limit", "1")
     assert len(outcome.text.partition("\n\n")[2].splitlines()) == 2
     assert "3 messages more that are due later: use a higher --limit" in outcome.errors
     counts_alone = rocketlens("pending", crashed, "--limit", "0", "--json").messages
     assert [each["kind"] for each in counts_alone] == ["asOf", "topic", "topic"]
-
-
-def test_due_and_store_times_narrow_what_is_listed(crashed) -> None:
     stored = ("--since", START_TIMESTAMP, "--until", START_TIMESTAMP + 60_000)
     outcome = rocketlens("pending", crashed, "--due-after", DUE + 1, "--due-before", DUE + 1000, *stored, "--json")
     assert [each["message"]["uniqueKey"] for each in outcome.messages if each["kind"] == "message"] == ["K2"]

@@ -39,7 +39,6 @@ def stores(tmp_path_factory):
 
 
 def run(store, command, *options):
-    """Run a command on a store; words in capitals stand for what differs by store."""
     keys = store.root.parent / "keys"
     keys.write_text(f"order-1\n{FIRST}\nU0\n")
     words = {"OFFSET": store.written[1].physical_offset, "BATCH": store.written[-1].physical_offset, "KEYS": keys}
@@ -48,7 +47,6 @@ def run(store, command, *options):
 
 
 def same_of(outcome) -> list[str]:
-    """The lines of an output, but for that about the disk below a store."""
     return [line for line in outcome.text.splitlines() if '"kind":"forecast"' not in line]
 
 

@@ -17,7 +17,7 @@ from golden_store import G1, GOLDEN, unpack
 from loop_engine import run_jobs_here
 from rocketlens.cli.server_options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from storage.store.message_store import MessageStore
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter, appended, closed_store
 
 # --- opening ----------------------------------------------------------------------------------------------------------
 
@@ -71,9 +71,7 @@ def test_a_server_in_the_environment_is_asked_unless_a_store_is_typed_by_its_pla
 
 @each_reader
 def test_of_several_stores_each_row_says_which_it_is_of(command, g1_store, tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "second")
-    writer.append("TopicTest", b"hot 1 again", unique_key=UNIQUE_KEY)
-    writer.close()
+    writer = closed_store(tmp_path / "second", appended("TopicTest", b"hot 1 again", unique_key=UNIQUE_KEY))
     both = run(command, "--store", g1_store, "--store", writer.root)
     assert both.code == (1 if command == "pending" else 0)
     rows = both.messages
@@ -101,9 +99,7 @@ def test_a_table_about_several_stores_begins_with_the_store(question, g1_store, 
 
 
 def test_of_several_stores_the_worst_decides(g1_store, tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "second")
-    writer.append("TopicTest", b"another")
-    writer.close()
+    writer = closed_store(tmp_path / "second", appended("TopicTest", b"another"))
     several = ("--store", g1_store, "--store", writer.root)
     vain = rocketlens("life", *several, "nobody")
     assert (vain.code, vain.errors.count(f"rocketlens: {writer.root}: nothing is named nobody")) == (1, 1)
@@ -156,9 +152,8 @@ def test_what_reads_the_files_of_a_store_says_so_of_a_server(arguments, g1_store
     places = {"STORE": str(g1_store), "OUT": str(tmp_path / "out")}
     outcome = rocketlens(*(places.get(each, each) for each in arguments))
     assert (outcome.code, outcome.output) == (2, b"")
-    assert outcome.errors.endswith(
-        f"rocketlens: {NOBODY} is a server, and the files of a store are read here: name its directory\n"
-    )
+    is_here = "is a server, and the files of a store are read here: name its directory"
+    assert outcome.errors.endswith(f"rocketlens: {NOBODY} {is_here}\n")
     assert not (tmp_path / "out").exists()
 
 
@@ -273,7 +268,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def own(authority):
-    """A client's certificate and key, which is locked."""
     return authority.sign("client", PASSWORD)
 
 
@@ -361,16 +355,22 @@ def test_what_sends_takes_them_for_both_ends(g1_store, secured, tls, tmp_path) -
     assert rocketlens("replay", g1_store, "--topic", "T", "--to", secured, "--tls").code == 3
 
 
-def test_a_file_of_keys_comes_before_the_environment(secured, tls, credentials, monkeypatch) -> None:
+def test_keys_are_taken_from_a_file_first_and_from_the_environment(secured, tls, credentials, monkeypatch) -> None:
     monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
     monkeypatch.setenv(SECRET_KEY_VARIABLE, "not-the-one")
     wrong = rocketlens(*QUERY, "--server", secured, *tls)
     assert wrong.code == 3
     assert "check signature failed" in wrong.errors
     assert "not-the-one" not in wrong.errors
-    assert unique_keys(rocketlens(*QUERY, "--server", secured, *tls, "--credentials", credentials)) == [
-        UNIQUE_KEY_OF_SERVER_OPTIONS
-    ]
+    found = rocketlens(*QUERY, "--server", secured, *tls, "--credentials", credentials)
+    assert unique_keys(found) == [UNIQUE_KEY_OF_SERVER_OPTIONS]
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, READER_SECRET)
+    assert unique_keys(rocketlens(*QUERY, "--server", secured, *tls)) == [UNIQUE_KEY_OF_SERVER_OPTIONS]
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, "")
+    outcome = rocketlens(*QUERY, "--server", secured, *tls)
+    assert outcome.code == 2
+    assert f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}: set both or neither" in outcome.errors
 
 
 @pytest.mark.parametrize(
@@ -409,16 +409,6 @@ def test_options_that_cannot_be_are_refused(g1_store, credentials, arguments, sa
         assert says in outcome.errors
 
 
-def test_keys_may_be_in_the_environment(secured, tls, monkeypatch) -> None:
-    monkeypatch.setenv(ACCESS_KEY_VARIABLE, READER)
-    monkeypatch.setenv(SECRET_KEY_VARIABLE, READER_SECRET)
-    assert unique_keys(rocketlens(*QUERY, "--server", secured, *tls)) == [UNIQUE_KEY_OF_SERVER_OPTIONS]
-    monkeypatch.setenv(SECRET_KEY_VARIABLE, "")
-    outcome = rocketlens(*QUERY, "--server", secured, *tls)
-    assert outcome.code == 2
-    assert f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}: set both or neither" in outcome.errors
-
-
 # --- tier -------------------------------------------------------------------------------------------------------------
 
 
@@ -445,11 +435,8 @@ def test_a_unique_key_and_a_key_find_what_only_the_tier_has(store, is_alone) -> 
     for found in (viewed, queried):
         assert found.code == 0, found.errors
         (message,) = found.messages
-        assert (message["uniqueKey"], message["queueId"], message["queueOffset"]) == (
-            unique_key,
-            int(queue_id),
-            int(queue_offset),
-        )
+        found = message["uniqueKey"], message["queueId"], message["queueOffset"]
+        assert found == (unique_key, int(queue_id), int(queue_offset))
     refused = rocketlens("find", *places(store, is_alone), offset_id)
     assert refused.code == 1
     assert "ask for its messages by key, unique key or queue offset" in refused.errors
@@ -479,14 +466,11 @@ def test_the_options_of_a_store_are_taken(g1_store, tmp_path) -> None:
     (tmp_path / "masks").write_text("body\n")
     index = ("--index-slots", 97, "--index-entries", 150)
     masks = ("--mask", "hosts", "--mask-file", tmp_path / "masks")
-    (found,) = answers(
-        "--store", g1_store, *log, *state, *index, *masks, says=[call(1, "message", id=UNIQUE_KEY_OF_MCP)]
-    )
+    asked = [call(1, "message", id=UNIQUE_KEY_OF_MCP)]
+    (found,) = answers("--store", g1_store, *log, *state, *index, *masks, says=asked)
     assert found["message"]["uniqueKey"] == UNIQUE_KEY_OF_MCP
     assert found["message"]["body"] == "***"
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders", b"again")
-    writer.close()
+    writer = closed_store(tmp_path / "store", appended("orders", b"again"))
     refused = rocketlens("mcp", writer.root, "--tier", tmp_path / "nothing")
     assert refused.code != 0
     (absent,) = answers("memory://nowhere", "--storage-options", "{}", says=[call(1, "topics")])

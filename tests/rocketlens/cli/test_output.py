@@ -24,8 +24,6 @@ from spark_jobs.run.report import AnyReport, Damage
 from storage.doctor.examine import Coverage
 from store_writer import StoreWriter
 
-# --- output -----------------------------------------------------------------------------------------------------------
-
 V4 = HostAddress("10.0.0.1", 10911)
 
 
@@ -78,7 +76,6 @@ def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def run_on_a_terminal(arguments: list[str], columns: int = 80, **variables: str) -> bytes:
-    """What a command writes to a terminal of so many columns."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, columns))
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
@@ -136,9 +133,6 @@ def test_json_is_indented_on_a_terminal_alone(capsys, monkeypatch) -> None:
     ]
 
 
-# --- coverage picture -------------------------------------------------------------------------------------------------
-
-
 def picture(log, queues=(), index=(), width=28) -> list[str]:
     times = ((0, 1_700_000_000_000), (100, 1_700_000_100_000))
     return list(draw_coverage(Coverage(0, 200, log, queues, index, times), width, time_text))
@@ -156,12 +150,7 @@ def test_each_column_says_all_some_or_none() -> None:
     assert lines[3] == "offset  " + "0" + " " * 16 + "200"
 
 
-# --- show progress ----------------------------------------------------------------------------------------------------
-
-
 class Clock:
-    """A clock that tests move."""
-
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -198,8 +187,6 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end() ->
         "rocketlens: scan: 2 MB · 20,000 messages · 10.0 s · 200 kB/s",
     ]
 
-
-# --- show report ------------------------------------------------------------------------------------------------------
 
 ZEROS = "expected an intact record, found zeros (10 bytes skipped)"
 INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
@@ -243,16 +230,13 @@ def test_a_rebuild_of_the_index() -> None:
     ],
 )
 def test_the_first_places_of_damage_are_listed(count: int, more: int, last: str) -> None:
-    lines = [
-        line for line in report_lines(report(damages=damages(count), more_damages=more)) if line.startswith("damage")
-    ]
+    told = report_lines(report(damages=damages(count), more_damages=more))
+    lines = [line for line in told if line.startswith("damage")]
     places = f"{count + more} place" + "s" * (count + more > 1)
     assert lines[0] == f"damage: {places}, {count * 10} bytes skipped"
     assert lines[-1] == last
     assert len(lines) == 1 + min(count, MOST_REPORTED) + (count + more > MOST_REPORTED)
 
-
-# --- time zones -------------------------------------------------------------------------------------------------------
 
 ZONE = ZoneInfo("Asia/Kathmandu")
 """Nobody's default, and no whole number of hours from UTC."""

@@ -9,9 +9,7 @@ import sys
 import pytest
 
 from process import COMMAND, ROOT
-from store_writer import StoreWriter
-
-# --- cut files --------------------------------------------------------------------------------------------------------
+from store_writer import StoreWriter, appended, closed_store
 
 CUTTING = """
 import contextlib, mmap, os, sys
@@ -121,7 +119,6 @@ def check_words(ended: "subprocess.CompletedProcess[str]") -> None:
 
 
 def run_cutting(kind, kept, store, folder, command, *arguments) -> "subprocess.CompletedProcess[str]":
-    """Run a command on a copy of a store whose files of a kind are cut as soon as they are mapped."""
     copy = folder / "store"
     shutil.copytree(store, copy)
     noted = folder / "cut"
@@ -131,18 +128,15 @@ def run_cutting(kind, kept, store, folder, command, *arguments) -> "subprocess.C
     return subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=180)
 
 
-# --- limits of the process --------------------------------------------------------------------------------------------
-
 LIMITS = {"space": resource.RLIMIT_AS, "files": resource.RLIMIT_NOFILE}
 MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    writer = StoreWriter(tmp_path_factory.mktemp("limits") / "store", segment_size=512)
-    for _ in range(300):
-        writer.append("T", b"x")
-    writer.close()
+    writer = closed_store(
+        tmp_path_factory.mktemp("limits") / "store", *(appended("T", b"x") for _ in range(300)), segment_size=512
+    )
     return writer.root
 
 
@@ -188,8 +182,6 @@ def test_more_segments_than_files_may_be_open_are_no_holes_in_the_log(words, sto
     assert "segments needs higher limits (ulimit -n, ulimit -v)" in line
 
 
-# --- light imports ----------------------------------------------------------------------------------------------------
-
 SPARK = {"pyspark", "py4j", "pyarrow"}
 """What bulk jobs alone need."""
 SERVER = {"asyncio", "uvloop", "ssl", "grpc", "google"}
@@ -215,15 +207,12 @@ finally:
 
 
 def loaded(*arguments: object) -> set[str]:
-    """The heavy modules that are loaded when a command ends with what it was asked for."""
     return HEAVY & {name.partition(".")[0] for name in modules_of(*arguments)}
 
 
 def modules_of(*arguments: object) -> set[str]:
-    """All modules that are loaded when a command ends with what it was asked for."""
-    outcome = subprocess.run(
-        [sys.executable, "-c", MODULES, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", MODULES, *map(str, arguments)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
     last = outcome.stderr.splitlines()[-1].split()
     assert last[0] == "loaded"

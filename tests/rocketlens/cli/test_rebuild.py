@@ -22,8 +22,6 @@ from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.report import Report
 from storage.extras import install_line
 
-# --- rebuild ----------------------------------------------------------------------------------------------------------
-
 SHARED = {
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
     "--work /tmp/w": {"work": "/tmp/w"},
@@ -77,7 +75,6 @@ RESCUE = {"--link": {"link": True}, "--segment-size 4096": {"segment_size": 4096
 
 
 def of_all(cases, names):
-    """Those of some options."""
     return {options: fields for options, fields in cases.items() if options.split()[0] in names}
 
 
@@ -155,9 +152,8 @@ def test_the_store_may_be_a_url_and_is_never_written_to(job, command) -> None:
         return
     outcome = rocketlens(*command.split(), "s3://bucket/place")
     assert (outcome.code, job.requests) == (2, [])
-    assert outcome.errors == (
-        "rocketlens: STORE s3://bucket/place is a URL and stays as it is: --out says where to write\n"
-    )
+    stays = "is a URL and stays as it is: --out says where to write"
+    assert outcome.errors == f"rocketlens: STORE s3://bucket/place {stays}\n"
     store, work = "s3://bucket/place", ("--work", "/w")
     assert rocketlens(*command.split(), store, "--out", "s3://bucket/other", *work).code == 0
     assert (job.request.store, job.request.out) == (store, "s3://bucket/other")
@@ -206,9 +202,6 @@ def test_without_java_it_says_what_to_install(g1_store, monkeypatch, tmp_path) -
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is none in PATH" in rocketlens(*command).errors
-
-
-# --- command run ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -29,12 +29,8 @@ def test_the_plan_is_printed_and_nothing_is_sent(g1_store, broker, tmp_path) -> 
     outcome = rocketlens("replay", g1_store, "--topic", "TopicTest", "--to", broker.address, "--rate", 26, "--json")
     assert outcome.code == 0
     (planned,) = outcome.messages
-    assert (planned["topic"], planned["messages"], planned["queues"], planned["groups"]) == (
-        "TopicTest",
-        52,
-        4,
-        ["CG_TAG"],
-    )
+    found = [planned[name] for name in ("topic", "messages", "queues", "groups")]
+    assert found == ["TopicTest", 52, 4, ["CG_TAG"]]
     assert "52 messages would be sent in 2 s; nothing is sent without --go" in outcome.errors
     assert broker.log == []
     assert list(tmp_path.glob("rocketlens-replay-*")) == []
@@ -114,9 +110,8 @@ def test_what_a_group_failed_to_consume_goes_where_it_is_asked_for(g1_store, bro
 def test_an_edited_export_is_sent(g1_store, broker, tmp_path) -> None:
     rocketlens("export", g1_store, "--topic", "TopicTest", "--format", "jsonl", "--no-unpack", "--out", tmp_path / "o")
     (part,) = (tmp_path / "o").glob("*.jsonl")
-    lines = [
-        json.loads(line) | {"body": f"edited {number}"} for number, line in enumerate(part.read_text().splitlines())
-    ]
+    written = part.read_text().splitlines()
+    lines = [json.loads(line) | {"body": f"edited {number}"} for number, line in enumerate(written)]
     (tmp_path / "edited.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     outcome = rocketlens("replay", tmp_path / "edited.jsonl", "--topic", "TopicTest", "--to", broker.address, "--go")
     assert outcome.code == 0

@@ -21,8 +21,6 @@ from storage.search.progress import ProgressReport
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 
-# --- search -----------------------------------------------------------------------------------------------------------
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
@@ -134,16 +132,12 @@ def test_a_whole_log_is_read_if_that_is_asked_for(g1_store) -> None:
     assert "by the index" not in by_log.errors
 
 
-# --- search explain ---------------------------------------------------------------------------------------------------
-
-
 def run(store, *arguments, topic="TopicTest"):
     return rocketlens("search", store, topic, *arguments)
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory):
-    """Tags and properties that filters stumble over, in queue 0 of topic T."""
     writer = StoreWriter(tmp_path_factory.mktemp("odd") / "store")
     for tag, number in (("Aa", "7"), ("BB", "5.5"), (None, "3"), ("Aa ", None)):
         writer.append("T", b"x", tags=tag, properties={} if number is None else {"a": number})
@@ -152,7 +146,7 @@ def odd(tmp_path_factory):
     return writer.root
 
 
-def test_each_message_is_explained_by_its_tag(odd) -> None:
+def test_each_message_is_explained_by_its_tag_and_by_its_properties(odd) -> None:
     outcome = run(odd, "--tag", "Aa || C", "--explain", "--json", topic="T")
     assert [(message["delivered"], message["reason"]) for message in outcome.messages] == [
         (True, "the tag 'Aa' is one of 'Aa', 'C'"),
@@ -162,9 +156,6 @@ def test_each_message_is_explained_by_its_tag(odd) -> None:
         (True, "the tag 'Aa' is one of 'Aa', 'C'"),
     ]
     assert outcome.code == 0
-
-
-def test_each_message_is_explained_by_its_properties(odd) -> None:
     outcome = run(odd, "--where", "a > 5 AND TAGS = 'Aa'", "--explain", "--json", topic="T")
     reasons = [message["reason"] for message in outcome.messages]
     assert [message["delivered"] for message in outcome.messages] == [True, False, False, False, True]
@@ -187,9 +178,6 @@ def test_wrong_usage_is_exit_code_2(arguments, words, g1_store) -> None:
     outcome = run(g1_store, *arguments)
     assert outcome.code == 2
     assert words in outcome.errors
-
-
-# --- properties that are nowhere --------------------------------------------------------------------------------------
 
 
 @settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -39,7 +39,7 @@ from protocol.codes import RequestCode
 from protocol.command import ext_fields_of
 from protocol.frame import FrameDecoder
 from rocketlens.cli import serving
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 from web_questions import keys
 
 # --- serve ------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,6 @@ def test_groups_and_their_offsets_are_those_of_worker_0(workers: str, g1_store: 
 
 
 def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:
-    """Send requests on a connection of their own, and wait for all answers."""
     decoder = FrameDecoder()
     with socket.create_connection(endpoint, DEADLINE_SECONDS) as connection:
         connection.sendall(frames)
@@ -264,15 +263,12 @@ def test_a_page_by_tls_asks_for_a_login_and_probes_need_neither(g1_store: Path, 
 
 
 def entries(name_server, code) -> list[tuple[str, str, str]]:
-    """Broker name, id and address of each request of a code, in order."""
     names = ("brokerName", "brokerId", "brokerAddr")
     return [(*(fields[name] for name in names),) for fields, _ in name_server.received(code)]
 
 
 def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off_at_the_end(g1_store, tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "second")
-    writer.append("Other")
-    writer.close()
+    writer = closed_store(tmp_path / "second", appended("Other"))
     names = ("--broker-name", "broker-a", "--broker-name", "broker-b")
     options = ("--workers", "2", *names, "--state-dir", str(tmp_path / "state"))
     with (
@@ -304,10 +300,9 @@ def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off
 def second_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of another broker, with a topic of its own and one that g1 has too."""
     root = tmp_path_factory.mktemp("second")
-    writer = StoreWriter(root)
-    for topic in ("TopicTest", "OtherTopic"):
-        writer.append(topic, b"in the second store", keys="second")
-    writer.close()
+    closed_store(
+        root, *(appended(topic, b"in the second store", keys="second") for topic in ("TopicTest", "OtherTopic"))
+    )
     return root
 
 
@@ -366,7 +361,6 @@ def check_stores(server) -> None:
 
 
 def figures_after(server, broker, views):
-    """The figures, once all workers have told of so many views."""
     figures = read_figures(server.http_port)
     told = figure(figures, "requests_total", broker=broker, code="VIEW_MESSAGE_BY_ID")
     assert told <= views, figures

@@ -23,7 +23,6 @@ COMING = 20
 
 @pytest.fixture(scope="module")
 def stored(g1_store):
-    """The messages of TopicTest in the order of the log."""
     records = [record for record in read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
     assert len(records) > 50
     return records
@@ -50,10 +49,8 @@ def test_times_narrow_what_is_listed(where, stored) -> None:
     assert offsets(tail(where, "-n", 1000, "--since", first, "--until", last)) == expected
     assert offsets(tail(where, "-n", 2, "--until", last)) == expected[-2:]
     outcome = tail(where, "--since", times[-1] + 1)
-    assert (outcome.code, "no message of topic TopicTest is there and was stored in this time" in outcome.errors) == (
-        1,
-        True,
-    )
+    said = "no message of topic TopicTest is there and was stored in this time"
+    assert (outcome.code, said in outcome.errors) == (1, True)
     assert tail(where, "--follow", "--until", last).code == 2
 
 
@@ -73,8 +70,6 @@ def test_wrong_usage_is_code_2(g1_store, arguments, says) -> None:
 
 
 class Follower:
-    """A running `rocketlens tail --follow --json`."""
-
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, "-m", "rocketlens", "tail", *map(str, arguments), "--follow", "--json"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -82,7 +77,6 @@ class Follower:
         self.deadline.start()
 
     def next(self) -> dict[str, object]:
-        """The next message that it prints."""
         line = self.process.stdout.readline()
         assert line, self.process.stderr and self.process.stderr.read()
         found: dict[str, object] = json.loads(line)

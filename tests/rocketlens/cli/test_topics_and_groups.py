@@ -13,11 +13,8 @@ from protocol.fastjson import parse_fastjson
 from space_oracle import count
 from store_writer import START_TIMESTAMP, StoreWriter
 
-# --- topics and groups ------------------------------------------------------------------------------------------------
-
 
 def printed(name: str) -> list[list[str]]:
-    """The rows that mqadmin printed under a heading."""
     lines = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8").splitlines()
     return [line.split() for line in lines if line.strip() and line[0] != "#"]
 
@@ -27,22 +24,16 @@ def rows_of(outcome):
     return outcome.messages
 
 
-def test_the_queues_of_a_topic_have_the_offsets_that_mqadmin_printed(where: tuple[object, ...]) -> None:
+def test_queues_and_how_far_groups_are_behind_are_what_mqadmin_printed(where) -> None:
     queues = rows_of(rocketlens("topics", *where, "--topic", "TopicTest", "--json"))
     expected = [(int(row[1]), int(row[2]), int(row[3])) for row in printed("topicStatus") if row[0] == "broker-a"]
     assert len(expected) == 4
     assert [(each["queueId"], each["minOffset"], each["maxOffset"]) for each in queues] == expected
     assert all(each["lastTimestamp"] for each in queues)
-
-
-def test_how_far_groups_are_behind_is_what_mqadmin_printed(where: tuple[object, ...]) -> None:
     listed = rows_of(rocketlens("groups", *where, "--topic", "TopicTest", "--json"))
     expected = {row[0]: int(row[-1]) for row in printed("consumerProgress")}
     assert {each["group"]: each["lag"] for each in listed} == {name: expected[name] for name in ("CG_TAG", "CG_SQL")}
     assert expected["CG_TAG"] == 44
-
-
-def test_a_group_is_shown_queue_by_queue(where: tuple[object, ...]) -> None:
     (row,) = rows_of(rocketlens("groups", *where, "--group", "CG_TAG", "--json"))
     expected = [[int(each) for each in line[2:6]] for line in printed("consumerProgress-gt") if line[1] == "broker-a"]
     names = ("queueId", "endOffset", "nextOffset", "lag")
@@ -148,8 +139,6 @@ def test_a_store_of_a_broker_that_was_renamed_has_one_of_its_names_and_both_are_
     assert "several brokers, as after it was renamed (old, new): it is taken for new" in outcome.errors
 
 
-# --- space ------------------------------------------------------------------------------------------------------------
-
 HOUR_MS = 3_600_000
 
 
@@ -169,12 +158,8 @@ def test_a_program_gets_every_count_as_the_oracle_has_it(g1_store: Path) -> None
     expected, records = count(read_log(g1_store / "commitlog")), read_log(g1_store / "commitlog")
     (total,) = maps(outcome.messages, "total")
     assert (total["messages"], total["bytes"]) == (len(records), sum(record.total_size for record in records))
-    for kind, rows in (
-        ("topic", expected.topics),
-        ("queue", expected.queues),
-        ("tag", expected.tags),
-        ("host", expected.hosts),
-    ):
+    kinds = {"topic": expected.topics, "queue": expected.queues, "tag": expected.tags, "host": expected.hosts}
+    for kind, rows in kinds.items():
         found = maps(outcome.messages, kind)
         assert [[each["messages"], each["bytes"]] for each in found] == by_bytes(rows)
         assert all(each["mostBytes"] == each["bytes"] for each in found)
@@ -212,7 +197,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
-def test_a_person_gets_tables_and_what_comes_first(store: Path) -> None:
+def test_a_person_gets_tables_or_one_kind_with_the_brokers_own_limits(store, tmp_path) -> None:
     outcome = rocketlens("space", store, "--top", "2")
     assert outcome.code == 0
     for heading in ("TOPIC", "QUEUE ID", "TAG", "SENT FROM", "HOUR", "PHYSICAL"):
@@ -222,9 +207,6 @@ def test_a_person_gets_tables_and_what_comes_first(store: Path) -> None:
     for said in ("growth: ", " a day, in the ", "disk of ", "75 % (assumed)", "retention of 72 h (assumed)"):
         assert said in outcome.text
     assert "in 1 place hold no intact record and are not counted" in outcome.errors
-
-
-def test_one_kind_can_be_asked_for_with_the_brokers_own_limits(store: Path, tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("fileReservedTime=24\ndiskMaxUsedSpaceRatio=60\n")
     outcome = rocketlens("space", store, "--by", "topic", "--broker-config", tmp_path / "broker.conf")
     assert "TAG" not in outcome.text

@@ -21,15 +21,12 @@ HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text
 
 
 class AssistantsOf:
-    """The port of a store that answers assistants, without a socket."""
-
     def __init__(self, root, **options) -> None:
         self.api = ApiOf(root, **options).api
         routes = assistants(self.api)
         self.application = Site(MetricsRows(), lambda _accept: (b"", ""), self.api, more=routes).application()
 
     def ask(self, message, keys="", method="POST", path="/mcp", **headers) -> httpx.Response:
-        """POST one message, with what its headers have to say."""
         given = dict(HEADERS)
         if isinstance(message, dict) and "_meta" in message.get("params", {}):
             given["MCP-Protocol-Version"] = "2026-07-28"
@@ -52,7 +49,6 @@ class AssistantsOf:
         return answer
 
     def content(self, message, keys=""):
-        """What a tool answers: its structured content, or the text of an error."""
         result = self.ask(message, keys).json()["result"]
         return {"error": result["content"][0]["text"]} if result["isError"] else result["structuredContent"]
 
@@ -110,12 +106,8 @@ def test_what_the_headers_say_is_held_against_the_body(port: AssistantsOf) -> No
 
 def test_foreign_pages_and_hosts_are_refused_and_written_down(g1_store, tmp_path) -> None:
     port = AssistantsOf(g1_store, audit_log=AuditLog(tmp_path / "audit.log"))
-    for headers in (
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Host": "evil.example"},
-        {"Sec_Fetch_Site": "cross-site"},
-    ):
+    foreign = {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}
+    for headers in (*foreign, {"Sec_Fetch_Site": "cross-site"}):
         assert port.ask(request(1, "tools/list"), **headers).status_code == 403
     assert port.ask(request(1, "tools/list"), Origin="http://127.0.0.1").status_code == 200
     lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]

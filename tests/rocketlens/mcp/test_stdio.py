@@ -125,8 +125,6 @@ def test_prompts_and_resources_lead_to_the_tools(g1_store) -> None:
 
 
 class Pipe:
-    """Lines for a server, which come when a test wants."""
-
     def __init__(self) -> None:
         self._lines: list[bytes] = []
         self._is_closed = False
@@ -222,7 +220,6 @@ INJECTION = (
 
 
 def rest_of(store, tool, listed, **arguments):
-    """All entries of a list, page by page; no page but the last is the end, and no cursor comes twice."""
     found = []
     cursors: list[str] = []
     while True:

@@ -29,7 +29,6 @@ ONE = SendSpeed(batch=1, in_flight=1)
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty messages in three queues of two topics."""
     root = tmp_path_factory.mktemp("replay") / "store"
     writer = StoreWriter(root)
     for number in range(COUNT):
@@ -65,7 +64,6 @@ def run(root, broker, account, *, topics=("Orders", "Payments"), **options):
 
 
 def send_lines(file, broker, should_stop=never, **options):
-    """Send the lines of a file, whose account lies beside it."""
     with ReplayAccount(file.with_name("account")) as account:
         watching = ReplayWatcher(should_stop=should_stop)
         return send(LinesChoice(file), broker, account, watching, "", speed=ONE, **options)
@@ -88,9 +86,8 @@ def test_all_that_is_planned_arrives_once_as_it_was(store: Path, order: str) -> 
         taken = by_key[source.unique_key or ""]
         kept = {name: value for name, value in taken.properties.items() if name != ORIGIN}
         assert (taken.topic, taken.body, kept) == (source.topic, source.body, source.properties)
-        assert taken.properties[ORIGIN] == (
-            f"{source.offset_message_id} {source.born_timestamp} {source.store_timestamp} old"
-        )
+        times = f"{source.born_timestamp} {source.store_timestamp}"
+        assert taken.properties[ORIGIN] == f"{source.offset_message_id} {times} old"
 
 
 def test_a_queue_keeps_its_order_in_the_queue_of_its_number(store: Path) -> None:
@@ -347,8 +344,6 @@ def test_a_topic_that_went_since_the_plan_stops_the_run_until_it_is_back(store: 
 
 def test_a_message_that_went_from_the_source_is_not_sent(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Shrinking(SourceChoice):
-        """A source that has lost its first messages when it is read for the second time."""
-
         reads = 0
 
         def pieces(self, *arguments):

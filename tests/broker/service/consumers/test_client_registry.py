@@ -54,9 +54,6 @@ def test_a_member_that_lags_behind_does_not_bring_back_an_older_subscription(reg
     assert found.sub_string == "new"
 
 
-# ------------------------ what all of it takes
-
-
 def test_what_was_told_is_counted_and_given_back_when_clients_are_gone(registry, clock) -> None:
     connections = [FakeConnection() for _ in range(5)]
     for version in range(3):
@@ -95,10 +92,6 @@ def test_one_connection_joins_so_many_groups_in_its_life(registry, monkeypatch) 
     assert beat(registry, FakeConnection(), "c2", consumer("G10"))
 
 
-# ------------------------ who hears of a change
-
-
-@pytest.mark.asyncio
 async def test_members_of_large_groups_are_told_in_several_turns_of_many_changes_once(monkeypatch) -> None:
     """Else each client that joins a group of thousands would have the event loop do nothing else."""
     monkeypatch.setattr(group_notices, "NOTICES_A_TURN", 10)
@@ -119,8 +112,6 @@ async def test_members_of_large_groups_are_told_in_several_turns_of_many_changes
     assert max(after - before for before, after in pairwise([10, *told])) <= 10
     notices.stop()
 
-
-# ------------------------ limits of names and numbers
 
 GROUP, TOPIC = "g" * 255, "t" * 127
 RETRY = "%RETRY%" + GROUP
@@ -205,8 +196,6 @@ def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker)
     assert len(g1.service.offsets) == 0
     assert g1.service.pulled.next_offsets(GROUP + "g", "TopicTest") == {}
 
-
-# ------------------------ locks of queues
 
 Q0, Q1, Q2 = (MessageQueue("broker-a", number, "T") for number in range(3))
 

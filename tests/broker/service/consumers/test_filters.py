@@ -23,7 +23,7 @@ from protocol.properties import encode_properties
 from storage.files.waiting import finish
 from storage.filter.expression import ExpressionFilter
 from storage.layout.store_config import ConsumerFilter
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 
 @pytest.fixture
@@ -82,8 +82,6 @@ def test_one_request_may_bring_so_many_characters_anew(filters: KeptFilters) -> 
         finish(filters.make_all((f"'{number}' = '{'z' * 1000}'", "SQL92") for number in range(300)))
 
 
-# ---------------------------------------------------------------------- QUERY_CONSUME_QUEUE, as recorded
-
 RECORDED = (
     '{\n\t"bloomFilterData":{\n\t\t"bitNum":112,\n\t\t"bitPos":[106,45,15]\n\t},\n\t"bornTime":1795281385657,\n\t'
     '"clientVersion":5,\n\t"consumerGroup":"GS",\n\t"dead":false,\n\t"deadTime":0,\n\t'
@@ -108,9 +106,7 @@ STORED = {
 
 def asker(root, stored=None) -> Asker:
     """A store of one message, in whose registry a filter stands perhaps."""
-    writer = StoreWriter(root / "store")
-    writer.append("T", b"", tags="TagA")
-    writer.close()
+    writer = closed_store(root / "store", appended("T", b"", tags="TagA"))
     if stored is not None:
         registry = {"filterDataByTopic": {"T": {"groupFilterData": {stored["consumerGroup"]: stored}, "topic": "T"}}}
         (writer.root / "config").mkdir(exist_ok=True)
@@ -119,7 +115,6 @@ def asker(root, stored=None) -> Asker:
 
 
 def shown(client: Asker, group: str) -> str:
-    """The filter data of a group, as the server answers it."""
     body = client.value(
         RequestCode.QUERY_CONSUME_QUEUE,
         {"topic": "T", "queueId": "0", "index": "0", "count": "1", "consumerGroup": group},
@@ -128,9 +123,8 @@ def shown(client: Asker, group: str) -> str:
 
 
 def beat(client: Asker, group: str, expression: str, version: int, kind: str = "SQL92") -> None:
-    client.ask(
-        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer(group, subscription("T", expression, version, kind)))
-    )
+    told = consumer(group, subscription("T", expression, version, kind))
+    client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", told))
 
 
 def born(text: str) -> int:
@@ -163,9 +157,6 @@ def test_a_stored_expression_that_is_told_again_keeps_its_time_and_bits(tmp_path
     assert json.loads(shown(client, "GT"))["bornTime"] != 1795281386649
 
 
-# ---------------------------------------------------------------------- what heartbeats tell
-
-
 @pytest.mark.parametrize(
     ("version", "text", "kind", "expected"),
     [
@@ -195,9 +186,6 @@ def test_a_known_filter_changes_as_in_a_brokers_registry(version, text, kind, ex
     assert bool(found) == bool(expected)
 
 
-# ---------------------------------------------------------------------- retry topics
-
-
 @pytest.mark.parametrize(("text", "kind"), [("a >", "SQL92"), (None, "SQL92"), ("a > 5", "FOO")])
 def test_a_stored_filter_that_does_not_compile_lets_everything_through(text: str | None, kind: str) -> None:
     config = SimpleNamespace(filters={"TopicTest": {"CG_SQL": ConsumerFilter("CG_SQL", "TopicTest", text, kind)}})
@@ -205,8 +193,6 @@ def test_a_stored_filter_that_does_not_compile_lets_everything_through(text: str
     chosen = Subscriptions(store, lambda _group: {}, supports_retry=True).in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")
     assert finish(chosen).matches_commit_log(encode_properties({"RETRY_TOPIC": "TopicTest", "a": "1"}))
 
-
-# ---------------------------------------------------------------------- which filter a pull asks
 
 FOUND, SYSTEM_ERROR, NOT_FOUND, UNPARSED = 0, 1, 19, 23
 FILTERS = GOLDEN / "g2" / "g2-filters"
@@ -219,19 +205,14 @@ def ask(asker, topic, group, queue_id, queue_offset, version, **fields):
     return asker.ask(RequestCode.PULL_MESSAGE, header | fields)
 
 
-# ---------------------------------------------------------------------- the store's bits
-
-
 @pytest.fixture(scope="module")
 def filters_store(tmp_path_factory):
     return unpack("store", tmp_path_factory.mktemp("filters"), archives=FILTERS)
 
 
 def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
-    """The unique keys of what a group gets of the thousand messages, when its heartbeat tells this expression."""
-    asker.ask(
-        RequestCode.HEART_BEAT, body=heartbeat("c", consumer(group, subscription("FilterTopic", text, 1, "SQL92")))
-    )
+    told = consumer(group, subscription("FilterTopic", text, 1, "SQL92"))
+    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", told))
     found = []
     for queue_id in range(2):
         queue_offset, code = 0, FOUND
@@ -243,7 +224,6 @@ def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
 
 
 def counted(asker: Asker) -> tuple[int, int]:
-    """Evaluations done and skipped for filters with bits, as the runtime information reports them to tools."""
     table = asker.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     return int(table["rocketlensBitmapEvaluations"]), int(table["rocketlensBitmapEvaluationsSkipped"])
 
@@ -278,9 +258,6 @@ def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(group,
     assert len(found) == {"a = 8": 10, "a < 20": 200, "a >= 0": MESSAGES}.get(text, 10)
 
 
-# ---------------------------------------------------------------------- retry topics
-
-
 def recorded(name):
     return Session("g2-filters", FILTERS / name, FILTERS / "store.tar.xz").exchanges()
 
@@ -291,11 +268,8 @@ def test_pulls_of_retry_topics_are_answered_as_recorded(name, supports_retry, fi
     asker = Asker(filters_store, filter_support_retry=supports_retry)
     by_expression = 0
     for exchange in recorded(name):
-        answer, expected, fields = (
-            asker.ask(RequestCode.PULL_MESSAGE, exchange.ext_fields),
-            exchange.recorded,
-            exchange.ext_fields,
-        )
+        expected, fields = exchange.recorded, exchange.ext_fields
+        answer = asker.ask(RequestCode.PULL_MESSAGE, fields)
         if fields["subscription"] == "a >":
             assert answer.code == UNPARSED, str(exchange)
         elif expected.code == SYSTEM_ERROR:

@@ -27,8 +27,6 @@ from protocol.errors import ConfigError, StoreError
 
 @dataclass
 class OffsetConfig:
-    """The part of a store's configuration that matters to offsets."""
-
     consumer_offsets: dict[tuple[str, str], dict[int, int]]
     pull_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
 
@@ -283,8 +281,6 @@ def test_a_file_is_missing_only_where_the_system_says_so(tmp_path, monkeypatch) 
 
 
 class Noted:
-    """Stands in for the offsets of a service: notes what is taken over."""
-
     def __init__(self) -> None:
         self.table: dict[tuple[str, str, int], int] = {}
 
@@ -295,8 +291,6 @@ class Noted:
 
 @dataclass
 class Server:
-    """Commits over a registry, at a time that the test sets."""
-
     now: float = 1000.0
     clients: ClientRegistry = field(default_factory=ClientRegistry)
     offsets: Noted = field(default_factory=Noted)

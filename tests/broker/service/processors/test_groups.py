@@ -18,17 +18,13 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import ext_fields_of
 from protocol.message import decode_message
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 
 def offset_of(asker: Asker, group: str, topic: str, queue_id: int, **fields: str) -> tuple[int, str | None]:
-    answer = asker.ask(
-        RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)} | fields
-    )
+    asked = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)} | fields
+    answer = asker.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)
     return answer.code, (answer.ext_fields or {}).get("offset")
-
-
-# ---------------------------------------------------------------------- configuration
 
 
 def test_a_group_that_the_store_does_not_know_is_told_with_a_brokers_defaults_and_is_not_kept(g1: Asker) -> None:
@@ -55,14 +51,10 @@ def test_a_group_that_the_store_does_not_know_is_told_with_a_brokers_defaults_an
     assert (answer.code, answer.remark) == (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
 
 
-# ---------------------------------------------------------------------- offsets
-
-
 def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for queue_offset in range(5, 9):
-        writer.append("Cut", queue_offset=queue_offset)
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store", *(appended("Cut", queue_offset=queue_offset) for queue_offset in range(5, 9))
+    )
     asker = Asker(writer.root)
     assert asker.ask(RequestCode.GET_MIN_OFFSET, {"topic": "Cut", "queueId": "0"}).ext_fields == {"offset": "5"}
     assert offset_of(asker, "New", "Cut", 0) == (22, None)
@@ -73,15 +65,11 @@ def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -
     fields = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
     g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer("G")))
     g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "G"})
-    assert (
-        g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}).code
-        == ResponseCode.CONSUMER_NOT_ONLINE
-    )
+    gone = g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"})
+    assert gone.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
-    assert (
-        g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=FakeConnection()).code
-        == ResponseCode.NO_PERMISSION
-    )
+    foreign = g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=FakeConnection())
+    assert foreign.code == ResponseCode.NO_PERMISSION
     assert offset_of(g1, "G", "TopicTest", 1) == (0, "9")
 
 
@@ -109,23 +97,13 @@ def test_groups_that_consume_here_are_listed_as_a_broker_would_make_them(g1: Ask
     assert g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"] == before
 
 
-# ---------------------------------------------------------------------- clients
-
-
 def test_a_subscription_is_checked_by_compiling_it_unless_it_is_by_tags(g1: Asker) -> None:
     failed = ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    for expression, kind, code in (
-        ("||", "TAG", 0),
-        ("a > 1", "SQL92", 0),
-        ("a >", "SQL92", failed),
-        ("x", "tag", failed),
-    ):
+    cases = ("||", "TAG", 0), ("a > 1", "SQL92", 0), ("a >", "SQL92", failed), ("x", "tag", failed)
+    for expression, kind, code in cases:
         data = {"clientId": "c1", "group": "G", "subscriptionData": subscription("TopicTest", expression, kind=kind)}
         answer = g1.ask(RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps(data).encode())
         assert (answer.code, answer.remark is None) == (code, code == 0)
-
-
-# ---------------------------------------------------------------------- figures
 
 
 def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store) -> None:
@@ -150,15 +128,12 @@ def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store) -> None:
         assert stats(name, "DefaultCluster")["statsDay"]["sum"] == count
 
 
-# ---------------------------------------------------------------------- questions that a live consumer answers
-
 HOT_0 = "7F00000100002A9F00000000000019B5"
 """A message of g1; the id ends in its physical offset."""
 
 
 @asynccontextmanager
 async def asked_of_a_member(root, timeout_seconds=10):
-    """A member c1 of group G, one who asks about it, and a stranger."""
     store = await asyncio.to_thread(MessageStore.open, root)
     service = replace(service_of(store), calls=ClientCalls(timeout_seconds=timeout_seconds))
     async with serving(service) as server, AsyncExitStack() as stack:
@@ -168,7 +143,6 @@ async def asked_of_a_member(root, timeout_seconds=10):
         yield clients[0], clients[1], clients[2]
 
 
-@pytest.mark.asyncio
 async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_comes_back(g1_store) -> None:
     async with asked_of_a_member(g1_store) as (member, admin, stranger):
         fields = {"consumerGroup": "G", "clientId": "c1", "msgId": HOT_0, "topic": "TopicTest"}
@@ -184,7 +158,6 @@ async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_c
         assert (answer.code, answer.remark, answer.body) == (0, "told", b'{"consumeResult":"CR_LATER"}')
 
 
-@pytest.mark.asyncio
 async def test_what_cannot_be_asked_is_refused_with_a_word(g1_store) -> None:
     info, consume = RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY
     failed, lost = ResponseCode.SYSTEM_ERROR, "7F00000100002A9F00000000000FFFFF"
@@ -203,7 +176,6 @@ async def test_what_cannot_be_asked_is_refused_with_a_word(g1_store) -> None:
             assert answer.remark.startswith(remark)
 
 
-@pytest.mark.asyncio
 async def test_a_member_that_goes_while_it_is_asked_keeps_nobody_waiting(g1_store) -> None:
     async with asked_of_a_member(g1_store, 1000) as (member, admin, _):
         opaque = admin.send(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "G", "clientId": "c1"})
@@ -212,8 +184,6 @@ async def test_a_member_that_goes_while_it_is_asked_keeps_nobody_waiting(g1_stor
         answer = await admin.answer()
         assert (answer.opaque, answer.code) == (opaque, ResponseCode.CONSUME_MSG_TIMEOUT)
 
-
-# ---------------------------------------------------------------------- assigned queues, as a broker 5.5.0 answered
 
 QUERY_ASSIGNMENT = 400
 QUESTION = {"clientId": "c1", "consumerGroup": "G", "messageModel": "CLUSTERING", "strategyName": "AVG"}
@@ -227,7 +197,6 @@ def join(asker: Asker, *client_ids: str) -> None:
 
 
 def assigned(asker: Asker, **changes: str | None) -> list[int] | None:
-    """The queue ids of an answer, None for one without a list."""
     answer = asker.ask(QUERY_ASSIGNMENT, body=json.dumps(QUESTION | changes).encode())
     assert (answer.code, answer.remark) == (0, None)
     body = json.loads(bytes(answer.body))
@@ -270,13 +239,10 @@ def test_members_share_by_the_order_of_their_names(g1: Asker) -> None:
         assert [assigned(g1, strategyName=strategy, clientId=name) for name in ("c1", "c2", "c3")] == expected
 
 
-# ---------------------------------------------------------------------- RocketMQ's own formulas
-
 NUMBERS = st.integers(1, 40)
 
 
 def averagely_by_formula(queues: int, members: int, place: int) -> list[int]:
-    """As AllocateMessageQueueAveragely computes it."""
     rest = queues % members
     is_larger = rest > 0 and place < rest
     share = 1 if queues <= members else queues // members + is_larger
@@ -285,7 +251,6 @@ def averagely_by_formula(queues: int, members: int, place: int) -> list[int]:
 
 
 def by_circle_by_formula(queues: int, members: int, place: int) -> list[int]:
-    """As AllocateMessageQueueAveragelyByCircle computes it."""
     return [number for number in range(place, queues) if number % members == place]
 
 

@@ -19,7 +19,7 @@ from heartbeats import consumer, heartbeat, subscription
 from oracles import java_hash
 from protocol.codes import RequestCode, ResponseCode
 from protocol.message import decode_messages
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
@@ -32,7 +32,6 @@ def pull(asker, topic, queue_id, queue_offset, code=RequestCode.PULL_MESSAGE, **
 
 
 def bounds(answer) -> tuple[int, int, int, int]:
-    """Code, next, minimum and maximum offset of an answer."""
     fields = answer.ext_fields or {}
     return answer.code, *(int(fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
 
@@ -51,9 +50,6 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Asker:
         writer.append("Sparse", queue_id=1, queue_offset=queue_offset)
     writer.close()
     return Asker(writer.root)
-
-
-# ------------------------ subscriptions
 
 
 REFUSED = [
@@ -123,9 +119,8 @@ def test_a_group_that_may_not_consume_broadcast_or_read_a_topic_is_refused(
         (config if name == "forbiddenTable" else config["subscriptionGroupTable"]["CG_TAG"])[name] = value
     path.write_text(json.dumps(config))
     asker = Asker(store)
-    asker.ask(
-        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG", subscription("TopicTest"), messageModel=model))
-    )
+    told = consumer("CG_TAG", subscription("TopicTest"), messageModel=model)
+    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", told))
     answer = pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG", sysFlag=0, subVersion=1)
     if remark is None:
         assert answer.code == FOUND
@@ -134,9 +129,6 @@ def test_a_group_that_may_not_consume_broadcast_or_read_a_topic_is_refused(
         assert (answer.ext_fields or {}).get("forbiddenType") == kind
     if "consumeEnable" not in changes:
         assert pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG").code == FOUND
-
-
-# ------------------------ the ends of a queue
 
 
 @pytest.mark.parametrize(
@@ -157,9 +149,6 @@ def test_offsets_outside_a_queue_are_answered_as_a_broker_does_and_who_polls_is_
     assert bounds(polled) == (RETRY if code == MOVED else code, *bounds_of_it)
 
 
-# ------------------------ scanning ahead, limits
-
-
 def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(sparse, monkeypatch) -> None:
     monkeypatch.setattr(pull_message, "SCANS_IN_POOL", 1)
     visited, queue_offset = [], 0
@@ -173,18 +162,14 @@ def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(sparse, m
 
 
 def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1 << 18)
-    writer.append("Long", bytes(70_000))
-    writer.append("Long", b"short")
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store", appended("Long", bytes(70_000)), appended("Long", b"short"), segment_size=1 << 18
+    )
     asker = Asker(writer.root, frame_limit=65_536)
     answer = pull(asker, "Long", 0, 0)
     assert bounds(answer) == (RETRY, 1, 0, 2)
     assert "more than fit" in answer.remark
     assert offsets(pull(asker, "Long", 0, 1)) == [1]
-
-
-# ------------------------ offsets committed on the way
 
 
 def test_an_offset_that_comes_with_a_pull_is_remembered_where_it_is_meant(g1: Asker) -> None:
@@ -193,8 +178,6 @@ def test_an_offset_that_comes_with_a_pull_is_remembered_where_it_is_meant(g1: As
         pull(g1, "TopicTest", 1, 5, sysFlag=flag, commitOffset=offset, subVersion=1)
         assert g1.service.offsets.committed("G", "TopicTest", 1) == kept
 
-
-# ------------------------ until the end
 
 TAGS = (None, "A", "B", "Aa", "BB", "标签", "f5a5a608")
 """Aa and BB have one hash, f5a5a608 that of no tag."""
@@ -242,7 +225,6 @@ def write(root, messages, first_offset) -> dict[int, list[tuple[int, str | None]
 
 
 def pulled(asker: Asker, choice: Choice, queue_id: int, offset: int, maximum: int, flags: int) -> list[int]:
-    """The numbers of all messages that a client gets that follows the answers."""
     found: list[int] = []
     how = {"subscription": choice.text, "expressionType": choice.kind, "sysFlag": flags | SUBSCRIPTION}
     for _ in range(300):

@@ -15,7 +15,7 @@ from golden_frames import Session
 from golden_store import G1, GOLDEN, unpack
 from protocol.codes import ResponseCode
 from protocol.message import decode_message, decode_messages
-from store_writer import StoreWriter
+from store_writer import appended, closed_store
 
 VIEW, QUERY = 33, 12
 FOREVER = "9223372036854775807"
@@ -23,8 +23,6 @@ FOREVER = "9223372036854775807"
 
 @dataclass(frozen=True)
 class Produced:
-    """What the broker answered the producer about one message, or about the first one of a batch."""
-
     unique_key: str
     offset_message_id: str
     topic: str
@@ -58,7 +56,6 @@ def asker(g1_store) -> Asker:
 
 
 def query(asker, topic="TopicTest", key="hotkey", **fields):
-    """Ask as an old client does, without indexType, unless told otherwise."""
     wanted = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": FOREVER} | fields
     return asker.ask(QUERY, {name: value for name, value in wanted.items() if value != "(absent)"})
 
@@ -79,9 +76,6 @@ def stored_bytes(root, physical_offset, size) -> bytes:
         return file.read(size)
 
 
-# ---------------------------------------------------------------------- by offset
-
-
 def test_a_view_answers_the_record_byte_for_byte_and_each_key_unique_key_and_tag_finds_it(asker, g1_store) -> None:
     for one in PRODUCED:
         response = asker.ask(VIEW, {"offset": str(one.physical_offset)})
@@ -100,9 +94,6 @@ def test_a_view_answers_the_record_byte_for_byte_and_each_key_unique_key_and_tag
             assert {message.tags for message in page} == {one.tag}
 
 
-# ---------------------------------------------------------------------- by key, unique key, tag
-
-
 def test_a_unique_key_is_found_where_the_index_type_does_not_forbid_it_and_the_flag_wins(asker: Asker) -> None:
     for index_type, flag in product(("(absent)", "", "U", "X", "K", "T"), ("(absent)", "false", "true", "TRUE")):
         response = query(asker, FIRST.topic, FIRST.unique_key, indexType=index_type, _UNIQUE_KEY_QUERY=flag)
@@ -110,9 +101,6 @@ def test_a_unique_key_is_found_where_the_index_type_does_not_forbid_it_and_the_f
             assert response.code == ResponseCode.QUERY_NOT_FOUND
         else:
             assert unique_keys(response) == {FIRST.unique_key}
-
-
-# ---------------------------------------------------------------------- what an answer says of itself
 
 
 @pytest.mark.parametrize("form", ["{0}", "1795240800000@TopicTest@K@hotkey@ID@{0}", "a@@{0}"])
@@ -132,7 +120,6 @@ def test_all_matches_can_be_paged(asker: Asker, form: str, maximum: str) -> None
 
 
 def with_room_for(monkeypatch, root, size) -> Asker:
-    """A service whose frames have room for bodies of so many bytes."""
     monkeypatch.setattr(query_message, "HEADER_RESERVE", 65536 - size)
     return Asker(root, frame_limit=65536)
 
@@ -147,9 +134,6 @@ def test_a_record_longer_than_any_frame_is_said_to_be(g1_store, monkeypatch) -> 
     assert query(tiny, key=FIRST.offset_message_id, _UNIQUE_KEY_QUERY="true").code != ResponseCode.SUCCESS
 
 
-# ---------------------------------------------------------------------- offset ids as unique keys
-
-
 def test_a_unique_query_for_an_offset_id_is_answered_so_that_java_takes_it(asker: Asker) -> None:
     for one, topic in product(PRODUCED, (None, "TopicTest", "AnyTopic")):
         asked = {"_UNIQUE_KEY_QUERY": "true", "indexType": "U", "maxNum": "32"}
@@ -161,13 +145,8 @@ def test_a_unique_query_for_an_offset_id_is_answered_so_that_java_takes_it(asker
         assert message.properties == {name: text for name, text in original.properties.items() if name != "UNIQ_KEY"}
 
 
-# ---------------------------------------------------------------------- namespaces, rewritten hosts
-
-
 def test_a_topic_is_looked_up_inside_its_clients_namespace_too(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("space%Orders", b"body", keys="k")
-    writer.close()
+    writer = closed_store(tmp_path / "store", appended("space%Orders", b"body", keys="k"))
     asker = Asker(writer.root)
     for fields, is_found in (
         ({"nsd": "true", "ns": "space"}, True),
@@ -191,16 +170,12 @@ def test_records_may_go_out_with_our_own_address(g1_store) -> None:
     assert viewed.unique_key == decode_message(plain.ask(VIEW, {"offset": "0"}).body).unique_key
     found = messages(query(ours))
     assert {str(message.store_host) for message in found} == {str(own)}
-    assert [message.physical_offset for message in found] == [
-        message.physical_offset for message in messages(query(plain))
-    ]
+    assert [each.physical_offset for each in found] == [each.physical_offset for each in messages(query(plain))]
     # The ids that clients now print lead to us, and the old ones still resolve.
     for message_id in (found[0].offset_message_id, PRODUCED[-1].offset_message_id):
         (message,) = messages(query(ours, key=message_id, _UNIQUE_KEY_QUERY="true"))
         assert message.message_id == message_id
 
-
-# ---------------------------------------------------------------------- views that name a topic, as recorded
 
 FOLDER = GOLDEN / "g2" / "g2-queues-5.5.1"
 VIEW, QUERY = 33, 12
@@ -236,5 +211,4 @@ def test_views_are_answered_as_recorded_but_for_topics_that_the_record_itself_na
 
 
 def kind_of(topic: str) -> str:
-    """The topic without the name of a group."""
     return topic[: topic.index("%", 1) + 1] if topic.startswith(("%RETRY%", "%DLQ%")) else topic

@@ -10,12 +10,11 @@ from broker.service._metadata_page import page_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from storage.layout.store_config import DataVersion
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import START_TIMESTAMP, appended, closed_store
 
 
 @pytest.fixture
 def store(g1_store, tmp_path):
-    """A copy of g1 that a test may change."""
     return shutil.copytree(g1_store, tmp_path / "store")
 
 
@@ -43,29 +42,22 @@ def test_numbers_that_only_damage_explains_do_not_make_clients_build_billions_of
         assert queues["readQueueNums"] == 16384
 
 
-# ---------------------------------------------------------------------- offsets and queue units
-
-
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory: pytest.TempPathFactory) -> Asker:
     """A queue of five messages at 10, 20, 20, 20 and 30 ms."""
-    writer = StoreWriter(tmp_path_factory.mktemp("timed") / "store")
-    for time in (10, 20, 20, 20, 30):
-        writer.append("Timed", b"body", store_timestamp=START_TIMESTAMP + time)
-    writer.close()
+    writer = closed_store(
+        tmp_path_factory.mktemp("timed") / "store",
+        *(appended("Timed", b"body", store_timestamp=START_TIMESTAMP + time) for time in (10, 20, 20, 20, 30)),
+    )
     return Asker(writer.root)
 
 
 def offset_at(asker: Asker, time: int, boundary: str | None = None) -> int:
     fields = {"topic": "Timed", "queueId": "0", "timestamp": str(START_TIMESTAMP + time)}
-    answer = asker.ask(
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields | ({"boundaryType": boundary} if boundary else {})
-    )
+    fields |= {"boundaryType": boundary} if boundary else {}
+    answer = asker.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
     assert answer.code == 0
     return int(answer.ext_fields["offset"])
-
-
-# ---------------------------------------------------------------------- offsets
 
 
 @pytest.mark.parametrize(
@@ -77,14 +69,10 @@ def test_a_time_finds_the_first_message_from_it_on_or_the_last_before(time, lowe
     assert offset_at(timed, time, "UPPER") == upper
 
 
-# ---------------------------------------------------------------------- queue units
-
-
 def test_units_with_an_extension_show_it_and_whether_a_live_group_takes_them(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store", ext_bit_map=bytes([0x80, 1]))
-    writer.append("Ext", tags="TagA")
-    writer.append("Ext", tags="TagB")
-    writer.close()
+    writer = closed_store(
+        tmp_path / "store", appended("Ext", tags="TagA"), appended("Ext", tags="TagB"), ext_bit_map=bytes([0x80, 1])
+    )
     asker = Asker(writer.root)
     asker.ask(RequestCode.HEART_BEAT, body=heartbeat("client-1", consumer("G", subscription("Ext", "TagA"))))
     body = asker.value(
@@ -97,8 +85,6 @@ def test_units_with_an_extension_show_it_and_whether_a_live_group_takes_them(tmp
     assert json.loads(body["queueData"][0]["extendDataJson"])["filterBitMap"] == [-128, 1]
     assert body["queueData"][0]["bitMap"] == "0000000110000000\n"
 
-
-# ---------------------------------------------------------------------- pages of tables
 
 NAMES = [f"t{number:02}" for number in range(10)]
 VERSION = DataVersion(counter=3, state_version=1, timestamp=99)

@@ -159,8 +159,6 @@ def test_messages_of_a_segment_that_cannot_be_read_are_not_passed_over(number, t
     assert asker.ask(RequestCode.GET_MAX_OFFSET, fields(TOPIC)).ext_fields["offset"] == "20"
 
 
-# ------------------------ configuration that cannot be read
-
 OFFSETS_FILE = "consumerOffset.json"
 DAMAGE = {"empty": 0, "without its end": -2}
 
@@ -204,7 +202,6 @@ def test_how_far_groups_have_come_is_an_error_and_no_zero_while_it_is_not_known(
     assert [asker.ask(code, fields).code for code, fields in PROGRESS.items()] == [0] * len(PROGRESS)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("how", DAMAGE)
 async def test_nobody_is_answered_an_offset_that_is_not_known(how: str, consumed: Path) -> None:
     path = consumed / "config" / OFFSETS_FILE

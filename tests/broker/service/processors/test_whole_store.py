@@ -89,14 +89,10 @@ def test_any_bytes_are_a_life_or_an_error_of_ours(data: bytes) -> None:
     assert isinstance(decode_answer(data, SentLife), SentLife)
 
 
-# ---------------------------------------------------------------------- work that is done once for all who ask
-
 OLD = 3600
 
 
 def ended(works, work, maximum_age=OLD) -> WorkState[int]:
-    """What came of a work, within a minute."""
-
     def look() -> WorkState[int] | None:
         state = works.ask("broker-a", work, maximum_age)
         return None if state.is_running else state

@@ -11,8 +11,6 @@ from store_kinds import RULES, hidden_stores
 from store_kinds import SECRETS as HIDDEN
 from web_questions import ApiOf, keys
 
-# --- access -----------------------------------------------------------------------------------------------------------
-
 READER_KEYS = keys(READER, READER_SECRET)
 ADMIN_KEYS = keys(ADMIN, ADMIN_SECRET)
 
@@ -137,8 +135,6 @@ def test_too_many_questions_at_once_are_refused(limit, g1_store, monkeypatch) ->
     assert (answer.status, answer.error["code"], answer.headers["retry-after"]) == (503, "busy", "1")
 
 
-# --- mask -------------------------------------------------------------------------------------------------------------
-
 FIRST, SECOND = HIDDEN
 CHANGING = ("rate", "sentence", "seconds", "readTimestamp", "countedTimestamp", "forecast", "cursor", "diskFree")
 """What differs from one answer to the next."""
@@ -182,14 +178,12 @@ def stores(tmp_path_factory):
 
 
 def settled(answer):
-    """An answer without what differs from one to the next."""
     if isinstance(answer, dict):
         return {name: settled(value) for name, value in answer.items() if name not in CHANGING}
     return [settled(each) for each in answer] if isinstance(answer, list) else answer
 
 
 def answers(stores, path, asked, apis):
-    """Status and content of the answers of both stores; small offsets stand for messages by their number."""
     found = []
     for store, api in zip(stores, apis, strict=True):
         question = dict(asked)

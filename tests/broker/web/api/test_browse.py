@@ -18,11 +18,8 @@ from queue_stores import open_queues
 from store_writer import StoreWriter
 from web_questions import PLACE, ApiOf
 
-# --- browse -----------------------------------------------------------------------------------------------------------
-
-STATUS = [
-    line.split() for line in (G1 / "mqadmin-out" / "topicStatus.txt").read_text().splitlines() if line[:6] == "broker"
-]
+PRINTED = (G1 / "mqadmin-out" / "topicStatus.txt").read_text().splitlines()
+STATUS = [line.split() for line in PRINTED if line[:6] == "broker"]
 
 
 def lines(pages):
@@ -42,7 +39,6 @@ def test_the_queues_of_a_topic_are_what_mqadmin_printed(api: ApiOf) -> None:
 
 
 def one_by_one(api):
-    """The answers about a topic with one group each."""
     found = [api.get("/topic", topic="TopicTest", groupsLimit=1)]
     while found[-1]["groupsCursor"] is not None:
         assert len(found) < 10
@@ -62,7 +58,6 @@ def test_the_topics_are_what_mqadmin_printed_and_more_that_lie_on_the_disk(api: 
 
 
 def without_pace(answer):
-    """An answer without what says how fast it was made."""
     return {name: value for name, value in answer.items() if name not in ("rate", "sentence")}
 
 
@@ -151,12 +146,7 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path) -> None:
     assert [each["damage"] is not None for each in answer["messages"]] == [False, False, False, True, False]
 
 
-# --- tail -------------------------------------------------------------------------------------------------------------
-
-
 class Growing:
-    """A topic of two queues that grows, and the API over it, whose store is followed by `follow`."""
-
     def __init__(self, root) -> None:
         self.writer = StoreWriter(root)
         self.count = 0
@@ -165,7 +155,6 @@ class Growing:
         self.follower = self.api.store.follower()
 
     def add(self, count: int) -> list[int]:
-        """Store messages; their physical offsets."""
         written = []
         for number in range(self.count, self.count + count):
             tag = f"T{number % 3}"
@@ -176,7 +165,6 @@ class Growing:
         return written
 
     def follow(self) -> None:
-        """Read what was stored meanwhile."""
         for _ in range(3):
             arrivals = self.follower.poll()
             if arrivals is not None:
@@ -219,15 +207,13 @@ def test_who_is_too_far_behind_goes_on_with_the_newest(growing: Growing, monkeyp
 
 
 async def _held(growing, cursor, *, arrives):
-    """The answer to a question that waits, and after how many seconds it came; with or without a message meanwhile."""
     growing.api.service.polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
     transport = httpx.ASGITransport(growing.api.application)
     async with httpx.AsyncClient(transport=transport, base_url=PLACE) as client:
         started = clock.monotonic()
         wait = 10_000 if arrives else 300
-        asked = asyncio.create_task(
-            client.get("/tail", params={"topic": "orders", "cursor": cursor, "wait": wait}, timeout=60)
-        )
+        question = {"topic": "orders", "cursor": cursor, "wait": wait}
+        asked = asyncio.create_task(client.get("/tail", params=question, timeout=60))
         await until(lambda: len(growing.api.service.polls) > 0 or asked.done())
         assert len(growing.api.service.polls) == 2
         if arrives:
@@ -250,8 +236,6 @@ def test_what_is_no_cursor_of_a_tail_is_refused(growing: Growing, cursor: str) -
     refused = growing.api.ask("/tail", topic="orders", cursor=cursor)
     assert (refused.status, refused.error["parameter"]) == (400, "cursor")
 
-
-# --- tier -------------------------------------------------------------------------------------------------------------
 
 QUEUES = {0: 87, 1: 95}
 
@@ -276,14 +260,8 @@ def test_one_queue_is_browsed_over_both_parts_page_by_page(tiered: ApiOf, queue_
 @pytest.mark.parametrize("part", ["old", "new"])
 def test_the_box_finds_what_either_part_has(tiered: ApiOf, part: str) -> None:
     (message,) = tiered.get("/find", text=f"{part}-7")["messages"]
-    assert (message["topic"], message["keys"], message["foundBy"]) == (
-        "TierTopic",
-        [f"{part}-7", "shared", part],
-        "key",
-    )
-
-
-# --- queue spans ------------------------------------------------------------------------------------------------------
+    found = message["topic"], message["keys"], message["foundBy"]
+    assert found == ("TierTopic", [f"{part}-7", "shared", part], "key")
 
 
 @pytest.mark.parametrize("count", [60])
@@ -301,9 +279,6 @@ def test_damaged_units_do_not_move_a_span(count, data, tmp_path) -> None:
         assert offset_behind(queue, place, 0, 150) == number
         assert offset_behind(queue, place + 1, 0, 150) == number + 1
         assert (span_between(queue, stamp, LARGEST).first, span_between(queue, 0, stamp).end) == (number, number + 1)
-
-
-# --- light ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_parent_is_named_by_a_lite_topic_even_when_its_messages_have_expired(tmp_path) -> None:

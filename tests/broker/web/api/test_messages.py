@@ -9,14 +9,11 @@ import pytest
 
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
 from golden_store import G1
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 from web_questions import ApiOf
-
-# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 def printed(name: str) -> list[dict[str, str]]:
-    """The messages that mqadmin printed in detail, field by field."""
     text = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8")
     blocks = text.split("OffsetID:")[1:]
     assert blocks
@@ -81,15 +78,12 @@ def test_a_compressed_body_is_shown_and_downloaded_decompressed(api: ApiOf, comp
 
 
 def body_in(message):
-    """The fields of a message about its body, named without `body`; `text` or `base64`, None for the other."""
     found = {name[4:5].lower() + name[5:]: value for name, value in message.items() if name[:4] == "body"}
     content, is_text, data = found.pop(""), found.pop("encoding") == "text", found.pop("bytes")
     return found | {"text": content if is_text and content else None, "base64": data if is_text else content}
 
 
 class Bodies:
-    """A store of one message for each body."""
-
     def __init__(self, root) -> None:
         self.writer = StoreWriter(root, segment_size=4 << 20)
 
@@ -163,11 +157,7 @@ def test_where_no_message_starts_the_answer_says_what_is_there(api: ApiOf) -> No
     assert api.ask("/queue/message", topic="none", queueId=0, queueOffset=0).error["parameter"] == "topic"
 
 
-# --- find -------------------------------------------------------------------------------------------------------------
-
-
 def printed_of_find(name: str) -> list[list[str]]:
-    """The rows that mqadmin printed under a heading."""
     lines = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8").splitlines()
     return [line.split() for line in lines if line.strip() and not line.startswith("#")]
 
@@ -187,19 +177,14 @@ def test_topics_that_may_be_meant_are_named_where_nothing_is_found(api: ApiOf) -
     assert api.get("/message/life", uniqueKey="nobody", topic="TopicBtach")["similarTopics"] == ["TopicBatch"]
     for path in ("/topic", "/messages", "/histogram"):
         answer = api.ask(path, topic="TopicBtach")
-        assert (answer.status, answer.error["message"]) == (
-            404,
-            "the store has no topic TopicBtach; did you mean TopicBatch?",
-        )
+        said = "the store has no topic TopicBtach; did you mean TopicBatch?"
+        assert (answer.status, answer.error["message"]) == (404, said)
         assert answer.error["similarTopics"] == ["TopicBatch"]
 
 
 def test_a_cursor_of_nobody_is_refused(api: ApiOf) -> None:
     for cursor in ("x", "e30", "WzEsMiwzXQ", "ÿ"):
         assert api.ask("/find", text="a", cursor=cursor).error["parameter"] == "cursor"
-
-
-# --- search -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_search_goes_on_by_cursor_and_says_how_far_it_is(api: ApiOf) -> None:
@@ -242,9 +227,7 @@ def test_the_match_is_shown_with_the_text_around_it(matched: ApiOf) -> None:
 
 
 def test_a_match_that_a_mask_hides_is_not_shown(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders", b'{"card": "4711-0815", "id": "order-4711"}')
-    writer.close()
+    writer = closed_store(tmp_path / "store", appended("orders", b'{"card": "4711-0815", "id": "order-4711"}'))
     masked = ApiOf(writer.root, masked=("$.card",))
     (found,) = masked.get("/search", contains="4711")["messages"]
     assert "0815" not in "".join(found["match"])

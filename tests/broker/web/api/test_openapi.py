@@ -34,7 +34,6 @@ THERE = {
 
 
 def conform():
-    """What holds for every answer."""
     from schemathesis import checks
     from schemathesis.specs.openapi import checks as described
 

@@ -11,16 +11,12 @@ from golden_store import GOLDEN, unpack
 from oracles import read_log
 from protocol.host_address import HostAddress
 from space_oracle import count
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter, appended, closed_store
 from web_questions import ApiOf, keys
-
-# --- overview ---------------------------------------------------------------------------------------------------------
 
 
 def _api(root) -> ApiOf:
-    writer = StoreWriter(root)
-    writer.append("orders", b"body", keys="key")
-    writer.close()
+    closed_store(root, appended("orders", b"body", keys="key"))
     return ApiOf(root)
 
 
@@ -52,8 +48,6 @@ def test_what_is_read_while_a_file_is_cut_is_not_shown(api: ApiOf, monkeypatch: 
     assert answer.status >= 500
     assert "a file was cut or could not be read" in answer.error["message"]
 
-
-# --- groups -----------------------------------------------------------------------------------------------------------
 
 COLUMNS = ("group", "topic", "lag", "popped")
 
@@ -120,16 +114,12 @@ GROUPS = ("readers", "others")
 
 
 def test_what_is_not_known_is_said(tmp_path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"body")
-    writer.close()
+    writer = closed_store(tmp_path / "store", appended("T", b"body"))
     (writer.root / "config" / "consumerOffset.json").write_text("{")
     answer = ApiOf(writer.root).get("/groups")
     assert answer["groups"] == []
     assert "consumerOffset.json" in answer["groupsProblem"]
 
-
-# --- pending ----------------------------------------------------------------------------------------------------------
 
 DUE = START_TIMESTAMP + 3_600_000
 
@@ -176,8 +166,6 @@ def test_an_account_sees_what_waits_for_its_topics(store, tmp_path) -> None:
     assert ([each["topic"] for each in bounded["topics"]], bounded["leftOut"]) == (["TopicTest"], 10)
 
 
-# --- space ------------------------------------------------------------------------------------------------------------
-
 HOUR_MS = 3_600_000
 
 
@@ -189,8 +177,6 @@ def counted(api, **parameters):
 
 
 def named(rows) -> dict[tuple[object, ...], list[int]]:
-    """What the oracle counted, by names as JSON has them."""
-
     def text(part: object) -> object:
         return part.decode() if isinstance(part, bytes) else part
 

@@ -17,7 +17,7 @@ from broker_harness import service_of
 from golden_store import G1
 from spark_jobs.export.export_formats import without_formula
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
+from store_writer import StoreWriter, appended, closed_store
 from web_questions import serving_page
 
 # --- page -------------------------------------------------------------------------------------------------------------
@@ -166,7 +166,6 @@ CATCH = """
 
 
 def shown(browser, selector) -> list[str]:
-    """The names of the inputs that are to be seen."""
     return [str(each.get_attribute("name")) for each in browser.all(selector) if each.is_displayed()]
 
 
@@ -262,10 +261,7 @@ def test_what_a_view_cannot_use_of_its_address_is_reported(browser) -> None:
 
 @pytest.fixture
 def small_root(tmp_path):
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders", b"body")
-    writer.close()
-    return writer.root
+    return closed_store(tmp_path / "store", appended("orders", b"body")).root
 
 
 def test_a_server_that_is_away_is_said_alike_on_every_view_and_mended_by_itself(lone, small_root) -> None:
@@ -307,9 +303,7 @@ def test_a_store_that_is_gone_is_said_on_every_view(lone, small_root, views) -> 
 
 def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone, tmp_path) -> None:
     body = '{"id":12345678901234567890,"price":1.10,"lines":[{"a":1},{"b":[]}],"text":"{","none":{}}'
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("orders", body.encode())
-    writer.close()
+    closed_store(tmp_path / "store", appended("orders", body.encode()))
     with serving_page([service_of(MessageStore.open(tmp_path / "store"))]) as lone.server:
         lone.open("message", offset=0)
         tree = lone.see(".json-tree", '"text": "{"')
@@ -347,13 +341,11 @@ def zoned(browser):
 
 
 def shown_in(zone: str, timestamp: int) -> str:
-    """A time as the page shows it, by Python's own zones."""
     moment = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone(ZoneInfo(zone))
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03}"
 
 
 def first_timestamp(browser) -> int:
-    """When the first message of TopicTest was stored."""
     with urllib.request.urlopen(f"{browser.server}/api/v1/messages?topic=TopicTest&limit=1", timeout=60) as answer:
         return int(json.load(answer)["messages"][0]["storeTimestamp"])
 

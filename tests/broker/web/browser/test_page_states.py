@@ -15,8 +15,6 @@ from store_writer import StoreWriter
 from web_browser import COLOUR_RULES
 from web_questions import serving_page
 
-# --- page states ------------------------------------------------------------------------------------------------------
-
 
 def log_in(browser, access_key, secret) -> None:
     browser.see("#login input[name=access]").send_keys(access_key)
@@ -137,9 +135,6 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(lone, damaged, monkeypat
         lone.keep("search-damaged")
 
 
-# --- page login -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def asked(one_browser, g1_store, tmp_path):
     """The browser on a page that asks before anything is shown; on an origin of its own, for it keeps what it sent."""
@@ -178,12 +173,7 @@ def test_the_page_works_with_the_browsers_own_login(asked) -> None:
     assert [line for line in asked.complaints() if "403" not in line and "401" not in line] == []
 
 
-# --- page tail --------------------------------------------------------------------------------------------------------
-
-
 class Live:
-    """A topic that grows while a page shows it."""
-
     polls: LongPolling
     """What waits at the server."""
 
@@ -192,7 +182,6 @@ class Live:
         self.count = 0
 
     def add(self, count: int = 1, queues: int = 3) -> None:
-        """Store messages in so many queues, whose bodies are "body" and a number from 0 on."""
         for number in range(self.count, self.count + count):
             self.writer.append("orders", b"body %d." % number, tags=f"T{number % 2}", queue_id=number % queues)
         self.count += count
@@ -200,7 +189,6 @@ class Live:
 
     @property
     def bodies(self) -> list[str]:
-        """The bodies that are shown, from top to bottom."""
         texts = self.browser.run("return [...document.querySelectorAll('.messages td.body')].map((e) => e.textContent)")
         return [str(each) for each in texts]
 
@@ -249,8 +237,6 @@ def test_messages_come_by_themselves_but_in_a_pause(live: Live) -> None:
     browser.see(".body-text pre", "body 6.")
 
 
-# --- page views -------------------------------------------------------------------------------------------------------
-
 VIEWS = {
     "topics": ({}, ".topics tbody .count:not(:empty)"),
     "find": ({"text": "hotkey"}, ".messages tbody tr"),
@@ -274,7 +260,6 @@ SIZES = [WIDE, pytest.param(PHONE, marks=pytest.mark.soak)]
 
 
 def telling(names, *always):
-    """Parameters of a test: some names always, the others in `make soak`."""
     return [pytest.param(name, marks=[] if name in always else [pytest.mark.soak]) for name in names]
 
 
