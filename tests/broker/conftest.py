@@ -13,11 +13,8 @@ from certificates import Authority
 from still_clock import StillClock
 
 HERE = Path(__file__).parent
-WITHOUT_A_LOOP = [
-    *(HERE / name for name in ("cluster", "metrics", "security", "service")),
-    *(HERE / name for name in ("test_attack.py", "web/test_port.py")),
-    HERE / "workers" / "test_several_workers.py",
-]
+NAMES = ("cluster", "metrics", "security", "service", "test_attack.py", "web/test_port.py")
+WITHOUT_A_LOOP = [HERE / name for name in (*NAMES, "workers/test_several_workers.py")]
 """What reaches a loop through sessions, sockets and links alone, whose own tests have both."""
 
 

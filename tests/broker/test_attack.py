@@ -1,9 +1,4 @@
-"""An attack of all kinds at once: frames, connections, URLs, and messages that cost far more than their bytes.
-
-Everything is answered or cut off, and nobody waits.
-
-`make soak` has it for minutes, with what an innocent client waits meanwhile; `make test` counts answers alone.
-"""
+"""An attack of all kinds at once: frames, connections, URLs, and messages that cost far more than their bytes."""
 
 import asyncio
 import contextlib
@@ -137,10 +132,7 @@ MASKS: dict[str, list[str]] = {
 
 
 def costly_bodies(part: int = 1) -> dict[str, tuple[bytes, int]]:
-    """Bodies with their sysFlags, by what they are, or such of a part of the size.
-
-    Those "without end" hold the pattern of docs/security.md up.
-    """
+    """Bodies with their sysFlags, by what they are, or such of a part of the size."""
     long = b"one more order 4711, " * (3_000_000 // part)
     digits = b"[" + b"1234.5, " * (7_800_000 // part) + b"0]"
     many, mega = 400_000 // part, (60 << 20) // part

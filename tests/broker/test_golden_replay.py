@@ -1,8 +1,4 @@
-"""Every recorded session, played against our server on the store that its broker left behind.
-
-Codes, remarks, header fields and bodies must be as recorded (JSON by its values, records byte for byte), except where a
-rule of `golden_deviations` says otherwise. The server advertises the address that the recorded broker had.
-"""
+"""Every recorded session, played against our server on the store that its broker left behind."""
 
 import asyncio
 import json
@@ -73,10 +69,7 @@ class ReplayConnection:
 
 
 async def replay(exchanges, endpoint, asked) -> list[Outcome]:
-    """Play a session in its order; each recorded connection is one of ours, closed after its last request.
-
-    What the server asks in turn goes to `asked`, with the connection.
-    """
+    """Play a session in its order; each recorded connection is one of ours, closed after its last request."""
     last_use = {exchange.connection: exchange.number for exchange in exchanges}
     connections: dict[tuple[int, int], ReplayConnection] = {}
     outcomes = []

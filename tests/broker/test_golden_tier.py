@@ -1,8 +1,4 @@
-"""Recorded stores with tiered files: a server of ours gives what the official broker gave out of its log and its tier.
-
-Each queue was pulled from its first offset on, by tags and by SQL92 too, when the broker had removed the older half of
-its log. Records out of the tier have other physical offsets than those out of the log, on both sides.
-"""
+"""Recorded stores with tiered files: a server of ours gives what the official broker did from its log and its tier."""
 
 import asyncio
 import json
@@ -25,12 +21,8 @@ from tier_answers import Exchange, exchanges_of, pulls_of, records_in
 NAMES = ("g2-tier", "g2-tier-killed")
 ONLY_IN_TIER = ("Tier-old", "TierDelay")
 """Topics whose queues a broker counts from 0 anew, since its own log has lost all their messages."""
-OFFSETS = {
-    RequestCode.GET_MAX_OFFSET,
-    RequestCode.GET_MIN_OFFSET,
-    RequestCode.GET_EARLIEST_MSG_STORETIME,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-}
+OFFSETS = {RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME}
+OFFSETS.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
 PHYSICAL_OFFSET = slice(28, 36)
 
 
@@ -146,11 +138,8 @@ def has(record, kind, key) -> bool:
 
 
 def test_an_offset_that_only_the_tier_had_is_refused_with_the_way_out(case: Case) -> None:
-    asked = [
-        each
-        for each in case.exchanges
-        if each.code == RequestCode.VIEW_MESSAGE_BY_ID and each.answer["code"] == ResponseCode.SYSTEM_ERROR
-    ]
+    views = [each for each in case.exchanges if each.code == RequestCode.VIEW_MESSAGE_BY_ID]
+    asked = [each for each in views if each.answer["code"] == ResponseCode.SYSTEM_ERROR]
     assert len(asked) > 50
     for code, _, body in ask_all(case, [(each.code, each.fields) for each in asked]):
         assert code == ResponseCode.SYSTEM_ERROR

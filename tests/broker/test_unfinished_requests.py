@@ -76,10 +76,9 @@ class Roads:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
-    writer = closed_store(
-        tmp_path_factory.mktemp("store") / "store",
-        *(appended(TOPIC, b"body", keys="k0", unique_key=f"7F0000011234{number:024X}") for number in range(3)),
-    )
+    keys = (f"7F0000011234{number:024X}" for number in range(3))
+    messages = (appended(TOPIC, b"body", keys="k0", unique_key=key) for key in keys)
+    writer = closed_store(tmp_path_factory.mktemp("store") / "store", *messages)
     return MessageStore.open(writer.root)
 
 

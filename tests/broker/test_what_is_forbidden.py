@@ -143,11 +143,8 @@ def shown_by_exports(store, rules):
     for names in (tuple(KINDS), ("keys", "physical_offset"), ("properties", "topic"), ("body_crc", "body")):
         with LogWindow(LocalFile(segment), 0) as window:
             reader = RowReader(window, Wanted(), names="properties" not in mask.reading(names))
-            blocks = [
-                mask.apply(columns, names)
-                for rows in reader.read(0, segment.stat().st_size)
-                for columns in gather(rows, mask.reading(names))
-            ]
+            gathered = (gather(rows, mask.reading(names)) for rows in reader.read(0, segment.stat().st_size))
+            blocks = [mask.apply(columns, names) for each in gathered for columns in each]
         assert blocks
         for form, write in FORMATS.items():
             file = io.BytesIO()

@@ -28,10 +28,7 @@ STOCK_PROPERTIES = G1_PROPERTIES | {"autoCreateTopicEnable": "false", "waitTimeM
 
 
 class Java:
-    """``java(version, form, *properties)``: the client of that version that writes headers in that form.
-
-    One for all tests, and one more for those that give it the same system properties.
-    """
+    """``java(version, form, *properties)``: the client of that version that writes headers in that form."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory

@@ -31,15 +31,8 @@ class Flow:
         return self.expression_type, self.expression
 
     def subscription(self, group: str) -> Subscription:
-        return Subscription(
-            self.kind,
-            group,
-            self.topic,
-            self.expression,
-            self.expression_type,
-            limit=self.limit,
-            credentials=self.credentials,
-        )
+        more = {"limit": self.limit, "credentials": self.credentials}
+        return Subscription(self.kind, group, self.topic, self.expression, self.expression_type, **more)
 
 
 FLOWS_FOLDER = G1 / "client-flows"

@@ -1,7 +1,4 @@
-"""A client of the gRPC port in Go, of stubs that protoc generates from our `.proto` files.
-
-Stubs are made and compiled once into the cache that holds the jars, anew when a source of theirs changes.
-"""
+"""A client of the gRPC port in Go, of stubs that protoc generates from our `.proto` files."""
 
 import hashlib
 import json

@@ -1,7 +1,4 @@
-"""The official RocketMQ jars of one version, brought once by Maven into a cache folder outside the repository.
-
-The cache, a folder for each thing that is brought or built once, serves other clients and servers too.
-"""
+"""The official RocketMQ jars of one version, brought once by Maven into a cache folder outside the repository."""
 
 import fcntl
 import hashlib
@@ -55,10 +52,7 @@ def jars(version: str = SERVER_VERSION) -> Path:
 
 
 def store_jars(version: str = SERVER_VERSION) -> Path:
-    """The folder of jars with which a broker of a version keeps its store, filled as that of `jars`.
-
-    Of 4.9.8 the store was published alone, without a broker.
-    """
+    """The folder of jars with which a broker of a version keeps its store, filled as that of `jars`."""
     if not version.startswith("4."):
         return jars(version)
     return cached(f"store-{version}", lambda folder: copy_jars(POM, folder, f"-Drocketmq.version={version}", "-Pstore"))

@@ -51,19 +51,11 @@ class Subscription:
     def options(self) -> dict[str, Any]:
         keys = {} if self.credentials is None else dict(zip(("accessKey", "secretKey"), self.credentials, strict=True))
         return keys | {
-            "kind": self.kind,
-            "group": self.group,
-            "topic": self.topic,
-            "expression": self.expression,
-            "expressionType": self.expression_type,
-            "limit": self.limit,
-            "holds": self.holds,
-            "cached": self.cached,
-            "traced": self.traced,
-            "clientRebalance": self.client_rebalance,
-            "heartbeatMillis": self.heartbeat_millis,
-            "routeMillis": self.route_millis,
-        }
+            "kind": self.kind, "group": self.group, "topic": self.topic, "expression": self.expression,
+            "expressionType": self.expression_type, "limit": self.limit, "holds": self.holds, "cached": self.cached,
+            "traced": self.traced, "clientRebalance": self.client_rebalance, "heartbeatMillis": self.heartbeat_millis,
+            "routeMillis": self.route_millis
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,10 +112,7 @@ class JavaClient:
         self._pending = b""
 
     def mqadmin(self, *arguments: str, limit_millis: int = 0) -> str:
-        """What ``mqadmin`` prints for these arguments, without the stack frames of the harness beneath it.
-
-        With a limit it is interrupted after that time: some commands go on for ever.
-        """
+        """What ``mqadmin`` prints for these arguments, without the stack frames of the harness beneath it."""
         command = {"command": "mqadmin", "arguments": arguments, "limitMillis": limit_millis}
         printed: str = self._ask(command)["output"]
         return "".join(line for line in printed.splitlines(keepends=True) if not line.startswith("\tat Harness."))

@@ -112,10 +112,7 @@ class Worker:
 
 
 class Comparer(Worker):
-    """Asks in every way for every message that was sent, and compares what comes byte for byte and with what was sent.
-
-    Messages whose segment is gone by then are counted as expired. `checksums` are those of the records, by offset.
-    """
+    """Asks in every way for every message sent, and compares what comes byte for byte and with what was sent."""
 
     def __init__(self, address, producer, has_expired) -> None:
         super().__init__(address)
@@ -196,10 +193,6 @@ def _received(body):
     position = 0
     while position < len(body):
         record = read_record(body, position)
-        yield Received(
-            record.queue_offset,
-            record.properties["UNIQ_KEY"],
-            record.physical_offset,
-            zlib.crc32(body[position : position + record.total_size]),
-        )
+        checksum = zlib.crc32(body[position : position + record.total_size])
+        yield Received(record.queue_offset, record.properties["UNIQ_KEY"], record.physical_offset, checksum)
         position += record.total_size

@@ -59,11 +59,9 @@ class Case:
 
 
 def read_cases(folder=G1) -> list[Case]:
-    return [
-        Case(name, arguments, output.read_text())
-        for name, arguments in _all_cases(folder)
-        if arguments.split()[0] not in REPLAYED and (output := _output(folder, name)).exists()
-    ]
+    cases = [each for each in _all_cases(folder) if each[1].split()[0] not in REPLAYED]
+    outputs = [(*each, _output(folder, each[0])) for each in cases]
+    return [Case(name, arguments, path.read_text()) for name, arguments, path in outputs if path.exists()]
 
 
 def read_refused_cases(folder=G1) -> dict[str, str]:

@@ -33,13 +33,9 @@ START_SECONDS = 300
 STOP_SECONDS = 60
 
 G1_PROPERTIES = {
-    "mappedFileSizeCommitLog": "131072",
-    "mappedFileSizeConsumeQueue": "2000",
-    "maxHashSlotNum": "97",
-    "maxIndexNum": "150",
-    "enablePropertyFilter": "true",
-    "traceTopicEnable": "true",
-}
+    "mappedFileSizeCommitLog": "131072", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "97",
+    "maxIndexNum": "150", "enablePropertyFilter": "true", "traceTopicEnable": "true"
+}  # fmt: skip
 """The broker properties the golden store g1 was written with; a broker that opens it needs the same sizes."""
 
 STOCK_INTERVALS = {"transactionMetricFlushInterval": "10000", "timerFlushIntervalMs": "1000"}
@@ -275,14 +271,9 @@ def start_official(
     command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
     command += ["-cp", os.pathsep.join(f"{folder}/*" for folder in (jars(version), *more_jars)), main_class, *arguments]
     with (home / "output.log").open("wb") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=home,
-            env=os.environ | (loopback_only() if is_old else {}) | dict(environment or {}),
-        )
+        environment = os.environ | (loopback_only() if is_old else {}) | dict(environment or {})
+        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, **streams, cwd=home, env=environment)
 
 
 def loopback_only() -> dict[str, str]:

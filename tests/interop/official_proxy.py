@@ -42,13 +42,9 @@ def official_proxy(work, name_server, *, cluster="DefaultCluster"):
         "enableGrpcEpoll": False,
     }
     configuration.write_text(json.dumps(settings))
-    process = start_official(
-        "org.apache.rocketmq.proxy.ProxyStartup",
-        ["-pc", str(configuration)],
-        home,
-        more_jars=[cached(f"proxy-{SERVER_VERSION}", bring_proxy)],
-        environment=loopback_only(),
-    )
+    main, jars = "org.apache.rocketmq.proxy.ProxyStartup", [cached(f"proxy-{SERVER_VERSION}", bring_proxy)]
+    how = {"more_jars": jars, "environment": loopback_only()}
+    process = start_official(main, ["-pc", str(configuration)], home, **how)
     started = OfficialProcess(process, ("127.0.0.1", remoting), home)
     with running(started, lambda: b"startup successfully" in (home / "output.log").read_bytes()):
         yield OfficialProxy(started, f"127.0.0.1:{remoting}", f"127.0.0.1:{grpc}")

@@ -1,8 +1,4 @@
-"""Push consumers that are not Java, as processes: ali-ons on Node, and the Go client.
-
-Their sources and locked dependencies are in ``node/`` and ``go/``; both are installed or built once into the cache that
-holds the jars, anew when a file of theirs changes.
-"""
+"""Push consumers that are not Java, as processes: ali-ons on Node, and the Go client."""
 
 import base64
 import contextlib
@@ -49,10 +45,7 @@ class OtherConsumers:
 
 @contextlib.contextmanager
 def other_consumers(language, name_server, topic, groups, work):
-    """Consumers of a topic, one for each group, each with its expression type and expression; killed at the end.
-
-    ``language`` is node or go. Raises `ClientUnavailable`.
-    """
+    """Consumers of a topic, one for each group, each with its expression type and expression; killed at the end."""
     start, environment = program(language)
     command = [*start, name_server, topic]
     for group, (expression_type, expression) in groups.items():
@@ -71,10 +64,7 @@ def other_consumers(language, name_server, topic, groups, work):
 
 
 def program(language: str) -> tuple[list[str], dict[str, str]]:
-    """The command that runs the consumers of a language, without arguments, and what its environment needs.
-
-    Raises `ClientUnavailable`.
-    """
+    """The command that runs the consumers of a language, without arguments, and what its environment needs."""
     checksum = hashlib.sha256(b"".join((HERE / language / name).read_bytes() for name in FILES[language])).hexdigest()
     name = f"{language}-{checksum[:16]}"
     if language == "node":
@@ -99,15 +89,7 @@ def _build_go(folder: Path) -> None:
 
 
 def run_tool(command, folder, environment=MappingProxyType({})) -> None:
-    outcome = subprocess.run(
-        command,
-        cwd=folder,
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS,
-    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": BUILD_SECONDS}
+    outcome = subprocess.run(command, cwd=folder, env=os.environ | environment, check=False, **streams)
     if outcome.returncode != 0:
         raise ClientUnavailable(f"{' '.join(command[:2])} failed:\n{outcome.stdout[-3000:]}")

@@ -93,14 +93,8 @@ def producing(name_server, work, per_second):
     class_path = f"{jars(SERVER_VERSION)}/*{os.pathsep}{compiled(jars(SERVER_VERSION), SOURCE)}"
     command = [tool("java"), *SMALL_JVM, *class_archive(), f"-Duser.home={home}", "-cp", class_path]
     with (home / "stderr.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "Producing", name_server, str(per_second)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd=home,
-            text=True,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+        process = subprocess.Popen([*command, "Producing", name_server, str(per_second)], **pipes, cwd=home, text=True)
     try:
         producer = Producer(process)
         yield producer

@@ -102,14 +102,8 @@ def recovery_oracle(home, version=SERVER_VERSION):
 
     def start() -> "subprocess.Popen[str]":
         with (home / "output.log").open("a") as output:
-            return subprocess.Popen(
-                [*command, "-cp", class_path, "RecoveryOracle"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-                cwd=home,
-            )
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": output}
+            return subprocess.Popen([*command, "-cp", class_path, "RecoveryOracle"], **pipes, text=True, cwd=home)
 
     oracle = RecoveryOracle(start)
     try:

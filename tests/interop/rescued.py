@@ -11,10 +11,7 @@ CHECKPOINT_SIZE = 4096
 
 
 def sizes_of_mended(good, root) -> Sizes:
-    """What a broker is to be configured with once a damaged store is made whole.
-
-    Where no file of plain queues is left, those that are made have a broker's default size, which is said.
-    """
+    """What a broker is to be configured with once a damaged store is made whole."""
     has_size = any(path.stat().st_size for path in (root / "consumequeue").glob("*/*/" + "[0-9]" * 20))
     return Sizes(good.segment_size, good.queue_file_size if has_size else DEFAULT_FILE, slots=good.index_slots)
 
@@ -31,10 +28,7 @@ def compare(good, readable, consumed, trace) -> None:
 
 
 def draw_store(good, root, seed, kind="") -> list[str] | None:
-    """A damaged copy of a good store; what was done to it, None where the kind does not fit it.
-
-    `kind` is the first damage to the log, any where it is not given.
-    """
+    """A damaged copy of a good store; what was done to it, None where the kind does not fit it."""
     rng = random.Random(f"start {seed} {good.shape} {kind}")
     names = [kind or rng.choice(LOG_KINDS)]
     names += [rng.choice(LOG_KINDS)] * (rng.random() < 0.3) + [rng.choice(QUEUE_KINDS)] * (rng.random() < 0.3)
@@ -58,12 +52,9 @@ def _set_state(good, root, rng) -> str:
     (root / "abort").write_text("1")
     message, path = rng.choice(good.messages), root / "checkpoint"
     stored, place = message.store_timestamp, rng.choice((0, message.physical_offset))
-    checkpoints = {
-        "as it was": None,
-        "missing": b"",
-        "of zeros": bytes(CHECKPOINT_SIZE),
-        f"of {stored}, {place}": b"".join(packed(number, 8) for number in (stored, stored, 0, 0, 0, place)),
-    }
+    numbers = (stored, stored, 0, 0, 0, place)
+    checkpoints = {"as it was": None, "missing": b"", "of zeros": bytes(CHECKPOINT_SIZE)}
+    checkpoints[f"of {stored}, {place}"] = b"".join(packed(number, 8) for number in numbers)
     name = rng.choice([*checkpoints, f"of {stored}, {place}"])
     content = checkpoints[name]
     if content:

@@ -1,9 +1,4 @@
-"""Where a server stands as its clients see it: on the address inside the offset message ids, or elsewhere.
-
-On that address a Java client that looks an id up sends VIEW_MESSAGE_BY_ID to it. Elsewhere the address in the id is
-dead, and the client falls back to a unique-key query through the route. Recording proxies stand before the server and
-tell which came.
-"""
+"""Where a server stands as its clients see it: on the address inside the offset message ids, or elsewhere."""
 
 import contextlib
 import socket

@@ -82,11 +82,10 @@ def official_stage(store, work):
     shutil.copytree(store, copy)
     with recording_proxy(None, ("127.0.0.1", free_port((-2,), "127.0.0.2"))) as proxy:
         properties = {**G1_PROPERTIES, "brokerIP1": "127.0.0.1"}
+        how = {"properties": properties, "host": "127.0.0.2", "port": proxy.address[1]}
         with (
             official_name_server(work) as name_server,
-            official_broker(
-                copy, work, properties=properties, name_server=name_server, host="127.0.0.2", port=proxy.address[1]
-            ) as broker,
+            official_broker(copy, work, name_server=name_server, **how) as broker,
         ):
             proxy.target = broker.address
             yield Stage(name_server.text_address, proxy, is_read_only=False)

@@ -128,10 +128,9 @@ def test_the_same_requests_are_admitted(acl, ask) -> None:
 def test_the_same_requests_of_administrators_without_lists_are_admitted_if_that_is_asked_for(acl, ask) -> None:
     guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl, admin_has_all=True)))
     keys = ((SAMPLE, SAMPLE_SECRET), (BOUNDED, BOUNDED_SECRET))
-    admitted = [
-        _compare(guard, ask, signed_request(code, fields, *each, body), HOSTS[0])
-        for (code, fields, body), each in itertools.product(requests(), keys)
-    ]
+    asked = itertools.product(requests(), keys)
+    frames = (signed_request(code, fields, *each, body) for (code, fields, body), each in asked)
+    admitted = [_compare(guard, ask, frame, HOSTS[0]) for frame in frames]
     assert (all(admitted[::2]), all(admitted[1::2])) == (True, False)
 
 

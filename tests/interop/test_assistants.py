@@ -1,7 +1,4 @@
-"""Assistants that are not ours: clients of Python and TypeScript do the on-call journey over every kind of source.
-
-Each is installed once into the cache that holds the jars. The official conformance runner asks both revisions.
-"""
+"""Assistants that are not ours: clients of Python and TypeScript do the on-call journey over every kind of source."""
 
 import contextlib
 import hashlib
@@ -34,14 +31,10 @@ CLIENTS = (("mcp", "auto"), ("mcp", "legacy"), ("fastmcp", ""), ("sdk", ""), ("c
 ORDER = 4461
 """Where the message of the order lies in the log."""
 
-JOURNEY = [
-    ("find", {"text": "batch-0", "seconds": 10}),
-    ("message", {"id": str(ORDER), "seconds": 10}),
-    ("story", {"id": "batch-0", "seconds": 10}),
-    ("groups", {"contains": "CG_", "topic": "TopicBatch", "seconds": 10}),
-    ("messages", {"topic": "%DLQ%CG_FAIL", "seconds": 10}),
-    ("pending", {"topic": "%RETRY%CG_TAG", "seconds": 10}),
-]
+ASKED = {"find": {"text": "batch-0"}, "message": {"id": str(ORDER)}, "story": {"id": "batch-0"}}
+ASKED |= {"groups": {"contains": "CG_", "topic": "TopicBatch"}, "messages": {"topic": "%DLQ%CG_FAIL"}}
+ASKED |= {"pending": {"topic": "%RETRY%CG_TAG"}}
+JOURNEY = [(name, {**fields, "seconds": 10}) for name, fields in ASKED.items()]
 """From an order's number to the message, who consumed it, how far they are behind, its dead letter, and what waits."""
 
 CONSUMER_SEND_MSG_BACK, LONGEST_LEVEL, AT_ONCE_DEAD = 36, 18, -1
@@ -57,10 +50,7 @@ CONFORMANT = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """The recorded store, in which the official broker has since given the order up for one group.
-
-    `CG_FAIL` sent it back for the last time, so that it is a dead letter; `CG_TAG` waits for it, two hours from then.
-    """
+    """The recorded store, in which the official broker has since given the order up for one group."""
     work = tmp_path_factory.mktemp("asked-g1")
     found = stored("g1", work)
     order = found.records[ORDER]

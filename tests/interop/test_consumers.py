@@ -1,7 +1,4 @@
-"""Unmodified Java consumers receive from our server exactly what they received from the broker that wrote the store.
-
-The official broker, over a copy of the store, is held to the same: it proves the harness and the expectations.
-"""
+"""Unmodified Java consumers receive from our server exactly what they received from the broker that wrote the store."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +14,9 @@ from interop.stored import Stored
 
 pytestmark = pytest.mark.interop
 
-CLIENTS = {
-    "5.5.0": (SERVER_VERSION, "JSON"),
-    "5.5.0-binary": (SERVER_VERSION, "ROCKETMQ"),
-    "4.9.8": (OLD_CLIENT_VERSION, "JSON"),
-    "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
-}
+FORMS = {"": "JSON", "-binary": "ROCKETMQ"}
+VERSIONS = (SERVER_VERSION, OLD_CLIENT_VERSION)
+CLIENTS = {f"{version}{name}": (version, form) for version in VERSIONS for name, form in FORMS.items()}
 SOME_CLIENTS = ("5.5.0-binary",)
 """The old version receives beside it in `test_consumer_groups.py`, with the other form of headers."""
 
@@ -55,10 +49,7 @@ class Run:
 
 
 def group_of(client: JavaClient, stage: Stage, name: str) -> str:
-    """Members of one broadcasting group differ in the end of their names.
-
-    A client keeps the offsets of such a group itself, so each server has its own.
-    """
+    """Members of one broadcasting group differ in the end of their names."""
     name, server = name.removesuffix("-too"), "ours" if stage.is_read_only else "official"
     return f"CG_{name}_{client.version}_{client.form}_{server}".replace(".", "-")
 
@@ -143,10 +134,8 @@ def test_messages_that_a_consumer_refuses_stay_with_it_until_it_takes_them(run: 
     records = expected(run.store, FAILING)
     assert run.failing.messages == []
     refused = run.consumed["failing"].refused
-    counted = [
-        message | {"reconsumeTimes": refused[message["queueId"], message["queueOffset"]]}
-        for message in as_stored(records, is_old_client=run.is_old_client)
-    ]
+    messages = as_stored(records, is_old_client=run.is_old_client)
+    counted = [each | {"reconsumeTimes": refused[each["queueId"], each["queueOffset"]]} for each in messages]
     assert shown(run.consumed["failing"]) == counted
     ended = {record.queue_id: record.queue_offset + 1 for record in records}
     committed = {queue_id: run.stage.committed(run.group("failing"), FAILING.topic, queue_id) for queue_id in ended}

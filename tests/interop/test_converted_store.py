@@ -107,12 +107,8 @@ def test_what_waits_is_delivered_once_and_without_the_timers_files_everything_ag
     """A ledger's broker has delivered one timer; another one and a message of a delay level wait when it stops."""
     run_jobs_here(monkeypatch)
     old, new = tmp_path / "ledger", tmp_path / "plain"
-    ledger = {
-        "enableDLegerCommitLog": "true",
-        "dLegerGroup": "broker-a",
-        "dLegerSelfId": "n0",
-        "dLegerPeers": f"n0-127.0.0.1:{free_port()}",
-    }
+    peers = f"n0-127.0.0.1:{free_port()}"
+    ledger = {"enableDLegerCommitLog": "true", "dLegerGroup": "broker-a", "dLegerSelfId": "n0", "dLegerPeers": peers}
     with official_broker(old, tmp_path, properties=SMALL_FILES | ledger) as broker:
         send(broker, TOPIC, "at-once")
         send(broker, TOPIC, "early", TIMER_DELIVER_MS=in_ms(4))

@@ -1,8 +1,4 @@
-"""Java consumers on queues whose first messages expired: they go on at the first message left, and do not loop.
-
-A consumer that starts where messages have expired gets the offset at which to go on. If it were refused instead, and no
-offset were remembered for it, it would start at the same place for ever.
-"""
+"""Java consumers on queues whose first messages expired: they go on at the first message left, and do not loop."""
 
 from functools import partial
 

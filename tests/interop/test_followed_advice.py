@@ -1,8 +1,4 @@
-"""What the doctor says of a broker's start on a damaged store, an official broker does; what it advises helps.
-
-Whatever is damaged: the commands that are printed, typed one after the other, end where nothing is to be done any more,
-and the store classes of a broker then deliver every message that can be read.
-"""
+"""What the doctor says of a broker's start on a damaged store, an official broker does; what it advises helps."""
 
 import itertools
 import os
@@ -119,14 +115,9 @@ def file_for_queues_of_batches(root: Path) -> None:
 
 
 BESIDE_EACH_OTHER = (
-    foreign_names_in_queues,
-    foreign_names_in_the_index,
-    empty_last_queue_file,
-    directory_for_a_queue_file,
-    queue_gone,
-    index_file_gone,
-    file_for_queues_of_batches,
-)
+    foreign_names_in_queues, foreign_names_in_the_index, empty_last_queue_file, directory_for_a_queue_file, queue_gone,
+    index_file_gone, file_for_queues_of_batches
+)  # fmt: skip
 """Faults of queues and index of which each has a line of its own, in an order in which all can be made."""
 
 

@@ -1,8 +1,4 @@
-"""Whether a broker starts on a store, where it cuts the log, and what it deletes, is what was foretold.
-
-The judges are the store classes of brokers 5.5.0 and 4.9.8, loaded as at a start, on damage of every kind in every
-state; for what a broker reads besides, the broker 5.5.0 itself.
-"""
+"""Whether a broker starts on a store, where it cuts the log, and what it deletes, is what was foretold."""
 
 import contextlib
 import itertools
@@ -32,15 +28,9 @@ CONFIG_KINDS = ("topics_spoiled", "subscription_groups_spoiled", "consumer_offse
 
 STORE_KINDS = [name for name in (*LOG_KINDS, *QUEUE_KINDS, *INDEX_KINDS) if name not in CONFIG_KINDS]
 FEW = (
-    "batch_file_emptied",
-    "directory_among_index_files",
-    "empty_queue_file_made",
-    "foreign_names_in_queues",
-    "last_segment_cut",
-    "queue_file_cut",
-    "queue_file_emptied",
-    "queue_file_zeroed",
-)
+    "batch_file_emptied", "directory_among_index_files", "empty_queue_file_made", "foreign_names_in_queues",
+    "last_segment_cut", "queue_file_cut", "queue_file_emptied", "queue_file_zeroed"
+)  # fmt: skip
 SEGMENT = 1 << 16
 UNIT = 20
 NO_MEMORY = -1

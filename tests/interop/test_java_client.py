@@ -12,12 +12,9 @@ from interop.stored import as_java_shows, comparable, stored
 pytestmark = pytest.mark.interop
 
 NOTHING_FOUND = "CODE: 208"
-CLIENTS = {
-    "5.5.0": (SERVER_VERSION, "JSON"),
-    "5.5.0-binary": (SERVER_VERSION, "ROCKETMQ"),
-    "4.9.8": (OLD_CLIENT_VERSION, "JSON"),
-    "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
-}
+FORMS = {"": "JSON", "-binary": "ROCKETMQ"}
+VERSIONS = (SERVER_VERSION, OLD_CLIENT_VERSION)
+CLIENTS = {f"{version}{name}": (version, form) for version in VERSIONS for name, form in FORMS.items()}
 SOME_CLIENTS = ("5.5.0-binary", "4.9.8")
 """Both versions and both forms; the others are for `make soak`, and so are other pairs of a store and a place."""
 
@@ -60,11 +57,8 @@ def test_every_offset_message_id_is_viewed(where, client) -> None:
     for (offset_id, produced), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
         server.forget()
         message = client.view(server.name_server, kind, offset_id, produced.topic)
-        expected = as_java_shows(
-            store.at(offset_id),
-            is_old_client=client.version == OLD_CLIENT_VERSION,
-            by_unique_key_query=not server.is_in_ids,
-        )
+        how = {"is_old_client": client.version == OLD_CLIENT_VERSION, "by_unique_key_query": not server.is_in_ids}
+        expected = as_java_shows(store.at(offset_id), **how)
         assert comparable(message) == expected, produced
         assert server.lookups() == [VIEW_MESSAGE_BY_ID if server.is_in_ids else QUERY_MESSAGE], produced
 

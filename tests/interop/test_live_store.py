@@ -75,10 +75,7 @@ class Live:
         return sorted(path for path in (self.store / "commitlog").iterdir() if has_records(path))
 
     def let_go(self, read: int) -> None:
-        """As the broker does: from the front, then what speaks of nothing else, never a file that it writes.
-
-        Only what was read and compared before, `read` messages of those that were sent.
-        """
+        """As the broker does: from the front, then what speaks of nothing else, never a file that it writes."""
         segments = self.segments
         sent = self.producer.sent
         limit = sent[read].physical_offset if read < len(sent) else sent[-1].physical_offset

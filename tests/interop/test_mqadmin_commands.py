@@ -58,12 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(where) -> set[int]:
-    return {
-        passed.frame.code
-        for proxy in where.proxies
-        for passed in proxy.passed
-        if not passed.to_server and passed.frame.is_response
-    }
+    passed = [each for proxy in where.proxies for each in proxy.passed if not each.to_server]
+    return {each.frame.code for each in passed if each.frame.is_response}
 
 
 def test_the_table_has_every_command_that_mqadmin_knows(mqadmin: JavaClient) -> None:

@@ -1,9 +1,4 @@
-"""The official broker on a copy of g1: proves the harness and the comparison (`make soak`), and answers our own client.
-
-What it prints for mqadmin now must equal what was recorded, by the same measure that our server is held to. Commands
-that look back from the present (unique keys, 36 hours or 3 days) are left out: the recorded messages grow older. So is
-what a broker knows only after a while: how fast it answers, and what it has handed out but nobody committed.
-"""
+"""The official broker on a copy of g1: proves harness and comparison (`make soak`), and answers our client."""
 
 import shutil
 

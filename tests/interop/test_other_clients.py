@@ -57,12 +57,7 @@ def test_a_consumer_receives_what_was_recorded(store, consumed, language, name) 
 
 def as_told(record):
     return {
-        "topic": record.topic,
-        "queueId": record.queue_id,
-        "queueOffset": record.queue_offset,
-        "uniqueKey": record.properties["UNIQ_KEY"],
-        "offsetMessageId": record.offset_message_id,
-        "keys": record.properties["KEYS"],
-        "tags": record.properties["TAGS"],
-        "body": unpacked_body(record),
-    }
+        "topic": record.topic, "queueId": record.queue_id, "queueOffset": record.queue_offset,
+        "uniqueKey": record.properties["UNIQ_KEY"], "offsetMessageId": record.offset_message_id,
+        "keys": record.properties["KEYS"], "tags": record.properties["TAGS"], "body": unpacked_body(record)
+    }  # fmt: skip

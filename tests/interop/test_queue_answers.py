@@ -1,8 +1,4 @@
-"""The official store classes and ours asked the same about the same queues, and the broker, too; and about new groups.
-
-The store is made by the tests' own writer: queues of several files, with filler, of batches, with equal store times,
-and with their first messages expired. The store classes of a broker open a copy in each run, a broker in `make soak`.
-"""
+"""The official store classes and ours asked the same about the same queues, and the broker; and about new groups."""
 
 import itertools
 import random
@@ -29,13 +25,9 @@ from store_writer import START_TIMESTAMP, StoreWriter
 pytestmark = pytest.mark.interop
 
 PROPERTIES = {
-    "mappedFileSizeCommitLog": "4096",
-    "mappedFileSizeConsumeQueue": "400",
-    "mapperFileSizeBatchConsumeQueue": "920",
-    "maxHashSlotNum": "97",
-    "maxIndexNum": "150",
-    "fileReservedTime": "100000",
-}
+    "mappedFileSizeCommitLog": "4096", "mappedFileSizeConsumeQueue": "400", "mapperFileSizeBatchConsumeQueue": "920",
+    "maxHashSlotNum": "97", "maxIndexNum": "150", "fileReservedTime": "100000"
+}  # fmt: skip
 QUEUES = [("Plain", 0), ("Plain", 1), ("Late", 0), ("Batch", 0), ("Gone", 0), ("nosuch", 0)]
 
 
@@ -108,10 +100,8 @@ def test_bounds_times_and_pulls_are_those_of_the_store_classes(store, oracle, tm
 def test_bounds_are_the_brokers(topic, queue_id, store, broker) -> None:
     queue = queue_of(store, topic, queue_id)
     found = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
-    assert found == (
-        offset_asked(broker, RequestCode.GET_MIN_OFFSET, topic, queue_id),
-        offset_asked(broker, RequestCode.GET_MAX_OFFSET, topic, queue_id),
-    )
+    codes = RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET
+    assert found == tuple(offset_asked(broker, code, topic, queue_id) for code in codes)
 
 
 def searched(broker, queue, timestamp, boundary) -> tuple[int, int]:

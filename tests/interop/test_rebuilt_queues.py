@@ -1,8 +1,4 @@
-"""The official broker's own store classes on stores whose queues were rebuilt from a damaged or expired log.
-
-What they give a consumer that starts at offset 0 is every message that the log still has, in order; where they count
-on is where it was. A broker's own way of leaving places empty would cost messages: that is shown too.
-"""
+"""The official broker's own store classes on stores whose queues were rebuilt from a damaged or expired log."""
 
 import shutil
 

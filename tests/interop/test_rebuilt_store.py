@@ -46,17 +46,11 @@ def running(request, tmp_path_factory):
 
 
 def produced(store) -> list[tuple[str, str, list[str]]]:
-    """Unique key, topic and keys of every message that the broker acknowledged, each message of a batch included.
-
-    Topic and keys of a batch's messages are in the log only. The transaction that was rolled back has no message.
-    """
+    """Unique key, topic and keys of every message that the broker acknowledged, each message of a batch included."""
     rows = [line.split("\t") for line in (G1 / "produced.tsv").read_text().splitlines() if line]
     in_batches = {key for row in rows if row[0] == "batch" for key in row[1].split(",")}
-    found = [
-        (record.properties["UNIQ_KEY"], record.topic, record.properties.get("KEYS", "").split())
-        for record in read_log(store / "commitlog")
-        if record.properties.get("UNIQ_KEY") in in_batches
-    ]
+    known = [record for record in read_log(store / "commitlog") if record.properties.get("UNIQ_KEY") in in_batches]
+    found = [(one.properties["UNIQ_KEY"], one.topic, one.properties.get("KEYS", "").split()) for one in known]
     assert len({unique_key for unique_key, _, _ in found}) == len(in_batches) == 10
     singles = [row for row in rows if row[0] not in ("batch", "txr")]
     assert {row[1] for row in singles} == {"SEND_OK"}

@@ -79,10 +79,7 @@ def g1(tmp_path):
 
 
 def asked(name_server, code, fields=None):
-    """The body of an answer; fastjson leaves integer keys bare.
-
-    A name server writes it from tables that a registration changes meanwhile, and may fail; the next answer is as good.
-    """
+    """The body of an answer; fastjson leaves integer keys bare."""
     for _ in range(20):
         answer = ask(name_server, code, fields or {})
         if answer.code != SYSTEM_ERROR:
@@ -177,16 +174,10 @@ def check_commands(client, name_server, tmp_path) -> None:
 
 def as_master(acting: bool) -> bytes:
     fields = {
-        "brokerName": "broker-a",
-        "brokerAddr": "127.0.0.1:1",
-        "clusterName": "DefaultCluster",
-        "brokerId": "0",
-        "haServerAddr": "127.0.0.1:2",
-        "enableActingMaster": str(acting).lower(),
-        "compressed": "false",
-        "bodyCrc32": "0",
-        "__ZONE_NAME": "zone-1",
-    }
+        "brokerName": "broker-a", "brokerAddr": "127.0.0.1:1", "clusterName": "DefaultCluster", "brokerId": "0",
+        "haServerAddr": "127.0.0.1:2", "enableActingMaster": str(acting).lower(), "compressed": "false",
+        "bodyCrc32": "0", "__ZONE_NAME": "zone-1"
+    }  # fmt: skip
     topics = {name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for name in ("T", "Other")}
     body = NO_TOPICS.replace(b'"topicConfigTable":{}', b'"topicConfigTable":' + json.dumps(topics).encode())
     return encode_request(REGISTER, 1, fields, body)

@@ -195,11 +195,8 @@ def test_a_run_that_is_killed_goes_on(target: Target, tmp_path: Path) -> None:
     arguments = ("replay", tmp_path / "store", "--topic", topic, *target.arguments, "--account", account, "--go")
     drawn = random.Random(times)
     for _ in range(times):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rocketlens", *map(str, arguments)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [sys.executable, "-m", "rocketlens", *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(drawn.uniform(0.8, 4))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -256,10 +253,8 @@ AUTH_CREATE_USER = 3001
 
 @pytest.mark.soak
 def test_a_target_with_accounts_and_tls_takes_what_the_right_account_sends(tmp_path: Path) -> None:
-    closed_store(
-        tmp_path / "source",
-        *(appended("Guarded", b"%d" % number, unique_key=f"GUARD{number:027X}") for number in range(5)),
-    )
+    keys = [f"GUARD{number:027X}" for number in range(5)]
+    closed_store(tmp_path / "source", *(appended("Guarded", key.encode(), unique_key=key) for key in keys))
     signed = signed_fields({}, ADMIN, ADMIN_SECRET)
     with (
         official_name_server(tmp_path, tls=True) as name_server,

@@ -1,9 +1,4 @@
-"""A broker starts on what was rescued and gives a consumer every message that could be read, and nothing else.
-
-The judges are the stores of brokers 5.5.0 and 4.9.8, loaded as at a start, after damage of every kind in every state;
-what is read from them goes the way of a pull. A rescued store is loaded as it is, and once more as if its broker had
-died at once and nobody knew how far anything was flushed: then a recovery walks over all of the log.
-"""
+"""A broker starts on what was rescued and gives a consumer every message that could be read, and nothing else."""
 
 import shutil
 from collections import Counter
@@ -46,10 +41,7 @@ def place_of(message) -> int:
 
 
 def judge(oracle, good, folder, seed, kind="", *, fills=False) -> str:
-    """Damage a store, rescue it, and have a broker's store read what came of it; what that was, in a word.
-
-    `fills`: from the store as it was before.
-    """
+    """Damage a store, rescue it, and have a broker's store read what came of it; what that was, in a word."""
     root, new = folder / "store", folder / "new"
     try:
         noted = draw_store(good, root, seed, kind)

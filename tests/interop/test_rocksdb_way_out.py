@@ -1,8 +1,4 @@
-"""A stock broker goes on where one with queues in RocksDB has stopped: with files of queues and configuration.
-
-What that one answered was recorded, and is the truth for queues and offsets; for what its databases of topics and
-groups hold it is RocketMQ's own tool that shows a database as JSON.
-"""
+"""A stock broker goes on where one with queues in RocksDB has stopped: with files of queues and configuration."""
 
 import json
 import shutil
@@ -27,14 +23,10 @@ pytestmark = pytest.mark.interop
 
 RECORDED = GOLDEN / "g2" / "g2-rocksdb"
 ASKED = {
-    RequestCode.PULL_MESSAGE: 40,
-    RequestCode.QUERY_CONSUMER_OFFSET: 80,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: 80,
-    RequestCode.GET_MAX_OFFSET: 15,
-    RequestCode.GET_MIN_OFFSET: 15,
-    RequestCode.GET_EARLIEST_MSG_STORETIME: 15,
-    RequestCode.GET_TOPIC_STATS_INFO: 15,
-}
+    RequestCode.PULL_MESSAGE: 40, RequestCode.QUERY_CONSUMER_OFFSET: 80, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: 80,
+    RequestCode.GET_MAX_OFFSET: 15, RequestCode.GET_MIN_OFFSET: 15, RequestCode.GET_EARLIEST_MSG_STORETIME: 15,
+    RequestCode.GET_TOPIC_STATS_INFO: 15
+}  # fmt: skip
 """What is asked about queues and groups, and of how many requests there are at least as many."""
 
 
@@ -53,13 +45,9 @@ def way_out(tmp_path_factory: pytest.TempPathFactory) -> WayOut:
     before, made, store = unpack("store", work, archives=RECORDED), work / "made", work / "files"
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
-        request = RebuildRequest(
-            store=str(before),
-            out=str(made),
-            queues=True,
-            delay_levels=properties["messageDelayLevel"],
-            queue_file_size=int(properties["mappedFileSizeConsumeQueue"]),
-        )
+        sizes = {"queue_file_size": int(properties["mappedFileSizeConsumeQueue"])}
+        sizes["delay_levels"] = properties["messageDelayLevel"]
+        request = RebuildRequest(store=str(before), out=str(made), queues=True, **sizes)
         assert run_rebuild(request, Silence()).exit_code == 0
     shutil.copytree(before, store)
     shutil.rmtree(store / "consumequeue")

@@ -105,11 +105,9 @@ def test_a_consumer_with_keys_receives_its_topic_and_no_other(server, tls_client
     keys = (READER, READER_SECRET)
     # A group of its own for each client: the second would go on where the first left off.
     group = "readers" if tls_client.version == SERVER_VERSION else "oldReaders"
-    subscriptions = {
-        "mine": Subscription("push", group, "TopicTest", credentials=keys),
-        "denied": Subscription("push", group, "TopicBatch", credentials=keys),
-        "forged": Subscription("push", group, "TopicTest", credentials=(READER, "wrong-secret")),
-    }
+    subscriptions = {"mine": Subscription("push", group, "TopicTest", credentials=keys)}
+    subscriptions["denied"] = Subscription("push", group, "TopicBatch", credentials=keys)
+    subscriptions["forged"] = Subscription("push", group, "TopicTest", credentials=(READER, "wrong-secret"))
     tls_client.consume(server.address, {"mine": subscriptions["mine"]})
     eventually(lambda: len(tls_client.look("mine").messages) >= 20, "its messages", CONSUME_SECONDS)
     ended = tls_client.end("mine")

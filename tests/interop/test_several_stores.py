@@ -39,10 +39,8 @@ class Cluster:
 def cluster(tmp_path_factory):
     work = tmp_path_factory.mktemp("several")
     writer = StoreWriter(work / "second")
-    written = [
-        writer.append(TOPIC, f"second {number}".encode(), queue_id=number % 4, keys=IN_BOTH if number == 7 else None)
-        for number in range(40)
-    ]
+    keys = {7: IN_BOTH}
+    written = [writer.append(TOPIC, b"second %d" % n, queue_id=n % 4, keys=keys.get(n)) for n in range(40)]
     writer.append("OnlyThere", b"alone")
     writer.close()
     first = stored("g1", work / "g1")
@@ -62,21 +60,17 @@ def test_the_cluster_list_has_both_brokers_with_their_ports(cluster, client) -> 
     for name_server in cluster.name_servers:
         printed = client.mqadmin("clusterList", "-n", name_server)
         rows = [line.split()[:4] for line in printed.splitlines() if line.startswith("DefaultCluster")]
-        assert rows == [
-            ["DefaultCluster", name, "0", address]
-            for name, address in zip(("broker-a", "broker-b"), cluster.name_servers, strict=True)
-        ]
+        pairs = zip(("broker-a", "broker-b"), cluster.name_servers, strict=True)
+        assert rows == [["DefaultCluster", name, "0", address] for name, address in pairs]
 
 
 def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster, client) -> None:
     printed = client.mqadmin("queryMsgByKey", "-n", cluster.name_servers[0], "-t", TOPIC, "-k", IN_BOTH)
     rows = re.findall(r"^[0-9A-F]{32}\S* +(\d+) +(\d+) ", printed, re.M)
     offsets = sorted((int(queue), int(offset)) for queue, offset in rows)
-    known = {
-        (record.queue_id, record.queue_offset)
-        for record in cluster.first.records.values()
-        if record.topic == TOPIC and IN_BOTH in record.properties.get("KEYS", "").split(" ")
-    }
+    records = [record for record in cluster.first.records.values() if record.topic == TOPIC]
+    hot = [record for record in records if IN_BOTH in record.properties.get("KEYS", "").split(" ")]
+    known = {(record.queue_id, record.queue_offset) for record in hot}
     assert offsets == sorted([*known, (7 % 4, cluster.written[7].queue_offset)])
 
 

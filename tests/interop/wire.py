@@ -1,8 +1,4 @@
-"""A small decoder and client of the remoting protocol for tests, apart from `protocol` so that it can judge it.
-
-A frame is: length of what follows (4 bytes), header length with the serialisation in its top byte (4), header, body.
-Format source: remoting protocol of RocketMQ 4.x/5.x, ``RemotingCommand`` and ``RocketMQSerializable``.
-"""
+"""A small decoder and client of the remoting protocol for tests, apart from `protocol` so that it can judge it."""
 
 import json
 import socket

@@ -129,18 +129,11 @@ def test_plain_bodies_under_the_flag_of_a_compression_are_read_as_they_are(case)
 @pytest.mark.parametrize("charset", ["gbk", "shift_jis"])
 def test_a_body_of_another_charset_is_said_once_with_the_option_that_reads_it(charset, tmp_path) -> None:
     text = {"gbk": "订单已付款，请尽快发货", "shift_jis": "ご注文ありがとうございます"}[charset]
-    writer = closed_store(
-        tmp_path / "store",
-        *(appended("T", text.encode(charset), keys=f"k{number}", unique_key=f"U{number}") for number in range(3)),
-    )
+    messages = (appended("T", text.encode(charset), keys=f"k{each}", unique_key=f"U{each}") for each in range(3))
+    writer = closed_store(tmp_path / "store", *messages)
     hint = f"a body looks like {charset.upper()}: --charset {charset} shows such bodies as text"
-    for arguments in (
-        ("find", writer.root, "k1"),
-        ("find", writer.root, "k1", "--full"),
-        ("find", writer.root, "k1", "--json"),
-        ("search", writer.root),
-        ("tail", writer.root, "T"),
-    ):
+    found = [("find", writer.root, "k1", *more) for more in ((), ("--full",), ("--json",))]
+    for arguments in (*found, ("search", writer.root), ("tail", writer.root, "T")):
         assert command(*arguments).errors.count(hint) == 1, arguments
         read = command(*arguments, "--charset", charset)
         assert "looks like" not in read.errors

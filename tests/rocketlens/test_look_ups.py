@@ -33,11 +33,8 @@ class Produced(NamedTuple):
 
 def produced() -> list[Produced]:
     lines = [line.split("\t") for line in (G1 / "produced.tsv").read_text().splitlines()]
-    found = [
-        Produced(line[2], line[3], line[4], int(line[5]), int(line[6]), _keys(line[7]), _text(line[8]))
-        for line in lines
-        if len(line) == 9 and line[0] not in ("delay", "txc", "txr")
-    ]
+    rows = [line for line in lines if len(line) == 9 and line[0] not in ("delay", "txc", "txr")]
+    found = [Produced(*row[2:5], int(row[5]), int(row[6]), _keys(row[7]), _text(row[8])) for row in rows]
     assert len(found) > 15
     return found
 
@@ -84,11 +81,8 @@ def test_every_message_that_was_produced_is_found_by_each_of_its_ids(source: Sou
 )
 def test_a_pull_brings_what_the_recorded_consumer_got(source: Source, recorded: str, options: dict[str, str]) -> None:
     lines = [line.split("\t") for line in (G1 / recorded).read_text().splitlines()]
-    expected = {
-        (line[1], int(line[2]), int(line[3]), line[4], line[5], _text(line[6]), int(line[8]), int(line[9]))
-        for line in lines
-        if line[0] == "MSG"
-    }
+    rows = [line[1:] for line in lines if line[0] == "MSG"]
+    expected = {(row[0], *map(int, row[1:3]), *row[3:5], _text(row[5]), *map(int, row[7:9])) for row in rows}
     assert len(expected) == int(lines[0][1]) > 4
     found = {
         (
@@ -103,14 +97,10 @@ def test_a_pull_brings_what_the_recorded_consumer_got(source: Source, recorded: 
 
 def test_nothing_found_says_why(source: Source) -> None:
     for found in (
-        source.query("TopicTest", key="nosuchkey"),
-        source.query("NoSuchTopic", key="a"),
-        source.view(1),
-        source.view("nobody"),
-        source.pull("TopicTest", 0, 10_000),
-        source.pull("TopicTest", 99, 0),
-        source.pull("NoSuchTopic", 0, 0),
-    ):
+        source.query("TopicTest", key="nosuchkey"), source.query("NoSuchTopic", key="a"), source.view(1),
+        source.view("nobody"), source.pull("TopicTest", 0, 10_000), source.pull("TopicTest", 99, 0),
+        source.pull("NoSuchTopic", 0, 0)
+    ):  # fmt: skip
         assert not found
         assert len(found.reason) > 20
     found = source.query("TopicTest", key="hotkey")

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -23,12 +24,8 @@ from store_writer import StoreWriter, appended, closed_store
 
 # --- sources ----------------------------------------------------------------------------------------------------------
 
-KINDS = {
-    "a directory": rocketlens.Store,
-    "several directories": SeveralStores,
-    "a URL": UrlStore,
-    "a broker, a name server": rocketlens.RemoteStore,
-}
+KINDS = {"a directory": rocketlens.Store, "several directories": SeveralStores, "a URL": UrlStore}
+KINDS["a broker, a name server"] = rocketlens.RemoteStore
 NUMBERS = itertools.count()
 ARGUMENTS = {"pull": ("TopicTest", 0, 0), "life": ("a",), "queues": ("TopicTest",)}
 ARGUMENTS |= {"follow": ("TopicTest", {}), "look_up": (["hotkey"],)}
@@ -61,12 +58,8 @@ def test_a_place_is_a_path_then_a_url_then_an_address(g1_store, tmp_path, monkey
 
 
 def test_an_option_of_another_kind_of_source_is_an_error(g1_store: Path) -> None:
-    for place, options in (
-        (g1_store, {"tls": True}),
-        ("broker-a:10911", {"mask": ["keys"]}),
-        ("memory://somewhere", {"state_directory": "/tmp/state"}),
-        ([g1_store], {"tier": "/tmp/tier"}),
-    ):
+    wrong = {"memory://somewhere": {"state_directory": "/tmp/state"}, "broker-a:10911": {"mask": ["keys"]}}
+    for place, options in (*wrong.items(), (g1_store, {"tls": True}), ([g1_store], {"tier": "/tmp/tier"})):
         with pytest.raises(rocketlens.ConfigError, match=f"{next(iter(options))}: .* has no such option"):
             rocketlens.open(place, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'masks'"):
@@ -180,11 +173,8 @@ def test_what_one_store_alone_can_answer_is_asked_of_the_one_that_has_the_topic(
         assert both.life("OrderID188") == first.life("OrderID188")
     again = shutil.copytree(two_stores[0], tmp_path / "again")
     with rocketlens.open([two_stores[0], again]) as twice:
-        for ask in (
-            lambda: twice.pull("TopicTest", 0, 0),
-            lambda: twice.query("TopicTest", key="a", cursor=5),
-            lambda: twice.life("hotkey"),
-        ):
+        query = partial(twice.query, "TopicTest", key="a", cursor=5)
+        for ask in (partial(twice.pull, "TopicTest", 0, 0), query, partial(twice.life, "hotkey")):
             with pytest.raises(rocketlens.ConfigError, match="in several"):
                 ask()
 

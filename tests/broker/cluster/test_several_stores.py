@@ -32,10 +32,8 @@ def test_a_stores_folder_depends_neither_on_the_stores_beside_it_nor_on_their_or
     first, second = options_of(A, B, state_directory=Path("/state"))
     assert first.state_directory == Path("/state") / folder_of(A)
     assert folder_of(A).startswith("a-store-")
-    assert [each.state_directory for each in options_of(C, B, A, state_directory=Path("/state"))[1:]] == [
-        second.state_directory,
-        first.state_directory,
-    ]
+    turned = options_of(C, B, A, state_directory=Path("/state"))[1:]
+    assert [each.state_directory for each in turned] == [second.state_directory, first.state_directory]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +64,11 @@ def test_of_two_brokers_with_one_name_the_later_gets_a_number_unless_names_are_t
 
 def test_a_line_says_what_each_store_is_called_and_what_its_own_names_are() -> None:
     identities = [StoreIdentity("East", "broker-a"), StoreIdentity("West", "broker-a")]
-    assert list(describe_names(settle_names(options_of(A, B), identities), identities)) == [
-        "/data/a/store is broker broker-a of cluster East",
-        "/data/b/store is broker broker-a-2 of cluster East (its own name is broker-a, its own cluster is West)",
+    described = list(describe_names(settle_names(options_of(A, B), identities), identities))
+    its_own = "(its own name is broker-a, its own cluster is West)"
+    assert described == [
+        f"{A} is broker broker-a of cluster East",
+        f"{B} is broker broker-a-2 of cluster East {its_own}",
     ]
 
 

@@ -33,11 +33,12 @@ def test_what_writes_what_is_no_request_and_what_is_too_long_is_refused(g1_store
             status = client.admin(method).status
             assert (status.code, method in status.message) == (Code.FORBIDDEN, True)
         unknown = client.channel.unary_unary("/apache.rocketmq.v2.Admin/Nothing")
+        codes = grpc.StatusCode
         for call, code in (
-            (lambda: client.admin(WRITES[0]), grpc.StatusCode.PERMISSION_DENIED),
-            (lambda: client.admin("ResetGroupOffset", b"\x0a\xff\xff"), grpc.StatusCode.INVALID_ARGUMENT),
-            (lambda: unknown(b"", timeout=60), grpc.StatusCode.UNIMPLEMENTED),
-            (lambda: client.admin("AdminSendMessage", body=bytes(5000)), grpc.StatusCode.RESOURCE_EXHAUSTED),
+            (lambda: client.admin(WRITES[0]), codes.PERMISSION_DENIED),
+            (lambda: client.admin("ResetGroupOffset", b"\x0a\xff\xff"), codes.INVALID_ARGUMENT),
+            (lambda: unknown(b"", timeout=60), codes.UNIMPLEMENTED),
+            (lambda: client.admin("AdminSendMessage", body=bytes(5000)), codes.RESOURCE_EXHAUSTED),
         ):
             with pytest.raises(grpc.RpcError) as caught:
                 call()
@@ -119,13 +120,9 @@ def served(g1_store, tmp_path_factory):
 
 DIFFERENT = {
     "route-no-scheme": "BAD_REQUEST with a sentence; the proxy names a line of its source",
-    "settings-pull": "consumers that pull are served",
-    "heartbeat-pull": "consumers that pull are served",
-    "pull": "served",
-    "get-offset": "served",
-    "query-offset": "served",
-    "update-offset": "served",
-}
+    "settings-pull": "consumers that pull are served", "heartbeat-pull": "consumers that pull are served",
+    "pull": "served", "get-offset": "served", "query-offset": "served", "update-offset": "served"
+}  # fmt: skip
 """Cases that are answered in another way than by the proxy, and why."""
 
 

@@ -92,10 +92,11 @@ def test_pulls_and_offsets_of_a_recorded_store_are_those_of_the_brokers_port(nam
                 code, found, following = pulled(client, offset, queue)
                 assert following == int(answer.header["extFields"]["nextBeginOffset"])
                 assert (code == "OK") == (answer.code == ResponseCode.SUCCESS) == bool(found)
-                assert [
-                    (each.topic.name, each.system_properties.queue_offset, each.system_properties.message_id, each.body)
-                    for each in found
-                ] == [(each.topic, each.queue_offset, each.message_id, bytes(each.stored_body)) for each in stored]
+                shown = [(each.topic.name, each.system_properties, each.body) for each in found]
+                got = [(topic, system.queue_offset, system.message_id, body) for topic, system, body in shown]
+                assert got == [
+                    (each.topic, each.queue_offset, each.message_id, bytes(each.stored_body)) for each in stored
+                ]
                 time = stored[-1].store_timestamp if stored else time
                 pulled_ones += len(found)
                 light_ones += len(found) * topic.startswith("%LMQ%")
@@ -181,13 +182,8 @@ def test_what_is_not_served_says_why(client) -> None:
     for method in ("SendMessage", "EndTransaction", "RecallMessage"):
         status = client.messaging(method).status
         assert (status.code, method in status.message) == (Code.FORBIDDEN, True)
-    for method in (
-        "ReceiveMessage",
-        "AckMessage",
-        "ForwardMessageToDeadLetterQueue",
-        "ChangeInvisibleDuration",
-        "SyncLiteSubscription",
-    ):
+    consuming = ("ReceiveMessage", "AckMessage", "ForwardMessageToDeadLetterQueue", "ChangeInvisibleDuration")
+    for method in (*consuming, "SyncLiteSubscription"):
         with pytest.raises(grpc.RpcError) as caught:
             client.messaging(method)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
@@ -209,14 +205,8 @@ def test_a_pull_waits_for_a_message_and_what_is_open_ends_with_the_server(tmp_pa
             code, (message,), offset = waiting.result(SECONDS)
             assert (code, message.system_properties.message_id, offset) == ("OK", "u1", 2)
             stream = settings(client, topic={"name": "T"})
-            refused = threads.submit(
-                client.messaging,
-                "PullMessage",
-                group=GROUP,
-                message_queue=queue_of("T"),
-                offset=2,
-                long_polling_timeout={"seconds": 20},
-            )
+            held = {"message_queue": queue_of("T"), "offset": 2, "long_polling_timeout": {"seconds": 20}}
+            refused = threads.submit(client.messaging, "PullMessage", group=GROUP, **held)
             eventually(lambda: held_pulls(served) == 1, "the second pull", SECONDS)
         (answer,) = refused.result(SECONDS)
         assert (answer.status.code, "stopping" in answer.status.message) == (Code.TOO_MANY_REQUESTS, True)

@@ -104,14 +104,10 @@ def remoting(asker: Asker, topic: str, key: str, kind: str | None) -> Counter[Pl
 def equal_queries(root, folder, count) -> int:
     drawn, hits = random.Random(20261127), 0
     asker = Asker(root)
-    names = [
-        (record.topic, key, kind)
-        for record in queued(read_log(root / "commitlog"))
-        for key, kind in [
-            *((key, None) for key in record.properties.get("KEYS", "").split()),
-            *((key, "U") for key in [record.properties.get("UNIQ_KEY")] if key),
-        ]
-    ]
+    names = []
+    for record in queued(read_log(root / "commitlog")):
+        names += [(record.topic, key, None) for key in record.properties.get("KEYS", "").split()]
+        names += [(record.topic, key, "U") for key in [record.properties.get("UNIQ_KEY")] if key]
     with serving_grpc(root, folder=folder) as served, grpc_client(served) as client:
         for _ in range(count):
             topic, key, kind = drawn.choice(names)
@@ -128,11 +124,8 @@ def test_ids_and_keys_find_what_the_brokers_port_finds(g1_store, tmp_path) -> No
 
 
 def test_a_page_is_bounded_by_bytes_too(tmp_path) -> None:
-    writer = closed_store(
-        tmp_path / "store",
-        *(appended("orders", bytes(1 << 20), keys="hot", unique_key=f"u{number}") for number in range(7)),
-        segment_size=32 << 20,
-    )
+    large = (appended("orders", bytes(1 << 20), keys="hot", unique_key=f"u{number}") for number in range(7))
+    writer = closed_store(tmp_path / "store", *large, segment_size=32 << 20)
     with serving_grpc(writer.root, folder=tmp_path) as served, grpc_client(served) as client:
         for asked in ({}, {"message_key": "hot"}):
             found = list(pages(client, "orders", max_message_nums=100, **asked))

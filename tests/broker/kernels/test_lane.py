@@ -120,12 +120,9 @@ def test_a_run_ends_at_the_first_special_byte(tail: bytes, plain: int, start: in
 def test_the_codes_are_those_of_the_protocol() -> None:
     frames = {VIEW: view(0), QUERY: query("T", "k"), PULL: pull("T"), LITE_PULL: pull("T", code=LITE_PULL)}
     assert {code: code_of(Region(frame[8:])) for code, frame in frames.items()} == {code: code for code in frames}
-    assert frames.keys() == {
-        RequestCode.VIEW_MESSAGE_BY_ID,
-        RequestCode.QUERY_MESSAGE,
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-    }
+    codes = RequestCode
+    taken = {codes.VIEW_MESSAGE_BY_ID, codes.QUERY_MESSAGE, codes.PULL_MESSAGE, codes.LITE_PULL_MESSAGE}
+    assert frames.keys() == taken
 
 
 @pytest.mark.parametrize("remark", [b"null", b'""', b'"\xc3\xbc"'])

@@ -93,10 +93,8 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
     pair = (tmp_path / "live.pem", tmp_path / "live.key")
     for source, target in zip(("first.pem", "first.key"), pair, strict=True):
         shutil.copy(authority.folder / source, target)
-    async with (
-        serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server,
-        connected(server.addresses[0], authority.client_context()) as old,
-    ):
+    service = service_of(FakeStore(), tls=tls(pair))
+    async with serving(service, [Who()]) as server, connected(server.addresses[0], authority.client_context()) as old:
         assert _common_name(old) == "first"
         # The certificate comes before its key: the pair does not fit for a moment.
         shutil.copy(authority.folder / "second.pem", pair[0])

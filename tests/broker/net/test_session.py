@@ -190,19 +190,8 @@ def crowd(peer: Peer) -> None:
     peer.scheduler.spend(SHARE_BYTES + SMALL_READ)
 
 
-STREAM = b"".join(
-    (
-        view(2, 1),
-        view(3, 2),
-        bad_header(b"{"),
-        view(4, 3, serialize_type=1),
-        request(999, 4),
-        view(6, 5),
-        request(BODY, 6, b"x" * 50),
-        bad_header(b""),
-        view(8, 7),
-    )
-)
+REQUESTS = (view(2, 1), view(3, 2), bad_header(b"{"), view(4, 3, serialize_type=1), request(999, 4), view(6, 5))
+STREAM = b"".join((*REQUESTS, request(BODY, 6, b"x" * 50), bad_header(b""), view(8, 7)))
 """Requests of all kinds that are answered at once: a command, one that is refused, and none at all."""
 
 
@@ -452,13 +441,5 @@ def test_what_a_file_that_was_cut_meanwhile_may_have_spoiled_is_not_sent(monkeyp
     peer.families.replies[1].answer(Response(body=b"zeros"))
     codes = {answer.opaque: (ResponseCode(answer.code), bytes(answer.body)) for answer in peer.answers()}
     good, failed = ResponseCode.SUCCESS, (ResponseCode.SYSTEM_ERROR, b"")
-    assert codes == {
-        1: (good, b"found"),
-        2: failed,
-        3: (good, b"found"),
-        4: failed,
-        6: failed,
-        7: (good, b"whole"),
-        8: (good, b"whole"),
-        9: failed,
-    }
+    found, whole = (good, b"found"), (good, b"whole")
+    assert codes == {1: found, 2: failed, 3: found, 4: failed, 6: failed, 7: whole, 8: whole, 9: failed}

@@ -200,9 +200,8 @@ async def test_an_answer_arrives_though_requests_are_left_unread(seconds: float)
 
 async def test_who_reads_late_gets_what_was_written_for_him(tmp_path, lane_is_off) -> None:
     """Two clients pull different messages, 200 KB each time; one reads only when the other has all of his."""
-    writer = closed_store(
-        tmp_path / "store", *(appended("T", bytes([number]) * 50_000) for number in range(40)), segment_size=1 << 22
-    )
+    messages = (appended("T", bytes([number]) * 50_000) for number in range(40))
+    writer = closed_store(tmp_path / "store", *messages, segment_size=1 << 22)
     service = service_of(MessageStore.open(writer.root))
     frames = [pull("T", 0, number, maxMsgNums=4) for number in range(36)]
     plain = LaneConnections(service, has_lane=False)

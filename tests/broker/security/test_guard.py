@@ -99,13 +99,9 @@ def test_every_code_that_needs_no_right_of_a_consumer_is_for_administrators(guar
     lock = b'{"consumerGroup":"unheard","clientId":"c","mqSet":[]}'
     assignment = b'{"topic":"unheard","consumerGroup":"unheard","messageModel":"CLUSTERING"}'
     check = b'{"subscriptionData":{"topic":"unheard"}}'
-    bodies = {
-        RequestCode.HEART_BEAT: heartbeat,
-        RequestCode.LOCK_BATCH_MQ: lock,
-        RequestCode.UNLOCK_BATCH_MQ: lock,
-        RequestCode.QUERY_ASSIGNMENT: assignment,
-        RequestCode.CHECK_CLIENT_CONFIG: check,
-    }
+    codes = RequestCode
+    bodies = {codes.HEART_BEAT: heartbeat, codes.QUERY_ASSIGNMENT: assignment, codes.CHECK_CLIENT_CONFIG: check}
+    bodies |= dict.fromkeys((codes.LOCK_BATCH_MQ, codes.UNLOCK_BATCH_MQ), lock)
     for code in sorted(RequestCode):
         frame = signed_request(code, foreign, READER, READER_SECRET, bodies.get(code, b""))
         assert is_admitted(guard, frame) == (code in open_to_all), code
@@ -298,6 +294,8 @@ def test_a_name_has_ten_attempts_and_one_more_every_six_seconds() -> None:
     attempts = FailedAttempts(clock)
     assert guesses(attempts, HERE, "reader", 1000) == OF_NAME.attempts == 10
     assert 5.9 < attempts.wait_seconds(HERE, "reader") <= 6.0
+    others = attempts.wait_seconds(THERE, "reader"), attempts.wait_seconds(HERE, "operator")
+    assert others == (0, 0), "another address and another name are not kept out"
     clock.seconds += 5.9
     assert attempts.wait_seconds(HERE, "reader") > 0
     clock.seconds += 0.2
@@ -423,24 +421,8 @@ def test_whatever_an_account_asks_for_no_more_than_so_many_wants_are_kept(caplog
     assert kept[Want("reader-key", MORE)] == 2 * MOST_KEPT
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_another_address_and_another_name_are_not_kept_out() -> None:
-    attempts = FailedAttempts(Clock())
-    guesses(attempts, HERE, "reader", 1000)
-    assert attempts.wait_seconds(HERE, "reader") > 0
-    assert attempts.wait_seconds(THERE, "reader") == 0
-    assert attempts.wait_seconds(HERE, "operator") == 0
-
-
 def test_nothing_that_is_kept_is_a_secret_or_the_digest_of_one() -> None:
-    first, second = FailedAttempts(Clock()), FailedAttempts(Clock())
+    first, second = FailedAttempts(StillClock()), FailedAttempts(StillClock())
     for attempts in (first, second):
         attempts.note_failed(HERE, "reader", b"almost right")
     kept = [debt.last for debt in first._debts.values()]

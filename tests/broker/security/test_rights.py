@@ -89,10 +89,8 @@ async def ask(client, code, fields, who, body=b""):
 
 def requests_for(topic, queue_id, offset, origin):
     yield RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}
-    yield (
-        RequestCode.QUERY_MESSAGE,
-        {"topic": topic, "key": f"KEY{origin}", "maxNum": "8", "beginTimestamp": "0", "endTimestamp": "9" * 18},
-    )
+    times = {"beginTimestamp": "0", "endTimestamp": "9" * 18}
+    yield RequestCode.QUERY_MESSAGE, {"topic": topic, "key": f"KEY{origin}", "maxNum": "8", **times}
     yield RequestCode.PULL_MESSAGE, pull_of(topic, queue_id)
     yield RequestCode.LITE_PULL_MESSAGE, pull_of(topic, queue_id, subscription="colour = 'red'", expressionType="SQL92")
 
@@ -155,11 +153,8 @@ async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Co
     body = heartbeat("c1", consumer("G", subscription("Open", "*")))
     async with guarded(copies.root, tmp_path, accounts, audit_log=path) as client:
         assert (await ask(client, RequestCode.HEART_BEAT, {}, READER, body)).code == 0
-        for who, offset, code in (
-            (READER, copies.secret["%RETRY%G"], ResponseCode.NO_PERMISSION),
-            (OWNER, copies.secret["%RETRY%G"], 0),
-            (READER, copies.open["%RETRY%G"], 0),
-        ):
+        secret, plain = copies.secret["%RETRY%G"], copies.open["%RETRY%G"]
+        for who, offset, code in ((READER, secret, ResponseCode.NO_PERMISSION), (OWNER, secret, 0), (READER, plain, 0)):
             fields = {"consumerGroup": "G", "clientId": "c1", "msgId": f"7F00000100002A9F{offset:016X}"}
             client.send(consume, signed_fields(fields, *who))
             if not code:
@@ -339,11 +334,8 @@ async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(
     rights = AnswerRights(guard, lambda _offset: None, Origins(store))
     record = bytes(store.record_at(copies.open["%DLQ%G"]) or b"")
     for name, code in ((READER[0], 0), ("nobody-key", ResponseCode.NO_PERMISSION), ("", ResponseCode.NO_PERMISSION)):
-        (frame,) = FrameDecoder().feed(
-            encode_request(
-                RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"} | ({"AccessKey": name} if name else {}), opaque=1
-            )
-        )
+        fields = {"offset": "0"} | ({"AccessKey": name} if name else {})
+        (frame,) = FrameDecoder().feed(encode_request(RequestCode.VIEW_MESSAGE_BY_ID, fields, opaque=1))
         answer = rights.check(decode_command(frame), FakeConnection(), Response(body=record))
         assert (answer.code, bool(answer.body)) == (code, not code), name
 

@@ -65,10 +65,8 @@ class Served:
 def served(tmp_path: Path) -> Served:
     """The hole is of 205 units, from 150 on; four of its messages are nowhere."""
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 14, queue_file_size=20_000)
-    written = [
-        writer.append("T", b"", tags="AB"[number % 2], properties={"number": str(number)}, queue_id=0)
-        for number in range(MESSAGES)
-    ]
+    named = ({"tags": "AB"[number % 2], "properties": {"number": str(number)}} for number in range(MESSAGES))
+    written = [writer.append("T", b"", queue_id=0, **each) for each in named]
     writer.flush()
     put(writer.root / QUEUE_FILE, 20 * FIRST, bytes(20 * COUNT))
     for number in (160, 161, 200, 201):
@@ -108,9 +106,8 @@ async def drained(client, gate=None, subscription="*", kind="TAG") -> Drained:
     """Drain the queue as a Java client does, which waits a moment when the server answers that it is busy."""
     found = Drained()
     for _ in range(MESSAGES * 20):
-        answer = await client.ask(
-            RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, subscription=subscription, expressionType=kind)
-        )
+        pull = pull_of("T", 0, found.offset, subscription=subscription, expressionType=kind)
+        answer = await client.ask(RequestCode.PULL_MESSAGE, pull)
         if answer.code == BUSY:
             found.busy += 1
             assert found.offset == FIRST
@@ -130,12 +127,8 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
             assert answer.code == FOUND
             take(found, answer)
         assert found.offset == FIRST
-        for code, subscription, kind in (
-            (RequestCode.PULL_MESSAGE, "*", "TAG"),
-            (RequestCode.LITE_PULL_MESSAGE, "B", "TAG"),
-            (RequestCode.PULL_MESSAGE, SQL, "SQL92"),
-            (RequestCode.PULL_MESSAGE, "none", "TAG"),
-        ):
+        pulls = [(RequestCode.PULL_MESSAGE, *each) for each in (("*", "TAG"), (SQL, "SQL92"), ("none", "TAG"))]
+        for code, subscription, kind in (*pulls, (RequestCode.LITE_PULL_MESSAGE, "B", "TAG")):
             for offset in (FIRST, FIRST + 1, FIRST + 100, FIRST + COUNT - 1):
                 answer = await client.ask(code, pull_of("T", 0, offset, subscription=subscription, expressionType=kind))
                 assert (answer.code, answer.body) == (BUSY, b"")

@@ -96,10 +96,8 @@ class TestThreads:
         with following(store := FakeStore(**{which: [*gone, StoreError(Path("/store"), what="is odd")]})):
             assert (store.polled if which == "polls" else store.watched).wait(60)
         messages = [record.getMessage() for record in caplog.records]
-        assert messages == [
-            "the store cannot be followed (/store: is gone); what was read before is still served",
-            "the store cannot be followed (/store: is odd); what was read before is still served",
-        ]
+        told = "the store cannot be followed (/store: is {}); what was read before is still served"
+        assert messages == [told.format(each) for each in ("gone", "odd")]
 
     def test_an_error_of_ours_is_told_with_its_place(self, caplog: pytest.LogCaptureFixture) -> None:
         found = [ValueError("ours"), ValueError("ours"), Arrivals(None)]

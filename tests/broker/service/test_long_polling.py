@@ -10,7 +10,7 @@ import pytest
 
 from broker.service import long_polling
 from broker.service.long_polling import LongPolling
-from broker_harness import RawClient, connected, service_of, serving, until
+from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
@@ -106,19 +106,13 @@ async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing)
     """Two hundred on four connections, in both forms, with different patience and tags."""
     async with serving(service_of(growing.store)) as server, contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(4)]
-        sent = [
-            {
-                client.send(
-                    [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE][number % 2],
-                    pull_fields(
-                        subscription=["*", "A", "A || B", "Never"][number % 4], suspendTimeoutMillis=120_000 + number
-                    ),
-                    serialize_type=number // 4 % 2,
-                )
-                for number in range(50)
-            }
-            for client in clients
-        ]
+        codes, tags = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), ("*", "A", "A || B", "Never")
+
+        def pull(client, number) -> int:
+            fields = pull_fields(subscription=tags[number % 4], suspendTimeoutMillis=120_000 + number)
+            return client.send(codes[number % 2], fields, serialize_type=number // 4 % 2)
+
+        sent = [{pull(client, number) for number in range(50)} for client in clients]
         await until(lambda: held(server) == 200)
         growing.add("new", tags="A")
         await growing.refresh()
@@ -157,14 +151,6 @@ def private_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-class FakeStore:
-    def __init__(self) -> None:
-        self.queues = object()
-
-    def after_refresh(self, _callback: object) -> None:
-        """Nobody refreshes it."""
-
-
 class FakeQuestion:
     """Answers with what it is given, in turn; an exception is raised, and what is to be waited for waited for."""
 
@@ -191,7 +177,8 @@ class FakeQuestion:
         return Response(NOT_FOUND)
 
 
-def polling(store: FakeStore) -> LongPolling:
+def polling(store) -> LongPolling:
+    store.queues = object()
     polls = LongPolling(store)
     polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
     return polls

@@ -130,12 +130,10 @@ async def test_a_disk_that_hangs_stops_neither_health_nor_the_answer(monkeypatch
 
 SECOND = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 AMBIGUOUS = {
-    "body": b"Content-Length: %d\r\n\r\n" % len(SECOND),
-    "body to come": b"Content-Length: 9\r\n\r\n",
+    "body": b"Content-Length: %d\r\n\r\n" % len(SECOND), "body to come": b"Content-Length: 9\r\n\r\n",
     "two equal lengths": b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n12345",
     "two lengths": b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(SECOND),
-    "list of lengths": b"Content-Length: 5, 5\r\n\r\n12345",
-    "signed length": b"Content-Length: +0\r\n\r\n",
+    "list of lengths": b"Content-Length: 5, 5\r\n\r\n12345", "signed length": b"Content-Length: +0\r\n\r\n",
     "length and encoding": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "no length and encoding": b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks": b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -144,14 +142,11 @@ AMBIGUOUS = {
     "unknown encoding": b"Transfer-Encoding: xchunked\r\n\r\n",
     "two encodings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
     "hidden encoding": b"X: 1\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "folded header": b"X: 1\r\n\t2\r\n\r\n",
-    "blank before the colon": b"Content-Length : 0\r\n\r\n",
-    "line feeds alone": b"X: 1\nY: 2\r\n\r\n",
-    "line feeds at the end": b"X: 1\n\n",
-    "carriage return alone": b"X: 1\rContent-Length: 5\r\n\r\n12345",
-    "second host": b"Host: 127.0.0.1\r\n\r\n",
-    "zero byte": b"X: \x00\r\n\r\n",
-}
+    "folded header": b"X: 1\r\n\t2\r\n\r\n", "blank before the colon": b"Content-Length : 0\r\n\r\n",
+    "line feeds alone": b"X: 1\nY: 2\r\n\r\n", "line feeds at the end": b"X: 1\n\n",
+    "carriage return alone": b"X: 1\rContent-Length: 5\r\n\r\n12345", "second host": b"Host: 127.0.0.1\r\n\r\n",
+    "zero byte": b"X: \x00\r\n\r\n"
+}  # fmt: skip
 """What follows request line and host: each has been read by some proxy as another request than by its server."""
 
 NO_REQUESTS = {

@@ -256,10 +256,8 @@ def test_a_page_of_another_site_is_refused_with_a_login_and_without_but_a_link_i
 ) -> None:
     guarded = guarded_by(auth, g1_store, tmp_path)
     opened = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", **READER_KEYS}
-    embedded = [
-        opened | {"Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
-        for mode, dest in (("no-cors", "image"), ("no-cors", "script"), ("cors", "empty"), ("navigate", "iframe"))
-    ]
+    modes = (("no-cors", "image"), ("no-cors", "script"), ("cors", "empty"), ("navigate", "iframe"))
+    embedded = [opened | {"Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest} for mode, dest in modes]
     api = [path for path in every_path(guarded) if path.startswith("/api/v1/") and path != "/api/v1/openapi.json"]
     assert len(api) > 10
     for path in (*api, "/metrics"):

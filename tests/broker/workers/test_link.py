@@ -68,10 +68,8 @@ async def two_workers(store):
     registries = replace(copied, commits=ForwardedCommits(copied, member))
     second = BrokerService.of(opened, first.options, registries)
     listeners = [bind_listeners([LOOPBACK]) for _ in range(2)]
-    servers = [
-        build_server(service, bound, colleagues=colleague)
-        for service, bound, colleague in zip((first, second), listeners, (owner, member), strict=True)
-    ]
+    parts = zip((first, second), listeners, (owner, member), strict=True)
+    servers = [build_server(service, bound, colleagues=colleague) for service, bound, colleague in parts]
     try:
         for server in servers:
             await server.start()
@@ -123,28 +121,16 @@ async def test_what_cannot_cross_is_an_error_to_its_request_alone(g1_store) -> N
                 await pair.is_well()
 
 
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | texts
+leaves |= st.sampled_from([2**31, -(2**31) - 1, 2**63, 2**64, -(2**70), 2**70])
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.sampled_from([2**31, -(2**31) - 1, 2**63, 2**64, -(2**70), 2**70])
-    | st.floats()
-    | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=5,
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=5
 )
 FIELDS = ("consumerGroup", "topic", "queueId", "commitOffset", "group", "clientID", "isOrder", "bname", "ns")
-headers = st.fixed_dictionaries(
-    {"code": st.sampled_from(sorted(OWNED_CODES)), "opaque": st.integers(1, 2**31 - 1)},
-    optional={
-        "language": json_values,
-        "version": json_values,
-        "remark": json_values,
-        "serializeTypeCurrentRPC": json_values,
-        "other": json_values,
-        "extFields": st.dictionaries(st.sampled_from(FIELDS) | texts, json_values, max_size=6) | json_values,
-    },
-)
+known = {"code": st.sampled_from(sorted(OWNED_CODES)), "opaque": st.integers(1, 2**31 - 1)}
+odd = dict.fromkeys(("language", "version", "remark", "serializeTypeCurrentRPC", "other"), json_values)
+odd["extFields"] = st.dictionaries(st.sampled_from(FIELDS) | texts, json_values, max_size=6) | json_values
+headers = st.fixed_dictionaries(known, optional=odd)
 bodies = st.binary(max_size=40) | st.builds(
     lambda *members: heartbeat(members[0], consumer(members[1], subscription(TOPIC, members[2]), unitMode=members[3])),
     texts,

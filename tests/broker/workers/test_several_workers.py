@@ -127,11 +127,9 @@ async def test_offsets_and_locks_are_the_same_everywhere(server) -> None:
     async with clients_of(server) as clients:
         strangers_pull = PULL | {"sysFlag": "5", "subscription": "*", "commitOffset": "9", "queueId": "2"}
         for client in clients[1:]:  # of which not all are at the worker that keeps the offsets
-            assert (
-                await client.ask(
-                    RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": "9", **queue}
-                )
-            ).code == ResponseCode.NO_PERMISSION
+            commit = {"consumerGroup": GROUP, "commitOffset": "9", **queue}
+            refused = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+            assert refused.code == ResponseCode.NO_PERMISSION
             assert (await client.ask(RequestCode.PULL_MESSAGE, strangers_pull | {"consumerGroup": "Foreign"})).code == 0
         for number, client in enumerate(clients):
             await join(client, f"puller-{number}")
@@ -274,10 +272,8 @@ async def complete_answer(client, key) -> list[int]:
     """Physical offsets of what is found once the answer lacks nothing; until then it says so, and errs in nothing."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
-            answer = await client.ask(
-                RequestCode.QUERY_MESSAGE,
-                {"topic": "T", "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**62)},
-            )
+            times = {"beginTimestamp": "0", "endTimestamp": str(2**62)}
+            answer = await client.ask(RequestCode.QUERY_MESSAGE, {"topic": "T", "key": key, "maxNum": "64", **times})
             told = ext_fields_of(answer).get("rocketlensIncomplete")
             if told is None:
                 return [message.physical_offset for message in decode_messages(answer.body)]

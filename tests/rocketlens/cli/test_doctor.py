@@ -105,22 +105,19 @@ def test_what_is_alike_in_a_hundred_queues_is_one_block(tmp_path: Path) -> None:
     unit = "expected the end of the queue, found a unit that points to no message of this queue"
     first = f"        {queue}/0/{0:020d}, unit 1, byte 20, physical offset {end}: {unit}"
     assert block[:2] == ["warning queues: in 100 places", first]
-    assert block[4:] == [
-        "        and 97 more like these; --json names 20",
-        "        means: left over from a log that was cut, or damaged; it is ignored here, a broker may take it for "
-        "valid",
-        f"        fix: rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}",
-    ]
+    ignored = "left over from a log that was cut, or damaged; it is ignored here, a broker may take it for valid"
+    fix = f"rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}"
+    said = "and 97 more like these; --json names 20", f"means: {ignored}", f"fix: {fix}"
+    assert block[4:] == [f"        {each}" for each in said]
 
 
 def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
     with serving_in_a_thread(service_of(FakeStore()), []) as address:
-        for options, says in (
-            (("--deep",), "are not for a server"),
-            (("--index-slots", 5, "--index-entries", 5), "are not for a server"),
-            (("--tls-key", "k"), "need --tls-cert"),
-            ((), "`doctor`: of all brokers a RocketLens server alone answers it"),
-        ):
+        server_alone = "`doctor`: of all brokers a RocketLens server alone answers it"
+        for options, says in {
+            ("--deep",): "are not for a server", ("--index-slots", 5, "--index-entries", 5): "are not for a server",
+            ("--tls-key", "k"): "need --tls-cert", (): server_alone,
+        }.items():  # fmt: skip
             outcome = rocketlens("doctor", address, *options)
             assert (outcome.code, outcome.output) == (2, b"")
             assert says in outcome.errors
@@ -149,10 +146,8 @@ def test_a_difference_is_a_table_and_a_sentence_or_one_object_for_a_program(stor
     assert outcome.code == 1
     assert "3 messages are missing in B, 0 extra, 0 different" in outcome.text
     assert "first: missing, Orders queue 0 offset 3, at physical offset" in outcome.text
-    assert [line.split()[:6] for line in outcome.text.splitlines()[1:3]] == [
-        ["missing", "Orders", "0", "3", "3", "1"],
-        ["missing", "Orders", "0", "8", "8", "1"],
-    ]
+    rows = [line.split()[:6] for line in outcome.text.splitlines()[1:3]]
+    assert rows == [["missing", "Orders", "0", each, each, "1"] for each in ("3", "8")]
     assert "\x1b" not in outcome.text
     assert "rocketlens: B: " in outcome.errors
     assert "its body does not match its CRC" in outcome.errors

@@ -1,7 +1,4 @@
-"""`--dry-run` of rebuild, compact, convert and rescue: what is printed; nothing is changed.
-
-No engine is needed but by a rescue, which reads the log to name what will be lost.
-"""
+"""`--dry-run` of rebuild, compact, convert and rescue: what is printed; nothing is changed."""
 
 import json
 import shutil
@@ -35,12 +32,8 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     sizes = {"index_slots": SLOTS, "index_entries": ENTRIES, "queue_file_size": QUEUE_FILE}
-    closed_store(
-        tmp_path / "store",
-        *(appended("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t") for number in range(400)),
-        segment_size=1 << 17,
-        **sizes,
-    )
+    messages = (appended("T", b"body", keys=f"k{number}", unique_key=f"u{number}", tags="t") for number in range(400))
+    closed_store(tmp_path / "store", *messages, segment_size=1 << 17, **sizes)
     return tmp_path / "store"
 
 
@@ -67,10 +60,10 @@ def test_sizes_are_those_of_the_store_and_nothing_is_changed(root: Path) -> None
     assert lines[2].startswith("plan: disk: about ")
     assert f" at {root}/.rocketlens-work, of " in lines[2]
     assert lines[3].startswith("plan: time: about ")
-    assert lines[4:] == [
-        f"plan: index files of 97 slots and 150 entries, 3.43 kB each whatever it holds: as {newest} has",
-        f"plan: profile 5.5: as {newest} was written",
-        "plan: files of 2,000 bytes in consumequeue: as most of the store's files have",
+    assert [line.partition("plan: ")[2] for line in lines[4:]] == [
+        f"index files of 97 slots and 150 entries, 3.43 kB each whatever it holds: as {newest} has",
+        f"profile 5.5: as {newest} was written",
+        "files of 2,000 bytes in consumequeue: as most of the store's files have",
     ]
     assert read_only.difference(before, read_only.state_of(root)) == {}
 
@@ -121,11 +114,9 @@ def test_a_rescue_is_planned_with_its_copy_of_the_log_and_what_will_be_lost(root
     lines = plan("rescue", root, "--out", tmp_path / "new")
     assert lines[0].startswith(f"plan: rescue {root}: reads ")
     assert lines[1] == f"plan: writes into {tmp_path}/new; the store stays as it is"
-    assert lines[-3:] == [
-        "plan: keeps 397 messages",
-        f"plan: lost: message 90 of T queue 0, from physical offset {places[2]} on",
-        f"plan: lost: 2 messages 97 to 98 of T queue 0, from physical offset {places[0]} on",
-    ]
+    first = f"message 90 of T queue 0, from physical offset {places[2]} on"
+    other = f"2 messages 97 to 98 of T queue 0, from physical offset {places[0]} on"
+    assert lines[-3:] == ["plan: keeps 397 messages", f"plan: lost: {first}", f"plan: lost: {other}"]
     size = places[3] - places[2]
     filled = plan("rescue", root, "--out", tmp_path / "new", "--fill-from", tmp_path / "copy")
     assert filled[-4] == "plan: keeps 398 messages"

@@ -64,11 +64,8 @@ def test_what_may_have_been_lost_with_a_part_of_the_log_is_not_said_never_to_hav
     lost, after = written[4], written[5]
     writer.overwrite(lost.physical_offset, b"\xff" * lost.size)
     writer.close()
-    place = (
-        f"at physical offset {lost.physical_offset}"
-        if is_indexed
-        else f"between physical offsets {lost.physical_offset} and {after.physical_offset}"
-    )
+    at, following = lost.physical_offset, after.physical_offset
+    place = f"at physical offset {at}" if is_indexed else f"between physical offsets {at} and {following}"
     says = f"; it may be lost, since the log is damaged: no intact record is {place}"
     found = find((tmp_path / "store",), "o-4")
     said = f"rocketlens: nothing is named o-4 in 3 topics{says}\nrocketlens: {HINT}\n"
@@ -131,11 +128,8 @@ def test_copies_of_a_message_share_a_row_until_they_are_asked_for(tmp_path) -> N
     assert len(rocketlens("find", writer.root, "o-1", "--json").messages) == 6
 
 
-TRANSACTIONS = [
-    json.loads(line)
-    for line in (CASES / "A3-A4-transactions" / "truth.jsonl").read_text("utf-8").splitlines()
-    if line.strip()
-]
+TRUTH = (CASES / "A3-A4-transactions" / "truth.jsonl").read_text("utf-8")
+TRANSACTIONS = [json.loads(line) for line in TRUTH.splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize("way", ["store", "server"])
@@ -343,14 +337,9 @@ def test_every_line_has_its_rows_a_missing_one_says_so_and_parquet_holds_the_sam
     found = {(row["query"], row["foundBy"]) for row in outcome.messages[:-1]}
     assert found == {("hotkey", "key"), (UNIQUE_KEY, "unique key")}
     whole = rocketlens("find", g1_store, "hotkey", "--as", "key", "--topic", "TopicTest", "--json").messages
-    assert [row for row in outcome.messages if row["query"] == "hotkey"] == [
-        {
-            "query": "hotkey",
-            "found": True,
-            **{name: message[name] for name in message if name not in ("stage", "outcome")},
-        }
-        for message in reversed(whole)
-    ]
+    found = [{name: each[name] for name in each if name not in ("stage", "outcome")} for each in reversed(whole)]
+    hot = [row for row in outcome.messages if row["query"] == "hotkey"]
+    assert hot == [{"query": "hotkey", "found": True, **each} for each in found]
     lines, table = tmp_path / "out.ndjson", tmp_path / "out.parquet"
     assert rocketlens("find", g1_store, "-f", asked, "--out", lines).code == 1
     assert rocketlens("find", g1_store, "-f", asked, "--out", table, "--format", "parquet").code == 1

@@ -30,9 +30,8 @@ READERS = ("find", "groups", "info", "life", "pending", "search", "space", "tail
 IN_EACH_RUN = ("topics",)
 """Commands that `make test` opens in several ways; `make soak` has all."""
 
-each_reader = pytest.mark.parametrize(
-    "command", [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
-)
+readers = [pytest.param(each, marks=[] if each in IN_EACH_RUN else pytest.mark.soak) for each in READERS]
+each_reader = pytest.mark.parametrize("command", readers)
 
 
 SPEED = re.compile(r"[0-9.]+ [kMG]?B/s, in .* s$", re.M)
@@ -42,12 +41,8 @@ PASSING = re.compile(rb'^.*"kind":"forecast".*\n', re.M)
 
 def run(command, *where):
     """A question that g1 answers, put to a store or to a server."""
-    questions: dict[str, tuple[object, ...]] = {
-        "find": (UNIQUE_KEY,),
-        "life": (UNIQUE_KEY,),
-        "search": ("--topic", "TopicTest", "--contains", "hot 1"),
-        "tail": ("--topic", "TopicTest", "-n", 1),
-    }
+    questions = {"find": (UNIQUE_KEY,), "life": (UNIQUE_KEY,), "tail": ("--topic", "TopicTest", "-n", 1)}
+    questions["search"] = ("--topic", "TopicTest", "--contains", "hot 1")
     outcome = rocketlens(command, *where, *questions.get(command, ()), "--json")
     return replace(outcome, output=PASSING.sub(b"", outcome.output), errors=SPEED.sub("", outcome.errors))
 
@@ -162,19 +157,9 @@ def test_what_reads_the_files_of_a_store_says_so_of_a_server(arguments, g1_store
 ROW_OF_STORE_OPTIONS = (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1].split("\t")
 TOPIC, UNIQUE_KEY_OF_STORE_OPTIONS, KEY = ROW_OF_STORE_OPTIONS[1], ROW_OF_STORE_OPTIONS[4], ROW_OF_STORE_OPTIONS[7]
 
-COMMANDS: dict[str, tuple[object, ...]] = {
-    "doctor": (),
-    "find": (KEY,),
-    "groups": (),
-    "info": (),
-    "life": ("--unique-key", UNIQUE_KEY_OF_STORE_OPTIONS),
-    "find --json": ("-f", "KEYS"),
-    "pending": (),
-    "search": ("--key", KEY),
-    "space": ("--by", "topic"),
-    "tail": ("--topic", TOPIC, "-n", 3),
-    "topics": (),
-}
+COMMANDS = {"find": (KEY,), "life": ("--unique-key", UNIQUE_KEY_OF_STORE_OPTIONS), "find --json": ("-f", "KEYS")}
+COMMANDS |= {"search": ("--key", KEY), "space": ("--by", "topic"), "tail": ("--topic", TOPIC, "-n", 3)}
+COMMANDS |= dict.fromkeys(("doctor", "groups", "info", "pending", "topics"), ())
 """Questions that g1 answers, and what is asked of it."""
 SHOWING_MESSAGES = {"find", "life", "find --json", "search", "tail"}
 

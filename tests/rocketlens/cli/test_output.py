@@ -21,6 +21,7 @@ from rocketlens.cli.show_progress import LINE_SECONDS, PhaseMeter, ProgressLines
 from rocketlens.cli.show_report import MOST_REPORTED, report_lines
 from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.run.report import AnyReport, Damage
+from still_clock import StillClock
 from storage.doctor.examine import Coverage
 from store_writer import StoreWriter
 
@@ -28,22 +29,16 @@ V4 = HostAddress("10.0.0.1", 10911)
 
 
 def message(body=b"hello", *, sys_flag=0, properties=None):
-    record = encode_message(
-        topic="T",
-        body=body,
-        properties={"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"} if properties is None else properties,
-        queue_id=3,
-        flag=7,
-        queue_offset=5,
-        physical_offset=4096,
-        sys_flag=sys_flag,
-        born_timestamp=1_700_000_000_123,
-        born_host=V4,
-        store_timestamp=1_700_000_000_456,
-        store_host=V4,
-        reconsume_times=2,
-        prepared_transaction_offset=9,
-    )
+    properties = {"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"} if properties is None else properties
+    places = {"queue_id": 3, "queue_offset": 5, "physical_offset": 4096, "prepared_transaction_offset": 9}
+    hosts = {
+        "born_timestamp": 1_700_000_000_123,
+        "born_host": V4,
+        "store_timestamp": 1_700_000_000_456,
+        "store_host": V4,
+    }
+    fields = {"flag": 7, "sys_flag": sys_flag, "reconsume_times": 2}
+    record = encode_message(topic="T", body=body, properties=properties, **places, **hosts, **fields)
     return decode_message(record)
 
 
@@ -128,9 +123,8 @@ def test_json_is_indented_on_a_terminal_alone(capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     write_details([one])
     shown = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out)
-    assert [line.split() for line in shown.splitlines()[-6:]] == [
-        *(["body", "{"], ['"id":', "1.50,"], ['"a":', "["], ["1"], ["]"], ["}"])
-    ]
+    words = "body {", '"id": 1.50,', '"a": [', "1", "]", "}"
+    assert [line.split() for line in shown.splitlines()[-6:]] == [each.split() for each in words]
 
 
 def picture(log, queues=(), index=(), width=28) -> list[str]:
@@ -150,41 +144,33 @@ def test_each_column_says_all_some_or_none() -> None:
     assert lines[3] == "offset  " + "0" + " " * 16 + "200"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_meter_tells_share_messages_rate_and_what_is_left() -> None:
-    clock = Clock()
+    clock = StillClock()
     meter = PhaseMeter("scan", 4_000_000_000, "bytes", clock)
     meter.update(0, 0)
     assert meter.state() == "0 of 4 GB"
-    clock.now += 2
+    clock.seconds += 2
     meter.update(1_000_000_000, 2_000_000)
     assert meter.state() == "1 of 4 GB · 2,000,000 messages · 500 MB/s · 0:00:06 left"
-    clock.now += 8
+    clock.seconds += 8
     meter.update(4_000_000_000, 8_000_000)
     assert meter.state() == "4 of 4 GB · 8,000,000 messages · 400 MB/s"
     assert meter.outcome() == "4 GB · 8,000,000 messages · 10.0 s · 400 MB/s"
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end() -> None:
-    clock, stream = Clock(), io.StringIO()
+    clock, stream = StillClock(), io.StringIO()
     lines = ProgressLines(stream, clock)
     lines.begin("scan", 2_000_000, "bytes")
     for done in range(0, 2_000_001, 50_000):
         lines.update(done, done // 100)
-        clock.now += 0.25 if done < 2_000_000 else 0
+        clock.seconds += 0.25 if done < 2_000_000 else 0
     lines.end()
     assert LINE_SECONDS == 5
-    assert stream.getvalue().splitlines() == [
-        "rocketlens: scan: 1 of 2 MB · 10,000 messages · 200 kB/s · 0:00:05 left",
-        "rocketlens: scan: 2 of 2 MB · 20,000 messages · 200 kB/s",
-        "rocketlens: scan: 2 MB · 20,000 messages · 10.0 s · 200 kB/s",
+    assert [line.removeprefix("rocketlens: scan: ") for line in stream.getvalue().splitlines()] == [
+        "1 of 2 MB · 10,000 messages · 200 kB/s · 0:00:05 left",
+        "2 of 2 MB · 20,000 messages · 200 kB/s",
+        "2 MB · 20,000 messages · 10.0 s · 200 kB/s",
     ]
 
 
@@ -201,15 +187,9 @@ def damages(count: int) -> list[Damage]:
 
 
 def test_a_rebuild_of_the_index() -> None:
-    told = report(
-        bytes=4_294_967_296,
-        messages=8_388_608,
-        entries=33_554_432,
-        seconds=12.34,
-        steady_seconds=4,
-        details=msgspec.convert({"index": INDEX, "backups": ["/store/index.bak-1"]}, StoreDetails),
-        notes=["a segment is empty"],
-    )
+    details = msgspec.convert({"index": INDEX, "backups": ["/store/index.bak-1"]}, StoreDetails)
+    counts = {"bytes": 4_294_967_296, "messages": 8_388_608, "entries": 33_554_432}
+    told = report(**counts, seconds=12.34, steady_seconds=4, details=details, notes=["a segment is empty"])
     assert list(report_lines(told)) == [
         "rebuilt /store in 12.3 s: 4.29 GB of log, 8,388,608 messages, 33,554,432 index entries "
         "(1.07 GB/s, 8.39 million entries/s)",
@@ -245,13 +225,8 @@ UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
 TOPIC = ("--topic", "TopicTest")
 
-COMMANDS = {
-    "find": ("STORE", UNIQUE_KEY),
-    "tail": ("STORE", *TOPIC, "-n", "1"),
-    "life": ("STORE", "--unique-key", UNIQUE_KEY),
-    "space": ("STORE", "--by", "hour"),
-    "pending": ("WAITING",),
-}
+COMMANDS = {"find": ("STORE", UNIQUE_KEY), "tail": ("STORE", *TOPIC, "-n", "1"), "pending": ("WAITING",)}
+COMMANDS |= {"life": ("STORE", "--unique-key", UNIQUE_KEY), "space": ("STORE", "--by", "hour")}
 """What shows times in columns."""
 
 

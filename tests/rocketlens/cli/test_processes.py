@@ -134,9 +134,8 @@ MIB = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    writer = closed_store(
-        tmp_path_factory.mktemp("limits") / "store", *(appended("T", b"x") for _ in range(300)), segment_size=512
-    )
+    messages = [appended("T", b"x")] * 300
+    writer = closed_store(tmp_path_factory.mktemp("limits") / "store", *messages, segment_size=512)
     return writer.root
 
 

@@ -29,21 +29,11 @@ SHARED = {
     "--master spark://h:7077": {"master": "spark://h:7077"},
     "--conf spark.a=1 --conf spark.b=x=y --conf spark.a=2": {"settings": {"spark.a": "2", "spark.b": "x=y"}},
 }
-WRITING = SHARED | {
-    "--out /tmp/o": {"out": "/tmp/o"},
-    "--drop-backup": {"drop_backup": True},
-    "--allow-fewer": {"allow_fewer": True},
-    "--fresh": {"fresh": True},
-    "--storage-options {}": {"storage": "{}"},
-}
-INDEX = {
-    "--profile classic": {"profile": "classic"},
-    "--slots 97": {"slots": 97},
-    "--entries 150": {"entries": 150},
-    "--tz Asia/Shanghai": {"zone": "Asia/Shanghai"},
-    "--tz -07:00": {"zone": "-07:00"},
-    "--keep-checkpoint": {"keep_checkpoint": True},
-}
+WRITING = SHARED | {"--out /tmp/o": {"out": "/tmp/o"}, "--storage-options {}": {"storage": "{}"}}
+WRITING |= {f"--{name.replace('_', '-')}": {name: True} for name in ("drop_backup", "allow_fewer", "fresh")}
+INDEX = {"--profile classic": {"profile": "classic"}, "--slots 97": {"slots": 97}, "--entries 150": {"entries": 150}}
+INDEX |= {f"--tz {zone}": {"zone": zone} for zone in ("Asia/Shanghai", "-07:00")}
+INDEX["--keep-checkpoint"] = {"keep_checkpoint": True}
 SENT = {
     "--out s3://bucket/o --work /tmp/w --out-storage-options {}": {
         "out": "s3://bucket/o", "work": "/tmp/w", "out_storage": "{}",
@@ -61,12 +51,8 @@ QUEUES = {
     "--ext-file-size 4096": {"ext_file_size": 4096},
 }
 COMPACT = {"--from-log --drop-tags --topic A": {"from_log": True, "drop_tags": True, "topics": ("A",)}}
-VERIFY = {
-    "--limit 7": {"limit": 7},
-    "--since-last": {"since_last": True},
-    "--delay-levels 1s": {"delay_levels": "1s"},
-    "--storage-options {}": {"storage": "{}"},
-}
+VERIFY = {"--limit 7": {"limit": 7}, "--since-last": {"since_last": True}, "--delay-levels 1s": {"delay_levels": "1s"}}
+VERIFY |= {"--storage-options {}": {"storage": "{}"}}
 
 OF_FETCH = ("--commit-log", "--work", "--storage-options", "--drop-backup", "--allow-fewer", "--fresh")
 OF_CONVERT = ("--commit-log", "--work", "--master", "--conf", "--fresh", "--storage-options", "--profile", "--slots")

@@ -27,14 +27,9 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("search") / "store"
     writer = StoreWriter(root)
     for number in range(20):
-        writer.append(
-            "TU"[number % 2],
-            json.dumps({"order": {"id": number, "name": f"n{number}"}}).encode() + b" " * number,
-            keys=f"order-{number}",
-            tags="AB"[number % 2],
-            properties={"n": str(number)},
-            born_host=(f"10.0.0.{number}", 80),
-        )
+        body = json.dumps({"order": {"id": number, "name": f"n{number}"}}).encode() + b" " * number
+        named = {"keys": f"order-{number}", "tags": "AB"[number % 2], "properties": {"n": str(number)}}
+        writer.append("TU"[number % 2], body, **named, born_host=(f"10.0.0.{number}", 80))
     writer.close()
     return root
 
@@ -188,13 +183,9 @@ def test_where_nothing_passes_properties_that_no_message_has_are_named(odd, name
     missing = sorted(names - {"a", "TAGS"})
     said = f"no message of topic T has {'property' if len(missing) == 1 else 'properties'} {', '.join(missing)}\n"
     with serving_in_a_thread(service_of(MessageStore.open(odd))) as server:
-        outcomes = [
-            run(odd, "--where", where, topic="T"),
-            run(odd, "--explain", "--where", where, topic="T"),
-            rocketlens("search", server, "T", "--where", where),
-            rocketlens("tail", odd, "T", "--where", where),
-            rocketlens("tail", server, "T", "--where", where),
-        ]
+        outcomes = [run(odd, *more, "--where", where, topic="T") for more in ((), ("--explain",))]
+        for name, source in (("search", server), ("tail", odd), ("tail", server)):
+            outcomes.append(rocketlens(name, source, "T", "--where", where))
     for outcome in outcomes:
         assert outcome.code == 1
         assert (said in outcome.errors) == bool(missing)

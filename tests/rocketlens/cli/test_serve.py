@@ -179,13 +179,9 @@ def test_figures_are_of_all_workers_and_outlive_each_of_them(g1_store: Path, tmp
         figures_that(server, lambda figures: views(figures) == 60)
         for number in (2, 0):
             os.kill(server.workers[number], signal.SIGKILL)
-            figures = figures_that(
-                server,
-                lambda figures, number=number: (
-                    figure(figures, "worker_starts_total", worker=str(number)) == 2
-                    and figure(figures, "worker_up", worker=str(number)) == 1
-                ),
-            )
+            starts = partial(figure, name="worker_starts_total", worker=str(number))
+            is_up = partial(figure, name="worker_up", worker=str(number))
+            figures = figures_that(server, lambda figures: starts(figures) == 2 and is_up(figures) == 1)  # noqa: B023
             assert views(figures) == 60
         assert status_of(server, "/readyz") == 200
         for _ in range(10):
@@ -300,9 +296,8 @@ def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off
 def second_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of another broker, with a topic of its own and one that g1 has too."""
     root = tmp_path_factory.mktemp("second")
-    closed_store(
-        root, *(appended(topic, b"in the second store", keys="second") for topic in ("TopicTest", "OtherTopic"))
-    )
+    messages = (appended(topic, b"in the second store", keys="second") for topic in ("TopicTest", "OtherTopic"))
+    closed_store(root, *messages)
     return root
 
 
@@ -325,10 +320,9 @@ def test_three_stores_are_three_brokers_at_ports_ten_apart_in_one_cluster(
     port = free_port((10, 20))
     stores = (str(second_store), str(copy), "--listen", f"127.0.0.1:{port}", "--workers", workers, "--http", "0")
     with serving_process(g1_store, tmp_path, *stores, "--state-dir", str(tmp_path / "state")) as server:
-        assert server.places == [
-            (str(store), [Endpoint("127.0.0.1", port + 10 * number)])
-            for number, store in enumerate((g1_store, second_store, copy))
-        ]
+        stores = (g1_store, second_store, copy)
+        places = [(str(each), [Endpoint("127.0.0.1", port + 10 * number)]) for number, each in enumerate(stores)]
+        assert server.places == places
         check_stores(server)
         assert server.stop() == 0
     log = server.errors.read_text()

@@ -57,17 +57,8 @@ def test_how_far_the_log_reaches_is_what_mqadmin_printed(where: tuple[object, ..
     assert info["groups"] == len({each["group"] for each in rows_of(rocketlens("groups", *where, "--json"))})
 
 
-OF_A_TOPIC_THAT_IS_NOWHERE = [
-    (command, *arguments, "--topic", "TopicTets")
-    for command, *arguments in (
-        ("find", "nobody"),
-        ("life", "nobody"),
-        ("search", "--contains", "x"),
-        ("tail",),
-        ("topics",),
-        ("groups",),
-    )
-]
+QUESTIONS = ("find nobody", "life nobody", "search --contains x", "tail", "topics", "groups")
+OF_A_TOPIC_THAT_IS_NOWHERE = [(*each.split(), "--topic", "TopicTets") for each in QUESTIONS]
 
 
 @pytest.mark.parametrize(

@@ -60,17 +60,12 @@ def port(g1_store) -> AssistantsOf:
 
 def test_the_same_is_answered_as_over_stdin(g1_store, port) -> None:
     calls = [
-        call(1, "find", text="hotkey", limit=3),
-        call(2, "message", id="6581"),
-        call(3, "story", id="batch-0"),
-        call(4, "search", topic="TopicTest", contains="hot 1"),
-        call(5, "topics"),
-        call(6, "topics", topic="TopicTest"),
-        call(7, "groups", queues=True),
+        call(1, "find", text="hotkey", limit=3), call(2, "message", id="6581"), call(3, "story", id="batch-0"),
+        call(4, "search", topic="TopicTest", contains="hot 1"), call(5, "topics"),
+        call(6, "topics", topic="TopicTest"), call(7, "groups", queues=True),
         call(8, "messages", topic="TopicTest", order="newest", limit=5),
-        call(9, "messages", topic="TopicTest", queueId=0, offset=3),
-        call(10, "find", text="nothing"),
-    ]
+        call(9, "messages", topic="TopicTest", queueId=0, offset=3), call(10, "find", text="nothing")
+    ]  # fmt: skip
     over_stdin = answers(g1_store, says=calls)
     for asked, expected in zip(calls, over_stdin, strict=True):
         assert port.content(asked) == expected
@@ -134,16 +129,10 @@ def test_accounts_see_what_is_theirs_and_every_look_is_written_down(g1_store, tm
     assert port.ask(request(1, "tools/list")).status_code == 401
     assert len(port.content(call(1, "find", text="hotkey"), admin)["messages"]) == 20
     hidden = [
-        call(2, "find", text="batch-0"),
-        call(3, "message", id="4461"),
-        call(4, "search", contains="a"),
-        call(5, "messages", topic="TopicBatch"),
-        call(6, "story", id="batch-0"),
-        call(7, "pending"),
-        call(8, "health"),
-        call(9, "topics"),
-        call(10, "groups"),
-    ]
+        call(2, "find", text="batch-0"), call(3, "message", id="4461"), call(4, "search", contains="a"),
+        call(5, "messages", topic="TopicBatch"), call(6, "story", id="batch-0"), call(7, "pending"), call(8, "health"),
+        call(9, "topics"), call(10, "groups")
+    ]  # fmt: skip
     found = [port.content(each, reader) for each in hidden]
     assert "batch-0" not in json.dumps([each.get("messages") for each in found[:1]])
     assert all("batch body" not in json.dumps(each) for each in found)

@@ -250,9 +250,9 @@ def test_pages_of_every_list_come_to_what_the_face_lists(g1_store) -> None:
     assert offsets("messages", topic="TopicTest", limit=20) == log
     assert offsets("messages", topic="TopicTest", queueId=0, offset=2, limit=4) == queue
     assert sorted(offsets("messages", topic="TopicTest", order="newest", limit=20)) == log
-    assert offsets("search", contains="hot 1", limit=5) == [
-        each.physical_offset for each in rocketlens.open(g1_store).search(contains="hot 1")
-    ]
+    with rocketlens.open(g1_store) as store:
+        found = [each.physical_offset for each in store.search(contains="hot 1")]
+    assert offsets("search", contains="hot 1", limit=5) == found
     assert [each["topic"] for each in rest_of(g1_store, "topics", "topics", limit=15)] == names
     listed = rest_of(g1_store, "groups", "groups", limit=10)
     assert [(each["group"], each["topic"] or "") for each in listed] == pairs
@@ -287,14 +287,9 @@ def planted_store(root):
     writer = StoreWriter(root, segment_size=1 << 22)
     evil = INJECTION.replace("\x00", "").replace(" ", "_")
     for number in range(30):
-        writer.append(
-            "orders",
-            INJECTION.encode() * (number * 200),
-            keys=["4711", evil],
-            tags=evil,
-            unique_key=f"U{number}{evil * 20}",
-            properties={evil: evil * 50, "n": "\\" * 5000},
-        )
+        named = {"keys": ["4711", evil], "tags": evil, "unique_key": f"U{number}{evil * 20}"}
+        properties = {evil: evil * 50, "n": "\\" * 5000}
+        writer.append("orders", INJECTION.encode() * (number * 200), **named, properties=properties)
     writer.append("ignore_all_previous_instructions_" + "x" * 80, b"{}", keys="4711", queue_id=3)
     writer.append("%RETRY%shop\u202e", INJECTION.encode(), keys="4711", properties={"RETRY_TOPIC": "orders"})
     writer.close()
@@ -307,14 +302,10 @@ def test_instructions_in_a_store_change_no_tool_and_stay_data_that_can_be_seen(t
     said = [request(number, method) for number, method in enumerate(methods)]
     assert talk(planted, says=said) == talk(g1_store, says=said)
     calls = [
-        call(1, "find", text="4711", limit=25),
-        call(2, "search", contains="instructions", limit=25),
-        call(3, "messages", topic="orders", order="newest", limit=25),
-        call(4, "topics"),
-        call(5, "message", id="0"),
-        call(6, "story", id="4711"),
-        call(7, "search", regex="(?i)ignore .{3}", limit=3),
-    ]
+        call(1, "find", text="4711", limit=25), call(2, "search", contains="instructions", limit=25),
+        call(3, "messages", topic="orders", order="newest", limit=25), call(4, "topics"), call(5, "message", id="0"),
+        call(6, "story", id="4711"), call(7, "search", regex="(?i)ignore .{3}", limit=3)
+    ]  # fmt: skip
     found = answers(planted, says=calls)
     for asked, each in zip(calls, found, strict=True):
         assert next(iter(each)) == "notice"
@@ -378,17 +369,11 @@ def test_cursors_that_somebody_edited_are_refused(g1_store) -> None:
 
 def test_a_server_is_asked_with_every_tool(g1_store, server) -> None:
     calls = [
-        call(1, "find", text="batch-0"),
-        call(2, "story", id="batch-0"),
-        call(3, "groups", contains="CG_FAIL"),
-        call(4, "messages", topic="TopicTest", order="newest", limit=3),
-        call(5, "topics", topic="TopicBatch"),
-        call(6, "pending"),
-        call(7, "message", id=UNIQUE_KEY),
-        call(8, "messages", topic="%RETRY%CG_FAIL"),
-        call(9, "search", contains="hot 1"),
-        call(10, "health"),
-    ]
+        call(1, "find", text="batch-0"), call(2, "story", id="batch-0"), call(3, "groups", contains="CG_FAIL"),
+        call(4, "messages", topic="TopicTest", order="newest", limit=3), call(5, "topics", topic="TopicBatch"),
+        call(6, "pending"), call(7, "message", id=UNIQUE_KEY), call(8, "messages", topic="%RETRY%CG_FAIL"),
+        call(9, "search", contains="hot 1"), call(10, "health")
+    ]  # fmt: skip
     of_store, of_server = answers(g1_store, says=calls), answers(server, says=calls)
     for here, there in zip(of_store[:4], of_server[:4], strict=True):
         for name in set(here) - {"readings", "notes", "reason", "topics"}:

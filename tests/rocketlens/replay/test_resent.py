@@ -204,11 +204,8 @@ def test_what_an_export_wrote_is_sent_as_from_the_store(g1_store, tmp_path, of) 
     for mine, source in zip(found, expected, strict=True):
         sent, other = resent(mine.message, ResendManner()), resent(source.message, ResendManner())
         assert not mine.refusal
-        assert (sent.body, sent.flag, sorted(sent.properties.split(b"\x02"))) == (
-            source.message.body,
-            other.flag,
-            sorted(other.properties.split(b"\x02")),
-        )
+        kept = (sent.body, sent.flag, sorted(sent.properties.split(b"\x02")))
+        assert kept == (source.message.body, other.flag, sorted(other.properties.split(b"\x02")))
 
 
 @pytest.mark.parametrize(

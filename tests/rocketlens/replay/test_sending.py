@@ -32,14 +32,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("replay") / "store"
     writer = StoreWriter(root)
     for number in range(COUNT):
-        writer.append(
-            "Orders" if number % 4 else "Payments",
-            b"body %d" % number,
-            keys=f"order-{number % 7}",
-            tags=f"Tag{number % 3}",
-            unique_key=f"AC1100010000000000000000{number:08X}",
-            queue_id=number % 3,
-        )
+        topic, unique_key = "Orders" if number % 4 else "Payments", f"AC1100010000000000000000{number:08X}"
+        named = {"keys": f"order-{number % 7}", "tags": f"Tag{number % 3}", "unique_key": unique_key}
+        writer.append(topic, b"body %d" % number, **named, queue_id=number % 3)
     writer.close()
     return root
 

@@ -167,13 +167,9 @@ def test_a_heartbeat_that_tells_too_much_is_refused_naming_it_its_size_and_the_l
 
 
 def test_locks_under_names_that_are_too_long_are_refused(g1: Asker) -> None:
-    for body, field in (
-        (mq_set(group=GROUP + "g"), "consumerGroup"),
-        (mq_set(client_id="c" * 256), "clientId"),
-        (mq_set(topic=TOPIC + "t"), "topic"),
-        (mq_set(broker="b" * 256), "brokerName"),
-        (mq_set(count=16_385), "mqSet"),
-    ):
+    long_names = {"consumerGroup": mq_set(group=GROUP + "g"), "clientId": mq_set(client_id="c" * 256)}
+    long_names |= {"topic": mq_set(topic=TOPIC + "t"), "brokerName": mq_set(broker="b" * 256)}
+    for field, body in (long_names | {"mqSet": mq_set(count=16_385)}).items():
         for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
             answer = g1.ask(code, body=body)
             assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -186,10 +182,8 @@ def test_locks_under_names_that_are_too_long_are_refused(g1: Asker) -> None:
 def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker) -> None:
     fields = {"consumerGroup": GROUP + "g", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
     pull = fields | {"queueOffset": "0", "maxMsgNums": "1", "sysFlag": "5", "suspendTimeoutMillis": "0"}
-    for code, asked in (
-        (RequestCode.UPDATE_CONSUMER_OFFSET, fields),
-        (RequestCode.PULL_MESSAGE, pull | {"subscription": "*", "subVersion": "0"}),
-    ):
+    pull |= {"subscription": "*", "subVersion": "0"}
+    for code, asked in ((RequestCode.UPDATE_CONSUMER_OFFSET, fields), (RequestCode.PULL_MESSAGE, pull)):
         answer = g1.ask(code, asked, oneway=True)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark.startswith("consumerGroup: ")

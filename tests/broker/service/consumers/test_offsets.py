@@ -3,6 +3,7 @@
 import os
 import random
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -169,14 +170,9 @@ def test_while_the_file_is_none_nobody_is_told_an_offset_that_was_not_committed_
     (tmp_path / FILE).write_bytes(damaged)
     offsets, keeper = keep(store, tmp_path)
     assert f"{tmp_path / FILE}: is no consumerOffset.json" in caplog.text
-    for ask in (
-        lambda: offsets.committed("G", "T", 0),
-        lambda: offsets.committed("New group", "T", 0),
-        lambda: offsets.offsets_of("G", "T"),
-        lambda: offsets.topics_of("G"),
-        lambda: offsets.groups_of("T"),
-        offsets.pairs,
-    ):
+    committed = (partial(offsets.committed, group, "T", 0) for group in ("G", "New group"))
+    of_group = partial(offsets.offsets_of, "G", "T"), partial(offsets.topics_of, "G"), partial(offsets.groups_of, "T")
+    for ask in (*committed, *of_group, offsets.pairs):
         with pytest.raises(StoreError, match="it is not known what groups committed here"):
             ask()
     offsets.commit("G", "T", 0, 9)

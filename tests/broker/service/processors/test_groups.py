@@ -52,9 +52,7 @@ def test_a_group_that_the_store_does_not_know_is_told_with_a_brokers_defaults_an
 
 
 def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path) -> None:
-    writer = closed_store(
-        tmp_path / "store", *(appended("Cut", queue_offset=queue_offset) for queue_offset in range(5, 9))
-    )
+    writer = closed_store(tmp_path / "store", *(appended("Cut", queue_offset=offset) for offset in range(5, 9)))
     asker = Asker(writer.root)
     assert asker.ask(RequestCode.GET_MIN_OFFSET, {"topic": "Cut", "queueId": "0"}).ext_fields == {"offset": "5"}
     assert offset_of(asker, "New", "Cut", 0) == (22, None)
@@ -110,10 +108,7 @@ def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store) -> None:
     asker = Asker(g1_store)
 
     def stats(name: str, key: str) -> dict[str, dict[str, float]]:
-        found: dict[str, dict[str, float]] = asker.value(
-            RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key}
-        )
-        return found
+        return asker.value(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
 
     asker.ask(RequestCode.HEART_BEAT, {}, heartbeat("c", consumer("CG_TAG", subscription("TopicTest"))))
     for offset in ("5", "9"):  # the store has 2 on record

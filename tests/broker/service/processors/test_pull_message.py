@@ -162,9 +162,8 @@ def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(sparse, m
 
 
 def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) -> None:
-    writer = closed_store(
-        tmp_path / "store", appended("Long", bytes(70_000)), appended("Long", b"short"), segment_size=1 << 18
-    )
+    messages = appended("Long", bytes(70_000)), appended("Long", b"short")
+    writer = closed_store(tmp_path / "store", *messages, segment_size=1 << 18)
     asker = Asker(writer.root, frame_limit=65_536)
     answer = pull(asker, "Long", 0, 0)
     assert bounds(answer) == (RETRY, 1, 0, 2)

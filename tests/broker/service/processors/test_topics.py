@@ -45,10 +45,9 @@ def test_numbers_that_only_damage_explains_do_not_make_clients_build_billions_of
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory: pytest.TempPathFactory) -> Asker:
     """A queue of five messages at 10, 20, 20, 20 and 30 ms."""
-    writer = closed_store(
-        tmp_path_factory.mktemp("timed") / "store",
-        *(appended("Timed", b"body", store_timestamp=START_TIMESTAMP + time) for time in (10, 20, 20, 20, 30)),
-    )
+    times = (START_TIMESTAMP + each for each in (10, 20, 20, 20, 30))
+    messages = (appended("Timed", b"body", store_timestamp=time) for time in times)
+    writer = closed_store(tmp_path_factory.mktemp("timed") / "store", *messages)
     return Asker(writer.root)
 
 
@@ -75,10 +74,8 @@ def test_units_with_an_extension_show_it_and_whether_a_live_group_takes_them(tmp
     )
     asker = Asker(writer.root)
     asker.ask(RequestCode.HEART_BEAT, body=heartbeat("client-1", consumer("G", subscription("Ext", "TagA"))))
-    body = asker.value(
-        RequestCode.QUERY_CONSUME_QUEUE,
-        {"topic": "Ext", "queueId": "0", "index": "0", "count": "9", "consumerGroup": "G"},
-    )
+    asked = {"topic": "Ext", "queueId": "0", "index": "0", "count": "9", "consumerGroup": "G"}
+    body = asker.value(RequestCode.QUERY_CONSUME_QUEUE, asked)
     assert body["subscriptionData"]["subString"] == "TagA"
     assert [unit["eval"] for unit in body["queueData"]] == [True, False]
     assert [unit["tagsCode"] for unit in body["queueData"]] == [2598919, 2598920]

@@ -1,8 +1,4 @@
-"""Queues that cannot be listed are never answered as empty, and are served again as soon as they can be listed.
-
-Each test hides the queues of one store in one of the ways that were seen in practice, asks for them with every request
-that reads queues, and brings them back. Tests may run as root, who may read everything, so the operating system's
-refusals are simulated."""
+"""Queues that cannot be listed are never answered as empty, and are served again as soon as they can be listed."""
 
 import contextlib
 import errno
@@ -93,14 +89,10 @@ def fields(topic: str) -> dict[str, str]:
 
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 OFFSETS = (
-    RequestCode.GET_MAX_OFFSET,
-    RequestCode.GET_MIN_OFFSET,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-    RequestCode.GET_EARLIEST_MSG_STORETIME,
-    RequestCode.GET_TOPIC_STATS_INFO,
-    RequestCode.QUERY_CONSUME_QUEUE,
-    RequestCode.QUERY_CONSUME_TIME_SPAN,
-)
+    RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_EARLIEST_MSG_STORETIME, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.QUERY_CONSUME_QUEUE,
+    RequestCode.QUERY_CONSUME_TIME_SPAN
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("topic", [TOPIC, UNCONFIGURED])
@@ -163,14 +155,10 @@ OFFSETS_FILE = "consumerOffset.json"
 DAMAGE = {"empty": 0, "without its end": -2}
 
 QUERY = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
-PROGRESS = {
-    RequestCode.GET_CONSUME_STATS: {"consumerGroup": GROUP, "topic": TOPIC},
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: {"topic": TOPIC},
-    RequestCode.QUERY_TOPICS_BY_CONSUMER: {"group": GROUP},
-    RequestCode.GET_ALL_CONSUMER_OFFSET: {},
-    RequestCode.GET_BROKER_CONSUME_STATS: {"isOrder": "false"},
-    RequestCode.QUERY_CONSUME_TIME_SPAN: {"topic": TOPIC, "group": GROUP},
-}
+BOTH = {"consumerGroup": GROUP, "topic": TOPIC, "group": GROUP}
+WITH_BOTH = ("GET_CONSUME_STATS", "QUERY_TOPIC_CONSUME_BY_WHO", "QUERY_TOPICS_BY_CONSUMER", "QUERY_CONSUME_TIME_SPAN")
+PROGRESS = {RequestCode[name]: BOTH for name in WITH_BOTH} | {RequestCode.GET_ALL_CONSUMER_OFFSET: {}}
+PROGRESS[RequestCode.GET_BROKER_CONSUME_STATS] = {"isOrder": "false"}
 
 
 @pytest.fixture

@@ -64,20 +64,15 @@ def without_pace(answer):
 @pytest.mark.parametrize("path", ["/filter", "/pending"])
 def test_times_may_be_as_a_person_writes_them(api: ApiOf, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = ("dueAfter", "dueBefore") if path == "/pending" else ("begin", "end")
-    conditions: dict[str, dict[str, str]] = {
-        "/pending": {},
-        "/find": {"text": "hotkey"},
-        "/filter": {"topic": "TopicTest", "tag": "TagD"},
-    }
+    conditions = {"/find": {"text": "hotkey"}, "/filter": {"topic": "TopicTest", "tag": "TagD"}, "/pending": {}}
     asked = conditions[path]
     begin, end = (datetime(2026, 11, 21, 14, 45, second, tzinfo=ZoneInfo("Asia/Shanghai")) for second in (6, 20))
     times = [int(each.timestamp()) * 1000 for each in (begin, end)]
     expected = without_pace(api.get(path, **asked, **{first: times[0], last: times[1]}))
     monkeypatch.setattr("storage.times.time.time_ns", lambda: (times[1] + 3_600_000) * 1_000_000)
-    for texts in (
-        {first: f"{begin:%Y-%m-%d %H:%M:%S}", last: f"{end:%Y-%m-%d %H:%M:%S}", "timezone": "Asia/Shanghai"},
-        {first: f"{begin:%Y-%m-%d %H:%M:%S}+08:00", last: "-1h"},
-    ):
+    when = "%Y-%m-%d %H:%M:%S"
+    zoned = {first: f"{begin:{when}}", last: f"{end:{when}}", "timezone": "Asia/Shanghai"}
+    for texts in (zoned, {first: f"{begin:{when}}+08:00", last: "-1h"}):
         assert without_pace(api.get(path, **asked, **texts)) == expected, texts
     for wrong, name in (({first: "soon"}, first), ({last: "9" * 30}, last), ({"timezone": "Mars/Olympus"}, "timezone")):
         answer = api.ask(path, **asked, **wrong)

@@ -17,29 +17,19 @@ def printed(name: str) -> list[dict[str, str]]:
     text = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8")
     blocks = text.split("OffsetID:")[1:]
     assert blocks
-    return [
-        {
-            name.strip(): value.strip()
-            for name, _, value in (line.partition(":") for line in f"OffsetID:{block}".splitlines())
-        }
-        for block in blocks
-    ]
+    pairs = ((line.partition(":") for line in f"OffsetID:{block}".splitlines()) for block in blocks)
+    return [{name.strip(): value.strip() for name, _, value in each} for each in pairs]
 
 
 def test_every_field_is_what_mqadmin_printed(api: ApiOf) -> None:
     for told in (*printed("queryMsgById-hot0"), *printed("queryMsgById-two"), *printed("queryMsgById-zstd")):
         message = api.get("/message", offset=int(told["CommitLog Offset"]))
         found = {
-            "OffsetID": message["offsetMessageId"],
-            "Topic": message["topic"],
-            "Tags": f"[{message['tags']}]",
-            "Keys": f"[{' '.join(message['keys'])}]",
-            "Queue ID": str(message["queueId"]),
-            "Queue Offset": str(message["queueOffset"]),
-            "Reconsume Times": str(message["reconsumeTimes"]),
-            "Born Host": message["bornHost"],
-            "Store Host": message["storeHost"],
-        }
+            "OffsetID": message["offsetMessageId"], "Topic": message["topic"], "Tags": f"[{message['tags']}]",
+            "Keys": f"[{' '.join(message['keys'])}]", "Queue ID": str(message["queueId"]),
+            "Queue Offset": str(message["queueOffset"]), "Reconsume Times": str(message["reconsumeTimes"]),
+            "Born Host": message["bornHost"], "Store Host": message["storeHost"]
+        }  # fmt: skip
         assert found == {name: told[name] for name in found}
         # mqadmin prints the flag of a body that its client has decompressed.
         assert message["sysFlag"] & ~1 == int(told["System Flag"]) & ~1

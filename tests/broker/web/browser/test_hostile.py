@@ -118,14 +118,11 @@ def drawn_store(root, seed):
         properties = {drawn_text(rng, 5).translate(bare): drawn_text(rng, 9).translate(bare), "number": str(number)}
         size = 4000 if number == 5 else 20
         body = drawn_text(rng, size)
-        writer.append(
-            rng.choice(topics),
-            (json.dumps({drawn_text(rng, 3): body}) if number % 3 else body).encode("utf-8", "surrogatepass"),
-            keys=keys[:2000],
-            unique_key=f"U{number}{drawn_text(rng, 3).translate(bare)}"[:200],
-            tags=tag[:2000],
-            properties=properties,
-        )
+        body = json.dumps({drawn_text(rng, 3): body}) if number % 3 else body
+        named = {"keys": keys[:2000], "tags": tag[:2000]}
+        named["unique_key"] = f"U{number}{drawn_text(rng, 3).translate(bare)}"[:200]
+        data = body.encode("utf-8", "surrogatepass")
+        writer.append(rng.choice(topics), data, properties=properties, **named)
     waits = {"REAL_TOPIC": topics[0], "TIMER_OUT_MS": str(writer.last_store_timestamp + 3_600_000)}
     writer.append("rmq_sys_wheel_timer", properties=waits, keys="waits", tags=drawn_text(rng, 6))
     writer.close()

@@ -29,11 +29,7 @@ UNIQUE_KEY, OFFSET_ID = PLAIN[2], PLAIN[3]
 
 def test_the_first_view_lists_the_topics_with_their_messages(browser) -> None:
     browser.open("")
-    row = browser.until(
-        lambda: [
-            each.text for each in browser.all(".topics tbody tr") if "TopicTest" in each.text and "52" in each.text
-        ]
-    )
+    row = browser.until(lambda: [one for one in browser.texts(".topics tr") if "TopicTest" in one and "52" in one])
     assert re.search(r"TopicTest 4 52 2026-11-2\d", row[0].replace("\n", " "))
     assert browser.driver.title == "Topics · RocketLens"
     assert "broker-a · DefaultCluster" in browser.see("#store", "RocketLens").text
@@ -85,11 +81,8 @@ def test_a_bar_of_the_histogram_takes_its_time_by_mouse_and_by_keyboard(browser)
     browser.click("button", "All times")
     browser.see(".list .end", "50 messages shown")
     browser.until(lambda: len(browser.all(".histogram rect.target")) == len(bars))
-    filled = [
-        bar
-        for bar, drawn in zip(browser.all(".histogram rect.target"), browser.all(".histogram rect.bar"), strict=True)
-        if float(drawn.get_attribute("height") or 0)
-    ]
+    targets, drawn = browser.all(".histogram rect.target"), browser.all(".histogram rect.bar")
+    filled = [bar for bar, one in zip(targets, drawn, strict=True) if float(one.get_attribute("height") or 0)]
     filled[-1].click()
     browser.until(lambda: "begin=1795243506320" in browser.place)
     browser.see(".list .end", "1 message, all there are.")
@@ -237,10 +230,8 @@ def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing
 
 # --- page links -------------------------------------------------------------------------------------------------------
 
-VIEWS = (
-    *("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health"),
-    *("light-topics", "tail"),
-)
+VIEWS = ("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health")
+VIEWS += ("light-topics", "tail")
 
 
 def test_what_a_view_cannot_use_of_its_address_is_reported(browser) -> None:

@@ -148,10 +148,7 @@ def asked(one_browser, g1_store, tmp_path):
 
 
 def log_in_of_page_login(browser, secret) -> None:
-    """Have the browser know the keys as it does once its own dialog was filled in, and open the page.
-
-    An address with keys in it is how a driver gives them; scripts do not run under one.
-    """
+    """Have the browser know the keys as it does once its own dialog was filled in, and open the page."""
     browser.driver.get(f"{browser.server.replace('://', f'://{READER}:{secret}@')}/page/icon.svg")
     browser.complaints()
     browser.open("topics")
