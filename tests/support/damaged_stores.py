@@ -426,7 +426,13 @@ def unit_elsewhere(damaged: Damaged) -> None:
     queue = damaged.queue(16)
     number = inner_number(damaged, queue)
     path, position = damaged.unit(queue, number - 1)
-    other = damaged.rng.choice([each for each in damaged.good.messages if queue not in each.places])
+    behind_path, behind = damaged.unit(queue, number + 1)
+    near = range(
+        *(int.from_bytes(file.read_bytes()[at:][:8]) for file, at in ((path, position), (behind_path, behind)))
+    )
+    others = [each for each in damaged.good.messages if queue not in each.places]
+    # Of one between the messages beside it only its record tells, which a pull by another tag does not read.
+    other = damaged.rng.choice([each for each in others if each.physical_offset not in near])
     units = {
         "the message before": path.read_bytes()[position : position + 20],
         "another queue": packed(other.physical_offset, 8) + packed(len(other.record), 4) + bytes(8),
