@@ -77,12 +77,8 @@ def test_samples_of_a_large_log_are_spread_over_it(tmp_path) -> None:
     assert [sample.physical_offset for sample in samples] == sorted(known)  # all of it is the tail
     for sample in samples:
         record = known[sample.physical_offset]
-        assert (sample.size, sample.queue_offset, sample.queue_id) == (
-            record.size,
-            record.queue_offset,
-            record.queue_id,
-        )
-        assert sample.store_timestamp == record.store_timestamp
+        for field in ("size", "queue_offset", "queue_id", "store_timestamp"):
+            assert getattr(sample, field) == getattr(record, field), field
     coverage = examine(tmp_path / "store").coverage
     assert coverage.log == coverage.queues == coverage.index == ((0, written[-1].physical_offset + written[-1].size),)
     assert coverage.times[0] == (0, written[0].store_timestamp)
@@ -98,18 +94,13 @@ def test_a_store_of_nothing_but_a_log_is_examined(tmp_path, g1_store) -> None:
     assert (diagnosis.coverage.index, diagnosis.coverage.queues) == ((), ())
 
 
-def test_a_crash_is_told_by_abort_without_a_lock(tmp_path) -> None:
-    writer, _ = make_store(tmp_path)
+def test_a_crash_is_told_by_abort_without_a_lock_and_one_that_cost_nothing_is_none_to_mend(tmp_path) -> None:
+    writer, written = make_store(tmp_path)
     writer.crash()
     finding = only(tmp_path, "liveness")
     assert (finding.severity, finding.path) == (Severity.WARNING, str(tmp_path / "abort"))
     assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
-
-
-def test_after_a_crash_that_cost_nothing_there_is_nothing_to_do(tmp_path) -> None:
-    """A rebuild of the index leaves such a store: its checkpoint keeps a broker from deleting index files."""
-    writer, written = make_store(tmp_path)
-    writer.crash()
+    # A rebuild of the index leaves such a store: its checkpoint keeps a broker from deleting index files.
     newest = max(each.store_timestamp for each in written)
     write_checkpoint(tmp_path / "checkpoint", tmp_path / "new", index_msg_timestamp=newest)
     (tmp_path / "new").rename(tmp_path / "checkpoint")
@@ -188,14 +179,6 @@ def test_a_checkpoint_that_is_too_short_is_named(root, size) -> None:
     assert f"only {size} are there" in only(root, "checkpoint").found
 
 
-@pytest.fixture
-def committed(tmp_path):
-    writer, _ = make_store(tmp_path)
-    writer.consumer_offsets = {"T@g": {0: 100, 1: 3}}
-    writer.close()
-    return tmp_path
-
-
 @pytest.mark.parametrize("case", ["copied", "crashed", "delayed"])
 def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(case, tmp_path) -> None:
     writer, _ = make_store(tmp_path)
@@ -211,14 +194,14 @@ def test_a_missing_directory_is_a_fault_where_a_broker_ran_or_something_waits(ca
 
 
 @pytest.mark.parametrize("content", ["", "[1]"])
-def test_a_file_that_cannot_be_read_is_named(committed, content) -> None:
-    path = committed / "config" / "topics.json"
+def test_a_file_that_cannot_be_read_is_named(root, content) -> None:
+    path = root / "config" / "topics.json"
     path.write_text(content)
-    found = findings_of(examine(committed), "config", Severity.WARNING)
+    found = findings_of(examine(root), "config", Severity.WARNING)
     assert {finding.path for finding in found} == {str(path)}
     assert {finding.remedy.startswith("rocketlens rescue ") for finding in found} == {True}  # there is no .bak
     path.with_name("topics.json.bak").write_text("{}")
-    found = findings_of(examine(committed), "config", Severity.WARNING)
+    found = findings_of(examine(root), "config", Severity.WARNING)
     assert {finding.remedy for finding in found} == {f"cp -p {path} {path}.damaged && cp -p {path}.bak {path}"}
     assert OLDER_USED in {finding.meaning for finding in found}
 
@@ -306,8 +289,7 @@ def test_every_advice_where_everything_is_read_has_its_words_and_a_packed_findin
 def test_a_place_says_what_is_known_of_it() -> None:
     findings = Findings("x")
     findings.add(Kind.FILE, Severity.INFO, FoundAt("/s/a", "unit 3", 12, 4096), "found", "meaning", "")
-    (finding,) = findings.listed()
-    assert finding.where == "/s/a, unit 3, byte 12, physical offset 4096"
+    assert findings.listed()[0].where == "/s/a, unit 3, byte 12, physical offset 4096"
 
 
 def damage(root, record, position=90):

@@ -248,7 +248,7 @@ def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("is_misplaced", "crashed"), [(True, False), (False, True)])
-def test_beside_a_last_segment_that_is_none_nothing_is_advised_that_forgets_its_messages(
+def test_beside_a_last_segment_that_is_none_no_advice_forgets_its_messages(
     tmp_path, g1_store, is_misplaced, crashed
 ) -> None:
     root = tmp_path / "store"

@@ -6,6 +6,7 @@ import fcntl
 import os
 import threading
 import zlib
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -103,10 +104,7 @@ def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(tmp_pa
 
 
 def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(tmp_path, monkeypatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(OSError, match="No space left on device"):
         write_whole(tmp_path / "file", aligned_memory(3 * CHUNK), 3 * CHUNK, 3 * CHUNK)
 

@@ -7,8 +7,9 @@ import os
 import resource
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -76,19 +77,11 @@ def test_a_range_is_read_exactly_or_refused(ten: MappedFile, position: int, leng
 
 
 def test_every_change_of_a_file_gives_it_another_identity(tmp_path: Path) -> None:
-    path = tmp_path / "file"
     seen = set()
-    path.write_bytes(b"abc")
-    os.utime(path, ns=(1, 1))
-    seen.add(FileIdentity.of(path.stat()))
-    os.utime(path, ns=(1, 2))
-    seen.add(FileIdentity.of(path.stat()))
-    path.write_bytes(b"abcd")
-    os.utime(path, ns=(1, 2))
-    seen.add(FileIdentity.of(path.stat()))
-    (tmp_path / "other").write_bytes(b"abcd")
-    os.utime(tmp_path / "other", ns=(1, 2))
-    seen.add(FileIdentity.of((tmp_path / "other").stat()))
+    for name, content, time in (("file", b"abc", 1), ("file", b"abc", 2), ("file", b"abcd", 2), ("other", b"abcd", 2)):
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, ns=(1, time))
+        seen.add(FileIdentity.of((tmp_path / name).stat()))
     assert len(seen) == 4
 
 
@@ -303,20 +296,13 @@ def test_an_error_passes_through_and_is_not_remembered() -> None:
 
 def test_many_threads_find_what_they_ask_for() -> None:
     memory: RecentlyUsed[int] = RecentlyUsed(7)
-    wrong: list[int] = []
 
-    def work(seed: int) -> None:
-        for step in range(3000):
-            number = (step * seed) % 31
-            if memory.get(("n", number), lambda number=number: number) != number:  # type: ignore[misc]
-                wrong.append(number)
+    def work(seed: int) -> list[int]:
+        numbers = [(step * seed) % 31 for step in range(3000)]
+        return [each for each in numbers if memory.get(("n", each), lambda each=each: each) != each]
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 3, 7, 11)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, (1, 3, 7, 11))) == [[]] * 4
     assert len(memory) <= 7
 
 
@@ -376,16 +362,10 @@ def test_a_range_outside_says_what_was_asked_and_what_is_there(ten: MappedFile) 
         ten.read(8, 4)
 
 
-@pytest.mark.parametrize(
-    ("position", "size", "read"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")]
-)
-def test_a_piece_ends_where_its_file_does(tmp_path: Path, position: int, size: int, read: bytes) -> None:
+def test_a_piece_ends_where_its_file_does_and_a_head_is_whole_or_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
-    assert read_piece(tmp_path / "file", position, size) == read
-
-
-def test_a_head_is_whole_or_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"0123456789")
+    for position, size, read in ((0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")):
+        assert read_piece(tmp_path / "file", position, size) == read
     assert read_head(tmp_path / "file", 10) == b"0123456789"
     with pytest.raises(TruncatedFile, match="needs 11 bytes, but only 10 are there"):
         read_head(tmp_path / "file", 11)
@@ -393,26 +373,16 @@ def test_a_head_is_whole_or_refused(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
-    descriptors: list[int] = []
-
-    def cannot(descriptor: int, *_: object) -> bytes:
-        descriptors.append(descriptor)
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "pread", cannot)
+    monkeypatch.setattr(os, "pread", Mock(side_effect=OSError(5, "Input/output error")))
     with pytest.raises(StoreError, match="file: cannot be read: Input/output error"):
         read_piece(tmp_path / "file", 0, 4)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptors[0])
+        os.fstat(os.pread.call_args.args[0])
 
 
 def test_a_file_system_that_knows_no_holes_has_only_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = file_of(tmp_path / "file", bytes(100))
-
-    def cannot(*_: object) -> int:
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(os, "lseek", cannot)
+    monkeypatch.setattr(os, "lseek", Mock(side_effect=OSError(22, "Invalid argument")))
     assert file.first_data(7) == 7
     assert file.first_hole(7) == 100
     assert file.first_data(100) == 100

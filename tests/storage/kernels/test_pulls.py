@@ -86,9 +86,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Log:
     seed=st.integers(0, 2**32),
     share=st.floats(0, 1),
 )
-def test_however_many_tags_are_wanted_of_however_many_units_none_is_taken_for_another(
-    many, count, codes, others, seed, share
-) -> None:
+def test_of_any_number_of_tags_none_is_taken_for_another(many, count, codes, others, seed, share) -> None:
     (log, written), random = many, Random(seed)
     tags = [random.choice(codes if codes and random.random() < share else others) for _ in range(count)]
     units = [unit(each, tag - (tag >> 31 << 32)) for each, tag in zip(written, tags, strict=False)]

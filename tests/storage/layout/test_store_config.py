@@ -72,9 +72,7 @@ def test_the_release_of_a_store_is_that_of_the_broker_that_wrote_it(name: str, r
 
 
 @pytest.mark.parametrize(("newer", "offset"), [("consumerOffset.json", 9), ("lmqConsumerOffset.json", 4)])
-def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_has_nothing(
-    tmp_path, newer, offset
-) -> None:
+def test_the_newer_of_two_files_of_offsets_counts_and_the_other_for_the_rest(tmp_path, newer, offset) -> None:
     write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:9},"T@Plain":{0:1}}}')
     write(tmp_path, "lmqConsumerOffset.json", b'{"offsetTable":{"T@G":{0:4},"T@Light":{0:2}}}')
     for number, name in enumerate(("consumerOffset.json", "lmqConsumerOffset.json")):
@@ -221,9 +219,7 @@ def test_topics_and_groups_are_those_that_were_made(name: str, stores: dict[str,
 
 
 @pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
-def test_without_the_extra_offsets_are_unknown_topics_are_the_logs_and_it_is_said_once(
-    name, stores, monkeypatch
-) -> None:
+def test_without_the_extra_offsets_are_unknown_and_it_is_said_once(name, stores, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     config = store_config.StoreConfig.load(stores[name])
     with pytest.raises(StoreError, match=re.escape(install_line("rocksdb"))):

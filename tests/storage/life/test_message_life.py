@@ -295,9 +295,7 @@ def written(directory: Path, filters: dict[str, dict[str, object]], **more: obje
         ({"expression": "a >"}, Ending.PASSED, Passage.BEYOND, "is beyond it"),
     ],
 )
-def test_a_filter_that_the_broker_had_registered_says_who_was_skipped(
-    tmp_path, registered, ending, passage, text
-) -> None:
+def test_a_registered_filter_says_who_was_skipped(tmp_path, registered, ending, passage, text) -> None:
     store = written(tmp_path, {"filtering": registered}, properties={"a": "3"})
     verdicts = {each.group: each for each in find_life(store, "U").verdicts}
     said = verdicts["filtering"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -167,19 +168,14 @@ def test_it_is_the_cpu_time_of_the_process_that_counts(is_brief: bool) -> None:
 
 
 def test_threads_ask_at_the_same_time() -> None:
-    asked, answers = processes.PatternProcesses(), []
-    barrier = threading.Barrier(4)
+    asked, barrier = processes.PatternProcesses(), threading.Barrier(4)
 
-    def ask() -> None:
+    def ask(_number):
         barrier.wait()
-        answers.extend(asked.ask(QUESTION, _pattern_process.MaskAnswer) for _ in range(5))
+        return [asked.ask(QUESTION, _pattern_process.MaskAnswer) for _ in range(5)]
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [ANSWER] * 20
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [[ANSWER] * 5] * 4
     assert 1 <= len(asked._idle) <= processes.MOST_IDLE
     asked.close()
 

@@ -152,9 +152,7 @@ def outcomes(queued: Path, log_end: int, dispatched_from: int) -> list[QueueOutc
 
 
 @pytest.mark.parametrize("number", [31, 40, 56])
-def test_behind_damage_in_the_last_three_files_all_units_go_but_what_is_dispatched_again(
-    queued, written, number
-) -> None:
+def test_behind_damage_in_the_last_three_files_all_units_go(queued, written, number) -> None:
     put(file_of(queued, number), number % IN_FILE * UNIT, bytes(UNIT))
     after = number + 1 if number % IN_FILE else number + IN_FILE
     number += IN_FILE * (number % IN_FILE == 0)  # of a file that is the last one the first unit is not looked at

@@ -210,9 +210,7 @@ def test_nothing_is_found_by_an_id_that_is_hidden(mask: str, case: Path) -> None
     ),
     at_once=st.integers(1, 9),
 )
-def test_those_of_retry_and_dead_letter_topics_that_name_it_are_found_and_no_others(
-    copies, at_once, monkeypatch
-) -> None:
+def test_copies_in_retry_and_dead_letter_topics_alone_are_found(copies, at_once, monkeypatch) -> None:
     monkeypatch.setattr(origin_copies, "AT_ONCE", at_once)
     with tempfile.TemporaryDirectory() as directory:
         with StoreWriter(Path(directory)) as writer:

@@ -201,7 +201,7 @@ def test_no_beginning_of_anything_is_taken_for_damage_or_for_an_end(growing, tmp
     assert [growing.log.record_at(each.physical_offset) for each in written] == [each.record for each in written]
 
 
-def test_a_blank_of_a_wrong_size_is_damage_once_the_log_goes_on_in_the_next_segment(growing, tmp_path) -> None:
+def test_a_blank_of_a_wrong_size_is_damage_once_the_log_goes_on(growing, tmp_path) -> None:
     _, written = written_log(tmp_path / "written")
     behind = next(each for each in written if each.physical_offset == SEGMENT)
     growing.write(0, written[0].record)
@@ -217,9 +217,7 @@ def test_a_blank_of_a_wrong_size_is_damage_once_the_log_goes_on_in_the_next_segm
     assert growing.log.record_at(0) == written[0].record
 
 
-def test_what_was_searched_in_vain_is_not_searched_again_and_what_comes_behind_is_found(
-    growing, tmp_path, monkeypatch
-) -> None:
+def test_what_was_searched_in_vain_is_not_searched_again(growing, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(_log_follower, "LOOK_AHEAD_BYTES", 400)
     monkeypatch.setattr(segment_end, "CHUNK", 50)
     _, written = written_log(tmp_path / "written")
@@ -257,7 +255,7 @@ def test_of_a_recorded_running_broker_what_it_cut_off_is_neither_found_nor_count
     assert (found.severity, found.physical_offset, found.found) == (Severity.INFO, 1352, LEFT_OVER)
 
 
-def test_once_it_has_stopped_they_are_messages_as_for_a_broker_that_starts_and_doctor_says_what_they_may_be(
+def test_once_it_has_stopped_they_are_messages_and_doctor_says_what_they_may_be(
     case,
 ) -> None:
     assert [rocketlens("find", case, key).code for key in ("a8", "a9", "b7")] == [0, 0, 0]
@@ -315,9 +313,7 @@ def found_in(store: MessageStore, names: dict[str, bool]) -> dict[str, bool]:
 @pytest.mark.usefixtures("live")
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_refreshed=st.booleans())
-def test_what_was_cut_off_never_comes_back_while_the_broker_writes_over_it(
-    data, old, is_refreshed, monkeypatch
-) -> None:
+def test_what_was_cut_off_never_comes_back(data, old, is_refreshed, monkeypatch) -> None:
     hurry(monkeypatch)
     kept = data.draw(st.integers(1, old - 2))
     with tempfile.TemporaryDirectory() as directory:
@@ -339,7 +335,7 @@ def test_what_was_cut_off_never_comes_back_while_the_broker_writes_over_it(
 
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_live=st.booleans(), has_epochs=st.booleans())
-def test_without_queue_files_what_is_older_than_the_last_epoch_is_no_message_of_a_running_broker(
+def test_without_queue_files_what_is_older_than_the_last_epoch_is_none(
     data, old, is_live, has_epochs, monkeypatch
 ) -> None:
     """Its queues are in RocksDB; of a stopped one `doctor` says what they may be."""

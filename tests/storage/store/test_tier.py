@@ -255,9 +255,7 @@ def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path:
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))])
-def test_whatever_is_damaged_answers_are_messages_of_the_queue_or_an_error_that_names_a_file(
-    seed, tmp_path, tiered
-) -> None:
+def test_whatever_is_damaged_answers_are_messages_or_an_error_that_names_a_file(seed, tmp_path, tiered) -> None:
     """Bytes changed, files cut, removed, or filled with large numbers: never another message, nor any other error."""
     copied, chance = copy_of(tiered, tmp_path), random.Random(seed)
     files = sorted(copied.tier.glob("*/*/T/0/*/*"))

@@ -272,9 +272,7 @@ class TestDistrust:
         assert_all_found(store, other.writer.records)
         assert_all_found(mine.open(), mine.writer.records)
 
-    def test_keys_behind_the_last_record_with_keys_are_scanned_where_the_log_was_cut_there(
-        self, tmp_path, small
-    ) -> None:
+    def test_keys_behind_a_cut_are_scanned_though_the_last_record_stands(self, tmp_path, small) -> None:
         """The last record with keys stands unchanged; what came behind it was written anew, and has keys now."""
         kept = Kept(tmp_path, 100)
         for _ in range(100):
