@@ -1,9 +1,5 @@
 """Stores with damage of every kind, served on a socket: an oracle of its own asks for every message in every way.
-
-What is whole on the disk is found by offset, key, unique key and tag, and comes from its queues in order, chosen by tag
-and by expression too; nothing else comes. A failure's line begins with what `python tests/support/damage_trials.py`
-takes to do it again.
-"""
+A failure's line begins with what `python tests/support/damage_trials.py` takes to do it again."""
 
 import shutil
 from contextlib import closing
@@ -174,9 +170,7 @@ def test_all_that_is_whole_is_answered(trial: Trial, trials: Trials) -> None:
 def test_all_that_is_whole_is_answered_after_damage_of_many_kinds(trials: Trials) -> None:
     count, verdict = run_all(trials, random_trials(SEED, VARIANTS))
     assert count > 0.7 * VARIANTS
-    assert verdict.failures == [], (
-        f"{verdict.line(count)}; the first of {len(verdict.failures)}: {verdict.failures[:20]}"
-    )
+    assert verdict.failures == [], f"{verdict.line(count)}: {verdict.failures[:20]}"
 
 
 # --- rebuilds ---------------------------------------------------------------------------------------------------------

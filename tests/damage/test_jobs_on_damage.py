@@ -144,23 +144,14 @@ def test_a_giant_of_which_the_last_byte_is_there_is_read_where_it_has_bytes(disk
     root = disk_path / "store"
     write_store(root)
     make_giant(KINDS[kind](root), last=b"\x01")
-    assert (
-        problems(root, "doctor", "info", "queues", "batches", "tag", "subscription", "tail", "search", "verify") == ""
-    )
+    commands = ("doctor", "info", "queues", "batches", "tag", "subscription", "tail", "search", "verify")
+    assert problems(root, *commands) == ""
 
 
 @pytest.mark.parametrize(("kind", "place"), [
     ("COMMIT_LOG", max),
-    *(
-        pytest.param(kind, place, marks=pytest.mark.soak)
-        for kind, place in (
-            ("COMMIT_LOG", min),
-            ("CONSUME_QUEUE", min),
-            ("CONSUME_QUEUE", max),
-            ("INDEX", min),
-            ("INDEX", max),
-        )
-    ),
+    pytest.param("COMMIT_LOG", min, marks=pytest.mark.soak),
+    *(pytest.param(kind, place, marks=pytest.mark.soak) for kind in ("CONSUME_QUEUE", "INDEX") for place in (min, max)),
 ])  # fmt: skip
 def test_a_giant_in_a_tier_takes_little_memory_too(disk_path, kind, place) -> None:
     root = unpack("store", disk_path, archives=GOLDEN / "g2" / "g2-tier")
@@ -195,19 +186,16 @@ def damage(store: Path, way: str, number: int, part: float, size: int) -> None:
     path = files[number % len(files)]
     content = path.read_bytes()
     at = int(part * len(content))
-    match way:
-        case "overwrite":
-            path.write_bytes(content[:at] + bytes(n * 89 % 251 for n in range(size)) + content[at + size :])
-        case "zero":
-            path.write_bytes(content[:at] + bytes(size) + content[at + size :])
-        case "cut":
-            os.truncate(path, at)
-        case "remove":
-            path.unlink()
-        case "lengthen":
-            path.write_bytes(content + content[at : at + size])
-        case "exchange":
-            files[(number + 1) % len(files)].write_bytes(content)
+    {
+        "overwrite": lambda: path.write_bytes(
+            content[:at] + bytes(n * 89 % 251 for n in range(size)) + content[at + size :]
+        ),
+        "zero": lambda: path.write_bytes(content[:at] + bytes(size) + content[at + size :]),
+        "cut": lambda: os.truncate(path, at),
+        "remove": path.unlink,
+        "lengthen": lambda: path.write_bytes(content + content[at : at + size]),
+        "exchange": lambda: files[(number + 1) % len(files)].write_bytes(content),
+    }[way]()
 
 
 def check(ledger: Path, damages: list[Damage]) -> None:
@@ -234,20 +222,13 @@ def test_a_damaged_store_of_dledgers_is_converted_with_all_that_is_counted_or_no
     check(ledger, damages)
 
 
-def convert_with_giant(ledger, folder, place):
-    shutil.copytree(ledger, folder / "store")
-    make_giant(place((folder / "store").glob("*/data/*")))
-    request = ConvertRequest(store=str(folder / "store"), out=str(folder / "new"), slots=20, entries=20)
-    with pytest.MonkeyPatch.context() as patch:
-        run_jobs_here(patch)
-        run_convert(request, Silence())
-    return folder / "new"
-
-
-def test_a_last_segment_that_is_a_giant_is_named_and_nothing_is_converted(ledger: Path, tmp_path: Path) -> None:
+def test_a_last_segment_that_is_a_giant_is_named_and_nothing_is_converted(ledger, tmp_path, monkeypatch) -> None:
+    store, out = shutil.copytree(ledger, tmp_path / "store"), tmp_path / "new"
+    make_giant(max(store.glob("*/data/*")))
+    run_jobs_here(monkeypatch)
     with pytest.raises(StoreError, match="more than a broker can map"):
-        convert_with_giant(ledger, tmp_path, max)
-    assert not (tmp_path / "new").exists()
+        run_convert(ConvertRequest(store=str(store), out=str(out), slots=20, entries=20), Silence())
+    assert not out.exists()
 
 
 @pytest.mark.soak

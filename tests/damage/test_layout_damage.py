@@ -5,22 +5,12 @@ A small part of the product runs with the other tests, all of it, every bit too,
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from damage_cases import (
-    Place,
-    checkpoint_places,
-    chosen_records,
-    ext_places,
-    index_places,
-    queue_places,
-    record_places,
-    write_store,
-)
+import damage_cases
 from damage_oracle import Disk
 from damage_trials import Trials, each_kind
 from damaged_answers import check_by_key, check_by_offset, check_by_queue
@@ -35,22 +25,20 @@ STEPS = {"records": 151, "queues": 101, "checkpoint": 9}
 STEP = 47
 """Of so many cases of a kind, or else of any, one is tried with the other tests; all of them with `make soak`."""
 
-Values = Callable[[Place, bytes], dict[str, bytes]]
-
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory):
-    return write_store(tmp_path_factory.mktemp("layouts") / "store")
+    return damage_cases.write_store(tmp_path_factory.mktemp("layouts") / "store")
 
 
 @pytest.fixture(scope="module")
 def ext_writer(tmp_path_factory):
-    return write_store(tmp_path_factory.mktemp("layouts-ext") / "store", ext=True)
+    return damage_cases.write_store(tmp_path_factory.mktemp("layouts-ext") / "store", ext=True)
 
 
 @dataclass(frozen=True)
 class Case:
-    place: Place
+    place: damage_cases.Place
     name: str
     data: bytes
 
@@ -95,11 +83,13 @@ def check(writer, case) -> None:
 
 
 KINDS = {
-    "records": lambda writer: (place for each in chosen_records(writer) for place in record_places(writer, each)),
-    "queues": queue_places,
-    "extensions": ext_places,
-    "index files": index_places,
-    "checkpoint": checkpoint_places,
+    "records": lambda writer: (
+        place for each in damage_cases.chosen_records(writer) for place in damage_cases.record_places(writer, each)
+    ),
+    "queues": damage_cases.queue_places,
+    "extensions": damage_cases.ext_places,
+    "index files": damage_cases.index_places,
+    "checkpoint": damage_cases.checkpoint_places,
 }
 
 
@@ -115,24 +105,16 @@ def check_all(writer, places, values, step=1):
     return count
 
 
+@pytest.mark.parametrize(("values", "step", "least"), [
+    pytest.param(damage_cases.Place.values, STEP, 5, id="some cases"),
+    pytest.param(damage_cases.Place.values, 1, 40, marks=pytest.mark.soak, id="every case"),
+    pytest.param(damage_cases.Place.bits, 5, 40, marks=pytest.mark.soak, id="bits"),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_whole_is_answered(kind, writer, ext_writer) -> None:
+def test_all_that_is_whole_is_answered(kind, values, step, least, writer, ext_writer) -> None:
     chosen = ext_writer if kind == "extensions" else writer
-    assert check_all(chosen, KINDS[kind](chosen), Place.values, STEPS.get(kind, STEP)) >= 5
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_whole_is_answered_in_every_case(kind, writer, ext_writer) -> None:
-    chosen = ext_writer if kind == "extensions" else writer
-    assert check_all(chosen, KINDS[kind](chosen), Place.values) >= 40
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_whole_is_answered_whatever_bit_is_flipped(kind, writer, ext_writer) -> None:
-    chosen = ext_writer if kind == "extensions" else writer
-    assert check_all(chosen, KINDS[kind](chosen), Place.bits, 5) >= 40
+    step = STEPS.get(kind, STEP) if step == STEP else step
+    assert check_all(chosen, KINDS[kind](chosen), values, step) >= least
 
 
 NAMED = {
@@ -141,7 +123,7 @@ NAMED = {
 """Fields of queues and index files whose damage the doctor names; others of them nothing but `verify` can tell."""
 
 
-def highest_bit(place: Place, current: bytes) -> dict[str, bytes]:
+def highest_bit(place: damage_cases.Place, current: bytes) -> dict[str, bytes]:
     return {"highest bit": bytes([current[0] ^ 0x80]) + current[1:]} if current else {}
 
 
@@ -216,11 +198,8 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
     return Trials(tmp_path_factory.mktemp("trials"))
 
 
-def test_what_both_find_stands_there_once_with_advice(trials: Trials) -> None:
-    assert check_look(trials, 3, 25) > 1
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("chosen", range(10))
-def test_so_it_is_of_every_kind_of_damage(trials: Trials, chosen: int) -> None:
-    assert check_look(trials, chosen, 10) > 3
+@pytest.mark.parametrize(
+    ("chosen", "of"), [(3, 25), *(pytest.param(chosen, 10, marks=pytest.mark.soak) for chosen in range(10))]
+)
+def test_what_both_find_stands_there_once_with_advice(trials: Trials, chosen: int, of: int) -> None:
+    assert check_look(trials, chosen, of) > (1 if of == 25 else 3)

@@ -28,9 +28,7 @@ from strategies import damaged
 
 EXAMPLES = min(100_000, 300 * settings.default.max_examples)
 
-HEADER_TYPES = [
-    member for _, member in inspect.getmembers(headers, inspect.isclass) if issubclass(member, RequestHeader)
-]
+HEADER_TYPES = [each for _, each in inspect.getmembers(headers, inspect.isclass) if issubclass(each, RequestHeader)]
 BODY_TYPES = (HeartbeatData, LockBatchRequestBody, CheckClientRequestBody, TopicRouteData)
 
 

@@ -153,6 +153,7 @@ def test_what_the_client_encodes_is_read() -> None:
         assert trace.message_id == "7F0000010007"
         assert trace.message_id in keys.split(" ")
         assert (trace.timestamp, trace.group) == (1795243506437, "group-1")
+        ended = "COMMIT_MESSAGE" if success == "true" else "ROLLBACK_MESSAGE"
         expected: dict[str, object] = {
             "Pub": {"topic": "Topic-Pub", "success": success == "true", "cost_milliseconds": 17},
             "Recall": {"topic": "Topic-Recall", "success": success == "true"},
@@ -160,10 +161,7 @@ def test_what_the_client_encodes_is_read() -> None:
             "SubAfter": {
                 "request_id": "request-1", "success": success == "true", "cost_milliseconds": 17, "outcome": outcome,
             },
-            "EndTransaction": {
-                "topic": "Topic-EndTransaction",
-                "outcome": "COMMIT_MESSAGE" if success == "true" else "ROLLBACK_MESSAGE",
-            },
+            "EndTransaction": {"topic": "Topic-EndTransaction", "outcome": ended},
         }[kind]  # fmt: skip
         assert {name: getattr(trace, name) for name in expected} == expected  # type: ignore[attr-defined]
 

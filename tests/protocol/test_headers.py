@@ -13,31 +13,6 @@ from broker.service.dispatcher import handled_methods
 from broker.service.request_families import PROCESSORS
 from golden_frames import parse_java_json, recorded_frames
 from protocol import bodies, headers
-from protocol.bodies import (
-    BrokerStatsData,
-    CheckClientRequestBody,
-    ClusterInfo,
-    ConsumerData,
-    ConsumerOffsetTable,
-    GetConsumerListByGroupResponseBody,
-    GroupList,
-    HARuntimeInfo,
-    HeartbeatData,
-    KVTable,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
-    OffsetWrapper,
-    QueryConsumeQueueResponseBody,
-    SubscriptionGroupTable,
-    TopicConfigTable,
-    TopicList,
-    TopicOffset,
-    TopicOffsets,
-    TopicQueues,
-    TopicRouteData,
-    decode_json,
-    encode_json,
-)
 from protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from protocol.command import decode_command, decode_header, ext_fields_of
 from protocol.errors import BadCommand, BadHeader
@@ -233,22 +208,34 @@ def test_every_recorded_code_and_language_is_known() -> None:
         assert header["language"] in LanguageCode.__members__
 
 
-READ_ALONE = {ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable, TopicOffsets, TopicQueues}
+READ_ALONE = {
+    bodies.ConsumerOffsetTable,
+    bodies.SubscriptionGroupTable,
+    bodies.TopicConfigTable,
+    bodies.TopicOffsets,
+    bodies.TopicQueues,
+}
 """What our client reads of answers that `storage.layout.store_config` writes."""
 
 # Which struct reads and writes the recorded body of a code, request or answer.
-KIND_OF_CODE = {34: HeartbeatData, 41: LockBatchRequestBody, 42: LockBatchRequestBody, 46: CheckClientRequestBody}
+KIND_OF_CODE = {
+    34: bodies.HeartbeatData,
+    41: bodies.LockBatchRequestBody,
+    42: bodies.LockBatchRequestBody,
+    46: bodies.CheckClientRequestBody,
+}
 KIND_OF_ANSWER = {
-    28: KVTable, 38: GetConsumerListByGroupResponseBody, 41: LockBatchResponseBody, 105: TopicRouteData,
-    106: ClusterInfo, 206: TopicList, 300: GroupList, 305: TopicList, 315: BrokerStatsData,
-    321: QueryConsumeQueueResponseBody, 907: HARuntimeInfo,
+    28: bodies.KVTable, 38: bodies.GetConsumerListByGroupResponseBody, 41: bodies.LockBatchResponseBody,
+    105: bodies.TopicRouteData, 106: bodies.ClusterInfo, 206: bodies.TopicList, 300: bodies.GroupList,
+    305: bodies.TopicList, 315: bodies.BrokerStatsData, 321: bodies.QueryConsumeQueueResponseBody,
+    907: bodies.HARuntimeInfo,
 }  # fmt: skip
 
 
 def test_every_struct_is_encoded_and_equals_its_sample() -> None:
     # A body equals the sample as values.
     for value, text in SAMPLES:
-        assert parse_java_json(encode_json(value).decode()) == parse_java_json(text)
+        assert parse_java_json(bodies.encode_json(value).decode()) == parse_java_json(text)
     # Every struct is encoded somewhere above.
     seen: set[type] = set()
     todo = [value for value, _ in SAMPLES]
@@ -259,13 +246,13 @@ def test_every_struct_is_encoded_and_equals_its_sample() -> None:
             todo += [getattr(value, name) for name in value.__struct_fields__]
         elif isinstance(value, dict | list):
             todo += value.values() if isinstance(value, dict) else value
-    within_raw = {TopicOffset, OffsetWrapper}
+    within_raw = {bodies.TopicOffset, bodies.OffsetWrapper}
     structs = {
         member
         for name, member in inspect.getmembers(bodies, inspect.isclass)
         if member.__module__ == bodies.__name__ and not name.startswith("_")
     }
-    assert structs == seen | within_raw | READ_ALONE | {CheckClientRequestBody}
+    assert structs == seen | within_raw | READ_ALONE | {bodies.CheckClientRequestBody}
 
 
 def coded_frames():
@@ -281,15 +268,15 @@ def coded_frames():
 
 def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
     kinds = {
-        RequestCode.GET_ALL_TOPIC_CONFIG: TopicConfigTable,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupTable,
-        RequestCode.GET_TOPIC_STATS_INFO: TopicOffsets,
+        RequestCode.GET_ALL_TOPIC_CONFIG: bodies.TopicConfigTable,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: bodies.SubscriptionGroupTable,
+        RequestCode.GET_TOPIC_STATS_INFO: bodies.TopicOffsets,
     }
     answers = [(code, frame.body) for frame, code, is_answer in coded_frames() if is_answer and frame.body]
-    found = {code: decode_json(body, kinds[code]) for code, body in answers if code in kinds}
+    found = {code: bodies.decode_json(body, kinds[code]) for code, body in answers if code in kinds}
     topics, groups, offsets = (found[code] for code in kinds)
-    assert topics.topic_config_table["TopicTest"] == TopicQueues(4, 4, {})
-    assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == TopicQueues(18, 18, {})
+    assert topics.topic_config_table["TopicTest"] == bodies.TopicQueues(4, 4, {})
+    assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"] == bodies.TopicQueues(18, 18, {})
     assert {"CG_TAG", "CG_SQL", "TOOLS_CONSUMER"} <= groups.subscription_group_table.keys()
     assert offsets.by_queue().keys() == {0, 1, 2, 3}
 
@@ -300,16 +287,18 @@ def test_recorded_bodies_are_read_and_written_with_equal_values() -> None:
     assert {kind for kind, _ in recorded} == {*KIND_OF_CODE.values(), *KIND_OF_ANSWER.values()}
     for kind, body in recorded:
         expected = parse_java_json(body.decode())
-        if kind is CheckClientRequestBody:
+        if kind is bodies.CheckClientRequestBody:
             expected["namespace"] = None
-        assert parse_java_json(encode_json(decode_json(body, kind)).decode()) == expected
+        assert parse_java_json(bodies.encode_json(bodies.decode_json(body, kind)).decode()) == expected
 
 
 def test_a_cpp_heartbeat_names_its_enums_by_number() -> None:
     consumer = {"groupName": "G", "consumeType": 1, "messageModel": 1, "consumeFromWhere": 4, "subscriptionDataSet": []}
-    found = decode_json(json.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode(), HeartbeatData)
+    found = bodies.decode_json(
+        json.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode(), bodies.HeartbeatData
+    )
     assert found.consumer_data_set == [
-        ConsumerData("G", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET")
+        bodies.ConsumerData("G", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET")
     ]
 
 
@@ -323,7 +312,7 @@ def test_go_heartbeats_have_nulls_and_quoted_hashes() -> None:
             {"groupName": "H", "subscriptionDataSet": None, "unitMode": None},
         ],
     }
-    found = decode_json(json.dumps(data).encode(), HeartbeatData)
+    found = bodies.decode_json(json.dumps(data).encode(), bodies.HeartbeatData)
     assert found.producer_data_set == []
     assert [consumer.group_name for consumer in found.consumer_data_set] == ["G", "H"]
     (kept,) = found.consumer_data_set[0].subscription_data_set
@@ -334,4 +323,4 @@ def test_go_heartbeats_have_nulls_and_quoted_hashes() -> None:
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b'{"clientID":' + b"[" * 400 + b"]" * 400 + b"}"])
 def test_deep_bodies_are_refused(data: bytes) -> None:
     with pytest.raises(BadCommand):
-        decode_json(data, HeartbeatData)
+        bodies.decode_json(data, bodies.HeartbeatData)

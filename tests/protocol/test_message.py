@@ -55,8 +55,7 @@ def test_every_field_is_what_the_java_client_decodes() -> None:
         assert str(message.store_timestamp) == columns[10]
         assert message.store_host.pack().hex() == columns[11] + f"{int(columns[12]):08x}"
         assert [str(message.reconsume_times), str(message.prepared_transaction_offset)] == columns[13:15]
-        assert message.decoded_body().hex() == columns[15]
-        assert message.topic == text(columns[16])
+        assert (message.decoded_body().hex(), message.topic) == (columns[15], text(columns[16]))
         assert message.properties == pairs(columns[17])
         assert [message.offset_message_id, message.message_id] == [columns[18], text(columns[19])]
 
@@ -249,10 +248,8 @@ def test_hashing_equals_the_oracle(string: str) -> None:
 SEGMENT = Path("/data/store/commitlog/00000000000000000000")
 
 SENTENCES = [
-    (
-        errors.RequestByHttp(),
-        "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http",
-    ),
+    (errors.RequestByHttp(),
+     "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"),
     (errors.NoSuchTopic("ordrs"), "there is no topic ordrs"),
     (errors.NoSuchTopic("ordrs", "did you mean orders?"), "there is no topic ordrs; did you mean orders?"),
     (errors.FrameTooLarge(2**24 + 1, 2**24), "a frame of 16777217 bytes, more than the limit of 16777216"),
@@ -262,36 +259,22 @@ SENTENCES = [
     (errors.BadHeader("maxNum", ""), "maxNum: ''"),
     (errors.BadHeader("key", "k" * 200, "is too long"), f"key: '{'k' * 80}'… (200 characters) is too long"),
     (errors.BadHeader("key", "a\n\0", "is odd"), r"key: 'a\n\x00' is odd"),
-    (
-        errors.CorruptRecord(SEGMENT, 4096, expected=0xDAA320A7, found=0),
-        "00000000000000000000 at physical offset 4096: magic 0x00000000, expected 0xdaa320a7",
-    ),
-    (
-        errors.CorruptRecord("record", 7, expected=0x0102, found=3, what="body CRC"),
-        "record at physical offset 7: body CRC 0x00000003, expected 0x00000102",
-    ),
-    (
-        errors.CorruptRecord("record", 7, expected="at least 91", found=3, what="total size"),
-        "record at physical offset 7: total size 3, expected at least 91",
-    ),
-    (
-        errors.TruncatedFile(SEGMENT, 4096, expected=300, found=40, what="record of"),
-        "00000000000000000000 at physical offset 4096: record of 300 bytes, but only 40 are there",
-    ),
-    (
-        errors.TruncatedFile("/s/index/20260101000000000", expected=40, found=0),
-        "/s/index/20260101000000000: needs 40 bytes, but only 0 are there",
-    ),
-    (
-        errors.TruncatedFile("/s/checkpoint", expected="a header", found="nothing"),
-        "/s/checkpoint: needs nothing, expected a header",
-    ),
+    (errors.CorruptRecord(SEGMENT, 4096, expected=0xDAA320A7, found=0),
+     "00000000000000000000 at physical offset 4096: magic 0x00000000, expected 0xdaa320a7"),
+    (errors.CorruptRecord("record", 7, expected=0x0102, found=3, what="body CRC"),
+     "record at physical offset 7: body CRC 0x00000003, expected 0x00000102"),
+    (errors.CorruptRecord("record", 7, expected="at least 91", found=3, what="total size"),
+     "record at physical offset 7: total size 3, expected at least 91"),
+    (errors.TruncatedFile(SEGMENT, 4096, expected=300, found=40, what="record of"),
+     "00000000000000000000 at physical offset 4096: record of 300 bytes, but only 40 are there"),
+    (errors.TruncatedFile("/s/index/20260101000000000", expected=40, found=0),
+     "/s/index/20260101000000000: needs 40 bytes, but only 0 are there"),
+    (errors.TruncatedFile("/s/checkpoint", expected="a header", found="nothing"),
+     "/s/checkpoint: needs nothing, expected a header"),
     (errors.StoreError("/s/lock", what="permission denied"), "/s/lock: permission denied"),
     (errors.StoreError("/s/lock"), "/s/lock: cannot be read"),
-    (
-        errors.NotAStore(Path("/s"), expected="commitlog/ with segments", found="an empty directory"),
-        "/s is no store that can be served: found an empty directory, expected commitlog/ with segments",
-    ),
+    (errors.NotAStore(Path("/s"), expected="commitlog/ with segments", found="an empty directory"),
+     "/s is no store that can be served: found an empty directory, expected commitlog/ with segments"),
     (errors.FilterSyntaxError("a > ) b", (4, 5), "expected a value"), "expected a value\n    a > ) b\n        ^"),
     (errors.FilterSyntaxError("a >", (3, 3), "expected a value"), "expected a value\n    a >\n       ^"),
     (errors.FilterSyntaxError("abc def", (4, 7), "unknown word"), "unknown word\n    abc def\n        ^^^"),
@@ -299,7 +282,7 @@ SENTENCES = [
     (errors.FilterSyntaxError("价 = @", (4, 5), "odd"), "odd\n    价 = @\n         ^"),
     (errors.FilterSyntaxError(f"{'a' * 90} @", (91, 92), "odd"), f"odd\n    …{'a' * 39} @\n    {' ' * 41}^"),
     (errors.FilterSyntaxError("'" + "x" * 90, (0, 91), "odd"), f"odd\n    '{'x' * 79}…\n    {'^' * 81}"),
-]
+]  # fmt: skip
 
 
 def test_an_error_reads_as_one_sentence_and_does_so_in_another_process() -> None:

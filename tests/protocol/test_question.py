@@ -33,16 +33,10 @@ def test_an_offset_message_id_names_a_place_in_either_case(ip: str, port: int, o
 
 def test_what_is_at_a_place_says_whose_it_is() -> None:
     found, message_id = message("orders"), question.message_id_of(encode_message_id(HostAddress("10.0.0.1", 1), 7))
-    assert (
-        question.other_topic(found, "orders")
-        == question.other_topic(found, None)
-        == question.other_topic(found, "")
-        == ""
-    )
+    assert [question.other_topic(found, asked) for asked in ("orders", None, "")] == [""] * 3
     assert question.other_topic(found, "refunds") == "the message there is one of topic orders"
     waiting = message("SCHEDULE_TOPIC_XXXX", REAL_TOPIC="refunds")
-    assert question.other_topic(waiting, "refunds") == ""
-    assert question.other_host(found, None) == ""
+    assert (question.other_topic(waiting, "refunds"), question.other_host(found, None)) == ("", "")
     assert question.other_host(found, message_id) == (
         f"the id names 10.0.0.1:1, the message there was stored by {found.store_host}"
     )

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 import oracles
 from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
+from kept_store import assert_all_found
 from protocol.message import decode_message
 from protocol.message_id import decode_message_id
 from protocol.question import KeyKind, Question
 from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
-from store_queries import KINDS, found, open_written
+from store_queries import found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = START_TIMESTAMP
@@ -98,22 +99,10 @@ def fill(writer: StoreWriter, count: int, name: str = "k") -> None:
         writer.append("T", b"x" * 30, keys=f"{name}{number} all", unique_key=f"u{name}{number}", tags="t")
 
 
-def check_every_key(store: MessageStore, records: list[oracles.Record]) -> None:
-    """Every key, unique key and tag of the records is answered like the oracle that scans them all."""
-    asked = set()
-    for record in records:
-        properties = record.properties
-        keys = [(KeyKind.KEY, key) for key in oracles.split_keys(properties.get("KEYS", ""))]
-        keys += [(KeyKind.UNIQUE, properties.get("UNIQ_KEY", "")), (KeyKind.TAG, properties.get("TAGS", ""))]
-        asked |= {(record.topic, key, kind) for kind, key in keys if key}
-    assert asked
-    for topic, key, kind in sorted(asked):
-        assert found(store, topic, key, kind) == oracles.query(records, topic, key, kind=KINDS[kind]), (topic, key)
-
-
 def check_however_opened(root, records) -> None:
     """As commands see a store, and as a server does: first at a glance, which may lack something and says so."""
-    check_every_key(MessageStore.open(root), records)
+    assert records
+    assert_all_found(MessageStore.open(root), records)
     served = MessageStore.open(root, StoreOptions(scan_budget=0, check_budget=0))
     for record in records[::5]:
         for key in oracles.split_keys(record.properties["KEYS"]):
@@ -121,7 +110,7 @@ def check_however_opened(root, records) -> None:
             seen, right = answer.physical_offsets, oracles.query(records, record.topic, key, kind="K", maximum=500)
             assert list(seen) == right or (answer.incomplete and set(seen) < set(right))
     served.finish_scan()
-    check_every_key(served, records)
+    assert_all_found(served, records)
 
 
 @pytest.mark.untraced
@@ -189,8 +178,7 @@ def test_many_unreadable_newest_hits_do_not_hide_an_older_one(tmp_path) -> None:
     store = open_written(writer, tmp_path)
     assert store.commit_log.end == writer.log.end
     answer = store.query(Question("T", "x", KeyKind.KEY))
-    assert answer.physical_offsets == (wanted.physical_offset,)
-    assert answer.search.refused == 700
+    assert (answer.physical_offsets, answer.search.refused) == ((wanted.physical_offset,), 700)
 
 
 @pytest.mark.parametrize("name", G2)
@@ -211,7 +199,7 @@ def test_every_recorded_offset_id_resolves_and_no_other_host_does(tmp_path, name
                 asked += 1
     assert asked > 10
     records = oracles.read_log(directories)
-    check_every_key(store, [record for record in records if record.sys_flag & 0xC0 == 0])
+    assert_all_found(store, [record for record in records if record.sys_flag & 0xC0 == 0])
 
 
 def test_queries_during_a_refresh_are_answered_from_one_of_the_two(tmp_path) -> None:

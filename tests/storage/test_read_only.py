@@ -7,19 +7,9 @@ import sys
 
 import pytest
 
+import read_only
 from protocol import errors
 from protocol.question import Question
-from read_only import (
-    GUARD,
-    as_nobody,
-    difference,
-    environment,
-    reachable_directory,
-    run_guarded,
-    sealed_copy,
-    state_directory_beside,
-    state_of,
-)
 from storage.store.message_store import MessageStore
 from store_tour import tour
 from store_writer import StoreWriter
@@ -27,15 +17,17 @@ from store_writer import StoreWriter
 
 @pytest.mark.parametrize("name", ["g1_crashed_store", pytest.param("g1_store", marks=pytest.mark.soak)])
 def test_reading_everything_of_a_sealed_store_changes_nothing(name: str, request: pytest.FixtureRequest) -> None:
-    with sealed_copy(request.getfixturevalue(name)) as store:
-        before = state_of(store)
+    with read_only.sealed_copy(request.getfixturevalue(name)) as store:
+        before = read_only.state_of(store)
         assert {state.mode & 0o222 for state in before.values()} == {0}
-        done, attempts = run_guarded(store, "store_tour", str(store), str(state_directory_beside(store)))
+        done, attempts = read_only.run_guarded(
+            store, "store_tour", str(store), str(read_only.state_directory_beside(store))
+        )
         assert attempts == []
         assert done.returncode == 0, done.stderr[-4000:]
         assert done.stdout.startswith("read ")
         assert int(done.stdout.split()[1]) > 300
-        assert difference(before, state_of(store)) == {}
+        assert read_only.difference(before, read_only.state_of(store)) == {}
 
 
 WRITES = {
@@ -106,31 +98,31 @@ class TestTheTest:
 
     def test_the_guard_notes_and_refuses_what_writes_and_locks_and_nothing_else(self, store) -> None:
         refused = WRITES | LOCKS
-        before = state_of(store)
+        before = read_only.state_of(store)
         arguments = [str(store), str(store.parent / "outside"), json.dumps(refused | READS)]
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, *arguments],
-            env=environment(), capture_output=True, text=True, timeout=60, check=False,
+            env=read_only.environment(), capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         noted = [line.partition(": ") for line in done.stdout.splitlines()]
         assert [name for name, _, _ in noted] == list(refused)
         assert all("the store is only read" in said for _, _, said in noted)
         assert (store.parent / "report").read_text().count("\n") == len(refused)
-        assert difference(before, state_of(store)) == {}
+        assert read_only.difference(before, read_only.state_of(store)) == {}
 
     @pytest.mark.parametrize("name", ["new file", "remove", "mkdir", "touch", "chmod", "link"])
     def test_the_comparison_notices_without_a_guard(self, store, name) -> None:
-        before, names = state_of(store), {"os": os, "store": store, "outside": store.parent / "outside"}
+        before, names = read_only.state_of(store), {"os": os, "store": store, "outside": store.parent / "outside"}
         exec(WRITES[name], names | {"file": store / "commitlog" / f"{0:020d}"})
-        assert difference(before, state_of(store)) != {}
+        assert read_only.difference(before, read_only.state_of(store)) != {}
 
     def test_a_guarded_program_has_no_right_to_write(self, g1_store) -> None:
         """The system refuses too, be it root that runs the tests: the program runs as nobody."""
-        with sealed_copy(g1_store) as store:
-            before = state_of(store)
+        with read_only.sealed_copy(g1_store) as store:
+            before = read_only.state_of(store)
             code = (
-                f"import sys; sys.path.insert(0, {str(GUARD.parent)!r}); import read_only_guard, os; "
+                f"import sys; sys.path.insert(0, {str(read_only.GUARD.parent)!r}); import read_only_guard, os; "
                 "read_only_guard.become_nobody(); print(os.getuid()); "
                 "os.close(os.open(sys.argv[1] + '/checkpoint', os.O_RDWR))"
             )
@@ -138,7 +130,7 @@ class TestTheTest:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             assert done.stdout.strip() not in ("", "0")
             assert "PermissionError" in done.stderr
-            assert difference(before, state_of(store)) == {}
+            assert read_only.difference(before, read_only.state_of(store)) == {}
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -163,7 +155,7 @@ def look_at(root):
 
 @pytest.mark.parametrize("mode", [0o000, *(pytest.param(mode, marks=pytest.mark.soak) for mode in (0o444, 0o111))])
 def test_whatever_may_not_be_read_is_refused_or_missed(mode: int) -> None:
-    with reachable_directory() as directory:
+    with read_only.reachable_directory() as directory:
         root = written(directory / "store", 12).root
         outcomes = {}
         for path in [root, *sorted(root.rglob("*"))]:
@@ -171,7 +163,7 @@ def test_whatever_may_not_be_read_is_refused_or_missed(mode: int) -> None:
             if mode == 0o444 and not path.is_dir():
                 continue
             path.chmod(mode)
-            outcomes[str(path.relative_to(root))] = as_nobody(lambda: look_at(root))
+            outcomes[str(path.relative_to(root))] = read_only.as_nobody(lambda: look_at(root))
             path.chmod(was)
     for path, outcome in outcomes.items():
         kind = outcome.split(":")[0]
@@ -184,12 +176,12 @@ def test_whatever_may_not_be_read_is_refused_or_missed(mode: int) -> None:
 
 
 def test_a_segment_that_may_not_be_read_is_named_and_served_without() -> None:
-    with reachable_directory() as directory:
+    with read_only.reachable_directory() as directory:
         writer = written(directory / "store")
         path = writer.root / "commitlog" / f"{SEGMENT:020d}"
         lost = [w for w in writer.written if SEGMENT <= w.physical_offset < 2 * SEGMENT]
         path.chmod(0)
-        outcome = as_nobody(lambda: look_at(writer.root)).splitlines()
+        outcome = read_only.as_nobody(lambda: look_at(writer.root)).splitlines()
     assert outcome[0].startswith(f"found {len(writer.written) - len(lost)}, ")
     assert outcome[0].endswith(f"segment {path.name} cannot be read")
     assert f"{path}: cannot be opened: Permission denied; it is served without" in outcome
@@ -197,13 +189,13 @@ def test_a_segment_that_may_not_be_read_is_named_and_served_without() -> None:
 
 
 def test_an_index_that_may_not_be_read_hides_nothing() -> None:
-    with reachable_directory() as directory:
+    with read_only.reachable_directory() as directory:
         writer = written(directory / "store")
         path = writer.index_paths()[0]
         path.chmod(0)
-        one = as_nobody(lambda: look_at(writer.root)).splitlines()
+        one = read_only.as_nobody(lambda: look_at(writer.root)).splitlines()
         path.parent.chmod(0)
-        none = as_nobody(lambda: look_at(writer.root)).splitlines()
+        none = read_only.as_nobody(lambda: look_at(writer.root)).splitlines()
         path.parent.chmod(0o755)
     assert one == [
         f"found {len(writer.written)}, all",

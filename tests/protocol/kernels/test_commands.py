@@ -12,16 +12,8 @@ from frame_garbage import HEADERS, PIECES, changed
 from header_oracle import read_header as read_by_other
 from header_oracle import written_header
 from kernel_memory import Guarded
+from protocol import command as commands
 from protocol.codes import RequestCode, SerializeType
-from protocol.command import (
-    Command,
-    Response,
-    decode_command,
-    decode_header,
-    encode_response,
-    ext_field_of,
-    ext_fields_of,
-)
 from protocol.errors import BadCommand, BadHeader
 from protocol.frame import FrameDecoder
 from protocol.header_fields import field_plans, header_from_texts
@@ -52,15 +44,15 @@ NAMES = (b"code", b"flag", b"opaque", b"version", b"language", b"remark", b"extF
 
 def read(header: bytes) -> tuple[object, ...] | None:
     try:
-        command = decode_command((0, header, b""))
+        command = commands.decode_command((0, header, b""))
     except BadCommand:
         return None
-    fields = None if isinstance(command.ext_fields, bytes) else ext_fields_of(command)
+    fields = None if isinstance(command.ext_fields, bytes) else commands.ext_fields_of(command)
     return (*(command.code, command.flag, command.opaque, command.version, command.language, command.remark), fields)
 
 
-def request_with(fields: bytes) -> Command:
-    return decode_command((0, b'{"code":12,"opaque":3,"extFields":%b}' % fields, b""))
+def request_with(fields: bytes) -> commands.Command:
+    return commands.decode_command((0, b'{"code":12,"opaque":3,"extFields":%b}' % fields, b""))
 
 
 def test_changed_headers_say_what_another_reader_finds() -> None:
@@ -94,11 +86,11 @@ def test_a_typed_header_is_that_of_the_texts_whatever_they_are() -> None:
         pairs += [(generator.choice(TYPED_NAMES), generator.choice(VALUES)) for _ in range(generator.randrange(4))]
         generator.shuffle(pairs)
         command = request_with(b"{%b}" % b",".join(b'"%b":%b' % pair for pair in pairs))
-        texts = ext_fields_of(request_with(b"{%b}" % b",".join(b'"%b":%b' % pair for pair in pairs)))
+        texts = commands.ext_fields_of(request_with(b"{%b}" % b",".join(b'"%b":%b' % pair for pair in pairs)))
         expected = _header(partial(header_from_texts, kind, texts))
-        assert _header(partial(decode_header, command, kind)) == expected, pairs
+        assert _header(partial(commands.decode_header, command, kind)) == expected, pairs
         for name, _ in pairs:
-            assert ext_field_of(command, name.decode()) == texts.get(name.decode())
+            assert commands.ext_field_of(command, name.decode()) == texts.get(name.decode())
         made += isinstance(expected, kind)
     assert made > EXAMPLES // 10
 
@@ -136,7 +128,7 @@ def test_nothing_is_read_behind_the_end_of_a_header() -> None:
         header = changed(generator, header[:3000]) if number % 3 else header[:3000]
         header = header[: generator.randrange(len(header) + 1)] if number % 2 else header
         try:
-            read_header(guarded.put(header), False, b"", Command)
+            read_header(guarded.put(header), False, b"", commands.Command)
             read_ones += 1
         except BadCommand:
             pass
@@ -152,7 +144,7 @@ def test_nothing_is_read_behind_the_end_of_a_binary_header() -> None:
             header[generator.randrange(len(header))] = generator.choice((0, 1, 2, 9, 255))
         end = generator.choice((len(header), generator.randrange(len(header) + 1)))
         try:
-            read_header(guarded.put(bytes(header[:end])), True, b"", Command)
+            read_header(guarded.put(bytes(header[:end])), True, b"", commands.Command)
             read_ones += 1
         except BadCommand:
             pass
@@ -162,13 +154,13 @@ def test_nothing_is_read_behind_the_end_of_a_binary_header() -> None:
 @pytest.mark.untraced  # at the end of the stack a tracer fails itself
 @pytest.mark.parametrize("deep", [b"[" * 900 + b"]" * 900, b'{"a":' * 900 + b"1" + b"}" * 900], ids=["list", "object"])
 def test_what_is_nested_deeply_is_passed_over_where_nobody_wants_it(deep: bytes) -> None:
-    assert decode_command((0, b'{"code":1,"x":%b,"opaque":7}' % deep, b"")).opaque == 7
+    assert commands.decode_command((0, b'{"code":1,"x":%b,"opaque":7}' % deep, b"")).opaque == 7
 
 
 FORMS = [SerializeType.JSON, SerializeType.ROCKETMQ]
 texts = st.one_of(st.text(max_size=10), st.just('"opaque":1234567890'), st.just("opaque"), st.just("\ud800"))
 responses = st.builds(
-    Response,
+    commands.Response,
     code=st.integers(-(2**15), 2**15 - 1),
     remark=st.none() | texts,
     ext_fields=st.none() | st.dictionaries(texts, texts, max_size=4),
@@ -181,7 +173,9 @@ opaques = st.integers(-(2**31), 2**31 - 1)
 def test_every_request_is_answered_as_if_it_were_alone(response, form, asked) -> None:
     try:
         expected = [
-            encode_response(Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form), response)
+            commands.encode_response(
+                commands.Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form), response
+            )
             for opaque in asked
         ]
     except BadCommand:
@@ -195,9 +189,9 @@ def test_every_request_is_answered_as_if_it_were_alone(response, form, asked) ->
 
 
 @given(responses, st.sampled_from(FORMS), opaques)
-def test_a_header_is_what_another_writer_writes(response: Response, form: SerializeType, opaque: int) -> None:
-    command = Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form)
-    head, remark, fields = encode_response(command, response), response.remark, response.ext_fields
+def test_a_header_is_what_another_writer_writes(response: commands.Response, form: SerializeType, opaque: int) -> None:
+    command = commands.Command(code=RequestCode.PULL_MESSAGE, opaque=opaque, serialize_type=form)
+    head, remark, fields = commands.encode_response(command, response), response.remark, response.ext_fields
     assert head[8:] == written_header(form, response.code, 1, opaque, remark, fields)
     ((_, _, body),) = FrameDecoder().feed(head + bytes(response.body))
     assert body == response.body
@@ -208,8 +202,8 @@ def test_long_names_of_fields_are_not_kept() -> None:
     tracemalloc.start()
     try:
         for number in range(1000):
-            (name,) = ext_fields_of(
-                decode_command((0, b'{"code":1,"extFields":{"%d%s":"x"}}' % (number, b"n" * 65_000), b""))
+            (name,) = commands.ext_fields_of(
+                commands.decode_command((0, b'{"code":1,"extFields":{"%d%s":"x"}}' % (number, b"n" * 65_000), b""))
             )
             assert len(name) > 65_000
         del name
@@ -227,14 +221,14 @@ def test_what_is_no_command_is_told_to_the_opaque_that_could_be_read(header: byt
     for form in (0, 2):
         if form == 0 or header:
             with pytest.raises(BadCommand) as caught:
-                decode_command((form, header, b""))
+                commands.decode_command((form, header, b""))
             assert caught.value.opaque == opaque
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"1", b'"x"', b"true"])
 def test_fields_that_are_no_object_are_refused_when_they_are_asked_for(raw: bytes) -> None:
     with pytest.raises(BadHeader, match="is no JSON object") as caught:
-        ext_fields_of(request_with(raw))
+        commands.ext_fields_of(request_with(raw))
     assert (caught.value.field, caught.value.value) == ("extFields", raw.decode())
 
 
@@ -244,14 +238,15 @@ def test_any_text_is_read_whichever_of_its_characters_are_escaped(name: str, tex
         units = plain.encode("utf-16-be", "surrogatepass")
         return b"".join(b"\\u%b" % units[place : place + 2].hex().encode() for place in range(0, len(units), 2))
 
-    assert ext_fields_of(request_with(b'{"%b":"%b"}' % (escaped(name), escaped(text)))) == {name: text}
+    assert commands.ext_fields_of(request_with(b'{"%b":"%b"}' % (escaped(name), escaped(text)))) == {name: text}
 
 
 def test_every_character_is_written_as_another_writer_does() -> None:
     for form in FORMS:
         for start in range(0, 0x800, 64):
             text = "".join(map(chr, range(start, start + 64)))
-            head = encode_response(
-                Command(code=RequestCode.PULL_MESSAGE, serialize_type=form), Response(1, text, {text: text[::-1]})
+            head = commands.encode_response(
+                commands.Command(code=RequestCode.PULL_MESSAGE, serialize_type=form),
+                commands.Response(1, text, {text: text[::-1]}),
             )
             assert head[8:] == written_header(form, 1, 1, 0, text, {text: text[::-1]})

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -319,12 +320,11 @@ def test_a_run_is_cut_where_the_log_ends(count: int, stop: int, size: int) -> No
     assert bytes(kept) == b"".join(run[number] for number in range(count) if 100 * number < stop)
 
 
-def plain(topic: str, queue_id: int = 0) -> QueueKey:
-    return QueueKey("consumequeue", topic, queue_id)
+def plain(topic: str, queue_id: int = 0, tree: str = "consumequeue") -> QueueKey:
+    return QueueKey(tree, topic, queue_id)
 
 
-def batch(topic: str, queue_id: int = 0) -> QueueKey:
-    return QueueKey("batchconsumequeue", topic, queue_id)
+batch = partial(plain, tree="batchconsumequeue")
 
 
 @pytest.fixture
@@ -359,13 +359,11 @@ def test_sizes_that_no_file_can_have_are_refused(store, more, complaint) -> None
 
 
 def test_of_several_lengths_the_usual_one_counts_and_the_others_are_told(store) -> None:
-    write_file(store / "consumequeue" / "T" / "0" / f"{2000:020d}", 4000, {})
-    write_file(store / "consumequeue" / "T" / "0" / f"{6000:020d}", 0, {})
-    write_file(store / "batchconsumequeue" / "B" / "0" / f"{920:020d}", 930, {})
-    write_file(store / "batchconsumequeue" / "B" / "0" / f"{1850:020d}", 930, {})
+    files = (plain("T"), 2000, 4000), (plain("T"), 6000, 0), (batch("B"), 920, 930), (batch("B"), 1850, 930)
+    for key, start, size in files:
+        write_file(store / key.path / f"{start:020d}", size, {})
     plan = QueuePlan.of(store)
-    assert plan.file_sizes["consumequeue"] == 2000
-    assert plan.file_sizes["batchconsumequeue"] == 920
+    assert (plan.file_sizes["consumequeue"], plan.file_sizes["batchconsumequeue"]) == (2000, 920)
     told = "\n".join(plan.problems)
     assert "consumequeue: 1 of 4 files are not 2000 bytes long" in told
     assert "batchconsumequeue: 2 of 3 files are not 920 bytes long" in told
@@ -397,9 +395,8 @@ def test_a_queue_in_the_tree_of_the_other_kind_is_left_out_and_told(store) -> No
 def test_names_that_no_directory_can_have_are_not_followed(topic, store) -> None:
     plan = QueuePlan.of(store)
     assert plan.key(topic, 0) is None
-    assert plan.verdict(topic, 0) is Verdict.UNUSABLE
-    assert plan.verdict(b"T", -1) is Verdict.UNUSABLE
-    assert plan.verdict(b"T", 1 << 31) is Verdict.UNUSABLE
+    for name, queue_id in ((topic, 0), (b"T", -1), (b"T", 1 << 31)):
+        assert plan.verdict(name, queue_id) is Verdict.UNUSABLE
 
 
 def test_what_the_log_has_nothing_of_is_carried_over(store) -> None:
@@ -463,9 +460,7 @@ def test_damaged_units_of_any_number_do_not_end_the_queue(bad, first, count, tmp
 
 def test_the_number_behind_a_batch_stands_in_its_unit(tmp_path) -> None:
     queue = write(tmp_path, *(batch_unit(100 * n, 4 * n, 4) for n in range(23)))
-    assert queue.end(GONE) == 23 * 46
-    assert queue.next_offset(23 * 46) == 92
-    assert queue.next_offset(0) == 0
+    assert (queue.end(GONE), queue.next_offset(23 * 46), queue.next_offset(0)) == (23 * 46, 92, 0)
     spoilt = write(tmp_path / "spoilt", batch_unit(0, 0, 4), batch_unit(100, 4, 0), batch_unit(200, 4, 4))
     assert spoilt.end(GONE) == 3 * 46
     assert write(tmp_path / "last", batch_unit(0, 0, 4), batch_unit(100, 4, 0)).end(GONE) == 46
@@ -503,12 +498,9 @@ def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path) -> 
 def test_data_behind_a_position_is_found_past_holes(tmp_path) -> None:
     path = tmp_path / "file"
     write_file(path, 1 << 24, {100: b"x"})
-    assert has_data_behind(path, 0)
-    assert has_data_behind(path, 100)
-    assert not has_data_behind(path, 101)
+    assert [has_data_behind(path, at) for at in (0, 100, 101)] == [True, True, False]
     write_file(path, 1 << 24, {(1 << 24) - 1: b"x"})
-    assert has_data_behind(path, 101)
-    assert not has_data_behind(path, 1 << 24)
+    assert [has_data_behind(path, at) for at in (101, 1 << 24)] == [True, False]
     with pytest.raises(StoreError, match="cannot be opened"):
         has_data_behind(tmp_path / "none", 0)
 
@@ -628,8 +620,7 @@ def test_files_and_their_names_outlive_a_power_failure(tmp_path: Path, fsynced: 
     assert QueueFileWriter(tmp_path / "none", 10).finish() == 0
     fsync_tree(tmp_path)
     everything = [tmp_path, *tmp_path.rglob("*")]
-    assert sorted(fsynced) == sorted(map(str, everything))
-    assert len(fsynced) == 1 + 3 + 3 + 1
+    assert (sorted(fsynced), len(fsynced)) == (sorted(map(str, everything)), 1 + 3 + 3 + 1)
     # Names come last: none outlives what it stands for.
     assert not any(Path(path).is_file() for path in fsynced[-4:])
 

@@ -239,30 +239,21 @@ def places_of(texts):
     return TextPlaces(region, starts, lengths)
 
 
-@given(st.lists(st.none() | any_text, max_size=10))
-@settings(max_examples=examples(30))
-def test_what_is_no_utf8_is_decoded_as_java_does(texts: list[bytes | None]) -> None:
-    places = places_of(texts)
-    expected = [text if text is None else oracles.decode_java(text) for text in texts]
-    assert [text if text is None else text.decode() for text in texts_of(places.gather_utf8())] == expected
-
-
 repeated_texts = st.sampled_from([b"", b"a", b"ab", b"TAGS", b"CLUSTER", b"UNIQ_KEY", b"__CRC32#", b"\xff"])
 
 
 @given(st.lists(st.none() | repeated_texts) | st.lists(st.none() | any_text, max_size=10))
 @settings(max_examples=examples(60))
-def test_texts_that_come_again_are_kept_once(texts: list[bytes | None]) -> None:
+def test_texts_that_come_again_are_kept_once_and_no_utf8_is_decoded_as_java_does(texts: list[bytes | None]) -> None:
     places = places_of(texts)
     repeated = places.gather_repeated()
     assert isinstance(repeated, RepeatedTexts)
     assert texts_of(repeated) == texts_of(repeated.spread()) == texts
     words = texts_of(repeated.words)
-    assert len(words) == len(set(words))
-    assert set(words) == set(texts) - {None}
+    assert (len(words), set(words)) == (len(set(words)), set(texts) - {None})
     decoded = [text if text is None else oracles.decode_java(text) for text in texts]
-    found = texts_of(places.gather_repeated_utf8())
-    assert [text if text is None else text.decode() for text in found] == decoded
+    for found in (places.gather_repeated_utf8(), places.gather_utf8()):
+        assert [text if text is None else text.decode() for text in texts_of(found)] == decoded
 
 
 addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)
@@ -302,21 +293,14 @@ def maps_of(blocks: list[bytes]) -> list[dict[str, str]]:
 
 @given(st.lists(blocks, max_size=8))
 @settings(max_examples=examples(40))
-def test_property_blocks_become_maps_by_the_brokers_rules(blocks: list[bytes]) -> None:
+def test_property_blocks_become_maps_and_values_by_the_brokers_rules(blocks: list[bytes]) -> None:
     maps = maps_of(blocks)
     expected = [oracles.parse_properties(oracles.decode_java(block)) for block in blocks]
     assert maps == expected
     assert [list(each) for each in maps] == [list(each) for each in expected]
-
-
-@given(st.lists(blocks, max_size=8))
-@settings(max_examples=examples(30))
-def test_the_values_of_one_name_are_found(blocks: list[bytes]) -> None:
-    properties = properties_of(blocks)
     for name in ("a", "bb", "aa", "c"):
-        expected = [oracles.parse_properties(oracles.decode_java(block)).get(name) for block in blocks]
-        found = texts_of(properties.of(name.encode()).gather_utf8())
-        assert [text if text is None else text.decode() for text in found] == expected
+        found = texts_of(properties_of(blocks).of(name.encode()).gather_utf8())
+        assert [text if text is None else text.decode() for text in found] == [each.get(name) for each in expected]
 
 
 def test_however_many_names_there_are_each_is_kept_once() -> None:

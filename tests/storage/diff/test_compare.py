@@ -121,8 +121,7 @@ def test_a_ledger_holds_the_messages_of_a_plain_store_at_other_places(tmp_path: 
             ledger.append_record(record)
         ledger.log.write_empty_entry()
     found = compare_stores(plain.root, ledger.root)
-    assert found.counts == {"missing": 0, "extra": 0, "different": 0}
-    assert found.damage == {"a": [], "b": []}
+    assert (found.counts, found.damage) == ({"missing": 0, "extra": 0, "different": 0}, {"a": [], "b": []})
     assert found.first_byte == 3
     ledger.append("T0", b"one more")
     ledger.close()

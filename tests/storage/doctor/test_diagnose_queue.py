@@ -49,9 +49,8 @@ class Units:
 
     def put(self, first: int, data: bytes) -> None:
         self.data[20 * first : 20 * first + len(data)] = data
-        self._write(
-            [bytes(self.data[at : at + 20 * UNITS_A_FILE]) for at in range(0, len(self.data), 20 * UNITS_A_FILE)]
-        )
+        size = 20 * UNITS_A_FILE
+        self._write([bytes(self.data[at : at + size]) for at in range(0, len(self.data), size)])
 
     def restore(self) -> None:
         self._write(self._before)

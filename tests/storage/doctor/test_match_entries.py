@@ -1,6 +1,7 @@
 """The entries of an index file beside those that its log leads to, against loops, and beside the image of a rebuild."""
 
 import re
+import struct
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -68,9 +69,7 @@ def path(tmp_path_factory):
 def matched(path, entries, blocks):
     """A file of these entries, whatever its slots and header say, held against the log."""
     fields = [(0, 0, 0, 0), *entries]
-    content = b"".join(
-        oracles.packed(value, size) for entry in fields for value, size in zip(entry, (4, 8, 4, 4), strict=True)
-    )
+    content = b"".join(struct.pack(">iqii", *entry) for entry in fields)
     path.write_bytes(bytes(44) + content)
     return MatchedFile(IndexCopy(path), IndexCounts(1, len(entries) + 1, len(entries)), log_of(blocks))
 
@@ -121,8 +120,7 @@ def test_any_entries_are_matched_as_a_loop_does(path, blocks, data) -> None:
         for key_hash, offset in drawn
     ]
     found, expected = matched(path, entries, blocks), match_by_loop(entries, blocks, begin)
-    assert found.ranks[1:].tolist() == expected["ranks"]
-    assert found.timestamps[1:].tolist() == expected["times"]
+    assert (found.ranks[1:].tolist(), found.timestamps[1:].tolist()) == (expected["ranks"], expected["times"])
     assert found.wrong_times(begin).tolist() == expected["late"]
     assert (found.matches, found.rank_span()) == (expected["matches"], expected["span"])
     known = [rank for rank in expected["ranks"] if rank >= 0]

@@ -51,12 +51,11 @@ def make_damaged(root, *damaged, crashed=True, checkpoint=None):
     return written
 
 
-def first_lost(written, number):
-    return [each for each in written if each.physical_offset <= SEGMENT * number + SEGMENT // 2][-1]
-
-
-def behind(written, number):
-    return [each for each in written if each.physical_offset >= SEGMENT * number + SEGMENT // 2 + 2000]
+def lost_and_behind(written, number):
+    """The message in which the zeros in a segment begin, and those behind them."""
+    start = SEGMENT * number + SEGMENT // 2
+    lost = [each for each in written if each.physical_offset <= start][-1]
+    return lost.physical_offset, [each for each in written if each.physical_offset >= start + 2000]
 
 
 def first(diagnosis):
@@ -72,14 +71,14 @@ def test_abort_before_damage_is_first_of_all_a_warning_not_to_start(tmp_path: Pa
     written = make_damaged(root, 4)
     diagnosis = examine(root)
     finding = first(diagnosis)
-    lost, end = first_lost(written, 4).physical_offset, written[-1].physical_offset + written[-1].size
-    assert finding.found == f"{WORDS} {end - lost:,} bytes, about {len(behind(written, 4))} messages of T"
+    (lost, behind), end = lost_and_behind(written, 4), written[-1].physical_offset + written[-1].size
+    assert finding.found == f"{WORDS} {end - lost:,} bytes, about {len(behind)} messages of T"
     assert {each.cut_topics for each in diagnosis.next_starts} == {("T",)}
     assert (finding.path, finding.physical_offset) == (str(segment(root, 4)), lost)
     assert "deletes 4 segments behind" in finding.meaning  # three with messages, and the one made in advance
     for outcome in diagnosis.next_starts:
         assert (outcome.start, outcome.end, outcome.cut_bytes) == (0, lost, end - lost)
-        assert outcome.cut_messages == len(behind(written, 4))
+        assert outcome.cut_messages == len(behind)
         assert outcome.deleted == tuple(str(segment(root, number)) for number in (5, 6, 7, 8))
 
 
@@ -145,10 +144,9 @@ def test_brokers_that_recover_differently_are_told_apart(tmp_path: Path) -> None
     written = make_damaged(tmp_path, 6, crashed=False)
     diagnosis = examine(tmp_path)
     finding = first(diagnosis)
-    assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, *[len(behind(written, 6))] * 2]
-    assert finding.found.endswith(
-        "messages of T (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing"
-    )
+    assert [each.cut_messages for each in diagnosis.next_starts] == [0, 0, *[len(lost_and_behind(written, 6)[1])] * 2]
+    said = "messages of T (brokers 5.0 to 5.3.0 and 4.x); a broker 5.5 or 5.3.1 to 5.4 cuts nothing"
+    assert finding.found.endswith(said)
     assert finding.remedy.startswith("rocketlens rescue ")
 
 
@@ -167,7 +165,7 @@ def test_abort_before_damage_is_never_nothing_to_do(tmp_path: Path) -> None:
     """By default a recovery starts behind the damage here; with an option of the broker's it does not."""
     root = tmp_path / "store"
     written = make_damaged(root)
-    spoilt = first_lost(written, 3).physical_offset
+    spoilt, _ = lost_and_behind(written, 3)
     put(segment(root, 3), spoilt - 3 * SEGMENT + 90, b"\xff\xff")
     late = dict.fromkeys(("logics_msg_timestamp", "physic_msg_timestamp"), written[-1].store_timestamp + 3000)
     write_checkpoint(root / "checkpoint", root / "checkpoint", logics_physical_offset=SEGMENT * 6, **late)

@@ -112,8 +112,7 @@ def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path) -> None:
     end = written[-1].physical_offset + written[-1].size
     assert f"the last {late[-1].physical_offset + late[-1].size - end} bytes" in finding.found
     diagnosis = examine(tmp_path)
-    assert diagnosis.queues_end == end
-    assert diagnosis.coverage.queues == ((0, end),)
+    assert (diagnosis.queues_end, diagnosis.coverage.queues) == (end, ((0, end),))
 
 
 @pytest.mark.parametrize("keeps_own", [False, True])
@@ -221,9 +220,7 @@ def said(numbers, *, lost=(), minimum=0):
     for wrong in check_numbers(np.array(numbers, np.int64), offsets, -1, log.minimum, log):
         wrong.note(log, findings)
     assert all((finding.kind, finding.place) == (Kind.QUEUE_OFFSET, "record") for finding in findings.listed())
-    return [
-        (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed()
-    ]
+    return [(each.physical_offset // DISTANCE, each.expected, int(each.found)) for each in findings.listed()]
 
 
 @given(st.integers(0, 2**40), st.integers(1, 50))
@@ -264,12 +261,8 @@ def said_of_batches(batches, lost=()):
     messages = np.zeros(len(batches), [("unit", BATCH_DTYPE)])
     messages["unit"]["physical_offset"] = DISTANCE * np.arange(len(batches))
     messages["unit"]["base_offset"], messages["unit"]["batch_size"] = zip(*batches, strict=True)
-    check_batches(
-        lambda first, count: messages[first : first + count], len(batches), -1, log.minimum, (), log, findings
-    )
-    return [
-        (finding.physical_offset // DISTANCE, finding.expected, int(finding.found)) for finding in findings.listed()
-    ]
+    check_batches(lambda at, count: messages[at : at + count], len(batches), -1, log.minimum, (), log, findings)
+    return [(each.physical_offset // DISTANCE, each.expected, int(each.found)) for each in findings.listed()]
 
 
 @pytest.fixture(params=[1, 2, 1 << 16])
@@ -324,8 +317,7 @@ def test_a_damaged_entry_is_named_at_its_byte(small: Path, entry: int, field: in
     put(path, FIRST_ENTRY + 20 * entry + field, data)
     finding = only(small, "index-files")
     assert (finding.severity, finding.path) == (Severity.ERROR, str(path))
-    assert finding.position == FIRST_ENTRY + 20 * found_at
-    assert finding.remedy == f"rocketlens rebuild index {small}"
+    assert (finding.position, finding.remedy) == (FIRST_ENTRY + 20 * found_at, f"rocketlens rebuild index {small}")
 
 
 @pytest.mark.parametrize(
@@ -373,8 +365,7 @@ def test_a_lagging_index_is_named_where_it_ends(tmp_path: Path) -> None:
     assert (finding.severity, finding.physical_offset) == (Severity.WARNING, late[0].physical_offset)
     assert f"{late[0].physical_offset} to {late[-1].physical_offset + late[-1].size}" in finding.found
     diagnosis = examine(tmp_path)
-    assert diagnosis.unindexed_messages == 10
-    assert diagnosis.coverage.index == ((0, late[0].physical_offset),)
+    assert (diagnosis.unindexed_messages, diagnosis.coverage.index) == (10, ((0, late[0].physical_offset),))
     assert written[-1].physical_offset < late[0].physical_offset
 
 
@@ -386,8 +377,7 @@ def test_a_lost_file_is_named_by_the_first_message_that_lacks_a_key(tmp_path: Pa
     sorted((tmp_path / "index").iterdir())[number].unlink()
     finding = only(tmp_path, "index-reach")
     first, last = lost.begin_physical_offset, lost.end_physical_offset
-    assert finding.physical_offset == first
-    assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
+    assert (finding.physical_offset, finding.remedy) == (first, f"rocketlens rebuild index {tmp_path}")
     assert ("behind the last index file" in finding.found) == (number == -1)
     assert examine(tmp_path).unindexed_messages == sum(first <= record.physical_offset <= last for record in written)
 

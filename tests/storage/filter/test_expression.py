@@ -28,9 +28,8 @@ from store_writer import StoreWriter
 EXT, FILTERS = GOLDEN / "g2" / "g2-ext", GOLDEN / "g2" / "g2-filters"
 GROUPS = ("CG_SQL_TAG", "CG_SQL_RANGE", "CG_SQL_REGION", "CG_SQL_NONE")
 MESSAGES = 1000
-REGISTERED = ConsumerFilter(
-    "CID_abc_efg", "TopicTest", "a > 5", "SQL92", 1000, 0, 0, BloomFilterData(112, [22, 53, 14])
-)
+BITS = BloomFilterData(112, [22, 53, 14])
+REGISTERED = ConsumerFilter("CID_abc_efg", "TopicTest", "a > 5", "SQL92", 1000, 0, 0, BITS)
 
 
 def pulled(root, directories, topic, chosen):
@@ -236,9 +235,8 @@ def test_a_subscription_is_one_that_can_be_parsed() -> None:
 def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path) -> None:
     with StoreWriter(tmp_path / "store") as writer:
         batch = {"INNER_NUM": "1", "INNER_BASE": "0"}
-        written = writer.append_inner_batch(
-            "T", [(b"x", {})], properties=batch | {"phone": "13912345678", "region": "hz"}
-        )
+        batch |= {"phone": "13912345678", "region": "hz"}
+        written = writer.append_inner_batch("T", [(b"x", {})], properties=batch)
     record = MessageStore.open(writer.root).commit_log.record_at(written.physical_offset)
     (inner,) = decode_message(record).inner_messages()
     for rule in ("properties.phone", "properties:/[0-9]{11}/"):
@@ -261,8 +259,7 @@ def test_a_subscription_is_parsed_and_matches_as_recorded() -> None:
                 parse_tag_expression(vector["subString"], vector["type"])
             continue
         expression = parse_tag_expression(vector["subString"], vector["type"])
-        assert expression.text == vector["out_subString"]
-        assert sorted(expression.tags) == sorted(vector["tagsSet"])
+        assert (expression.text, sorted(expression.tags)) == (vector["out_subString"], sorted(vector["tagsSet"]))
         assert sorted(expression.codes) == sorted(vector["codeSet"])
         chosen = TagFilter(expression)
         for tag, (at_broker, _) in vector["broker_then_client"].items():

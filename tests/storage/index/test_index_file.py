@@ -124,9 +124,7 @@ class TestBytes:
     def test_header_slots_and_entries_are_those_of_the_file(self, tmp_path) -> None:
         image = image_of(20)
         copy = copy_of(tmp_path / "file", image.to_bytes())
-        assert copy.size == image.size
-        assert copy.header.index_count == 21
-        assert copy.header.end_physical_offset == 2000
+        assert (copy.size, copy.header.index_count, copy.header.end_physical_offset) == (image.size, 21, 2000)
         assert copy.slots(SLOTS).tolist() == [image.slots.get(slot, 0) for slot in range(SLOTS)]
         entries = copy.entries(SLOTS, 20)
         assert [tuple(entry) for entry in entries.tolist()] == [(0, 0, 0, 0), *image.entries]

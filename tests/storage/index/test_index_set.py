@@ -79,8 +79,7 @@ class TestOpening:
         paths[0].rename(paths[0].with_name("2569" + paths[0].name[4:]))
         paths[1].rename(paths[1].with_name(arabic))
         index = opened(writer)
-        assert index.problems == ()
-        assert len(index.files) == len(paths)
+        assert (index.problems, len(index.files)) == ((), len(paths))
 
     def test_an_empty_file_covers_nothing_and_is_no_problem(self, tmp_path) -> None:
         with StoreWriter(tmp_path, index_slots=31, index_entries=3) as writer:
@@ -95,8 +94,7 @@ def test_an_undecided_file_asks_for_its_counts_and_is_scanned(tmp_path) -> None:
     (path,) = writer.index_paths()
     write_file(path, path.stat().st_size, {36: bytes(4)})
     index = opened(writer)
-    assert index.files == ()
-    assert index.uncovered(0, writer.log.end) == [(0, writer.log.end)]
+    assert (index.files, index.uncovered(0, writer.log.end)) == ((), [(0, writer.log.end)])
     (problem,) = index.problems
     assert problem.startswith(f"{path}: no slot count reproduces its slots and pointers; its range is scanned")
     assert "--index-slots" in problem
@@ -110,8 +108,7 @@ def test_the_recorded_index_covers_all_but_the_ends_of_its_files(g1_store) -> No
     root = g1_store
     log = CommitLog.open([root / "commitlog"])
     index = IndexSet.open(root / "index", log, None, StateCache(None))
-    assert index.problems == ()
-    assert len(index.files) == 10
+    assert (index.problems, len(index.files)) == ((), 10)
     assert all(file.has_tags and file.index.shape.ascending and not file.index.shape.gaps for file in index.files)
     ends = {end for file in index.files for end in (file.index.shape.minimum, file.index.shape.maximum)}
     starts = [record.physical_offset for record in oracles.read_log(root / "commitlog")]

@@ -29,23 +29,8 @@ from storage.build.dispatch_scan import Reason
 from storage.columns.rows import ROW
 from storage.columns.wanted import Wanted
 from storage.kernels import message_rows
+from storage.kernels import records as codes
 from storage.kernels.dispatching import LIMIT, DispatchMemory
-from storage.kernels.records import (
-    AT_BLANK,
-    AT_DAMAGE,
-    BAD_MAGIC,
-    BAD_OFFSET,
-    BAD_SIZE,
-    ENTRY_HEAD,
-    MAXIMUM_PIECES,
-    check_step,
-    closes_segment,
-    entry_hashes,
-    find_record,
-    scan_keys,
-    walk_appended,
-    walk_records,
-)
 from storage.queue import consume_queue
 from store_files import pack_entry, property_bytes
 from strategies import property_blocks
@@ -77,8 +62,7 @@ class TestAgainstTheOracle:
         data, _ = segment(changes, BASE)
         whole = scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC])
         cut = scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC], window=window, records=records)
-        assert cut.made == whole.made
-        assert cut.passed_over == whole.passed_over
+        assert (cut.made, cut.passed_over) == (whole.made, whole.passed_over)
         assert all(block.records <= records for block in cut.blocks)
 
     @settings(max_examples=examples(12))
@@ -106,16 +90,15 @@ def test_what_is_no_record_says_what_it_is() -> None:
         (bytes(8), Reason.ZERO, 0),
         (bytes(300), Reason.ZERO, 0),
         (bytes(7), Reason.NEED_MORE, 0),
-        (bytes(3) + b"\1" + bytes(96), Reason.DAMAGE, BAD_MAGIC),
-        (b"garbage" * 20, Reason.DAMAGE, BAD_MAGIC),
-        ((90).to_bytes(4, "big") + record_at(0)[4:], Reason.DAMAGE, BAD_SIZE),
-        ((-5).to_bytes(4, "big", signed=True) + record_at(0)[4:], Reason.DAMAGE, BAD_SIZE),
-        (record_at(BASE), Reason.DAMAGE, BAD_OFFSET),
+        (bytes(3) + b"\1" + bytes(96), Reason.DAMAGE, codes.BAD_MAGIC),
+        (b"garbage" * 20, Reason.DAMAGE, codes.BAD_MAGIC),
+        ((90).to_bytes(4, "big") + record_at(0)[4:], Reason.DAMAGE, codes.BAD_SIZE),
+        ((-5).to_bytes(4, "big", signed=True) + record_at(0)[4:], Reason.DAMAGE, codes.BAD_SIZE),
+        (record_at(BASE), Reason.DAMAGE, codes.BAD_OFFSET),
     ]:
         data, _ = segment([{"keys": "a"}], BASE)
         scanned = scan_bytes(data + tail, BASE)
-        assert scanned.step == (len(data), reason, code)
-        assert scanned.blocks[0].records == 1
+        assert (scanned.step, scanned.blocks[0].records) == ((len(data), reason, code), 1)
 
 
 def test_a_block_is_full_before_it_has_no_room() -> None:
@@ -203,7 +186,7 @@ any_blocks = st.one_of(
 def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(block: bytes) -> None:
     held = Bytes(record_at(BASE, properties_bytes=block))
     entries = dispatch(oracles.scan_segment(bytes(held), BASE)).entries
-    assert entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
+    assert codes.entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
 
 
 @settings(max_examples=examples(100))
@@ -271,7 +254,7 @@ def test_a_topic_and_a_key_fold_to_the_hash_that_an_index_keeps(topic: bytes, ke
     held = Bytes(record_at(0, topic_bytes=topic, properties_bytes=b"UNIQ_KEY\x01" + key + b"\x02"))
     # The topic's hash is gone on with: an encoded character that is cut at its end is no part of the key's first.
     text = f"{oracles.decode_java(topic)}#{oracles.decode_java(key)}"
-    assert entry_hashes(held.region, 0, held.length) == [oracles.index_hash(text)]
+    assert codes.entry_hashes(held.region, 0, held.length) == [oracles.index_hash(text)]
 
 
 def test_names_of_light_queues_are_told_apart_by_their_bytes() -> None:
@@ -313,8 +296,7 @@ def test_a_delay_that_is_no_number_is_damage_in_the_schedule_topic_alone(text: s
     block = property_bytes({"DELAY": text, "KEYS": "a"})
     data, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXX", "properties_bytes": block}], BASE)
     scanned = scan_bytes(data, BASE)
-    assert scanned.passed_over == [BASE]
-    assert scanned.made == dispatch([])
+    assert (scanned.passed_over, scanned.made) == ([BASE], dispatch([]))
     other, _ = segment([{"topic_bytes": b"SCHEDULE_TOPIC_XXXY", "properties_bytes": block}], BASE)
     assert scan_bytes(other, BASE).blocks[0].records == 1
 
@@ -352,8 +334,7 @@ def test_a_run_that_does_not_go_forward_is_refused_until_what_is_behind_it_is_ta
     with pytest.raises(ValueError, match="does not go forward"):
         memory.run(*arguments)
     first = memory.take()
-    assert memory.run(*arguments).reason == LIMIT
-    assert memory.take().hashes == first.hashes
+    assert (memory.run(*arguments).reason, memory.take().hashes) == (LIMIT, first.hashes)
 
 
 def test_a_separator_is_found_at_every_place() -> None:
@@ -393,7 +374,7 @@ class Ledger:
 
     def add(self, kind, **changes) -> None:
         """Append a record in an entry, one without a head, or an entry that has none."""
-        head = ENTRY_HEAD if kind == "entry" else 0
+        head = codes.ENTRY_HEAD if kind == "entry" else 0
         if kind in ("entry", "plain"):
             self.starts.append(len(self.data) + head)
             record = record_at(START + self.starts[-1], **changes)
@@ -428,8 +409,8 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 
 
 def keys_of(data: bytes, position: int, stop: int) -> tuple[int, set[tuple[int, int]]]:
-    hashes, offsets = np.zeros(100 + MAXIMUM_PIECES, np.int32), np.zeros(100 + MAXIMUM_PIECES, np.int64)
-    found = scan_keys(Bytes(data).region, position, stop, len(data), START, START + len(data), hashes, offsets)
+    hashes, offsets = np.zeros(100 + codes.MAXIMUM_PIECES, np.int32), np.zeros(100 + codes.MAXIMUM_PIECES, np.int64)
+    found = codes.scan_keys(Bytes(data).region, position, stop, len(data), START, START + len(data), hashes, offsets)
     return found.position, set(zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True))
 
 
@@ -450,9 +431,9 @@ def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(led
     assert [record.physical_offset - START for record in records] == starts
     end = len(ledger.data)
     region = Bytes(data).region
-    walk = walk_records(region, 0, len(data), START, START + len(data), True)
+    walk = codes.walk_records(region, 0, len(data), START, START + len(data), True)
     assert (walk.position, walk.records, walk.last) == (end, len(starts), starts[-1] if starts else -1)
-    appended = walk_appended(region, 0, len(data), len(data), START, START + len(data))
+    appended = codes.walk_appended(region, 0, len(data), len(data), START, START + len(data))
     assert (appended.position, appended.records, appended.last) == (end, len(starts), walk.last)
     expected = {
         (oracles.index_hash(key), record.physical_offset)
@@ -485,8 +466,8 @@ def test_a_walk_ends_where_the_oracle_ends(ledger: Ledger, draw: st.DataObject) 
         return  # the oracle of a walk knows no property CRC
     region = Bytes(data).region
     end = START + len(data)
-    assert walk_records(region, 0, len(data), START, end, True).records == len(records)
-    assert walk_appended(region, 0, len(data), len(data), START, end).records == len(records)
+    assert codes.walk_records(region, 0, len(data), START, end, True).records == len(records)
+    assert codes.walk_appended(region, 0, len(data), len(data), START, end).records == len(records)
     assert rows_of(data, 0, len(data), len(data))[3] == [each.physical_offset - START for each in records]
     made = scan_bytes(data, START, checksums=True).made
     assert made == dispatch(records, lmq=True)
@@ -499,14 +480,14 @@ def test_a_blank_of_dledgers_closes_a_segment_by_its_size(left: int) -> None:
     end = len(ledger.data)
     data = ledger.data + oracles.packed(-1, 4) + oracles.packed(left, 4) + bytes(left - 8)
     region = Bytes(data).region
-    assert closes_segment(region, end, left)
-    assert not closes_segment(region, end, left + 1)
-    assert check_step(region, end, len(data), START + end, START + len(data)) == 0
-    walk = walk_records(region, 0, len(data), START, START + len(data), True)
-    assert (walk.position, walk.reason) == (end, AT_BLANK)
-    appended = walk_appended(region, 0, len(data), len(data), START, START + len(data))
-    assert (appended.position, appended.reason) == (end, AT_BLANK)
-    assert rows_of(data, 0, len(data), len(data))[:2] == (end, AT_BLANK)
+    assert codes.closes_segment(region, end, left)
+    assert not codes.closes_segment(region, end, left + 1)
+    assert codes.check_step(region, end, len(data), START + end, START + len(data)) == 0
+    walk = codes.walk_records(region, 0, len(data), START, START + len(data), True)
+    assert (walk.position, walk.reason) == (end, codes.AT_BLANK)
+    appended = codes.walk_appended(region, 0, len(data), len(data), START, START + len(data))
+    assert (appended.position, appended.reason) == (end, codes.AT_BLANK)
+    assert rows_of(data, 0, len(data), len(data))[:2] == (end, codes.AT_BLANK)
     step = scan_bytes(data, START).step
     assert (step.position, step.reason) == (end, Reason.BLANK)
 
@@ -515,22 +496,22 @@ def test_a_damaged_head_hides_no_record_from_a_search() -> None:
     ledger = Ledger()
     for number in range(3):
         ledger.add("entry", keys=f"k{number}")
-    head = ledger.starts[1] - ENTRY_HEAD
+    head = ledger.starts[1] - codes.ENTRY_HEAD
     for place in (0, 4, 24, 31, 44, 47):
         data = bytearray(ledger.data)
         data[head + place] ^= 0x40
-        walk = walk_records(Bytes(bytes(data)).region, 0, len(data), START, START + len(data), True)
-        assert (walk.position, walk.reason) == (head, AT_DAMAGE)
-        assert find_record(Bytes(bytes(data)).region, head + 1, len(data), START) == ledger.starts[1]
+        walk = codes.walk_records(Bytes(bytes(data)).region, 0, len(data), START, START + len(data), True)
+        assert (walk.position, walk.reason) == (head, codes.AT_DAMAGE)
+        assert codes.find_record(Bytes(bytes(data)).region, head + 1, len(data), START) == ledger.starts[1]
 
 
 def test_an_entry_of_which_only_the_head_was_written_ends_the_log_in_front_of_it() -> None:
     ledger = Ledger()
     ledger.add("entry")
     end = len(ledger.data)
-    record = record_at(START + end + ENTRY_HEAD)
-    data = ledger.data + pack_entry(record, START + end, index=1)[:ENTRY_HEAD] + bytes(200)
-    assert walk_appended(Bytes(data).region, 0, len(data), len(data), START, START + 5000).position == end
-    assert walk_records(Bytes(data).region, 0, len(data), START, START + 5000, True).position == end
+    record = record_at(START + end + codes.ENTRY_HEAD)
+    data = ledger.data + pack_entry(record, START + end, index=1)[: codes.ENTRY_HEAD] + bytes(200)
+    assert codes.walk_appended(Bytes(data).region, 0, len(data), len(data), START, START + 5000).position == end
+    assert codes.walk_records(Bytes(data).region, 0, len(data), START, START + 5000, True).position == end
     step = scan_bytes(data, START).step
     assert (step.position, step.reason) == (end, Reason.ZERO)

@@ -1,5 +1,6 @@
 """Index files checked, measured and built by the kernels, against loops and oracles."""
 
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +36,8 @@ class TestCheckStructure:
     def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
         image = bytearray(oracles.index_image(keys).to_bytes())
         for _ in range(data.draw(st.integers(1, 3))):
-            image[data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))] = data.draw(
-                st.integers(0, 255)
-            )
+            place = data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))
+            image[place] = data.draw(st.integers(0, 255))
         assert check(bytes(image), SLOTS, len(keys)) == oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
 
 
@@ -55,8 +55,7 @@ def test_bounds_order_and_gaps_are_those_of_the_oracle(offsets: list[int]) -> No
     span = indexes.measure_entries(held.region, SLOTS, 0, len(offsets), 20)
     minimum, maximum, ascending, expected = measure_offsets(offsets, indexes.GAP_BYTES)
     assert (span.minimum, span.maximum, span.ascending) == (minimum, maximum, ascending)
-    assert span.gap_count == len(expected)
-    assert span.gaps == expected
+    assert (span.gap_count, span.gaps) == (len(expected), expected)
 
 
 @given(
@@ -131,9 +130,8 @@ def test_no_entry_is_passed_that_no_chain_reaches(keys: list[str], slots: int, d
     assert offsets == sorted(offsets)
     for number in range(known + 1, len(keys) + 1):
         hash_value = oracles.signed(content, first + 20 * number, 4)
-        assert oracles.signed(content, first + 20 * number + 4, 8) in oracles.walk_chain(
-            bytes(content), slots, hash_value
-        )
+        offset = oracles.signed(content, first + 20 * number + 4, 8)
+        assert offset in oracles.walk_chain(bytes(content), slots, hash_value)
 
 
 long_key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
@@ -179,17 +177,12 @@ def test_what_is_wrong_is_what_a_loop_finds(keys, slots, room, data) -> None:
     wrong, rows, used = check_pointers(bytes(content), slots, len(keys), fixed=fixed, room=room)
     assert wrong == len(expected)
     assert rows[:room] == expected[:room]
-    hashes = [
-        fixed.get(number, oracles.signed(bytes(content), 40 + 4 * slots + 20 * number, 4))
-        for number in range(1, len(keys) + 1)
-    ]
+    hashes = [fixed.get(n, oracles.signed(bytes(content), 40 + 4 * slots + 20 * n, 4)) for n in range(1, len(keys) + 1)]
     assert used == len({key_hash % slots for key_hash in hashes if key_hash >= 0})
 
 
 def entry_bytes(entries):
-    return b"".join(
-        oracles.packed(value, size) for entry in entries for value, size in zip(entry, (4, 8, 4, 4), strict=True)
-    )
+    return b"".join(struct.pack(">iqii", *entry) for entry in entries)
 
 
 class TestCheckEntries:
@@ -238,9 +231,7 @@ def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(cells, start, 
     nowhere = len(entries) - below - beyond - sum(map(len, inside))
     assert [dealt.below, dealt.beyond, dealt.nowhere] == [below, beyond, nowhere]
     assert dealt.counts.tolist() == [*map(len, inside)]
-    expected = [
-        (key_hash, offset - low) for (low, _), of in zip(bounds, inside, strict=True) for key_hash, offset in of
-    ]
+    expected = [(each, offset - low) for (low, _), of in zip(bounds, inside, strict=True) for each, offset in of]
     count = len(expected)
     assert list(zip(dealt.hashes[:count].tolist(), dealt.positions[:count].tolist(), strict=True)) == expected
 

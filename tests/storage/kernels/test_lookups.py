@@ -40,16 +40,12 @@ class Question:
     limit: int = 1 << 40
     tick: int = 0
     steps: int = STEPS
-    tags_only: bool = False
 
 
-def ask(store: KernelStore, question: Question) -> kernel.Found:
-    asked = Asked(
-        question.topic, question.key, KeyKind(KINDS[question.kind]), question.maximum,
-        question.begin, question.end, question.before, question.limit,
-    )  # fmt: skip
-    query = kernel.KeyQuery(asked, tags_only=question.tags_only)
-    return kernel.look_up(store.view, query, question.tick, question.steps)
+def ask(store: KernelStore, asked: Question) -> kernel.Found:
+    kind, times = KeyKind(KINDS[asked.kind]), (asked.begin, asked.end)
+    query = kernel.KeyQuery(Asked(asked.topic, asked.key, kind, asked.maximum, *times, asked.before, asked.limit))
+    return kernel.look_up(store.view, query, asked.tick, asked.steps)
 
 
 @dataclass
@@ -142,14 +138,11 @@ def test_what_index_and_scan_propose_is_answered_like_the_oracle(plan: Plan, dat
             kind=kind, begin=question.begin, end=question.end, before_offset=question.before,
         )  # fmt: skip
         answer = ask(store, question)
-        assert answer.status == kernel.FOUND
-        assert list(answer.physical_offsets) == expected[-question.maximum :]
+        assert (answer.status, list(answer.physical_offsets)) == (kernel.FOUND, expected[-question.maximum :])
         assert answer.truncated == (len(expected) > question.maximum)
         log = bytes(store.segments[0])
         sizes = {record.physical_offset: record.total_size for record in records}
-        assert answer.records == b"".join(
-            log[offset : offset + sizes[offset]] for offset in list(answer.physical_offsets)
-        )
+        assert answer.records == b"".join(log[each : each + sizes[each]] for each in list(answer.physical_offsets))
 
 
 @settings(max_examples=examples(40))
@@ -183,8 +176,7 @@ def test_what_was_cold_is_named_until_nothing_is() -> None:
             answer = ask(store, question)
             assert answer.status == kernel.STOPPED_COLD
             assert answer.cold_file is store.files[number]
-            assert answer.cold_position == position
-            assert answer.cold_length == length
+            assert (answer.cold_position, answer.cold_length) == (position, length)
             store.files[number].heat[position >> 16 : ((position + length - 1) >> 16) + 1] = TICK
         assert ask(store, question).physical_offsets == (0,)
         assert ask(store, replace(question, tick=TICK + 2)).status == kernel.STOPPED_COLD
@@ -200,9 +192,7 @@ BEFORE_SHORTCUTS, LONG_ROW = 64, 256
 
 LOG, _PLACES = segment_at(0, *[{"keys": key} for key in CHAIN_KEYS * COPIES])
 RECORDS = [record for place in _PLACES if (record := oracles.read_record(LOG, place)) is not None]
-OFFSETS = {
-    key: [record.physical_offset for record in RECORDS if oracles.has_key(record, key, "K")] for key in CHAIN_KEYS
-}
+OFFSETS = {key: [each.physical_offset for each in RECORDS if oracles.has_key(each, key, "K")] for key in CHAIN_KEYS}
 
 
 @dataclass
@@ -349,8 +339,7 @@ def test_files_wholly_older_than_a_full_answer_are_not_opened(ascending: bool) -
     ]
     answer = ask(KernelStore([(0, log)], rows), Question("TopicTest", "a", maximum=2))
     assert len(rows) == 4
-    assert len(list(answer.physical_offsets)) == 2
-    assert answer.files == 2
+    assert (len(list(answer.physical_offsets)), answer.files) == (2, 2)
     assert answer.truncated
 
 

@@ -335,24 +335,19 @@ class TestSelectRecords:
     )
     def test_bytes_count_only_where_they_are_asked_for(self, parts, place, is_of_topic) -> None:
         """Hits lie behind, before and between the places that count, near and far."""
+        topics = [b"needleT" if body else b"T" for body, _ in parts]
+        keys = ["a needle" if has_key else "b" for _, has_key in parts]
         data, positions = segment(
             *(
-                {
-                    "body": b"x" + body,
-                    "keys": "a needle" if has_key else "b",
-                    "topic_bytes": b"needleT" if body else b"T",
-                }
-                for body, has_key in parts
+                {"body": b"x" + body, "keys": key, "topic_bytes": topic}
+                for (body, _), key, topic in zip(parts, keys, topics, strict=True)
             )
         )
+        in_body, in_keys = place is not SearchPlace.PROPERTIES, place is not SearchPlace.BODY
         expected = [
             position
             for position, (body, has_key) in zip(positions, parts, strict=True)
-            if (
-                (body == b"needle" and place is not SearchPlace.PROPERTIES)
-                or (has_key and place is not SearchPlace.BODY)
-            )
-            and not (is_of_topic and not body)
+            if ((body == b"needle" and in_body) or (has_key and in_keys)) and (body or not is_of_topic)
         ]
         criteria = Criteria(contains=b"needle", place=place, topic="needleT" if is_of_topic else None)
         assert selected(data, criteria)[2] == expected
@@ -473,8 +468,7 @@ def test_a_row_says_where_the_parts_of_a_record_lie() -> None:
     found = [{part: bytes_at(region, row[part], row[f"{part}_length"]) for part in parts} for row in table]
     assert found[0] == {"body": b"hello", "topic": b"TopicTest", "keys": b"k l", "tags": b"A", "unique_key": b"u"}
     assert found[1] == {"body": b"hello", "topic": b"TopicTest", "keys": b"", "tags": b"B", "unique_key": b""}
-    assert table["keys_length"].tolist() == [3, -1]
-    assert table["size"].tolist() == [len(FIRST), len(TWO) - len(FIRST)]
+    assert (table["keys_length"].tolist(), table["size"].tolist()) == ([3, -1], [len(FIRST), len(TWO) - len(FIRST)])
     assert (table["store_host"] - table["born_host"]).tolist() == [16, 28]
 
 

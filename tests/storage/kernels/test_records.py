@@ -45,9 +45,7 @@ OFFSET = 4096
 
 
 def packed(**changes):
-    return record_at(
-        changes.pop("physical_offset", OFFSET), **{"keys": "a b", "unique_key": "U", "tags": "t", **changes}
-    )
+    return record_at(OFFSET, **{"keys": "a b", "unique_key": "U", "tags": "t", **changes})
 
 
 def shape(data: bytes, offset: int = OFFSET) -> int:

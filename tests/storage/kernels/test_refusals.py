@@ -1,7 +1,4 @@
-"""What no kernel takes: places outside of a region, room of another size or kind, counts that do not fit.
-
-Each is refused with a sentence before anything is read or written.
-"""
+"""What no kernel takes, but refuses with a sentence: places outside of a region, room of another size, wrong counts."""
 
 import numpy as np
 import pytest
@@ -27,8 +24,7 @@ from storage.kernels import (
 from storage.kernels.region import Region
 
 BASE, SIZE = (1 << 32, 1 << 16)
-INDEX_BYTES = 40 + 4 * 2 + 20 * 4
-"Of an index file of two slots, with room for four entries, of which the first is none."
+INDEX_BYTES = 40 + 4 * 2 + 20 * 4  # of an index file of two slots, with room for four entries; the first is none
 
 
 def longs(*values):

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -107,8 +107,7 @@ def test_pages_that_are_not_in_memory_are_not_read() -> None:
     with tempfile.TemporaryFile() as short:  # as short as it is, every probe comes back short, as over cold pages
         store = KernelStore([(0, data)], descriptor=short.fileno())
         assert not store.segments[0].is_hot(0, 64, TICK)
-        assert store.log.record_at(0, TICK) == codes.COLD
-        assert store.log.record_at(0, 0) == data
+        assert (store.log.record_at(0, TICK), store.log.record_at(0, 0)) == (codes.COLD, data)
 
 
 def test_a_file_just_written_is_hot_and_remembered(tmp_path) -> None:
@@ -202,23 +201,21 @@ for is_walked in (True, False, True):
 """
 
 
+def run(code, path, *arguments):
+    command = [sys.executable, "-c", code, str(path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_only_cuts_of_maps_that_nobody_walks_through_are_counted(path: Path) -> None:
     """In a process of its own: what it counts would be taken for a cut of the stores that are open in this one."""
-    command = [sys.executable, "-c", COUNTING, str(path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout.split() == ["True", "0", "True", "1", "True", "1"]
+    assert run(COUNTING, path).stdout.split() == ["True", "0", "True", "1", "True", "1"]
 
 
 def test_many_threads_may_meet_the_end_at_once(path: Path, descriptor: int) -> None:
     pages = FileMap(descriptor, SIZE)
     os.truncate(path, 2 * PAGE)
-    expected, found = zlib.crc32(DATA[: 2 * PAGE].ljust(SIZE, b"\0")), []
-    threads = [threading.Thread(target=lambda: found.append(crc32(pages))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 8
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(crc32, [pages] * 8)) == {zlib.crc32(DATA[: 2 * PAGE].ljust(SIZE, b"\0"))}
 
 
 LOOKS = """
@@ -290,9 +287,7 @@ print(crc32(pages), pages.is_cut, len(had))
 
 @pytest.mark.parametrize(("act", "had"), [("handled", 2), ("ignored", 0)])
 def test_maps_stay_guarded_behind_a_signal_that_was_sent(path: Path, act: str, had: int) -> None:
-    command = [sys.executable, "-c", SENT, str(path), act]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout == f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True {had}\n"
+    assert run(SENT, path, act).stdout == f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True {had}\n"
 
 
 OTHERS = """
@@ -322,10 +317,8 @@ print("still here")
 
 @pytest.mark.parametrize("act", ["a signal that was sent", "faulthandler before", "faulthandler behind"])
 def test_a_signal_of_another_map_ends_the_process_as_ever(path: Path, act: str) -> None:
-    command = [sys.executable, "-c", OTHERS, str(path), act]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout == f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True\n"
-    assert ended.returncode == -7
+    ended = run(OTHERS, path, act)
+    assert (ended.stdout, ended.returncode) == (f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True\n", -7)
     assert ("Bus error" in ended.stderr) == act.startswith("faulthandler")
 
 

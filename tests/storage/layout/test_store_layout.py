@@ -132,8 +132,7 @@ def test_directories_of_the_log_that_leave_out_a_ledger_are_refused(tmp_path) ->
     found = f"found messages in a DLedger log in {ledger}"
     assert found in refusal(root, root / "commitlog")
     layout = recognise_store(root, (root / "commitlog", ledger))
-    assert layout.commit_log_directories == (root / "commitlog", ledger)
-    assert layout.ledgers == (ledger,)
+    assert (layout.commit_log_directories, layout.ledgers) == ((root / "commitlog", ledger), (ledger,))
 
 
 def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path) -> None:

@@ -30,9 +30,7 @@ from store_writer import START_TIMESTAMP, StoreWriter
 
 
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
-    answer = query_with_copies(
-        store.query, Question(topic=topic, text=key, kind=kind, **more), copy_topics(store), Origins(store)
-    )
+    answer = query_with_copies(store.query, Question(topic, key, kind, **more), copy_topics(store), Origins(store))
     assert answer.records == b"".join(store.record_at(place) or b"" for place in answer.physical_offsets)
     messages = list(decode_messages(answer.records))
     assert [each.physical_offset for each in messages] == list(answer.physical_offsets)
@@ -136,9 +134,7 @@ class Sent:
 
 
 TOPICS, BODIES = st.sampled_from(["T", "U"]), st.sampled_from([b"a", b"b"])
-SENT = st.lists(
-    st.builds(Sent, TOPICS, BODIES, st.integers(0, 12).map(lambda number: number * 25)), min_size=1, max_size=5
-)
+SENT = st.lists(st.builds(Sent, TOPICS, BODIES, st.sampled_from(range(0, 301, 25))), min_size=1, max_size=5)
 COPIES = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from(["schedule", "retry", "pop", "dead letter", "half", "timer"])),
     max_size=8,
@@ -260,9 +256,7 @@ def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(steps, has_or
             assert sum(topic.popped for topic in pending.topics()) == len(out)
         assert {each.state for each in waiting} <= {PendingState.POPPED}
         assert {each.topic for each in waiting} <= {"T"}
-        assert out == {
-            (each.message.topic, each.message.queue_offset, each.due_timestamp, each.group or "") for each in waiting
-        }
+        assert out == {(w.message.topic, w.message.queue_offset, w.due_timestamp, w.group or "") for w in waiting}
         for key in KEYS:
             life = find_life(store, key)
             assert life.incomplete is None

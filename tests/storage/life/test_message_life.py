@@ -234,24 +234,20 @@ def test_a_half_message_says_all_that_became_of_it(steps: list[tuple[str, str, i
             life = find_life(store, key)
             notes = {event.message.physical_offset: event.note for event in life.events if event.message}
             for half in broker.halves[key]:
-                assert sorted(notes[half.physical_offset].split(", ")) == sorted(expected(half).split(", "))
+                assert sorted(notes[half.physical_offset].split(", ")) == sorted(expected(half))
             said = life.stories[0].transaction or ""
             commits = sum(half.commits for half in broker.halves[key])
             words = {0: "", 1: "committed", **{count: f"committed {count} times" for count in range(2, 20)}}[commits]
             assert said.split(", ")[0] == words or not commits
             assert ("discarded" in said) == (key in given_up)
-            assert ("rolled back" in said) == any(
-                each.is_rolled_back and not each.commits for each in broker.halves[key]
-            )
+            is_rolled_back = any(each.is_rolled_back and not each.commits for each in broker.halves[key])
+            assert ("rolled back" in said) == is_rolled_back
 
 
-def expected(half: Half) -> str:
-    said = list(half.done)
-    if half.commits:
-        said.append("committed" if half.commits == 1 else f"committed {half.commits} times")
-    elif half.is_rolled_back:
-        said.append("rolled back")
-    return ", ".join(said) or "not ended"
+def expected(half: Half) -> list[str]:
+    committed = ["committed" if half.commits == 1 else f"committed {half.commits} times"] * bool(half.commits)
+    ended = committed or ["rolled back"] * half.is_rolled_back
+    return [piece for said in half.done for piece in said.split(", ")] + ended or ["not ended"]
 
 
 def test_it_is_said_where_not_all_operations_were_searched(tmp_path: Path) -> None:
@@ -263,10 +259,8 @@ def test_it_is_said_where_not_all_operations_were_searched(tmp_path: Path) -> No
         broker.roll_back(broker.halves["A"][0])
     store = MessageStore.open(tmp_path / "store")
     records = [event.message for event in find_life(store, "A").events if event.message]
-    assert [each.text for each in endings(store, records, 4).values()] == [
-        "how it ended is not known: 4 operations were searched"
-    ]
-    assert [each.text for each in endings(store, records, 5).values()] == ["rolled back"]
+    for most, said in ((4, "how it ended is not known: 4 operations were searched"), (5, "rolled back")):
+        assert [each.text for each in endings(store, records, most).values()] == [said]
 
 
 STORED = START_TIMESTAMP + 1

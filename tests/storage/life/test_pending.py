@@ -243,9 +243,7 @@ def test_pages_go_on_behind_records_that_were_deleted_meanwhile(tmp_path, monkey
     gone = {each.physical_offset for each in writer.written[:4]}
     record_at = store.record_at
     with Pending(store) as pending:
-        monkeypatch.setattr(
-            MessageStore, "record_at", lambda _store, offset: None if offset in gone else record_at(offset)
-        )
+        monkeypatch.setattr(MessageStore, "record_at", lambda _, offset: None if offset in gone else record_at(offset))
         whole = [each.message.physical_offset for each in pending.messages()]
         assert len(whole) == 6
         for limit in (1, 3, 10):
@@ -317,33 +315,38 @@ COUNT = 4
 DUE = START_TIMESTAMP + 5_000
 
 
-def life_notes(store: MessageStore) -> list[str]:
-    return [find_life(store, f"K{number}").events[0].note for number in range(COUNT)]
+def life_notes(delivered, configure, topic, queue_id, properties):
+    """What lives say of messages that waited in a topic, of which some were delivered."""
+    with tempfile.TemporaryDirectory() as directory:
+        with StoreWriter(Path(directory) / "store") as writer:
+            for number in range(COUNT):
+                writer.append(topic, unique_key=f"K{number}", properties=properties, queue_id=queue_id)
+            for number in sorted(delivered):
+                writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
+        configure(writer)
+        store = MessageStore.open(writer.root)
+        return [find_life(store, f"K{number}").events[0].note for number in range(COUNT)]
 
 
 @settings(deadline=None, max_examples=examples(6))
 @given(delivered=st.sets(st.integers(0, COUNT - 1)), next_offset=st.none() | st.integers(0, 2 * COUNT))
 def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, next_offset) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        with StoreWriter(Path(directory) / "store") as writer:
-            for number in range(COUNT):
-                writer.append(SCHEDULE, unique_key=f"K{number}", properties={"REAL_TOPIC": "T"}, queue_id=2)
-            for number in sorted(delivered):
-                writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
+    def configure(writer) -> None:
         if next_offset is not None:
             writer.write_config("delayOffset.json", {"offsetTable": {3: next_offset}})
-        for number, note in enumerate(life_notes(MessageStore.open(writer.root))):
-            assert ("level 3, delivered" in note) == (number in delivered)
-            if number in delivered:
-                continue
-            if next_offset is None:
-                assert note == "delay level 3"
-            elif next_offset > COUNT:
-                assert f"delayOffset.json is ahead of the level's queue ({next_offset} > {COUNT})" in note
-            elif next_offset > number:
-                assert note.endswith("counted as delivered, but no record of its delivery is there")
-            else:
-                assert note == "delay level 3, not delivered yet"
+
+    for number, note in enumerate(life_notes(delivered, configure, SCHEDULE, 2, {"REAL_TOPIC": "T"})):
+        assert ("level 3, delivered" in note) == (number in delivered)
+        if number in delivered:
+            continue
+        if next_offset is None:
+            assert note == "delay level 3"
+        elif next_offset > COUNT:
+            assert f"delayOffset.json is ahead of the level's queue ({next_offset} > {COUNT})" in note
+        elif next_offset > number:
+            assert note.endswith("counted as delivered, but no record of its delivery is there")
+        else:
+            assert note == "delay level 3, not delivered yet"
 
 
 @settings(deadline=None, max_examples=examples(6))
@@ -352,26 +355,23 @@ def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, 
     check=st.none() | st.tuples(st.sampled_from([DUE - 1000, DUE + 1000]), st.integers(0, 2 * COUNT)),
 )
 def test_a_timer_message_is_delivered_where_its_delivery_is_stored(delivered, check) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        with StoreWriter(Path(directory) / "store") as writer:
-            for number in range(COUNT):
-                writer.append(TIMER, unique_key=f"K{number}", properties={"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)})
-            for number in sorted(delivered):
-                writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
+    def configure(writer) -> None:
         if check is not None:
             write_timer_check(writer.root, *check)
-        for number, note in enumerate(life_notes(MessageStore.open(writer.root))):
-            assert (note == "delivered") == (number in delivered)
-            if number in delivered:
-                continue
-            if check is None:
-                assert note == ""
-            elif check[1] > COUNT:
-                assert f"timercheck is ahead of the timer's queue ({check[1]} > {COUNT})" in note
-            elif check[0] > DUE and check[1] > number:
-                assert note == "cancelled, or counted as delivered: no record of its delivery is there"
-            else:
-                assert note == "not delivered yet"
+
+    properties = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)}
+    for number, note in enumerate(life_notes(delivered, configure, TIMER, 0, properties)):
+        assert (note == "delivered") == (number in delivered)
+        if number in delivered:
+            continue
+        if check is None:
+            assert note == ""
+        elif check[1] > COUNT:
+            assert f"timercheck is ahead of the timer's queue ({check[1]} > {COUNT})" in note
+        elif check[0] > DUE and check[1] > number:
+            assert note == "cancelled, or counted as delivered: no record of its delivery is there"
+        else:
+            assert note == "not delivered yet"
 
 
 def test_a_timer_message_whose_time_is_far_is_stored_again(tmp_path: Path) -> None:

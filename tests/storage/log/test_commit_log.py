@@ -119,8 +119,7 @@ def check(log, directories, messages, *, may_have_holes=False) -> None:
     for record in records:
         assert len(log.record_at(record.physical_offset)) == record.total_size
         assert log.store_timestamp_at(record.physical_offset, record.total_size) == record.store_timestamp
-    assert log.end == records[-1].physical_offset + records[-1].total_size
-    assert log.problems == ()
+    assert (log.end, log.problems) == (records[-1].physical_offset + records[-1].total_size, ())
     assert log.holes == () or may_have_holes
 
 

@@ -137,8 +137,7 @@ def test_a_question_without_end_ends_the_child_that_answers_and_no_python_is_sta
     for _ in range(3):
         with pytest.raises(processes.PatternLimit):
             asked.ask(ENDLESS, _pattern_process.MaskAnswer)
-        assert asked.ask(QUESTION, _pattern_process.MaskAnswer) == ANSWER
-        assert asked._idle == [process]
+        assert (asked.ask(QUESTION, _pattern_process.MaskAnswer), asked._idle) == (ANSWER, [process])
     asked.close()
 
 
@@ -202,9 +201,8 @@ def test_it_imports_nothing_from_where_somebody_is(tmp_path: Path, monkeypatch: 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     command = python_command(code)
-    done = subprocess.run(
-        command, env=child_environment(), capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS
-    )
+    ours = child_environment()
+    done = subprocess.run(command, env=ours, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
     assert not done.stderr
     return done
 

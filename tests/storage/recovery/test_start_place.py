@@ -332,8 +332,7 @@ def test_all_behind_the_first_damage_goes_and_the_damaged_messages_are_not_count
     first = spoil(crashed, 60, 61, 130)
     found = outcome(crashed.root)
     assert (found.start, found.end) == (0, first.physical_offset)
-    assert found.cut_bytes == end - first.physical_offset
-    assert found.cut_messages == 200 - 62 - 1
+    assert (found.cut_bytes, found.cut_messages) == (end - first.physical_offset, 200 - 62 - 1)
     assert found.deleted == segments(crashed, *range(first.physical_offset // SEGMENT + 1, 5))
 
 

@@ -62,9 +62,7 @@ def test_keys_and_tags_are_those_that_records_have(store: MessageStore, g1_store
     records = oracles.read_log(g1_store / "commitlog")
     for text in ("hotkey", "TagA", "BB", "dup", "标签"):
         found = {(each.message.physical_offset, each.kind) for each in find(store, text, maximum=1000).found}
-        expected = {
-            (each.physical_offset, "key") for each in records if text in each.properties.get("KEYS", "").split()
-        }
+        expected = {(one.physical_offset, "key") for one in records if text in one.properties.get("KEYS", "").split()}
         expected |= {(each.physical_offset, "tag") for each in records if each.properties.get("TAGS") == text}
         assert found == expected != set()
 
@@ -115,14 +113,6 @@ def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(tmp_path_facto
     assert found == by_loop(read_log(root / "commitlog"), queries, topic, kind)
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> StoreWriter:
-    with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
-        for number in range(50):
-            writer.append("T", keys=f"k{number % 7} Aa", unique_key=f"U{number}")
-    return writer
-
-
 def test_an_offset_message_id_names_its_message_and_a_key_that_looks_like_one_is_a_key(tmp_path) -> None:
     unique_key = "7F000001" + "00002A9F" + "00000000000F0000"
     with StoreWriter(tmp_path) as writer:
@@ -140,15 +130,15 @@ def test_the_hashes_of_many_are_those_of_each(keys: list[str], topic: str) -> No
     assert KeyHashes(keys).within(topic).tolist() == [index_hash(f"{topic}#{key}") for key in keys]
 
 
-def test_without_an_index_the_log_is_scanned(writer: StoreWriter) -> None:
-    expected = named(MessageStore.open(writer.root), ["k3", "U7", "Aa"])
-    shutil.rmtree(writer.root / "index")
-    assert named(MessageStore.open(writer.root, StoreOptions(scan_budget=0)), ["k3", "U7", "Aa"]) == expected
-
-
-def test_a_batch_is_stopped(writer: StoreWriter) -> None:
-    steps = list(look_up(LookupHere(MessageStore.open(writer.root)), ["U1"], should_stop=lambda: True))
-    assert steps == []
+def test_without_an_index_the_log_is_scanned_and_a_batch_can_be_stopped(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, segment_size=4096) as writer:
+        for number in range(50):
+            writer.append("T", keys=f"k{number % 7} Aa", unique_key=f"U{number}")
+    expected = named(MessageStore.open(tmp_path), ["k3", "U7", "Aa"])
+    shutil.rmtree(tmp_path / "index")
+    store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
+    assert named(store, ["k3", "U7", "Aa"]) == expected
+    assert list(look_up(LookupHere(store), ["U1"], should_stop=lambda: True)) == []
 
 
 GONE = "7F00000100002A9F0000000000000000"
@@ -186,9 +176,8 @@ def test_a_server_is_asked_for_the_copies_of_an_expired_message_by_our_own_clien
     service = service_of(MessageStore.open(case), acl=write_accounts(tmp_path / "plain_acl.yml"))
     keys = {"access_key": DEFAULTS, "secret_key": DEFAULTS_SECRET}  # which is no administrator
     with serving_in_a_thread(service) as address, connect(str(address), **keys) as remote:
-        assert (
-            "copies of it are listed to administrators" in remote.find(GONE, kind="offset message id").readings[0].note
-        )
+        note = remote.find(GONE, kind="offset message id").readings[0].note
+        assert "copies of it are listed to administrators" in note
 
 
 @pytest.mark.parametrize("mask", ["unique_key", "store_host", "properties"])
@@ -225,9 +214,7 @@ def test_copies_in_retry_and_dead_letter_topics_alone_are_found(copies, at_once,
             if topic.startswith("%") and name != "KEYS" and text == GONE
         ]
         store = MessageStore.open(directory)
-        found = [
-            (not each.topic.startswith("%DLQ%"), each.topic, each.physical_offset) for each in copies_of(store, GONE)
-        ]
+        found = [(not one.topic.startswith("%DLQ%"), one.topic, one.physical_offset) for one in copies_of(store, GONE)]
         assert sorted(found) == sorted(expected)
         assert [each[:2] for each in found] == sorted(each[:2] for each in found)
         assert list(copies_of(store, GONE, lambda: True)) == []

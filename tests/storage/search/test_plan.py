@@ -44,9 +44,8 @@ class TestByQueue:
     def writer(self, tmp_path):
         writer = StoreWriter(tmp_path / "store", segment_size=4096, queue_file_size=100)
         for number in range(60):
-            writer.append(
-                "T" if number % 5 == 0 else "U", b"%d" % number, tags="AB"[number % 2], queue_id=number // 5 % 4
-            )
+            topic = "T" if number % 5 == 0 else "U"
+            writer.append(topic, b"%d" % number, tags="AB"[number % 2], queue_id=number // 5 % 4)
         return writer
 
     def open(self, writer: StoreWriter) -> MessageStore:

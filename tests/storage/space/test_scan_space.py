@@ -149,12 +149,10 @@ def test_growth_is_that_of_the_last_day(tmp_path) -> None:
     size = tally.size // tally.messages
     forecast = make_forecast(store.commit_log, tally, BrokerSettings(), NOW)
     # 24 messages in the 23 hours from the first to the last of them.
-    assert forecast.growth_hours == 23
-    assert forecast.growth == 24 * size * 24 // 23
+    assert (forecast.growth_hours, forecast.growth) == (23, 24 * size * 24 // 23)
     growth = forecast.growth
     assert forecast.full_timestamp == NOW + 400_000 * DAY_MS // growth
-    assert forecast.crowded_timestamp == NOW + 250_000 * DAY_MS // growth
-    assert forecast.kept_size == growth * 3
+    assert (forecast.crowded_timestamp, forecast.kept_size) == (NOW + 250_000 * DAY_MS // growth, growth * 3)
     assert forecast.is_full_first is False
     oldest = store.commit_log.segments[0].file.path
     assert forecast.expiry_timestamp == os.stat(oldest).st_mtime_ns // 1_000_000 + 72 * HOUR_MS

@@ -3,7 +3,7 @@
 import pytest
 
 from growing_store import Followed, hurry
-from kept_store import Kept, make_small
+from kept_store import make_small
 
 
 @pytest.fixture
@@ -19,8 +19,3 @@ def followed(tmp_path, hurried):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
-
-
-@pytest.fixture
-def kept(tmp_path, small):
-    return Kept(tmp_path, 150)

@@ -213,8 +213,7 @@ def test_a_blank_of_a_wrong_size_is_damage_once_the_log_goes_on(growing, tmp_pat
     growing.write(SEGMENT, behind.record)
     for _ in range(3):
         growing.look(2 * DAMAGED_SECONDS)
-    assert growing.log.record_at(SEGMENT) == behind.record
-    assert growing.log.record_at(0) == written[0].record
+    assert (growing.log.record_at(SEGMENT), growing.log.record_at(0)) == (behind.record, written[0].record)
 
 
 def test_what_was_searched_in_vain_is_not_searched_again(growing, tmp_path, monkeypatch) -> None:
@@ -353,14 +352,12 @@ def test_without_queue_files_what_is_older_than_the_last_epoch_is_none(
         (cut.root / "consumequeue_rocksdb" / "CURRENT").touch()
         is_cut = is_live and has_epochs
         store = MessageStore.open(cut.root)
-        expected = {
-            name: is_there or not (is_cut or int(name[1:]) < cut.count) for name, is_there in cut.expected(old).items()
-        }
+        there = cut.expected(old).items()
+        expected = {name: is_there or not (is_cut or int(name[1:]) < cut.count) for name, is_there in there}
         assert found_in(store, expected) == expected
         assert store.commit_log.stale_from == (cut.end if is_cut else None)
-        found = [
-            each for each in examine(cut.root).findings if (each.check, each.physical_offset) == ("log-end", cut.end)
-        ]
+        findings = examine(cut.root).findings
+        found = [each for each in findings if (each.check, each.physical_offset) == ("log-end", cut.end)]
         assert [each.severity for each in found] == [Severity.INFO if is_live else Severity.WARNING] * has_epochs
         if found and not is_live:
             assert f"older than epoch 3, which began before them, at {begun}" in found[0].found

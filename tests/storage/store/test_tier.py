@@ -146,9 +146,8 @@ def test_the_newest_matches_come_first_and_what_is_left_out_is_said(tiered: Tier
     joined = tiered.open()
     first = joined.query(Question("T", "shared", KeyKind.KEY, maximum=100))
     assert first.truncated
-    second = joined.query(
-        Question("T", "shared", KeyKind.KEY, maximum=1000, before_physical_offset=first.physical_offsets[0])
-    )
+    before = first.physical_offsets[0]
+    second = joined.query(Question("T", "shared", KeyKind.KEY, maximum=1000, before_physical_offset=before))
     assert first.count + second.count == 2 * MESSAGES
     assert not second.truncated
     assert second.incomplete is None
